@@ -1,0 +1,1 @@
+"""Names of things to do, on their way between stages: never telemetry."""

@@ -1,0 +1,1 @@
+"""lrdb, the index in PostgreSQL: what arrived, what is being done, what is live."""

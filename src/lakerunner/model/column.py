@@ -1,0 +1,20 @@
+"""One column of a segment: its name, Arrow type and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: pa.DataType
+    doc: str
+    nullable: bool = True
+    #: Point lookups on this column use a bloom filter.
+    bloom: bool = False
+
+    def field(self) -> pa.Field:
+        return pa.field(self.name, self.type, nullable=self.nullable)

@@ -1,0 +1,93 @@
+"""A segment: one immutable, sorted piece of a signal, and what the index knows of it."""
+
+from __future__ import annotations
+
+import enum
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.time import TimeRange, dateint, hour_of_day
+
+#: Distinct values of a pruning column kept in the index; above this, the segment matches every value.
+MAX_PRUNING_VALUES = 1_000
+
+#: The tier of samples as they were sent. Coarser tiers are named by their width in seconds.
+RAW_TIER_S = 0
+
+
+class SegmentState(enum.StrEnum):
+    """Where a segment is in its life. There is no way back."""
+
+    LIVE = "live"
+    SUPERSEDED = "superseded"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What lets a query pass a segment by without opening it."""
+
+    #: Column -> its distinct values, sorted; a column that has too many is absent, and so matches everything.
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Column -> (smallest, largest).
+    bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "values": {name: list(values) for name, values in self.values.items()},
+            "bounds": {name: list(bounds) for name, bounds in self.bounds.items()},
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Pruning:
+        return cls(
+            values={name: tuple(values) for name, values in document.get("values", {}).items()},
+            bounds={name: (low, high) for name, (low, high) in document.get("bounds", {}).items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One row of the index. `time_range` covers the event times of all rows."""
+
+    segment_id: uuid.UUID
+    org_id: uuid.UUID
+    collector: str
+    signal: str
+    time_range: TimeRange
+    row_count: int
+    size_bytes: int
+    tier_s: int = RAW_TIER_S
+    #: How many compactions are behind it.
+    level: int = 0
+    #: Version of the layout, so that readers of a later release know what they hold.
+    format_version: int = 1
+    pruning: Pruning = field(default_factory=Pruning)
+
+    def __post_init__(self) -> None:
+        if self.time_range.start_ns == self.time_range.end_ns or self.row_count <= 0:
+            raise BadInput(f"cannot describe segment {self.segment_id}: it has no rows or no time")
+        if self.size_bytes < 0 or self.level < 0 or self.tier_s < 0:
+            raise BadInput(f"cannot describe segment {self.segment_id}: a size, level or tier is negative")
+
+    @property
+    def dateint(self) -> int:
+        """The day of its partition: that of its first row."""
+        return dateint(self.time_range.start_ns)
+
+    @property
+    def hour(self) -> int:
+        return hour_of_day(self.time_range.start_ns)
+
+
+def new_segment_id() -> uuid.UUID:
+    """A fresh id that sorts by its time of making (UUID version 7), so that listings and B-trees stay in order."""
+    millis = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (millis & ((1 << 48) - 1)) << 80 | 7 << 76 | (random >> 68) << 64 | 2 << 62 | random & ((1 << 62) - 1)
+    return uuid.UUID(int=value)

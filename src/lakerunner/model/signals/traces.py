@@ -1,0 +1,61 @@
+"""Traces: one row a span, the spans of a trace side by side."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakerunner.model.column import Column
+from lakerunner.model.signal import Signal, Table
+
+EVENT = pa.struct(
+    [
+        pa.field("timestamp", pa.timestamp("ns", "UTC")),
+        pa.field("name", pa.string()),
+        pa.field("attributes", pa.string()),
+        pa.field("dropped_attributes_count", pa.uint32()),
+    ]
+)
+LINK = pa.struct(
+    [
+        pa.field("trace_id", pa.string()),
+        pa.field("span_id", pa.string()),
+        pa.field("trace_state", pa.string()),
+        pa.field("flags", pa.uint32()),
+        pa.field("attributes", pa.string()),
+        pa.field("dropped_attributes_count", pa.uint32()),
+    ]
+)
+
+TRACES = Signal(
+    name="traces",
+    tables=(
+        Table(
+            suffix="",
+            columns=(
+                Column("trace_id", pa.string(), "Lower-case hex, 32 digits.", bloom=True),
+                Column("span_id", pa.string(), "Lower-case hex, 16 digits.", bloom=True),
+                Column("parent_span_id", pa.string(), "The caller's span; null at the root."),
+                Column("trace_state", pa.string(), "W3C trace state."),
+                Column("flags", pa.uint32(), "W3C trace flags."),
+                Column("name", pa.string(), "The operation."),
+                Column("kind", pa.string(), "internal, server, client, producer or consumer."),
+                Column("status_code", pa.string(), "unset, ok or error."),
+                Column("status_message", pa.string(), "Why, when it is an error."),
+                Column("start_timestamp", pa.timestamp("ns", "UTC"), "When it began.", nullable=False),
+                Column("duration_ns", pa.int64(), "How long it took.", nullable=False),
+                Column("service_name", pa.string(), "Who did it (resource attribute service.name)."),
+                Column("events", pa.list_(EVENT), "What happened within; attributes as JSON."),
+                Column("links", pa.list_(LINK), "Spans of other traces it belongs with; attributes as JSON."),
+                Column("dropped_attributes_count", pa.uint32(), "Attributes its sender dropped."),
+                Column("dropped_events_count", pa.uint32(), "Events its sender dropped."),
+                Column("dropped_links_count", pa.uint32(), "Links its sender dropped."),
+            ),
+            sort_key=("trace_id", "start_timestamp"),
+            attributes=True,
+        ),
+    ),
+    time_column="start_timestamp",
+    time_unit_ns=1,
+    dedup_key=("trace_id", "span_id", "start_timestamp"),
+    pruning=("service_name",),
+)

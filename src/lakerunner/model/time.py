@@ -1,0 +1,97 @@
+"""Time: UTC nanoseconds, half-open ranges, date integers and windows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakerunner.model.errors import BadInput
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+NS_PER_HOUR = 3_600 * NS_PER_S
+NS_PER_DAY = 24 * NS_PER_HOUR
+
+_EPOCH = dt.date(1970, 1, 1)
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TimeRange:
+    """Half-open: `start_ns` belongs to it, `end_ns` does not."""
+
+    start_ns: int
+    end_ns: int
+
+    def __post_init__(self) -> None:
+        if self.end_ns < self.start_ns:
+            raise BadInput(f"cannot make a time range: its end {self.end_ns} is before its start {self.start_ns}")
+
+    def overlaps(self, other: TimeRange) -> bool:
+        return self.start_ns < other.end_ns and other.start_ns < self.end_ns
+
+    def hull(self, other: TimeRange) -> TimeRange:
+        """The smallest range that holds both."""
+        return TimeRange(min(self.start_ns, other.start_ns), max(self.end_ns, other.end_ns))
+
+    def dateints(self) -> Iterator[int]:
+        """The days touched, as date integers. An empty range touches none."""
+        if self.start_ns == self.end_ns:
+            return
+        for day in range(self.start_ns // NS_PER_DAY, (self.end_ns - 1) // NS_PER_DAY + 1):
+            yield _dateint_of_day(day)
+
+
+def dateint(time_ns: int) -> int:
+    """The UTC day as an integer that sorts and reads well.
+
+    >>> dateint(1_700_000_000 * NS_PER_S)
+    20231114
+    """
+    return _dateint_of_day(time_ns // NS_PER_DAY)
+
+
+def hour_of_day(time_ns: int) -> int:
+    """The UTC hour, 0 to 23."""
+    return time_ns % NS_PER_DAY // NS_PER_HOUR
+
+
+def day_range(date_integer: int) -> TimeRange:
+    """The range of one day.
+
+    >>> day_range(19700102).start_ns == NS_PER_DAY
+    True
+    """
+    try:
+        day = dt.date(date_integer // 10_000, date_integer // 100 % 100, date_integer % 100)
+    except ValueError as reason:
+        raise BadInput(f"cannot read {date_integer} as a date integer: {reason}", hint="write it as yyyymmdd") from None
+    start_ns = (day - _EPOCH).days * NS_PER_DAY
+    return TimeRange(start_ns, start_ns + NS_PER_DAY)
+
+
+def window_start(time_ns: int, width_ns: int) -> int:
+    """The start of the window of that width, aligned to the epoch, in which the time lies."""
+    return time_ns - time_ns % width_ns
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds of a duration as people write it.
+
+    >>> parse_duration_s("1h30m"), parse_duration_s("250ms"), parse_duration_s("2")
+    (5400.0, 0.25, 2.0)
+    """
+    text = text.strip()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if not text or _DURATION.sub("", text):
+        raise BadInput(f"cannot read {text!r} as a duration", hint="write it like 500ms, 30s, 5m, 1h30m or 7d")
+    return sum(float(number) * _UNIT_S[unit] for number, unit in _DURATION.findall(text))
+
+
+def _dateint_of_day(day: int) -> int:
+    date = _EPOCH + dt.timedelta(days=day)
+    return date.year * 10_000 + date.month * 100 + date.day

@@ -1,0 +1,1 @@
+"""Keeping a house in order: the supervisor of `serve`, the doctor, the list of roles."""

@@ -1,0 +1,1 @@
+"""How a process lives: settings, lifecycle, health, telemetry, retry, crash points."""

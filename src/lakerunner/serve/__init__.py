@@ -1,0 +1,1 @@
+"""HTTP: what clients talk to."""
