@@ -1,0 +1,148 @@
+"""The settings: one table that feeds the YAML file, the environment, `--help` and docs/configuration.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+EMBEDDED = "embedded"
+
+
+class Section(BaseModel):
+    """A group of settings. Every field has a default and a sentence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DataSettings(Section):
+    """Where this machine keeps what is its own."""
+
+    dir: Path = Field(
+        Path("lakerunner-data"), description="Folder of the embedded database, bucket and caches of this machine."
+    )
+
+
+class IndexSettings(Section):
+    """lrdb, the index in PostgreSQL."""
+
+    url: str = Field(
+        EMBEDDED,
+        description="postgresql:// address of lrdb, or `embedded` for one that `lakerunner serve` runs itself.",
+        json_schema_extra={"secret": True},
+    )
+    pool_size: Count = Field(8, description="Connections that one process may hold.")
+    connect_timeout_s: Seconds = Field(5.0, description="How long to wait for a connection.")
+    statement_timeout_s: Seconds = Field(30.0, description="How long one statement may run.")
+
+
+class BusSettings(Section):
+    """Names of things to do, on their way between stages."""
+
+    kind: Literal["postgres", "kafka"] = Field("postgres", description="What carries messages.")
+    brokers: str = Field("", description="Kafka's bootstrap servers, as host:port,host:port.")
+    prefix: str = Field("lakerunner.", description="What every topic's name begins with.", pattern=r"^[a-zA-Z0-9._-]*$")
+    partitions: Annotated[int, Field(ge=1, le=1_024)] = Field(
+        16, description="Partitions of a topic, when it is made: the most consumers that can share one."
+    )
+    replication: Count = Field(1, description="Replicas of a Kafka topic, when it is made.")
+    session_timeout_s: Annotated[float, Field(ge=1)] = Field(
+        10.0, description="How long a consumer may be silent before others take over its partitions."
+    )
+    max_attempts: Count = Field(5, description="Attempts at a message before it goes to the dead letters.")
+    retry_base_s: Seconds = Field(0.5, description="Wait before the second attempt; it doubles with every further one.")
+    retry_max_s: Seconds = Field(30.0, description="The longest wait between two attempts.")
+    retention_s: Seconds = Field(
+        259_200.0, description="How long messages that every group has passed are kept (PostgreSQL), or all (Kafka)."
+    )
+
+
+class StoreSettings(Section):
+    """The bucket."""
+
+    url: str = Field(
+        "", description="file://, s3://, gs:// or az:// address of the bucket; empty means a folder under data.dir."
+    )
+    region: str = Field("", description="Region of the bucket, where its provider needs one.")
+    endpoint: str = Field("", description="Address of an S3- or Azure-compatible service that is not the provider's.")
+    allow_http: bool = Field(False, description="Whether an endpoint without TLS may be used.")
+    timeout_s: Seconds = Field(30.0, description="How long one request may take.")
+    max_attempts: Count = Field(6, description="Attempts at a request before its error is passed on.")
+    circuit_failures: Count = Field(5, description="Failed requests in a row after which calls pause.")
+    circuit_pause_s: Seconds = Field(5.0, description="How long they pause before one is let through to try.")
+
+
+class HttpSettings(Section):
+    """Where roles listen."""
+
+    host: str = Field("127.0.0.1", description="Address that roles bind.")
+    port: Port = Field(
+        7100,
+        description="Port of a role run alone; under `serve` the API has this one and the roles those after it. "
+        "0 lets the system choose.",
+    )
+
+
+class LogSettings(Section):
+    """Structured logs, on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least level that is written.")
+    format: Literal["auto", "json", "text"] = Field(
+        "auto", description="json lines, coloured text, or whichever fits where they go."
+    )
+
+
+class TelemetrySettings(Section):
+    """What Lakerunner tells of itself."""
+
+    otlp_endpoint: str = Field("", description="OTLP/HTTP address that gets our spans; empty means none are made.")
+
+
+class ServeSettings(Section):
+    """The supervisor of `lakerunner serve`."""
+
+    ready_timeout_s: Seconds = Field(60.0, description="How long a role may take to become ready before serve says so.")
+    stop_timeout_s: Seconds = Field(20.0, description="How long all roles together may take to stop.")
+    restart_base_s: Seconds = Field(0.5, description="Wait before a crashed role is started again; it doubles.")
+    restart_max_s: Seconds = Field(30.0, description="The longest such wait; a minute of health resets it.")
+
+
+class UpkeepSettings(Section):
+    """Housekeeping of the index."""
+
+    interval_s: Seconds = Field(60.0, description="How often the index is tidied.")
+    outbox_keep_s: Seconds = Field(86_400.0, description="How long published outbox rows are kept.")
+    work_keep_s: Seconds = Field(604_800.0, description="How long finished work items are kept.")
+
+
+class AuthSettings(Section):
+    """Who may ask."""
+
+    required: bool = Field(
+        True, description="Whether the API wants a key; off is for a machine of your own, bound to loopback."
+    )
+
+
+class Settings(Section):
+    """Everything that can be set."""
+
+    data: DataSettings = Field(default_factory=DataSettings)
+    index: IndexSettings = Field(default_factory=IndexSettings)
+    bus: BusSettings = Field(default_factory=BusSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    serve: ServeSettings = Field(default_factory=ServeSettings)
+    upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
+    auth: AuthSettings = Field(default_factory=AuthSettings)
+
+    @property
+    def store_url(self) -> str:
+        """The bucket's address, with the embedded default filled in."""
+        return self.store.url or (self.data.dir.resolve() / "bucket").as_uri()

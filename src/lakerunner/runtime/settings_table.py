@@ -1,0 +1,98 @@
+"""The settings as rows: name, type, default, sentence. Whatever shows or checks settings reads these."""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
+
+from lakerunner.runtime.settings import Section, Settings
+
+_URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
+_QUERY_PASSWORD = re.compile(r"(password=)[^&\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    type_name: str
+    default: Any
+    sentence: str
+    secret: bool
+    annotation: Any
+
+    @property
+    def env(self) -> str:
+        """The environment variable.
+
+        >>> Setting("index.url", "text", "", "", True, str).env
+        'LAKERUNNER_INDEX_URL'
+        """
+        return "LAKERUNNER_" + self.name.replace(".", "_").upper()
+
+    @property
+    def default_text(self) -> str:
+        if isinstance(self.default, bool):
+            return "true" if self.default else "false"
+        if isinstance(self.default, float) and self.default.is_integer():
+            return str(int(self.default))
+        return str(self.default)
+
+    def parse(self, value: Any) -> Any:
+        """The value as its type, or pydantic's ValidationError."""
+        return TypeAdapter(self.annotation).validate_python(value)
+
+
+def sections() -> Iterator[tuple[str, type[Section]]]:
+    for name, field in Settings.model_fields.items():
+        assert isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+        yield name, field.annotation
+
+
+def _rows() -> Iterator[Setting]:
+    for section_name, section in sections():
+        for name, field in section.model_fields.items():
+            assert field.description, f"setting {section_name}.{name} needs a sentence"
+            extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+            yield Setting(
+                name=f"{section_name}.{name}",
+                type_name=_type_name(field.annotation),
+                default=field.get_default(call_default_factory=True),
+                sentence=field.description,
+                secret=bool(extra.get("secret")),
+                annotation=_with_constraints(field),
+            )
+
+
+def mask(setting: Setting, value: Any) -> Any:
+    """The value fit to be shown: passwords inside it are starred.
+
+    >>> mask(TABLE["index.url"], "postgresql://lake:secret@db/lrdb")
+    'postgresql://lake:***@db/lrdb'
+    """
+    if not setting.secret or not isinstance(value, str):
+        return value
+    return _QUERY_PASSWORD.sub(r"\1***", _URL_PASSWORD.sub(r"\1***@", value))
+
+
+def _with_constraints(field: FieldInfo) -> Any:
+    return typing.Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def _type_name(annotation: Any) -> str:
+    if typing.get_origin(annotation) is typing.Literal:
+        return " | ".join(typing.get_args(annotation))
+    if isinstance(annotation, types.UnionType):
+        return " | ".join(_type_name(part) for part in typing.get_args(annotation))
+    names = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+    return names.get(annotation, "path")
+
+
+#: Name -> row, in the order of the documentation.
+TABLE: dict[str, Setting] = {row.name: row for row in _rows()}
