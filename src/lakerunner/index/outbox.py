@@ -1,0 +1,69 @@
+"""The outbox: messages that a transaction wants published, durable with it and published after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakerunner.index.database import Connection, Database
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message on its way: the bus encoded it, the index only keeps it. Topics are without the prefix."""
+
+    topic: str
+    key: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    outbox_id: int
+    message: Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    count: int
+    oldest_s: float
+
+
+def put(tx: Connection, messages: Sequence[Outgoing]) -> None:
+    """Add messages within the caller's transaction."""
+    if not messages:
+        return
+    tx.execute(
+        "INSERT INTO outbox (topic, key, payload) SELECT * FROM unnest(%s::text[], %s::text[], %s::bytea[])",
+        [[m.topic for m in messages], [m.key for m in messages], [m.payload for m in messages]],
+    )
+    tx.execute("NOTIFY lakerunner_outbox")
+
+
+def pending(database: Database, limit: int) -> list[Pending]:
+    """The oldest messages that were not marked, in order."""
+    with database.transaction() as tx:
+        rows = tx.execute(
+            "SELECT outbox_id, topic, key, payload FROM outbox WHERE published_at IS NULL ORDER BY outbox_id LIMIT %s",
+            [limit],
+        ).fetchall()
+    return [Pending(row["outbox_id"], Outgoing(row["topic"], row["key"], bytes(row["payload"]))) for row in rows]
+
+
+def mark_published(database: Database, outbox_ids: Sequence[int]) -> None:
+    with database.transaction() as tx:
+        tx.execute("UPDATE outbox SET published_at = now() WHERE outbox_id = ANY(%s)", [list(outbox_ids)])
+
+
+def backlog(tx: Connection) -> Backlog:
+    row = tx.execute(
+        "SELECT count(*) AS count, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS oldest_s"
+        " FROM outbox WHERE published_at IS NULL"
+    ).fetchone()
+    assert row is not None
+    return Backlog(row["count"], row["oldest_s"])
+
+
+def forget_published(tx: Connection, keep_s: float) -> int:
+    """Delete what was published longer ago than that."""
+    return tx.execute("DELETE FROM outbox WHERE published_at < now() - make_interval(secs => %s)", [keep_s]).rowcount
