@@ -44,6 +44,17 @@ def load_settings(
     return settings
 
 
+def settings_as_env(settings: Settings) -> dict[str, str]:
+    """Everything that differs from its default, as variables: how a supervisor hands its settings to a role."""
+    variables = {}
+    for name, setting in TABLE.items():
+        section, _, key = name.partition(".")
+        value = getattr(getattr(settings, section), key)
+        if value != setting.default:
+            variables[setting.env] = str(value)
+    return variables
+
+
 def _check_together(settings: Settings) -> None:
     if settings.bus.kind == "kafka" and not settings.bus.brokers:
         raise BadInput(

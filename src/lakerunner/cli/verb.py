@@ -1,0 +1,80 @@
+"""What every verb has in common: its settings, its output, and errors told in one line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from lakerunner.cli.render import Output, OutputFormat, render_error
+from lakerunner.index.database import Database
+from lakerunner.model.errors import BadInput, LakeError
+from lakerunner.ops.local_index import index_at_hand
+from lakerunner.runtime.run import exit_code_of
+from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.settings_load import load_settings
+
+ConfigOption = Annotated[
+    Optional[Path],  # noqa: UP045  (typer reads this form)
+    typer.Option("--config", "-c", help="YAML file of settings.  [env: LAKERUNNER_CONFIG]", show_default=False),
+]
+SetOption = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--set", "-s", help="One setting, as NAME=VALUE; may be repeated.", show_default=False),
+]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How results are shown.")]
+
+
+class Cli:
+    """What a verb is given: settings and a place to show results."""
+
+    def __init__(self, settings: Settings, output: Output) -> None:
+        self.settings = settings
+        self.output = output
+
+    def index(self) -> AbstractContextManager[Database]:
+        return index_at_hand(self.settings)
+
+
+def verb(function: Callable[..., int | None]) -> Callable[..., None]:
+    """Make a function whose first parameter is a `Cli` into a command, with the options that all commands have.
+
+    The function may return an exit code; a LakeError becomes one line and its own code.
+    """
+
+    @functools.wraps(function)
+    def command(*args: Any, config: Any = None, set_: Any = None, output: Any = None, **options: Any) -> None:
+        try:
+            settings = load_settings(config, os.environ, _assignments(set_ or []))
+            code = function(Cli(settings, Output(output or OutputFormat.TEXT)), *args, **options)
+        except LakeError as error:
+            render_error(error)
+            raise typer.Exit(exit_code_of(error)) from None
+        raise typer.Exit(code or 0)
+
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    common = [
+        inspect.Parameter("config", keyword, default=None, annotation=ConfigOption),
+        inspect.Parameter("set_", keyword, default=None, annotation=SetOption),
+        inspect.Parameter("output", keyword, default=OutputFormat.TEXT, annotation=OutputOption),
+    ]
+    command.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *common]}
+    return command
+
+
+def _assignments(texts: list[str]) -> dict[str, str]:
+    parsed = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput(f"cannot read --set {text!r}", hint="write NAME=VALUE, as in --set http.port=7200")
+        parsed[name.strip()] = value
+    return parsed

@@ -1,0 +1,97 @@
+"""Verbs of the whole house: serve, migrate, status, doctor."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rich.console import Console
+
+from lakerunner.bus.open import open_bus
+from lakerunner.cli.render import OutputFormat
+from lakerunner.cli.verb import Cli, verb
+from lakerunner.index.migrate import migrate as migrate_index
+from lakerunner.index.orgs import ensure_default_org
+from lakerunner.ops.doctor import Finding, examine
+from lakerunner.ops.roles import ROLES
+from lakerunner.ops.supervisor import Supervisor, read_note
+from lakerunner.runtime.telemetry import configure_telemetry
+from lakerunner.serve.status import status_document
+
+
+@verb
+def serve(cli: Cli) -> int:
+    """Run everything on this machine: the embedded PostgreSQL and every role, until Ctrl-C."""
+    configure_telemetry("serve", cli.settings)
+    return Supervisor(cli.settings, ROLES, _announce).run()
+
+
+def _announce(house: Supervisor) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print("\n[bold]Lakerunner is ready.[/bold]")
+    for place in house.placed:
+        console.print(f"  {place.name:<12} {place.url}/healthz")
+    console.print(f"  {'data':<12} {house.data_dir}")
+    console.print(f"  {'logs':<12} {house.data_dir / 'logs'}")
+    console.print("Try `lakerunner status`. Ctrl-C stops everything.\n")
+
+
+@verb
+def migrate(cli: Cli) -> None:
+    """Bring the index's schema to this release. Safe to run twice, and by several at once."""
+    with cli.index() as database:
+        applied = migrate_index(database)
+        with database.transaction() as tx:
+            ensure_default_org(tx)
+    names = [f"{migration.version:04d}_{migration.name}" for migration in applied]
+    cli.output.result(f"applied {', '.join(names)}" if names else "the schema is up to date", {"applied": names})
+
+
+@verb
+def status(cli: Cli) -> None:
+    """Show what came, what is being done, what is there, and who leads."""
+    with cli.index() as database:
+        bus = open_bus(cli.settings, database)
+        try:
+            document = status_document(database, bus)
+        finally:
+            bus.close()
+    document["serve"] = read_note(cli.settings.data.dir.resolve())
+    if cli.output.kind is OutputFormat.JSON:
+        cli.output.document(document)
+    else:
+        cli.output.rows(_status_rows(document), ["what", "state", "count"])
+
+
+def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
+    index, bus, house = document["index"], document["bus"], document["serve"]
+    assert isinstance(index, dict) and isinstance(bus, list)
+    rows: list[dict[str, object]] = []
+    if isinstance(house, dict):
+        for process in house["processes"]:
+            state = f"pid {process['pid']}" + (f", port {process['port']}" if process["port"] else "")
+            rows.append({"what": process["name"], "state": state, "count": f"{process['restarts']} restarts"})
+    for what in ("objects", "items"):
+        rows += [{"what": what, "state": state, "count": count} for state, count in index[what].items()]
+    for line in index["segments"]:
+        rows.append({"what": f"segments of {line['signal']}", "state": line["state"], "count": line["segments"]})
+        rows.append({"what": f"rows of {line['signal']}", "state": line["state"], "count": line["rows"]})
+    rows.append({"what": "outbox", "state": "pending", "count": index["outbox"]["count"]})
+    rows += [{"what": f"leader of {name}", "state": holder, "count": 1} for name, holder in index["leaders"].items()]
+    rows += [{"what": lag["topic"], "state": f"lag of {lag['group']}", "count": lag["lag"]} for lag in bus]
+    return rows
+
+
+@verb
+def doctor(cli: Cli) -> int:
+    """Look at Java, disk, PostgreSQL, schema, clock, bus and bucket; print the fix for what is wrong."""
+    findings: list[Finding] = []
+    with cli.index() as database:
+        findings.extend(examine(cli.settings, database))
+    if cli.output.kind is OutputFormat.JSON:
+        cli.output.document([asdict(finding) for finding in findings])
+    else:
+        rows = [
+            {"check": f.subject, "": "ok" if f.ok else "WRONG", "found": f.says, "fix": f.fix or "-"} for f in findings
+        ]
+        cli.output.rows(rows, ["check", "", "found", "fix"])
+    return 0 if all(finding.ok for finding in findings) else 1

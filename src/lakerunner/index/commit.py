@@ -1,0 +1,91 @@
+"""The one way a work item ends: everything it changed becomes true in a single transaction, once."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakerunner.index import outbox
+from lakerunner.index.database import Connection, Database
+from lakerunner.index.ledger import ObjectOutcome, end_objects
+from lakerunner.index.outbox import Outgoing
+from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
+from lakerunner.index.work import ItemState
+from lakerunner.model.errors import Bug, Missing
+from lakerunner.model.segment import Segment
+from lakerunner.runtime.crash import crash_point
+
+
+class Outcome(enum.StrEnum):
+    #: This attempt's results are now visible.
+    COMMITTED = "committed"
+    #: Another attempt was first: what this one wrote is an orphan for the sweeper.
+    ALREADY = "already"
+    #: An input was no longer live: the item is over, and nothing of it was done.
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult:
+    """What an attempt at an item wants to make true."""
+
+    item_id: uuid.UUID
+    made: Sequence[Segment] = ()
+    superseded: Sequence[SegmentRef] = ()
+    objects: Sequence[ObjectOutcome] = ()
+    follow_ups: Sequence[Outgoing] = ()
+
+
+class _Stale(Exception):
+    """Rolls the changes back; the item is then marked."""
+
+
+def commit_item(database: Database, result: ItemResult) -> Outcome:
+    """CAS on the item and its inputs, insert outputs, mark the ledger, write the outbox: all or nothing."""
+    ensure_partitions(database, (segment.dateint for segment in result.made))
+    crash_point("before_commit")
+    with database.transaction() as tx:
+        if not _end_item(tx, result.item_id, ItemState.DONE):
+            return _lost_to(tx, result.item_id)
+        try:
+            with tx.transaction():
+                _apply(tx, result)
+        except _Stale as reason:
+            tx.execute(
+                "UPDATE work_item SET state = 'stale', reason = %s WHERE item_id = %s", [str(reason), result.item_id]
+            )
+            outcome = Outcome.STALE
+        else:
+            outcome = Outcome.COMMITTED
+    crash_point("after_commit")
+    return outcome
+
+
+def _apply(tx: Connection, result: ItemResult) -> None:
+    superseded = supersede(tx, result.superseded, result.item_id)
+    if superseded != len(result.superseded):
+        raise _Stale(f"{len(result.superseded) - superseded} of {len(result.superseded)} input segments are not live")
+    ended = end_objects(tx, result.item_id, result.objects)
+    if ended != len(result.objects):
+        raise Bug(
+            f"cannot commit item {result.item_id}: {len(result.objects) - ended} of its raw objects are not its own"
+        )
+    insert_segments(tx, result.made, result.item_id)
+    outbox.put(tx, result.follow_ups)
+
+
+def _end_item(tx: Connection, item_id: uuid.UUID, state: ItemState) -> bool:
+    # The row lock makes a second attempt wait here until the first has committed or failed.
+    done = tx.execute(
+        "UPDATE work_item SET state = %s, ended_at = now() WHERE item_id = %s AND state = 'open'", [state, item_id]
+    )
+    return done.rowcount == 1
+
+
+def _lost_to(tx: Connection, item_id: uuid.UUID) -> Outcome:
+    row = tx.execute("SELECT state FROM work_item WHERE item_id = %s", [item_id]).fetchone()
+    if row is None:
+        raise Missing(f"cannot commit item {item_id}: the index does not know it")
+    return Outcome.STALE if row["state"] == ItemState.STALE else Outcome.ALREADY

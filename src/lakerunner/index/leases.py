@@ -1,0 +1,57 @@
+"""Leases: one holder at a time, with a fencing token that outlives the holder's belief in itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakerunner.index.database import Connection, Database
+from lakerunner.model.errors import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    name: str
+    holder: str
+    #: Grows with every change of holder. What a leader writes can be checked against it.
+    token: int
+    ttl_s: float
+
+
+def acquire(database: Database, name: str, holder: str, ttl_s: float) -> Lease | None:
+    """Take the lease when it is free or expired, or renew it when it is ours already. None when another has it."""
+    with database.transaction() as tx:
+        row = tx.execute(
+            "INSERT INTO lease (name, holder, token, expires_at) VALUES (%(name)s, %(holder)s, 1,"
+            " clock_timestamp() + make_interval(secs => %(ttl)s))"
+            " ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at,"
+            " token = lease.token + (lease.holder <> excluded.holder)::int"
+            " WHERE lease.holder = excluded.holder OR lease.expires_at < clock_timestamp() RETURNING token",
+            {"name": name, "holder": holder, "ttl": ttl_s},
+        ).fetchone()
+    return None if row is None else Lease(name, holder, row["token"], ttl_s)
+
+
+def release(database: Database, lease: Lease) -> None:
+    """Give it up at once, so that a successor need not wait for it to expire."""
+    with database.transaction() as tx:
+        tx.execute(
+            "UPDATE lease SET expires_at = '-infinity' WHERE name = %s AND holder = %s AND token = %s",
+            [lease.name, lease.holder, lease.token],
+        )
+
+
+def require_held(tx: Connection, lease: Lease) -> None:
+    """Within a leader's transaction: fail it unless the lease is still ours, and keep it ours until it commits."""
+    row = tx.execute(
+        "SELECT 1 FROM lease WHERE name = %s AND holder = %s AND token = %s AND expires_at > clock_timestamp()"
+        " FOR SHARE",
+        [lease.name, lease.holder, lease.token],
+    ).fetchone()
+    if row is None:
+        raise Conflict(f"cannot act as the leader of {lease.name}: the lease has passed to another")
+
+
+def holders(tx: Connection) -> dict[str, str]:
+    """Name -> holder, for leases in force."""
+    rows = tx.execute("SELECT name, holder FROM lease WHERE expires_at > clock_timestamp() ORDER BY name").fetchall()
+    return {row["name"]: row["holder"] for row in rows}

@@ -1,0 +1,120 @@
+"""The ledger: every raw object that was ever seen, and what became of it."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakerunner.index.database import Connection
+
+
+class ObjectState(enum.StrEnum):
+    """seen -> bundled (part of a work item) -> done or quarantined."""
+
+    SEEN = "seen"
+    BUNDLED = "bundled"
+    DONE = "done"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class RawObject:
+    """One version of one object. The same key uploaded again is another object."""
+
+    org_id: uuid.UUID
+    collector: str
+    signal: str
+    bucket: str
+    key: str
+    #: The store's version id where it has one, else the etag.
+    version: str
+    size_bytes: int
+
+    @property
+    def object_id(self) -> uuid.UUID:
+        return object_id(self.bucket, self.key, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOutcome:
+    """How an object ended: as rows, or in quarantine with its reason."""
+
+    object_id: uuid.UUID
+    row_count: int
+    quarantine_reason: str | None = None
+
+
+def object_id(bucket: str, key: str, version: str) -> uuid.UUID:
+    """The id of an object: the same for every event that tells of it."""
+    digest = hashlib.sha256("\0".join((bucket, key, version)).encode()).digest()
+    return uuid.UUID(bytes=digest[:16], version=8)
+
+
+def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]:
+    """Enter objects; return those that were not known, which are the ones to send on their way."""
+    if not objects:
+        return []
+    by_id = {obj.object_id: obj for obj in objects}
+    rows = tx.execute(
+        "INSERT INTO raw_object (object_id, org_id, collector, signal, bucket, key, version, size_bytes)"
+        " SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],"
+        " %s::bigint[]) ON CONFLICT DO NOTHING RETURNING object_id",
+        [
+            list(by_id),
+            [obj.org_id for obj in by_id.values()],
+            [obj.collector for obj in by_id.values()],
+            [obj.signal for obj in by_id.values()],
+            [obj.bucket for obj in by_id.values()],
+            [obj.key for obj in by_id.values()],
+            [obj.version for obj in by_id.values()],
+            [obj.size_bytes for obj in by_id.values()],
+        ],
+    ).fetchall()
+    return [by_id[row["object_id"]] for row in rows]
+
+
+def bundle(tx: Connection, object_ids: Sequence[uuid.UUID], item_id: uuid.UUID) -> list[uuid.UUID]:
+    """Give objects to an item; return those that were free. One that has an item already keeps it."""
+    rows = tx.execute(
+        "UPDATE raw_object SET state = 'bundled', item_id = %s"
+        " WHERE object_id = ANY(%s) AND state = 'seen' RETURNING object_id",
+        [item_id, list(object_ids)],
+    ).fetchall()
+    return [row["object_id"] for row in rows]
+
+
+def end_objects(tx: Connection, item_id: uuid.UUID, outcomes: Sequence[ObjectOutcome]) -> int:
+    """Write how the item's objects ended; return how many rows that met. The caller compares."""
+    if not outcomes:
+        return 0
+    return tx.execute(
+        "UPDATE raw_object o SET state = CASE WHEN e.reason IS NULL THEN 'done' ELSE 'quarantined' END,"
+        " reason = e.reason, row_count = e.row_count, ended_at = now()"
+        " FROM unnest(%s::uuid[], %s::bigint[], %s::text[]) AS e(object_id, row_count, reason)"
+        " WHERE o.object_id = e.object_id AND o.item_id = %s AND o.state = 'bundled'",
+        [
+            [outcome.object_id for outcome in outcomes],
+            [outcome.row_count for outcome in outcomes],
+            [outcome.quarantine_reason for outcome in outcomes],
+            item_id,
+        ],
+    ).rowcount
+
+
+def objects_of_item(tx: Connection, item_id: uuid.UUID) -> list[RawObject]:
+    """The inputs of an ingest item, in a fixed order."""
+    rows = tx.execute(
+        "SELECT org_id, collector, signal, bucket, key, version, size_bytes FROM raw_object"
+        " WHERE item_id = %s ORDER BY object_id",
+        [item_id],
+    ).fetchall()
+    return [RawObject(**row) for row in rows]
+
+
+def count_by_state(tx: Connection) -> dict[str, int]:
+    rows = tx.execute("SELECT state, count(*) AS count FROM raw_object GROUP BY state").fetchall()
+    counts = {row["state"]: row["count"] for row in rows}
+    return {state.value: counts.get(state.value, 0) for state in ObjectState}

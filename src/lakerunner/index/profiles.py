@@ -1,0 +1,63 @@
+"""Storage profiles: which prefix of which bucket belongs to which org and collector."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from lakerunner.index.database import Connection
+from lakerunner.model.errors import BadInput, Conflict
+from lakerunner.model.signals import signal_named
+
+_SCHEMES = ("file://", "s3://", "gs://", "az://")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageProfile:
+    """Raw objects of `bucket` whose key begins with `prefix` belong to `org_id` and `collector`.
+
+    `signal` is empty where the key itself tells it. `credentials_ref` names where credentials are (the prefix of
+    environment variables); they are never held here.
+    """
+
+    profile_id: uuid.UUID
+    org_id: uuid.UUID
+    collector: str
+    bucket: str
+    prefix: str
+    signal: str | None = None
+    region: str = ""
+    endpoint: str = ""
+    credentials_ref: str = ""
+
+
+_COLUMNS = ", ".join(field.name for field in fields(StorageProfile))
+
+
+def create_profile(tx: Connection, profile: StorageProfile) -> None:
+    if not profile.bucket.startswith(_SCHEMES):
+        raise BadInput(f"cannot use the bucket {profile.bucket!r}", hint=f"begin it with {', '.join(_SCHEMES)}")
+    if profile.prefix.startswith("db/"):
+        raise BadInput("cannot read raw objects from db/: that is where segments are written")
+    if profile.signal is not None:
+        signal_named(profile.signal)
+    values = [getattr(profile, field.name) for field in fields(profile)]
+    places = ", ".join(["%s"] * len(values))
+    done = tx.execute(
+        f"INSERT INTO storage_profile ({_COLUMNS}) VALUES ({places}) ON CONFLICT DO NOTHING",  # noqa: S608  (our names)
+        values,
+    )
+    if done.rowcount == 0:
+        raise Conflict(f"cannot add the profile: {profile.bucket} {profile.prefix!r} is mapped already")
+
+
+def list_profiles(tx: Connection) -> list[StorageProfile]:
+    rows = tx.execute(f"SELECT {_COLUMNS} FROM storage_profile ORDER BY bucket, prefix").fetchall()  # noqa: S608
+    return [StorageProfile(**row) for row in rows]
+
+
+def profile_for(profiles: Iterable[StorageProfile], bucket: str, key: str) -> StorageProfile | None:
+    """The profile with the longest prefix that fits: a more precise rule wins over a general one."""
+    fitting = (profile for profile in profiles if profile.bucket == bucket and key.startswith(profile.prefix))
+    return max(fitting, key=lambda profile: len(profile.prefix), default=None)

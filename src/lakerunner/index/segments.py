@@ -1,0 +1,119 @@
+"""Segments in the index: insert, look up on one snapshot, supersede by compare-and-swap."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
+
+from lakerunner.index.database import Connection, Database
+from lakerunner.model.segment import Pruning, Segment
+from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
+
+#: Any number, the same in every process: who holds this advisory lock may add partitions.
+_PARTITION_LOCK = 0x6C72_7061
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentRef:
+    """Enough to find a segment's row: its day tells the partition."""
+
+    dateint: int
+    segment_id: uuid.UUID
+
+
+def ref(segment: Segment) -> SegmentRef:
+    return SegmentRef(segment.dateint, segment.segment_id)
+
+
+def ensure_partitions(database: Database, dateints: Iterable[int]) -> None:
+    """Make the partitions (one a month) that these days need.
+
+    Attaching a table that was made apart takes a lock which lets readers and writers go on, unlike
+    `CREATE TABLE … PARTITION OF`. That is why this is a transaction of its own, before the item's commit.
+    """
+    months = sorted({day // 100 for day in dateints})
+    with database.transaction() as tx:
+        rows = tx.execute(
+            "SELECT month FROM unnest(%s::int[]) AS month WHERE to_regclass('segment_' || month) IS NULL", [months]
+        ).fetchall()
+    missing = [row["month"] for row in rows]
+    if not missing:
+        return
+    with database.transaction() as tx:
+        tx.execute("SELECT pg_advisory_xact_lock(%s)", [_PARTITION_LOCK])
+        for month in missing:
+            _attach_month(tx, month)
+
+
+def _attach_month(tx: Connection, month: int) -> None:
+    name = f"segment_{month:06d}"
+    found = tx.execute("SELECT to_regclass(%s) AS found", [name]).fetchone()
+    if found is not None and found["found"] is not None:
+        return
+    low = month * 100
+    tx.execute(f"CREATE TABLE {name} (LIKE segment INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+    tx.execute(f"ALTER TABLE segment ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({low + 100})")
+
+
+def insert_segments(tx: Connection, segments: Sequence[Segment], made_by: uuid.UUID) -> None:
+    """Make segments live. Their partitions must exist."""
+    if not segments:
+        return
+    with tx.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO segment (segment_id, org_id, collector, signal, dateint, start_ns, end_ns, row_count,"
+            " size_bytes, tier_s, level, format_version, pruning, made_by)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [
+                (
+                    segment.segment_id, segment.org_id, segment.collector, segment.signal, segment.dateint,
+                    segment.time_range.start_ns, segment.time_range.end_ns, segment.row_count, segment.size_bytes,
+                    segment.tier_s, segment.level, segment.format_version, Jsonb(segment.pruning.to_json()), made_by,
+                )
+                for segment in segments
+            ],
+        )  # fmt: skip
+
+
+def supersede(tx: Connection, refs: Sequence[SegmentRef], by: uuid.UUID) -> int:
+    """Take live segments out of sight; return how many were live. The caller compares that with how many it meant."""
+    if not refs:
+        return 0
+    return tx.execute(
+        "UPDATE segment s SET state = 'superseded', superseded_at = now(), superseded_by = %s"
+        " FROM unnest(%s::int[], %s::uuid[]) AS r(dateint, segment_id)"
+        " WHERE s.dateint = r.dateint AND s.segment_id = r.segment_id AND s.state = 'live'",
+        [by, [r.dateint for r in refs], [r.segment_id for r in refs]],
+    ).rowcount
+
+
+def live_segments(
+    tx: Connection, org_id: uuid.UUID, signal: str, time_range: TimeRange, tier_s: int = 0
+) -> list[Segment]:
+    """All live segments of a tier that overlap the range: one statement, hence one snapshot."""
+    # A segment lies within the day of its first row, so the day before the range may still reach into it.
+    first, last = dateint(max(0, time_range.start_ns - NS_PER_DAY)), dateint(time_range.end_ns)
+    rows = tx.execute(
+        "SELECT segment_id, org_id, collector, signal, start_ns, end_ns, row_count, size_bytes, tier_s, level,"
+        " format_version, pruning FROM segment WHERE org_id = %s AND signal = %s AND tier_s = %s AND state = 'live'"
+        " AND dateint BETWEEN %s AND %s AND start_ns < %s AND end_ns > %s ORDER BY start_ns, segment_id",
+        [org_id, signal, tier_s, first, last, time_range.end_ns, time_range.start_ns],
+    ).fetchall()
+    return [_segment(row) for row in rows]
+
+
+def count_by_state(tx: Connection) -> list[DictRow]:
+    """Per signal and state: segments, rows, bytes."""
+    return tx.execute(
+        "SELECT signal, state, count(*) AS segments, sum(row_count)::bigint AS rows, sum(size_bytes)::bigint AS bytes"
+        " FROM segment GROUP BY signal, state ORDER BY signal, state"
+    ).fetchall()
+
+
+def _segment(row: DictRow) -> Segment:
+    time_range = TimeRange(row.pop("start_ns"), row.pop("end_ns"))
+    return Segment(time_range=time_range, pruning=Pruning.from_json(row.pop("pruning")), **row)

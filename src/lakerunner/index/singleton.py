@@ -1,0 +1,82 @@
+"""A role of which one leads at a time: the others stand by, ready, and take over when its lease runs out."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from abc import abstractmethod
+from typing import ClassVar
+
+from lakerunner.index import leases
+from lakerunner.index.indexed import IndexedRole
+from lakerunner.index.leases import Lease
+from lakerunner.model.errors import LakeError
+from lakerunner.runtime.metrics import ROLE_LEADER
+from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.stop import Stop
+from lakerunner.runtime.telemetry import log
+
+
+class SingletonRole(IndexedRole):
+    """Implements `run`: stand by, lead, lose or hand over. A subclass writes `lead`."""
+
+    lease_ttl_s: ClassVar[float] = 6.0
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        # The random part tells a restarted process from its former self, which may still believe that it leads.
+        self.holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+
+    @abstractmethod
+    def lead(self, lease: Lease, until: Stop) -> None:
+        """Work as the leader until `until` is set: the process stops, or the lease is lost."""
+
+    def run(self, stop: Stop) -> None:
+        gauge = ROLE_LEADER.labels(role=self.name)
+        while not stop:
+            lease = leases.acquire(self.database, self.name, self.holder, self.lease_ttl_s)
+            if lease is None:
+                gauge.set(0)
+                stop.wait(self.lease_ttl_s / 3)
+                continue
+            gauge.set(1)
+            log().info("leading", token=lease.token)
+            self._lead_while_held(lease, stop)
+            gauge.set(0)
+
+    def _lead_while_held(self, lease: Lease, stop: Stop) -> None:
+        until = Stop()
+        renewal = threading.Thread(target=self._renew, args=(lease, stop, until), name="lease", daemon=True)
+        renewal.start()
+        try:
+            self.lead(lease, until)
+        finally:
+            until.request()
+            renewal.join()
+            try:
+                leases.release(self.database, lease)
+            except LakeError as error:
+                # It expires by itself; the successor only waits a little longer.
+                log().warning("lease not released", error=str(error))
+
+    def _renew(self, lease: Lease, stop: Stop, until: Stop) -> None:
+        """Keep the lease. Give up leading a little before the lease could be another's."""
+        held_until = time.monotonic() + lease.ttl_s
+        while not until:
+            if stop.wait(lease.ttl_s / 4):
+                break
+            try:
+                asked_at = time.monotonic()
+                renewed = leases.acquire(self.database, lease.name, lease.holder, lease.ttl_s)
+                if renewed is None or renewed.token != lease.token:
+                    log().warning("lease lost", token=lease.token)
+                    break
+                held_until = asked_at + lease.ttl_s
+            except LakeError as error:
+                if time.monotonic() > held_until - lease.ttl_s / 4:
+                    log().warning("lease given up", token=lease.token, error=str(error))
+                    break
+        until.request()

@@ -1,0 +1,81 @@
+"""Work items: what is to be done, under an id that is a hash of its inputs."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from lakerunner.index.database import Connection
+from lakerunner.model.errors import Missing
+
+#: A change of what a stage writes for the same inputs is a new version, and so makes new ids.
+FORMAT_VERSION = 1
+
+
+class ItemState(enum.StrEnum):
+    """open -> done, or stale when its inputs were gone before it could commit."""
+
+    OPEN = "open"
+    DONE = "done"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    item_id: uuid.UUID
+    stage: str
+    org_id: uuid.UUID
+    signal: str
+    #: What the stage needs to know beyond its inputs (a target tier, a window).
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+
+def item_id(stage: str, inputs: Iterable[uuid.UUID]) -> uuid.UUID:
+    """The same inputs in any order give the same id, so that work made twice is one item."""
+    digest = hashlib.sha256(f"{stage}\0{FORMAT_VERSION}".encode())
+    for input_id in sorted(inputs):
+        digest.update(input_id.bytes)
+    return uuid.UUID(bytes=digest.digest()[:16], version=8)
+
+
+def create_item(tx: Connection, item: WorkItem) -> bool:
+    """Enter the item; False when it is there already."""
+    done = tx.execute(
+        "INSERT INTO work_item (item_id, stage, org_id, signal, plan) VALUES (%s, %s, %s, %s, %s)"
+        " ON CONFLICT DO NOTHING",
+        [item.item_id, item.stage, item.org_id, item.signal, Jsonb(dict(item.plan))],
+    )
+    return done.rowcount == 1
+
+
+def load_item(tx: Connection, wanted: uuid.UUID) -> tuple[WorkItem, ItemState]:
+    row = tx.execute(
+        "SELECT item_id, stage, org_id, signal, plan, state FROM work_item WHERE item_id = %s", [wanted]
+    ).fetchone()
+    if row is None:
+        raise Missing(f"cannot find the work item {wanted}")
+    state = ItemState(row.pop("state"))
+    return WorkItem(**row), state
+
+
+def count_by_state(tx: Connection) -> dict[str, int]:
+    rows = tx.execute("SELECT state, count(*) AS count FROM work_item GROUP BY state").fetchall()
+    counts = {row["state"]: row["count"] for row in rows}
+    return {state.value: counts.get(state.value, 0) for state in ItemState}
+
+
+def forget_ended(tx: Connection, keep_s: float) -> int:
+    """Delete items that ended longer ago than that.
+
+    Safe only while `keep_s` exceeds the longest life of a message on the bus: a redelivered message of a forgotten
+    item would find nothing, and be dropped, since its inputs are no longer waiting.
+    """
+    return tx.execute(
+        "DELETE FROM work_item WHERE state <> 'open' AND ended_at < now() - make_interval(secs => %s)", [keep_s]
+    ).rowcount

@@ -1,0 +1,132 @@
+"""One supervised process: started, watched, restarted with back-off, and stopped."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import logging.handlers
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import orjson
+
+from lakerunner.runtime.retry import Backoff
+from lakerunner.runtime.telemetry import log
+
+_LOG_BYTES = 10 * 1024 * 1024
+_LOG_FILES = 3
+#: A child that ran this long is healthy again: its next crash is restarted at once.
+HEALTHY_S = 60.0
+
+
+class Child:
+    """A process that should be running until `terminate` is called."""
+
+    def __init__(self, name: str, spawn: Callable[[], subprocess.Popen[bytes]], backoff: Backoff) -> None:
+        self.name = name
+        self._spawn = spawn
+        self._backoff = backoff
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at = 0.0
+        self._crashes = 0
+        self._restart_at: float | None = None
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        self._process = self._spawn()
+        self._started_at = time.monotonic()
+        self._restart_at = None
+
+    def watch(self) -> int | None:
+        """Restart it when it is due. Returns the exit code when it is found dead, once a death."""
+        now = time.monotonic()
+        if self._restart_at is not None:
+            if now >= self._restart_at:
+                self.restarts += 1
+                self.start()
+            return None
+        if self._process is None or (code := self._process.poll()) is None:
+            return None
+        if now - self._started_at > HEALTHY_S:
+            self._crashes = 0
+        self._crashes += 1
+        # The first restart is at once: a single crash should not be felt.
+        delay_s = 0.0 if self._crashes == 1 else self._backoff.ceiling_s(self._crashes - 1)
+        self._restart_at = now + delay_s
+        log().warning("child died", child=self.name, exit_code=code, restart_in_s=round(delay_s, 2))
+        return code
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def terminate(self) -> None:
+        self._restart_at = None
+        if self._process is not None and self.alive():
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when it has ended within that time."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(max(0.0, timeout_s))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it and everything it started: each child leads a process group of its own."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class LogPump:
+    """Copies a child's output to a rotating file, and remembers its last lines for the moment it dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._last: collections.deque[str] = collections.deque(maxlen=20)
+        self._writer = logging.Logger(path.stem, logging.INFO)
+        handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        self._writer.addHandler(handler)
+
+    def spawn(self, argv: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            # Ctrl-C at the terminal must reach the supervisor only, which then stops its children in order.
+            start_new_session=True,
+        )  # fmt: skip
+        threading.Thread(target=self._copy, args=(process,), name="log-pump", daemon=True).start()
+        return process
+
+    def _copy(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as stream:
+            for line in stream:
+                text = line.decode(errors="replace").rstrip("\n")
+                self._last.append(text)
+                self._writer.info(text)
+
+    def last_error(self) -> str:
+        """Why it died, in its own words."""
+        for line in reversed(self._last):
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(record, dict) and record.get("level") == "error":
+                return str(record.get("error") or record.get("event"))
+        return self._last[-1] if self._last else ""

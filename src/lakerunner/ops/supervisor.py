@@ -1,0 +1,251 @@
+"""The all-in-one: the embedded PostgreSQL and every role as processes of one machine, kept running."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import orjson
+
+from lakerunner.index.embedded import EmbeddedPostgres
+from lakerunner.index.indexed import open_database
+from lakerunner.index.migrate import migrate
+from lakerunner.index.orgs import ensure_default_org
+from lakerunner.model.errors import BadInput, Conflict, LakeError, Unavailable
+from lakerunner.ops.child import Child, LogPump
+from lakerunner.runtime.http import require_free_port
+from lakerunner.runtime.retry import Backoff
+from lakerunner.runtime.role import Role
+from lakerunner.runtime.run import SUPERVISOR_VARIABLE
+from lakerunner.runtime.settings import EMBEDDED, Settings
+from lakerunner.runtime.settings_load import settings_as_env
+from lakerunner.runtime.stop import Stop
+from lakerunner.runtime.telemetry import log
+
+_TICK_S = 0.1
+_READY_POLL_S = 0.5
+_POSTGRES_START_S = 30.0
+POSTGRES = "postgres"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a role of this house is."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+class Supervisor:
+    """Starts everything in order, keeps it running, stops it in reverse. One a data folder."""
+
+    def __init__(self, settings: Settings, roles: Sequence[type[Role]], on_ready: Callable[[Supervisor], None]) -> None:
+        self._settings = settings
+        self._on_ready = on_ready
+        self._backoff = Backoff(settings.serve.restart_base_s, settings.serve.restart_max_s)
+        self._children: list[Child] = []
+        self._pumps: dict[str, LogPump] = {}
+        self._stop = Stop()
+        self._hurry = False
+        self._roles = tuple(roles)
+        self.placed: tuple[Placed, ...] = ()
+        self.data_dir = settings.data.dir.resolve()
+
+    def run(self) -> int:
+        """Serve until told to stop. Returns the exit code."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        lock = self._lock_data_dir()
+        try:
+            self._place_roles()
+            if self._settings.index.url == EMBEDDED:
+                self._start_postgres()
+            self._prepare_index()
+            for place in self.placed:
+                self._start_role(place)
+            self._note_processes()
+            self._watch()
+            return 0
+        finally:
+            self._stop_all()
+            lock.close()
+
+    # -- starting ----------------------------------------------------------------------------------------------
+
+    def _lock_data_dir(self) -> IO[str]:
+        try:
+            (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
+            lock = (self.data_dir / "serve.lock").open("a")
+        except OSError as reason:
+            raise BadInput(f"cannot use the data folder {self.data_dir}: {reason.strerror}", where="data.dir") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise Conflict(
+                f"cannot serve from {self.data_dir}: another `lakerunner serve` does",
+                hint="end that one, or set data.dir",
+            ) from None
+        return lock
+
+    def _place_roles(self) -> None:
+        http = self._settings.http
+        ports = [require_free_port(http.host, http.port and http.port + nth) for nth in range(len(self._roles))]
+        self.placed = tuple(Placed(role.name, http.host, port) for role, port in zip(self._roles, ports, strict=True))
+
+    def _start_postgres(self) -> None:
+        postgres = EmbeddedPostgres(self.data_dir)
+        log_path = self.data_dir / "logs" / "postgres.log"
+        child = Child(POSTGRES, lambda: postgres.spawn(log_path), self._backoff)
+        child.start()
+        self._children.append(child)
+
+    def _prepare_index(self) -> None:
+        """Wait for the index, bring its schema up to date, and have an org to put things in."""
+        database = open_database(self._settings)
+        end = time.monotonic() + _POSTGRES_START_S
+        try:
+            while not self._stop:
+                try:
+                    for migration in migrate(database):
+                        log().info("migrated", version=migration.version, name=migration.name)
+                    with database.transaction() as tx:
+                        ensure_default_org(tx)
+                    return
+                except Unavailable as error:
+                    self._require_alive(error)
+                    if time.monotonic() > end:
+                        raise
+                    self._stop.wait(0.1)
+        finally:
+            database.close()
+
+    def _require_alive(self, error: Unavailable) -> None:
+        """An embedded server that died at its start will not answer later: say what it said last."""
+        if self._children and not self._children[0].alive():
+            lines = (self.data_dir / "logs" / "postgres.log").read_text(errors="replace").strip().splitlines()
+            last = lines[-1] if lines else str(error)
+            raise Unavailable(f"cannot start the embedded PostgreSQL: {last}", hint="see logs/postgres.log")
+
+    def _start_role(self, place: Placed) -> None:
+        pump = LogPump(self.data_dir / "logs" / f"{place.name}.log")
+        argv = [sys.executable, "-m", "lakerunner", place.name]
+        env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")},
+            **settings_as_env(self._settings),
+            "LAKERUNNER_DATA_DIR": str(self.data_dir),
+            "LAKERUNNER_HTTP_PORT": str(place.port),
+            "LAKERUNNER_LOG_FORMAT": "json",
+            SUPERVISOR_VARIABLE: str(os.getpid()),
+        }
+        child = Child(place.name, lambda: pump.spawn(argv, env), self._backoff)
+        child.start()
+        self._children.append(child)
+        self._pumps[place.name] = pump
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        started = time.monotonic()
+        announced = warned = False
+        next_poll = 0.0
+        while not self._stop.wait(_TICK_S):
+            self._watch_children()
+            if announced or time.monotonic() < next_poll:
+                continue
+            next_poll = time.monotonic() + _READY_POLL_S
+            waiting = [place.name for place in self.placed if not is_ready(place)]
+            if not waiting:
+                announced = True
+                log().info("all ready", seconds=round(time.monotonic() - started, 1))
+                self._on_ready(self)
+            elif not warned and time.monotonic() - started > self._settings.serve.ready_timeout_s:
+                warned = True
+                log().warning("not ready yet", roles=waiting, hint=f"see {self.data_dir / 'logs'}")
+
+    def _watch_children(self) -> None:
+        changed = False
+        for child in self._children:
+            pid = child.pid
+            try:
+                code = child.watch()
+            except LakeError as error:
+                log().error("cannot restart", child=child.name, error=str(error))
+                continue
+            if code is not None and child.name in self._pumps:
+                log().warning("last words", child=child.name, error=self._pumps[child.name].last_error())
+            changed = changed or child.pid != pid
+        if changed:
+            self._note_processes()
+
+    def _note_processes(self) -> None:
+        """Leave a note of who is where, for `lakerunner status` and for people."""
+        ports = {place.name: place.port for place in self.placed}
+        document = {
+            "supervisor": os.getpid(),
+            "processes": [
+                {"name": child.name, "pid": child.pid, "port": ports.get(child.name), "restarts": child.restarts}
+                for child in self._children
+            ],
+        }
+        path = self.data_dir / "serve.json"
+        part = path.with_suffix(".part")
+        part.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+        part.replace(path)
+
+    # -- stopping ----------------------------------------------------------------------------------------------
+
+    def _on_signal(self, *_: object) -> None:
+        # A second Ctrl-C means that its sender will not wait.
+        self._hurry = bool(self._stop)
+        self._stop.request()
+
+    def _stop_all(self) -> None:
+        """Reverse order: who feeds stops before who is fed, and the database last."""
+        end = time.monotonic() + self._settings.serve.stop_timeout_s
+        for child in reversed(self._children):
+            started = time.monotonic()
+            if child.name == POSTGRES:
+                EmbeddedPostgres(self.data_dir).stop()
+            else:
+                child.terminate()
+            while not child.wait(0.1):
+                if self._hurry or time.monotonic() > end:
+                    log().warning("killed", child=child.name)
+                    child.kill()
+            log().info("stopped", child=child.name, seconds=round(time.monotonic() - started, 2))
+        with suppress(FileNotFoundError):
+            (self.data_dir / "serve.json").unlink()
+
+
+def is_ready(place: Placed) -> bool:
+    """Whether a role answers that it is ready."""
+    try:
+        with urllib.request.urlopen(f"{place.url}/readyz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def read_note(data_dir: Path) -> dict[str, object] | None:
+    """What a running `serve` over this folder noted; None when there is none."""
+    try:
+        note: dict[str, object] = orjson.loads((data_dir / "serve.json").read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return note

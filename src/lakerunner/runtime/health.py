@@ -1,0 +1,86 @@
+"""Health over HTTP: alive, ready with the reason why not, and metrics, the same for every role."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from lakerunner.model.errors import LakeError
+from lakerunner.runtime.metrics import ROLE_READY
+from lakerunner.runtime.role import Probe
+from lakerunner.runtime.stop import Stop
+
+PROBE_INTERVAL_S = 1.0
+
+
+@dataclass
+class Health:
+    """What this process says of itself. Written by the runner and the prober, read by HTTP."""
+
+    role: str
+    phase: str = "starting"
+    #: Dependency -> why it does not answer; an empty reason means that it does.
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        return self.phase == "running" and not any(self.reasons.values())
+
+    def document(self) -> dict[str, object]:
+        checks = {name: reason or "ok" for name, reason in self.reasons.items()}
+        return {"role": self.role, "phase": self.phase, "ready": self.ready, "checks": checks}
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/healthz", self._healthz),
+            Route("/livez", self._livez),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._metrics),
+        ]
+
+    async def _healthz(self, _: Request) -> Response:
+        return JSONResponse(self.document())
+
+    async def _livez(self, _: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _readyz(self, _: Request) -> Response:
+        return JSONResponse(self.document(), status_code=200 if self.ready else 503)
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+class Prober(threading.Thread):
+    """Asks the dependencies again and again, so that `/readyz` answers at once and cannot itself be a load."""
+
+    def __init__(self, health: Health, probes: Mapping[str, Probe], stop: Stop) -> None:
+        super().__init__(name="prober", daemon=True)
+        self._health = health
+        self._probes = probes
+        self._stop_asked = stop
+        self._gauge = ROLE_READY.labels(role=health.role)
+
+    def run(self) -> None:
+        while True:
+            self.probe_once()
+            if self._stop_asked.wait(PROBE_INTERVAL_S):
+                return
+
+    def probe_once(self) -> None:
+        self._health.reasons = {name: _reason(probe) for name, probe in self._probes.items()}
+        self._gauge.set(self._health.ready)
+
+
+def _reason(probe: Probe) -> str:
+    try:
+        probe()
+    except LakeError as error:
+        return str(error)
+    return ""

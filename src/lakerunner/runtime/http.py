@@ -1,0 +1,79 @@
+"""An HTTP server in a thread of a role: its socket is bound at once, so that a taken port is said at the start."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from collections.abc import Sequence
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from lakerunner.model.errors import BadInput, Unavailable
+
+_START_TIMEOUT_S = 10.0
+_DRAIN_TIMEOUT_S = 5
+
+
+class HttpServer:
+    """Serves an app until it is closed; requests under way get a few seconds to end."""
+
+    def __init__(self, host: str, port: int, app: ASGIApp | Sequence[BaseRoute]) -> None:
+        if not callable(app):
+            app = Starlette(routes=list(app))
+        self._socket = _bind(host, port)
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=_DRAIN_TIMEOUT_S
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        pause = threading.Event()
+        for _ in range(round(_START_TIMEOUT_S / 0.02)):
+            if self._server.started:
+                return
+            pause.wait(0.02)
+        raise Unavailable(f"cannot start to serve on {self.host}:{self.port} in time")
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(_DRAIN_TIMEOUT_S + 1)
+        self._socket.close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        raise BadInput(f"cannot bind {host!r}: it is no address of this machine", where="http.host") from None
+    listener = socket.socket(address[0], socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address[4])
+        listener.listen(1024)
+    except OSError as reason:
+        listener.close()
+        if reason.errno == errno.EADDRINUSE:
+            raise BadInput(
+                f"cannot listen on {host}:{port}: another process does",
+                hint="end it, or set http.port",
+                where="http.port",
+            ) from None
+        raise BadInput(f"cannot listen on {host}:{port}: {reason.strerror}", where="http.host") from None
+    listener.set_inheritable(False)
+    return listener
+
+
+def require_free_port(host: str, port: int) -> int:
+    """The port when nobody listens there; 0 chooses a free one. Otherwise the error says who to ask."""
+    listener = _bind(host, port)
+    with listener:
+        chosen: int = listener.getsockname()[1]
+    return chosen

@@ -1,0 +1,100 @@
+"""Running one role in this process, from its settings to its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+from lakerunner.model.errors import BadInput, LakeError
+from lakerunner.runtime.health import Health, Prober
+from lakerunner.runtime.http import HttpServer
+from lakerunner.runtime.retry import Backoff
+from lakerunner.runtime.role import Role
+from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.stop import Stop
+from lakerunner.runtime.telemetry import configure_telemetry, log
+
+SUPERVISOR_VARIABLE = "LAKERUNNER_SUPERVISOR_PID"
+#: Between two tries at a dependency that is down. Short: a dependency that is back should be used at once.
+_PATIENCE = Backoff(base_s=0.25, cap_s=5.0)
+
+EXIT_OK, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
+
+
+def exit_code_of(error: LakeError) -> int:
+    """2 when the user must change something given to us, 1 when we failed."""
+    return EXIT_MISUSE if isinstance(error, BadInput) else EXIT_FAILED
+
+
+def run_role(role_class: type[Role], settings: Settings) -> int:
+    """Configure, start, be ready, drain, stop. Returns the exit code."""
+    flush = configure_telemetry(role_class.name, settings)
+    stop = Stop()
+    _stop_on_signals(stop)
+    _stop_with_supervisor(stop)
+    role = role_class(settings)
+    health = Health(role_class.name)
+    server: HttpServer | None = None
+    try:
+        server = HttpServer(settings.http.host, settings.http.port, [*health.routes(), *role.routes()])
+        server.start()
+        log().info("listening", host=server.host, port=server.port)
+        _persist(role.start, stop, health, "starting")
+        prober = Prober(health, role.probes(), stop)
+        health.phase = "running"
+        prober.start()
+        _persist(lambda: role.run(stop), stop, health, "running")
+        health.phase = "draining"
+        log().info("drained")
+        return EXIT_OK
+    except LakeError as error:
+        log().error("role failed", error=str(error), code=error.code)
+        return exit_code_of(error)
+    finally:
+        health.phase = "stopped"
+        stop.request()
+        role.close()
+        if server is not None:
+            server.close()
+        flush()
+
+
+def _persist(call: Callable[[], None], stop: Stop, health: Health, phase: str) -> None:
+    """Call until it returns; a retryable error is waited out, since its cause is elsewhere."""
+    failures = 0
+    while not stop:
+        try:
+            call()
+            return
+        except LakeError as error:
+            if not error.retryable:
+                raise
+            failures += 1
+            health.reasons = {**health.reasons, phase: str(error)}
+            log().warning("waiting for a dependency", error=str(error), tries=failures)
+            stop.wait(_PATIENCE.ceiling_s(failures))
+
+
+def _stop_on_signals(stop: Stop) -> None:
+    def request(*_: object) -> None:
+        stop.request()
+
+    signal.signal(signal.SIGTERM, request)
+    signal.signal(signal.SIGINT, request)
+
+
+def _stop_with_supervisor(stop: Stop) -> None:
+    """A role must not outlive the `serve` that started it, even one that was killed and could not say goodbye."""
+    expected = os.environ.get(SUPERVISOR_VARIABLE)
+    if not expected:
+        return
+
+    def watch() -> None:
+        while not stop.wait(0.5):
+            if os.getppid() != int(expected):
+                log().warning("supervisor is gone, stopping")
+                stop.request()
+
+    threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()

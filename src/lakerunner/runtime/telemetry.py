@@ -1,0 +1,80 @@
+"""What a process tells of itself: structured logs always, OTel spans when an endpoint is set."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from lakerunner import __version__
+from lakerunner.runtime.settings import Settings
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+#: Libraries that tell as a warning what we tell ourselves, with a reason and a hint.
+_QUIET = ("psycopg.pool", "uvicorn.error", "azure", "botocore", "urllib3")
+
+
+def log() -> structlog.stdlib.BoundLogger:
+    """The logger. First the event, then what it is about: `log().info("item committed", org=…, item=…)`."""
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger()
+    return logger
+
+
+@contextmanager
+def span(name: str, **attributes: str | int | float) -> Iterator[None]:
+    """A span around the block, and its attributes on every log line within."""
+    with (
+        structlog.contextvars.bound_contextvars(**attributes),
+        trace.get_tracer("lakerunner").start_as_current_span(name, attributes=attributes),
+    ):
+        yield
+
+
+def configure_telemetry(role: str, settings: Settings) -> Callable[[], None]:
+    """Set logs and spans up for this process; call what is returned to flush them before it ends."""
+    _configure_logs(settings)
+    structlog.contextvars.bind_contextvars(role=role)
+    if not settings.telemetry.otlp_endpoint:
+        return lambda: None
+    resource = Resource.create({"service.name": f"lakerunner-{role}", "service.version": __version__})
+    provider = TracerProvider(resource=resource)
+    endpoint = settings.telemetry.otlp_endpoint.rstrip("/") + "/v1/traces"
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
+    trace.set_tracer_provider(provider)
+    return provider.shutdown
+
+
+def _configure_logs(settings: Settings) -> None:
+    as_json = settings.log.format == "json" or (settings.log.format == "auto" and not sys.stderr.isatty())
+    level = _LEVELS[settings.log.level]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            *shared,
+            structlog.processors.dict_tracebacks if as_json else structlog.processors.format_exc_info,
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=last, foreign_pre_chain=shared))
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

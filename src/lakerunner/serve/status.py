@@ -1,0 +1,40 @@
+"""`GET /api/v1/status`: the house in one document, for holders of an admin key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from lakerunner import __version__
+from lakerunner.bus.contract import Bus
+from lakerunner.index.api_keys import Scope
+from lakerunner.index.database import Database
+from lakerunner.index.migrate import schema_version
+from lakerunner.index.status import index_status
+from lakerunner.runtime.settings import Settings
+from lakerunner.serve.auth import key_of
+from lakerunner.serve.json import json_response
+
+
+def status_document(database: Database, bus: Bus) -> dict[str, object]:
+    """What `lakerunner status -o json` prints and the API answers."""
+    return {
+        "version": __version__,
+        "schema": schema_version(database),
+        "index": asdict(index_status(database)),
+        "bus": [asdict(lag) for lag in bus.lag()],
+    }
+
+
+def status_routes(settings: Settings, database: Database, bus: Callable[[], Bus]) -> list[BaseRoute]:
+    # A plain function, so that Starlette runs it in a thread: the database blocks.
+    def status(request: Request) -> Response:
+        if settings.auth.required:
+            key_of(request, database, Scope.ADMIN)
+        return json_response(status_document(database, bus()))
+
+    return [Route("/api/v1/status", status)]
