@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.components.kafka import KafkaBroker, kafka_jars
-from tests.components.postgres import PostgresServer
 
 from lakerunner.index.database import Database
+from tests.components.kafka import KafkaBroker, kafka_jars
+from tests.components.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
