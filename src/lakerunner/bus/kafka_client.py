@@ -16,7 +16,6 @@ from lakerunner.runtime.settings import BusSettings
 logger = logging.getLogger("lakerunner.kafka")
 
 _LOST = {
-    KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.FENCED_INSTANCE_ID,
     KafkaError.STALE_MEMBER_EPOCH,
