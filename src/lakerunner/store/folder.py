@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -136,7 +137,10 @@ class FolderBucket:
     def _publish(self, staged: Path, path: Path, create_only: bool) -> None:
         """Give the finished file its name, in one step, and make that survive a power cut."""
         new = [folder for folder in path.parents if not folder.exists()]
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, "a file is in the way") from None
         if create_only:
             path.hardlink_to(staged)
         else:
