@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.decoded import Tally
+from lakerunner.formats.limits import Limits
 from lakerunner.model.labels import attribute_column
 
 #: Columns cost the reader of a file even when it does not ask for them.
@@ -102,7 +103,7 @@ def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MA
             spilled.append((column.level, column.name, winner))
         prefix = column.level.prefix
         spilled.extend((column.level, f"{prefix}_{entry.key}", entry) for entry in losers)
-    overflow = _overflow(spilled, row_count, tally) if spilled else None
+    overflow = spill(spilled, row_count, tally) if spilled else None
     return Promoted(promoted, overflow, keys)
 
 
@@ -113,10 +114,27 @@ def as_text(array: pa.Array) -> pa.Array:
     return pc.cast(array, pa.string())
 
 
+def cut_text(array: pa.Array, limits: Limits, tally: Tally) -> pa.Array:
+    """Text no longer than the limit, cut at a character."""
+    if array.nbytes <= limits.value_bytes:
+        return array
+    lengths = pc.binary_length(array)
+    if not (longest := pc.max(lengths).as_py()) or longest <= limits.value_bytes:
+        return array
+    too_long = pc.fill_null(pc.greater(lengths, limits.value_bytes), False)
+    cut = [
+        value.encode()[: limits.value_bytes].decode("utf-8", "ignore") for value in array.filter(too_long).to_pylist()
+    ]
+    tally.shorten("value_bytes", len(cut))
+    return pc.replace_with_mask(array, too_long, pa.array(cut, pa.string()))
+
+
 def _columns(levels: Iterable[Level]) -> Iterable[_Column]:
     for level in levels:
         weight = None if level.of_row is None else np.bincount(level.of_row, minlength=level.size)
-        names = sorted((attribute_column(level.prefix, entry.key), entry.key, i) for i, entry in enumerate(level.entries))
+        names = sorted(
+            (attribute_column(level.prefix, entry.key), entry.key, i) for i, entry in enumerate(level.entries)
+        )
         for name, group in itertools.groupby(names, key=lambda item: item[0]):
             entries = [level.entries[i] for _, _, i in group]
             rows = (entry.rows for entry in entries)
@@ -167,17 +185,19 @@ def _expand(values: pa.Array, level: Level) -> pa.Array:
     return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(level.of_row)), encoded.dictionary)
 
 
-def _overflow(spilled: list[tuple[Level, str, Entry]], row_count: int, tally: Tally) -> pa.Array:
-    rows, names, texts = [], [], []
+def spill(spilled: list[tuple[Level, str, Entry]], row_count: int, tally: Tally) -> pa.Array:
+    """The overflow column: every named entry's values, as text, in the maps of their rows."""
+    distinct = sorted({name for _, name, _ in spilled})
+    rank = {name: i for i, name in enumerate(distinct)}
+    rows: list[Ints] = []
+    codes: list[Ints] = []
+    texts: list[pa.Array] = []
     for level, name, entry in spilled:
         at, index = _rows_of(level, entry)
         rows.append(at)
-        names.append(np.full(len(at), len(names)))
+        codes.append(np.full(len(at), rank[name], np.int64))
         texts.append(as_text(entry.source.take(pa.array(index))))
-    distinct = sorted({name for _, name, _ in spilled})
-    rank = {name: i for i, name in enumerate(distinct)}
-    code_of = np.array([rank[name] for _, name, _ in spilled])
-    row, code, text = np.concatenate(rows), code_of[np.concatenate(names)], pa.concat_arrays(texts)
+    row, code, text = np.concatenate(rows), np.concatenate(codes), pa.concat_arrays(texts)
     order = np.lexsort((np.arange(len(row)), code, row))
     row, code = row[order], code[order]
     repeated = np.zeros(len(row), np.bool_)
@@ -209,4 +229,5 @@ def ranges(starts: Ints, counts: Ints) -> Ints:
     """
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    spread: Ints = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return spread

@@ -35,6 +35,15 @@ class Tally:
             if where and len(seen) < _SAMPLES_PER_REASON:
                 seen.append(Sample(where, excerpt[:_SAMPLE_CHARS]))
 
+    def add(self, other: Tally) -> None:
+        """Count what another tally has counted."""
+        for reason, count in other.rejected.items():
+            self.rejected[reason] = self.rejected.get(reason, 0) + count
+        for reason, count in other.cut.items():
+            self.shorten(reason, count)
+        for reason, seen in other.samples.items():
+            self.samples[reason] = [*self.samples.get(reason, []), *seen][:_SAMPLES_PER_REASON]
+
     def shorten(self, reason: str, count: int) -> None:
         if count:
             self.cut[reason] = self.cut.get(reason, 0) + int(count)

@@ -25,5 +25,5 @@ class Options:
     metrics: MetricOptions = field(default_factory=MetricOptions)
     #: The time of rows that carry none (the object's own), or None: such rows are refused.
     fallback_time_ns: int | None = None
-    #: Our field (`timestamp`, `message`, `service`, ...) -> the key or column that holds it, tried before the usual ones.
+    #: Our field (`timestamp`, `message`, ...) -> the key or column that holds it, tried before the usual ones.
     fields: Mapping[str, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1 import common_pb2
 
-from lakerunner.formats.attributes import Entry, Ints
+from lakerunner.formats.attributes import Entry, Ints, cut_text
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
 from lakerunner.model.errors import BadInput
@@ -50,7 +50,7 @@ _FIELDS = {
 
 
 class TwoValues(Exception):
-    """An AnyValue has two members set: the sender wrote a oneof twice, and only the message in canonical form will do."""
+    """An AnyValue has two members set: its sender wrote a oneof twice, and only the canonical form will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,21 +158,6 @@ def _plain(kind: Kind, array: pa.Array, limits: Limits, tally: Tally) -> pa.Arra
     return cut_text(array, limits, tally) if pa.types.is_string(array.type) else array
 
 
-def cut_text(array: pa.Array, limits: Limits, tally: Tally) -> pa.Array:
-    """Text no longer than the limit, cut at a character."""
-    if array.nbytes <= limits.value_bytes:
-        return array
-    lengths = pc.binary_length(array)
-    if not (longest := pc.max(lengths).as_py()) or longest <= limits.value_bytes:
-        return array
-    too_long = pc.fill_null(pc.greater(lengths, limits.value_bytes), False)
-    cut = [
-        value.encode()[: limits.value_bytes].decode("utf-8", "ignore") for value in array.filter(too_long).to_pylist()
-    ]
-    tally.shorten("value_bytes", len(cut))
-    return pc.replace_with_mask(array, too_long, pa.array(cut, pa.string()))
-
-
 def _per_distinct(array: pa.Array, render: Any) -> pa.Array:
     encoded = array.dictionary_encode()
     texts = pa.array([render(value) for value in encoded.dictionary.to_pylist()], pa.string())
@@ -210,7 +195,7 @@ def _loose_classes() -> dict[Kind, Any]:
             if field.type == descriptor_pb2.FieldDescriptorProto.TYPE_STRING:
                 field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call]
+    pool.Add(file)
     names = {Kind.ARRAY: "ArrayValue", Kind.KVLIST: "KeyValueList"}
     return {
         kind: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{name}"))

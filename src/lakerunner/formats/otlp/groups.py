@@ -43,7 +43,8 @@ def distinct_lists(items: Ints, sizes: Ints) -> tuple[Ints, Ints]:
 def _hashes(items: Ints, place: Ints, starts: Ints, sizes: Ints, seed: int) -> npt.NDArray[np.uint64]:
     mixed = _mix(_mix(items.astype(np.uint64) + np.uint64(seed)) ^ place.astype(np.uint64))
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))
-    return total[starts + sizes] - total[starts] + sizes.astype(np.uint64)
+    hashes: npt.NDArray[np.uint64] = total[starts + sizes] - total[starts] + sizes.astype(np.uint64)
+    return hashes
 
 
 def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

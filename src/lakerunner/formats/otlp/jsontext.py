@@ -13,7 +13,6 @@ from lakerunner.formats.otlp.anyvalue import Kind, Pairs
 from lakerunner.formats.otlp.nesting import counts
 
 
-
 def objects(lists: pa.ListArray, limits: Limits, tally: Tally) -> pa.Array:
     """`{"key":value,...}` of each list, null where it is empty."""
     if not len(lists) or not len(lists.flatten()):

@@ -1,4 +1,4 @@
-"""The label sets of distinct series, and their ids, built column-wise; the same as `LabelSet` would give, one by one."""
+"""The label sets of distinct series, and their ids, built column-wise: the same as `LabelSet` gives one by one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _flatten(sources: Sequence[Source], names: list[str]) -> _Flat:
         start += len(source.values)
     columns = [np.concatenate(column) for column in (series, name, rank, value, tie)]
     order = np.lexsort((np.arange(len(columns[0])), columns[4], columns[2], columns[1], columns[0]))
-    return _Flat(*(column[order] for column in columns[:4]), values=pa.concat_arrays(values))
+    at, label, held, chosen = (column[order] for column in columns[:4])
+    return _Flat(at, label, held, chosen, pa.concat_arrays(values))
 
 
 def _settle(flat: _Flat) -> None:
@@ -119,7 +120,9 @@ def _tids(flat: _Flat, names: list[str], series_count: int) -> Ints:
     name = pa.array([n.encode() + b"\xff" for n in names], pa.binary()).take(pa.array(flat.name))
     value = flat.values.cast(pa.binary()).take(pa.array(flat.value))
     pieces = pc.binary_join_element_wise(name, value, pa.scalar(b"\xfe", pa.binary()), pa.scalar(b"", pa.binary()))
-    wholes = pc.binary_join(pa.ListArray.from_arrays(_offsets(flat.series, series_count), pieces), pa.scalar(b"", pa.binary()))
+    wholes = pc.binary_join(
+        pa.ListArray.from_arrays(_offsets(flat.series, series_count), pieces), pa.scalar(b"", pa.binary())
+    )
     digest = xxhash.xxh3_64_intdigest
     return np.array([digest(whole) for whole in wholes.to_pylist()], np.uint64).view(np.int64)
 

@@ -88,7 +88,8 @@ def _kinds(metrics: pa.StructArray) -> Ints:
 
 def _temporality(metrics: pa.StructArray) -> Ints:
     found = [member(metrics.field(MEMBERS[k]), "aggregation_temporality") for k in (SUM, HISTOGRAM, EXPONENTIAL)]
-    return pc.coalesce(*found, pa.scalar(0, pa.int32())).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes: Ints = pc.coalesce(*found, pa.scalar(0, pa.int32())).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
 
 
 def _names(metrics: pa.StructArray, first: Ints, kind: Ints, rising: np.ndarray) -> pa.Array:

@@ -78,7 +78,9 @@ def _without_points(metrics: pa.StructArray, heads: Heads) -> np.ndarray:
     sizes = np.zeros(len(metrics), np.int64)
     for name in metric_heads.MEMBERS:
         sizes += np.diff(_points(metrics, name).offsets.to_numpy())
-    empty: np.ndarray = (sizes == 0) & ((heads.kind < 0) | pc.not_equal(metrics.field("name"), "").to_numpy(zero_copy_only=False))
+    empty: np.ndarray = (sizes == 0) & (
+        (heads.kind < 0) | pc.not_equal(metrics.field("name"), "").to_numpy(zero_copy_only=False)
+    )
     return empty
 
 
@@ -91,9 +93,13 @@ def _families(metrics: pa.StructArray) -> list[_Family]:
     gauge, total = found[metric_heads.GAUGE], found[metric_heads.SUM]
     # Gauges and sums have points of one form: together they are one pass instead of two.
     number = (np.concatenate((gauge[0], total[0])), pa.concat_arrays([gauge[1], total[1]]))
-    families = [_Family((metric_heads.GAUGE, metric_heads.SUM), number[1], number[0])]
-    for kind in (metric_heads.HISTOGRAM, metric_heads.EXPONENTIAL, metric_heads.SUMMARY):
-        families.append(_Family((kind,), found[kind][1], found[kind][0]))
+    families = [
+        _Family((metric_heads.GAUGE, metric_heads.SUM), number[1], number[0]),
+        *(
+            _Family((kind,), found[kind][1], found[kind][0])
+            for kind in (metric_heads.HISTOGRAM, metric_heads.EXPONENTIAL, metric_heads.SUMMARY)
+        ),
+    ]
     return [family for family in families if len(family.struct)]
 
 
@@ -109,9 +115,7 @@ def _read(family: _Family, heads: Heads, tally: Tally) -> Points:
             return points.numbers(family.struct, tally)
 
 
-def _make(
-    family: _Family, heads: Heads, targets: Targets, limits: Limits, options: Options, tally: Tally
-) -> _Made:
+def _make(family: _Family, heads: Heads, targets: Targets, limits: Limits, options: Options, tally: Tally) -> _Made:
     read = _read(family, heads, tally)
     metric_of = family.metric_of[read.point]
     started = heads.kind[family.metric_of] != metric_heads.GAUGE
@@ -120,9 +124,7 @@ def _make(
     attributes = family.struct.field("attributes")
     if not every:
         attributes = attributes.take(pa.array(read.point))
-    grouped = group(
-        attributes, metric_of, read.variant, read.variants, heads, targets, options.metrics, limits, tally
-    )
+    grouped = group(attributes, metric_of, read.variant, read.variants, heads, targets, options.metrics, limits, tally)
     of_point = pa.array(grouped.of_point)
     columns = {
         "metric_name": grouped.table.column("metric_name").combine_chunks().take(of_point),

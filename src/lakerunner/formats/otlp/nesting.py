@@ -1,4 +1,4 @@
-"""Resource > scope > record as flat records that know their scope and resource: offset arithmetic, no loop over rows."""
+"""Resource > scope > record as flat records that know their scope and resource: offsets, no loop over rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def flatten(lists: pa.ListArray) -> tuple[Ints, pa.Array]:
 
 
 def counts(lists: pa.ListArray) -> Ints:
-    return np.diff(lists.offsets.to_numpy()).astype(np.int64)
+    sizes: Ints = np.diff(lists.offsets.to_numpy()).astype(np.int64)
+    return sizes
 
 
 def shared_levels(nest: Nest, limits: Limits, tally: Tally) -> tuple[Level, Level, pa.Array]:

@@ -87,7 +87,11 @@ def _custom_layout(points: pa.StructArray, unbucketed: Mask, stale: Mask) -> Lay
         # Count and sum alone: everything is in the one bucket up to infinity.
         alone = np.flatnonzero(unbucketed & ~stale)
         total = points.field("count").to_numpy(zero_copy_only=False).astype(np.float64)[alone]
-        rows, index, flat = np.append(rows, alone), np.append(index, np.zeros(len(alone), np.int64)), np.append(flat, total)
+        rows, index, flat = (
+            np.append(rows, alone),
+            np.append(index, np.zeros(len(alone), np.int64)),
+            np.append(flat, total),
+        )
         order = np.argsort(rows, kind="stable")
         rows, index, flat = rows[order], index[order], flat[order]
     return sparse(rows, index, flat, len(points))
@@ -129,7 +133,8 @@ def exponentials(points: pa.StructArray, metric_of: Ints, heads: Heads, tally: T
 
 
 def _offsets_of(side: pa.StructArray) -> Ints:
-    return pc.fill_null(side.flatten()[0], 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    offsets: Ints = pc.fill_null(side.flatten()[0], 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return offsets
 
 
 def _exponential_layout(side: pa.StructArray, down: Ints, stale: Mask) -> Layout:
@@ -176,7 +181,9 @@ def summaries(points: pa.StructArray) -> Points:
         (np.zeros(len(every)), np.ones(len(every)), encoded.indices.to_numpy(zero_copy_only=False) + 2)
     ).astype(np.int64)
     variants = Variants(("_sum", "_count", *("" for _ in quantiles)), ("", "", *quantiles))
-    return Points(point, variant, variants, {"value": pa.array(np.where(stale[point], STALE, values), from_pandas=False)})
+    return Points(
+        point, variant, variants, {"value": pa.array(np.where(stale[point], STALE, values), from_pandas=False)}
+    )
 
 
 def times(points: pa.StructArray, kept: Ints, *, started: Mask) -> tuple[Ints, Mask, pa.Array]:

@@ -72,7 +72,9 @@ def group(
         *targets.sources(heads.resource_of[metric], heads.scope_of[metric], options),
         *_variant_sources(variants, variant),
     ]
-    names = heads.named(metric, [variants.suffixes[v] for v in variant.tolist()] if len(variants.suffixes) > 1 else None)
+    names = heads.named(
+        metric, [variants.suffixes[v] for v in variant.tolist()] if len(variants.suffixes) > 1 else None
+    )
     every = np.arange(len(point))
     sources.append(Source(Rank.NAME, every, [METRIC_NAME], np.zeros(len(point), np.int64), names, every))
     sets = label_sets(sources, len(point))

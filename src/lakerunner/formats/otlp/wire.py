@@ -1,7 +1,7 @@
 """Protobuf wire bytes to nested Arrow arrays, with a descriptor patched to what we keep.
 
-The patch is wire-compatible. AnyValue is recursive, which Arrow cannot type: its `array_value` and `kvlist_value` become
-`bytes`, and the few that occur are rendered later. Fields that no column holds are taken out, so that they are skipped.
+The patch is wire-compatible. AnyValue is recursive, which Arrow cannot type: its `array_value` and `kvlist_value`
+become `bytes`, and the few that occur are rendered later. Fields that no column holds are taken out, and so skipped.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _handler(signal: str, text_as_bytes: bool) -> Any:
     pool = descriptor_pool.DescriptorPool()
     files = [_patched(module.DESCRIPTOR, text_as_bytes) for module in _FILES]
     for file in files:
-        pool.Add(file)  # type: ignore[no-untyped-call]
+        pool.Add(file)
     handlers = ptars.HandlerPool([pool.FindFileByName(file.name) for file in files])
     return handlers.get_for_message(pool.FindMessageTypeByName(ROOTS[signal].DESCRIPTOR.full_name))
 
