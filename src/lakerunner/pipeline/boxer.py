@@ -50,13 +50,11 @@ class Held:
 
 
 def pack_limits(settings: PipelineSettings) -> PackLimits:
-    return PackLimits(
-        settings.bundle_bytes, settings.bundle_objects, settings.bundle_idle_s, settings.bundle_age_s
-    )
+    return PackLimits(settings.bundle_bytes, settings.bundle_objects, settings.bundle_idle_s, settings.bundle_age_s)
 
 
 class Boxer:
-    """One consumer's loop. A message is answered only when its object has an item, so a restart repeats, never loses."""
+    """One consumer's loop. A message is answered when its object has an item: a restart repeats, and never loses."""
 
     def __init__(self, database: Database, consumer: Consumer, settings: PipelineSettings) -> None:
         self._database = database

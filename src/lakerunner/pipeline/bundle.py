@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from lakerunner.bus import topics
 from lakerunner.bus.messages import WorkReady, encode
@@ -14,10 +15,12 @@ from lakerunner.index.work import WorkItem, create_item, item_id
 from lakerunner.model.errors import Bug
 from lakerunner.model.signals import signal_named
 
-STAGE = "ingest"
+STAGE: Final = "ingest"
 
 
-def bundle_objects(database: Database, org_id: uuid.UUID, signal: str, objects: Sequence[uuid.UUID]) -> uuid.UUID | None:
+def bundle_objects(
+    database: Database, org_id: uuid.UUID, signal: str, objects: Sequence[uuid.UUID]
+) -> uuid.UUID | None:
     """The item that these objects now belong to; None when each of them has one already."""
     with database.transaction() as tx:
         free = _lock_free(tx, objects)

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lakerunner.bus import topics
 from lakerunner.bus.messages import SegmentsMade, Stage, encode
@@ -39,8 +39,8 @@ class Reading:
 
     sources: Mapping[str, StoreConfig]
     target: StoreConfig
-    limits: Limits = Limits()
-    options: Options = Options()
+    limits: Limits = field(default_factory=Limits)
+    options: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +104,15 @@ def _run_grouped(
         results = run_tasks([task for mine in tasks.values() for task in mine])
     except Unavailable as error:
         if len(tasks) == 1:
-            return {item_id: error for item_id in tasks}
+            return dict.fromkeys(tasks, error)
         for item_id, mine in tasks.items():
             grouped |= _run_grouped({item_id: mine}, run_tasks)
         return grouped
     by_item: defaultdict[uuid.UUID, list[TaskResult]] = defaultdict(list)
     for result in results:
         by_item[result.item_id].append(result)
-    for item_id, mine in by_item.items():
-        grouped[item_id] = next((result.error for result in mine if result.error is not None), mine)
+    for item_id, made in by_item.items():
+        grouped[item_id] = next((result.error for result in made if result.error is not None), made)
     return grouped
 
 

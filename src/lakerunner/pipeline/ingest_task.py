@@ -17,21 +17,20 @@ import pyarrow as pa
 
 from lakerunner.formats.decoded import Decoded
 from lakerunner.formats.limits import Limits, refuse
-from lakerunner.formats.merge import merge
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
 from lakerunner.index.ledger import ObjectOutcome
 from lakerunner.model.errors import LakeError, Missing, Unavailable
-from lakerunner.model.segment import Segment, new_segment_id
+from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
-from lakerunner.pipeline.split import Tables, parts
+from lakerunner.pipeline.split import Tables, merged, parts
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
-from lakerunner.store.segment_writer import describe, encode_tables, segment_of
+from lakerunner.store.segment_writer import describe, encode_tables, new_segment_id, segment_of
 
 #: Bytes of raw objects that may wait, fetched, for their turn to be decoded.
 _FETCHED_BYTES = 64 << 20
@@ -108,10 +107,10 @@ def _run(task: IngestTask) -> TaskResult:
     crash_point("ingest_after_read")
     segments: list[Segment] = []
     if decoded:
-        merged = merge([one.tables for one in decoded], signal)
+        tables = merged(signal, [one.tables for one in decoded])
         decoded.clear()
         target = _store(task.target)
-        segments = [_write(task, signal, part, target) for part in parts(signal, merged)]
+        segments = [_write(task, signal, part, target) for part in parts(signal, tables)]
     crash_point("ingest_after_write")
     return TaskResult(task.item_id, tuple(segments), tuple(outcomes), rejected)
 

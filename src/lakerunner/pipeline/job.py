@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from lakerunner.model.errors import Bug, Unavailable
@@ -37,9 +37,7 @@ class _Partition(Generic[Task, Result]):
                 yield pa.RecordBatch.from_pydict({"number": [number], "result": [result]}, schema=_ARROW_SCHEMA)
 
 
-def run_tasks(
-    spark: SparkSession, pool: str, run: Callable[[Task], Result], tasks: Sequence[Task]
-) -> list[Result]:
+def run_tasks(spark: SparkSession, pool: str, run: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
     """The results in the order of the tasks. Unavailable when a task died; a Bug when the session did.
 
     Each task is a partition of its own, so that Spark spreads them over all cores it has.
@@ -57,7 +55,7 @@ def run_tasks(
         reason = _first_line(error)
         log().warning("spark job failed", tasks=count, reason=reason)
         raise Unavailable(f"cannot finish a Spark job: {reason}") from None
-    results: dict[int, Any] = {row["number"]: pickle.loads(bytes(row["result"])) for row in rows}  # noqa: S301 ours
+    results: dict[int, Any] = {row["number"]: pickle.loads(bytes(row["result"])) for row in rows}
     return [results[number] for number in range(count)]
 
 

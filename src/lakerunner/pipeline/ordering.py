@@ -1,7 +1,8 @@
 """Sorting a table by its sort key: every column becomes small integers that keep its order, packed into one.
 
-Text is compared once a distinct value, and rows as integers. Measured against Arrow's own sort (1 core, 2026-11): 1M log
-rows by (service, time) 0.15 s for 0.30, 2M samples by (name, series, time) 0.54 s for 0.86, 500k spans 0.13 s for 0.18.
+Text is compared once a distinct value, and rows as integers. Measured against Arrow's own sort (1 core, 2026-11): 1M
+log rows by (service, time) 0.15 s for 0.30, 2M samples by (name, series, time) 0.54 s for 0.86, 500k spans 0.13 s for
+0.18.
 """
 
 from __future__ import annotations

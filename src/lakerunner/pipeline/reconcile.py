@@ -21,19 +21,20 @@ from lakerunner.pipeline.bundle import STAGE, work_ready
 #: Messages of one transaction; the rest follows in the next.
 _PAGE = 1_000
 
-#: Whether an age passed N, 2N, 4N ... within the last `since` seconds. Times are the database's own.
-_DUE = (
-    "extract(epoch FROM now() - {at}) >= %(after)s"
-    " AND floor(log(2, (extract(epoch FROM now() - {at}) / %(after)s)::numeric))"
-    " > floor(log(2, (greatest(extract(epoch FROM now() - {at}) - %(since)s, 1e-9) / %(after)s)::numeric))"
-)
+#: An age is due when it passed N, 2N, 4N ... within the last `since` seconds. Times are the database's own.
 _OBJECTS = (
-    "SELECT object_id, org_id, collector, signal, bucket, key, version, size_bytes FROM raw_object"
-    f" WHERE state = 'seen' AND {_DUE.format(at='seen_at')} AND object_id > %(last)s ORDER BY object_id LIMIT %(page)s"
+    "SELECT object_id, org_id, collector, signal, bucket, key, version, size_bytes"
+    " FROM (SELECT *, extract(epoch FROM now() - seen_at)::float8 AS age_s FROM raw_object WHERE state = 'seen') AS o"
+    " WHERE age_s >= %(after)s AND floor(log(age_s / %(after)s) / log(2.0))"
+    " > floor(log(greatest(age_s - %(since)s, 1e-9) / %(after)s) / log(2.0))"
+    " AND object_id > %(last)s ORDER BY object_id LIMIT %(page)s"
 )
 _ITEMS = (
-    "SELECT item_id, stage, org_id, signal FROM work_item"
-    f" WHERE state = 'open' AND stage = %(stage)s AND {_DUE.format(at='created_at')}"
+    "SELECT item_id, stage, org_id, signal"
+    " FROM (SELECT *, extract(epoch FROM now() - created_at)::float8 AS age_s FROM work_item"
+    " WHERE state = 'open' AND stage = %(stage)s) AS i"
+    " WHERE age_s >= %(after)s AND floor(log(age_s / %(after)s) / log(2.0))"
+    " > floor(log(greatest(age_s - %(since)s, 1e-9) / %(after)s) / log(2.0))"
     " AND item_id > %(last)s ORDER BY item_id LIMIT %(page)s"
 )
 _NIL = "00000000-0000-0000-0000-000000000000"

@@ -45,7 +45,7 @@ def spark_session(settings: SparkSettings) -> SparkSession:
         try:
             return builder.getOrCreate()
         except PySparkRuntimeError as reason:
-            raise Unavailable(f"cannot start Spark: {reason}", hint="see the lines of Java above; check memory") from None
+            raise Unavailable(f"cannot start Spark: {reason}", hint="see what Java wrote above") from None
 
 
 def stop_session() -> None:

@@ -74,8 +74,9 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 def _repeats(leaf: pa.Array) -> bool:
     if pa.types.is_boolean(leaf.type):
         return False
-    present = len(leaf) - leaf.null_count
-    return present == 0 or pc.count_distinct(leaf, mode="only_valid").as_py() <= _DISTINCT_SHARE * present
+    present: int = len(leaf) - leaf.null_count
+    distinct: int = pc.count_distinct(leaf, mode="only_valid").as_py()
+    return distinct <= _DISTINCT_SHARE * present
 
 
 def _without_dictionary(kind: pa.DataType) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +65,7 @@ def group_rows(table: pa.Table) -> int:
     """How many rows make a row group of it."""
     if table.num_rows == 0:
         return 1
-    by_size = MAX_GROUP_BYTES * table.num_rows // max(1, table.nbytes)
+    by_size = int(MAX_GROUP_BYTES * table.num_rows / max(1, table.nbytes))
     return max(1, min(MAX_GROUP_ROWS, by_size))
 
 
@@ -122,6 +124,14 @@ def segment_of(
         format_version=FORMAT_VERSION,
         pruning=described.pruning,
     )
+
+
+def new_segment_id() -> uuid.UUID:
+    """A fresh id that sorts by its time of making (UUID version 7), so that listings and B-trees stay in order."""
+    millis = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (millis & ((1 << 48) - 1)) << 80 | 7 << 76 | (random >> 68) << 64 | 2 << 62 | random & ((1 << 62) - 1)
+    return uuid.UUID(int=value)
 
 
 def encode_tables(
