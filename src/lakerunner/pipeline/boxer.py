@@ -135,11 +135,11 @@ class Boxer:
         if self._packer.held and monotonic() >= self._busy_known_until_s:
             with self._database.transaction() as tx:
                 row = tx.execute(
-                    "SELECT count(*) AS open FROM (SELECT 1 FROM work_item WHERE stage = %s AND state = 'open'"
-                    " LIMIT %s) AS some",
+                    "SELECT count(*) AS items FROM (SELECT 1 FROM work_item WHERE stage = %s AND state = 'open'"
+                    " LIMIT %s) AS waiting",
                     [STAGE, _BUSY_ITEMS],
                 ).fetchone()
             assert row is not None
-            self._busy = row["open"] >= _BUSY_ITEMS
+            self._busy = row["items"] >= _BUSY_ITEMS
             self._busy_known_until_s = monotonic() + _BUSY_FRESH_S
         return self._busy

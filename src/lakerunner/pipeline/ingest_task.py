@@ -20,6 +20,7 @@ from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
 from lakerunner.index.ledger import ObjectOutcome
+from lakerunner.intake.record import version_of
 from lakerunner.model.errors import LakeError, Missing, Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
@@ -162,8 +163,7 @@ def _fetch(task: IngestTask, ref: ObjectRef) -> _Fetched | LakeError:
     store = _store(task.sources[ref.bucket])
     try:
         meta = store.head(ref.key)
-        found = meta.version or meta.etag or ""
-        if ref.version and _bare(found) != _bare(ref.version) and _bare(meta.etag or "") != _bare(ref.version):
+        if version_of(meta) != ref.version:
             raise Missing(f"cannot read {ref.key!r}: it was overwritten before it was read")
         if meta.size_bytes > task.limits.compressed_bytes:
             raise refuse("compressed_bytes", task.limits.compressed_bytes, f"it is {meta.size_bytes:,} bytes")
@@ -172,11 +172,6 @@ def _fetch(task: IngestTask, ref: ObjectRef) -> _Fetched | LakeError:
         if error.retryable:
             raise
         return error
-
-
-def _bare(etag: str) -> str:
-    """Events write etags without the quotes that HTTP puts around them."""
-    return etag.strip('"')
 
 
 def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore) -> Segment:
