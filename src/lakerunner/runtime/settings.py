@@ -77,6 +77,47 @@ class StoreSettings(Section):
     circuit_pause_s: Seconds = Field(5.0, description="How long they pause before one is let through to try.")
 
 
+class IntakeSettings(Section):
+    """How raw objects are noticed. Several ways may be on at once: an object is recorded once all the same."""
+
+    sqs_url: str = Field("", description="Address of an SQS queue that gets S3 events; empty means none.")
+    sqs_region: str = Field("", description="Region of that queue; empty means store.region.")
+    sqs_endpoint: str = Field("", description="Address of an SQS-compatible service that is not the provider's.")
+    pubsub_subscription: str = Field(
+        "", description="Pub/Sub subscription of GCS events, as projects/PROJECT/subscriptions/NAME; empty means none."
+    )
+    azure_queue: str = Field(
+        "",
+        description="Azure storage queue that gets Event Grid events: its name, or its https:// address; empty means "
+        "none.",
+    )
+    webhook: bool = Field(True, description="Whether events may be posted to /api/v1/intake/s3.")
+    webhook_max_bytes: Count = Field(1_048_576, description="The largest body that the webhook reads.")
+    folder: bool = Field(True, description="Whether buckets that are folders are watched.")
+    folder_poll_s: Seconds = Field(1.0, description="How often a folder is looked at.")
+    folder_settle_s: Annotated[float, Field(ge=0)] = Field(
+        0.5, description="How long a file must stay unchanged before it counts as written."
+    )
+    folder_full_scan_s: Seconds = Field(
+        60.0, description="How often every file is looked at again: finds files overwritten in place."
+    )
+    reconcile_interval_s: Annotated[float, Field(ge=0)] = Field(
+        900.0, description="How often buckets are listed for objects whose events were lost; 0 means never."
+    )
+    default_org: Literal["folder", "always", "never"] = Field(
+        "folder",
+        description="Whether raw objects that no profile claims belong to the default org: in buckets that are "
+        "folders, in the bucket of store.url whatever it is, or never.",
+    )
+    batch: Count = Field(500, description="Events that one transaction records at most.")
+    head_threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        16, description="Requests to the bucket about announced objects that run at once."
+    )
+    visibility_s: Annotated[int, Field(ge=10, le=43_200)] = Field(
+        120, description="How long a queue hides an event from others while it is being recorded."
+    )
+
+
 class HttpSettings(Section):
     """Where roles listen."""
 
@@ -120,6 +161,41 @@ class UpkeepSettings(Section):
     work_keep_s: Seconds = Field(604_800.0, description="How long finished work items are kept.")
 
 
+class SparkSettings(Section):
+    """The Spark session of ingest, compact and rollup."""
+
+    master: str = Field("local[*]", description="Spark's master: local[*], spark://, yarn or k8s://.")
+    memory: str = Field(
+        "1g", description="Heap of the driver's Java. Telemetry is held by Python, not there.", pattern=r"^[0-9]+[kmgKMG]$"
+    )
+    options: str = Field("", description="Further settings of Spark, as spark.name=value between blanks.")
+
+
+class PipelineSettings(Section):
+    """Boxers and the stages that they feed."""
+
+    bundle_bytes: Count = Field(
+        134_217_728, description="Telemetry, uncompressed, after which a boxer closes a bundle of raw objects."
+    )
+    bundle_objects: Annotated[int, Field(ge=1, le=2_000)] = Field(
+        1_000, description="Raw objects after which it does."
+    )
+    bundle_idle_s: Seconds = Field(2.0, description="Age at which a bundle is closed while ingest has nothing to do.")
+    bundle_age_s: Seconds = Field(15.0, description="Age at which a bundle is closed in any case.")
+    expansion: Annotated[float, Field(ge=1)] = Field(
+        8.0, description="How much larger than in the bucket a compressed raw object is assumed to be."
+    )
+    jobs: Count = Field(2, description="Spark jobs that one worker keeps under way.")
+    batch_items: Count = Field(16, description="Work items that one Spark job takes at most.")
+    task_bytes: Count = Field(
+        67_108_864, description="Telemetry, uncompressed, that one task holds; an item above it is shared by several."
+    )
+    fetches: Count = Field(8, description="Raw objects that one task fetches at the same time.")
+    reconcile_after_s: Seconds = Field(
+        300.0, description="After how long an object or work item that nobody ended is announced again."
+    )
+
+
 class AuthSettings(Section):
     """Who may ask."""
 
@@ -135,11 +211,14 @@ class Settings(Section):
     index: IndexSettings = Field(default_factory=IndexSettings)
     bus: BusSettings = Field(default_factory=BusSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
+    intake: IntakeSettings = Field(default_factory=IntakeSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+    pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
 
     @property
