@@ -19,6 +19,9 @@ from lakerunner.query.promql.histogram import Floats, Ints
 from lakerunner.query.promql.matchers import MatchKind
 from lakerunner.query.promql.source import SelectHints
 
+#: Functions that read only the count and the sum of a histogram.
+_STATS = frozenset({"histogram_avg", "histogram_count", "histogram_sum"})
+#: Where the range vector stands among the arguments, if there are others.
 _RANGE_FUNCTIONS_WITH_SCALAR = {"quantile_over_time": 1, "predict_linear": 0, "double_exponential_smoothing": 0}
 
 
@@ -41,8 +44,7 @@ class Calls(ABC):
         if name in vector_functions.FLOAT_FUNCTIONS:
             return vector_functions.apply_float(name, self.block(args[0], times))
         if name in vector_functions.HISTOGRAM_VALUES:
-            block = self.block(args[0], times)
-            return vector_functions.apply_histogram(block, vector_functions.HISTOGRAM_VALUES[name])
+            return self._histogram_value(expr, times)
         if name in vector_functions.DATE_FUNCTIONS:
             return self._date(expr, times)
         if name.endswith("_over_time") or name in ranges.OTHER_FUNCTIONS:
@@ -157,20 +159,32 @@ class Calls(ABC):
 
     # -- histograms --------------------------------------------------------------------------------------------
 
+    def _histogram_value(self, expr: Call, times: Ints) -> Block:
+        if expr.name in _STATS:
+            with self.evaluation.reading_stats():
+                block = self.block(expr.args[0], times)
+        else:
+            block = self.block(expr.args[0], times)
+        return vector_functions.apply_histogram(block, vector_functions.HISTOGRAM_VALUES[expr.name])
+
+    def _whole_histograms(self, arg: Expr, times: Ints) -> Block:
+        with self.evaluation.reading_buckets():
+            return self.block(arg, times)
+
     def _histogram_quantile(self, expr: Call, times: Ints) -> Block:
         q = self.scalar(expr.args[0], times)
-        block = self.block(expr.args[1], times)
+        block = self._whole_histograms(expr.args[1], times)
         at, vector_at = unwrapped(expr.args[0]).start, unwrapped(expr.args[1]).start
         self._note_quantile(q, at)
         parts = histogram_functions.split(self.evaluation, block, vector_at)
-        return histogram_functions.quantile_block(self.evaluation, parts, q, times, (at, vector_at))
+        return histogram_functions.quantile_block(self.evaluation, parts, q, times, vector_at)
 
     def _note_quantile(self, q: Floats, position: int) -> None:
         for value in np.unique(q[~((q >= 0) & (q <= 1))]).tolist():
             self.evaluation.notes.invalid_quantile(value, position)
 
     def _histogram_quantiles(self, expr: Call, times: Ints) -> Block:
-        block = self.block(expr.args[0], times)
+        block = self._whole_histograms(expr.args[0], times)
         qs = [self.scalar(arg, times) for arg in expr.args[2:]]
         for q, arg in zip(qs, expr.args[2:], strict=True):
             self._note_quantile(q, unwrapped(arg).start)
@@ -181,9 +195,9 @@ class Calls(ABC):
 
     def _histogram_fraction(self, expr: Call, times: Ints) -> Block:
         lower, upper = (self.scalar(arg, times) for arg in expr.args[:2])
-        block = self.block(expr.args[2], times)
-        parts = histogram_functions.split(self.evaluation, block, unwrapped(expr.args[2]).start)
-        position = unwrapped(expr.args[0]).start
+        block = self._whole_histograms(expr.args[2], times)
+        position = unwrapped(expr.args[2]).start
+        parts = histogram_functions.split(self.evaluation, block, position)
         return histogram_functions.fraction_block(self.evaluation, parts, lower, upper, position)
 
     # -- range vectors -----------------------------------------------------------------------------------------

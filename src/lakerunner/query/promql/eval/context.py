@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lakerunner.model.errors import LimitHit
@@ -42,10 +43,29 @@ class Evaluation:
     samples: int = 0
     #: True when the query asks for one moment.
     instant: bool = False
+    #: Only counts and sums of histograms are asked for, so that resets are worked out while reading.
+    histogram_stats: bool = False
+    _stats_barred: bool = False
     _deadline_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._deadline_s = time.monotonic() + self.options.timeout_s
+
+    @contextmanager
+    def reading_stats(self) -> Iterator[None]:
+        """Within: the argument of histogram_count and its like, unless something around it needs the buckets."""
+        before = self.histogram_stats
+        self.histogram_stats = not self._stats_barred
+        yield
+        self.histogram_stats = before
+
+    @contextmanager
+    def reading_buckets(self) -> Iterator[None]:
+        """Within: the argument of a function or subquery that needs whole histograms."""
+        before = self.histogram_stats, self._stats_barred
+        self.histogram_stats, self._stats_barred = False, True
+        yield
+        self.histogram_stats, self._stats_barred = before
 
     def check_time(self) -> None:
         """Called between nodes: no node of a query within limits runs long on its own."""

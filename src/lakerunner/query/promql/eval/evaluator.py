@@ -179,7 +179,8 @@ class Evaluator(Calls):
         inner = grid * step_ms
         if not len(inner):
             return from_block(Block.empty(0), inner)
-        return from_block(self.block(node.expr, inner), inner)
+        with self.evaluation.reading_buckets():
+            return from_block(self.block(node.expr, inner), inner)
 
 
 def _check_extended(selector: VectorSelector, function: str) -> None:

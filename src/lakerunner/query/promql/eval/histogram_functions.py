@@ -92,21 +92,18 @@ def _native(block: Block, function: Callable[[str, int, Histogram], float]) -> B
     return Block(block.labels, values, valid, np.ones(len(block.labels), dtype=bool)).pruned()
 
 
-def quantile_block(evaluation: Evaluation, parts: Split, q: Floats, times: Ints, position: tuple[int, int]) -> Block:
-    """`position`: where messages about native and about classic histograms point."""
-    native_at, classic_at = position
-
+def quantile_block(evaluation: Evaluation, parts: Split, q: Floats, times: Ints, position: int) -> Block:
     def of_native(name: str, step: int, histogram: Histogram) -> float:
         value = quantile(float(q[step]), histogram)
         if 0 <= q[step] <= 1 and has_nan_observations(histogram):
             if math.isnan(value):
-                evaluation.notes.quantile_is_nan(name, native_at)
+                evaluation.notes.quantile_is_nan(name, position)
             else:
-                evaluation.notes.quantile_is_skewed(name, native_at)
+                evaluation.notes.quantile_is_skewed(name, position)
         return value
 
     return concatenated(
-        [_native(parts.native, of_native), _classic_quantile(evaluation, parts.classic, q, times, classic_at)], len(q)
+        [_native(parts.native, of_native), _classic_quantile(evaluation, parts.classic, q, times, position)], len(q)
     )
 
 
@@ -151,7 +148,7 @@ def quantiles_block(
     """One series per quantile, told apart by a label. A quantile that changes from step to step changes its label."""
     blocks = []
     for q in qs:
-        made = quantile_block(evaluation, parts, q, times, (position, position))
+        made = quantile_block(evaluation, parts, q, times, position)
         for value in np.unique(q).tolist():
             same = np.isnan(q) if math.isnan(value) else q == value
             part = made.masked(np.broadcast_to(same, made.shape)).pruned()

@@ -101,8 +101,10 @@ def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[
     shape = begin.shape
     request = _Call(name, vector, params, times, begin, end, np.zeros(shape), np.zeros(shape, dtype=bool))
     if vector.anchored and name in ("changes", "resets"):
-        anchored_begin(floats.ts, vector.after, begin, end)
+        request.begin = begin.copy()
+        anchored_begin(floats.ts, vector.after, request.begin, end)
     _run_kernel(evaluation, request)
+    request.begin = begin
     drop = samples.drop_name if name in _KEEP_NAME else np.ones(len(samples.labels), dtype=bool)
     block = Block(samples.labels, request.out, request.ok, drop)
     if samples.has_histograms:

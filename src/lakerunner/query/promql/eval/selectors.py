@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from lakerunner.query.promql.eval.kernels_rate import smoothed_at
 from lakerunner.query.promql.eval.kernels_window import latest
 from lakerunner.query.promql.eval.samples import from_batch, stale_mask
 from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
-from lakerunner.query.promql.histogram import Ints
+from lakerunner.query.promql.histogram import Ints, ResetHint
+from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.histogram_math import is_reset
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
 
 
@@ -49,7 +51,28 @@ def select(
     batch = evaluation.source.select(node.matchers, start_ms, end_ms, hints)
     evaluation.check_series(len(batch.labels))
     evaluation.spend(len(batch.values))
+    if evaluation.histogram_stats and batch.histograms is not None:
+        return _with_found_resets(batch)
     return batch
+
+
+def _with_found_resets(batch: SeriesBatch) -> SeriesBatch:
+    """With hints worked out against the sample before, where the store did not know: it is the last chance to see it."""
+    column = batch.histograms
+    assert column is not None
+    samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]
+    found = list(samples)
+    for begin, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
+        previous = None
+        for i in range(begin, end):
+            histogram = samples[i]
+            if histogram is None:
+                continue
+            if previous is not None and histogram.hint is ResetHint.UNKNOWN:
+                reset = is_reset(histogram, previous)
+                found[i] = histogram.with_hint(ResetHint.RESET if reset else ResetHint.NOT_RESET)
+            previous = histogram
+    return replace(batch, histograms=HistogramColumn.of(found))
 
 
 def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Latest:
