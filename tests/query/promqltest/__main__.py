@@ -12,6 +12,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or not Path(arguments[0]).exists():
         sys.stderr.write("usage: python -m tests.query.promqltest DIR|FILE\n")
         return 2
+    # Label values may hold bytes that are no UTF-8.
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     given = Path(arguments[0])
     passed = failed = 0
     for path in sorted(given.glob("*.test")) if given.is_dir() else [given]:

@@ -39,7 +39,6 @@ class Engine:
     def instant(self, text: str, time_ms: int, cancelled: Cancelled | None = None) -> QueryResult:
         """The value of the expression at one time."""
         expr = parse(text)
-        # One step of one millisecond: `step()` of an instant query is as small as a step can be.
         evaluation = self._evaluation(text, QueryContext(time_ms, time_ms, 0), cancelled, instant=True)
         times = np.array([time_ms], dtype=np.int64)
         value: Value

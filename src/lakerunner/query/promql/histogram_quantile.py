@@ -104,12 +104,14 @@ def _rank(bound: float, histogram: Histogram, low: Floats, high: Floats, count: 
         if first >= bound:
             return float(below[i])
         if first < bound < last:
+            # Nobody knows where in an infinite bucket the observations are: none of them is between two values.
+            if first == -math.inf:
+                return float(count[i])
             if histogram.custom or zero_bucket:
                 share = (bound - first) / (last - first)
             else:
                 share = _log_share(bound, first, last)
-            # An infinite bucket tells nothing about where in it the observations are.
-            return float(below[i]) + float(count[i]) * (0.0 if math.isnan(share) else share)
+            return float(below[i]) + float(count[i]) * share
     return math.inf
 
 

@@ -19,14 +19,14 @@ _DURATION_UNITS = r"(?:(?:\d+y)?(?:\d+w)?(?:\d+d)?(?:\d+h)?(?:\d+m(?!s))?(?:\d+s
 _TOKEN = re.compile(
     r"""
     (?P<space>[ \t\r\n]+|\#[^\r\n]*)
-  | (?P<hex>0[xX][0-9a-fA-F]+)
+  | (?P<hex>0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*)
   | (?P<duration>(?=\d)"""
     + _DURATION_UNITS
     + r"""(?<=[a-z])(?![\w.]))
-  | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+  | (?P<number>(?:D\.?D?|\.D)(?:[eE][+-]?D)?)
   | (?P<identifier>[a-zA-Z_:][a-zA-Z0-9_:]*)
   | (?P<op><=|>=|==|!=|=~|!~|</|>/|[-+*/%^=<>@()\[\]{},:])
-    """,
+    """.replace("D", r"(?:\d+(?:_\d+)*)"),
     re.VERBOSE,
 )
 _NUMBER_LIKE = re.compile(r"[\w.]+")

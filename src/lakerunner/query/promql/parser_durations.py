@@ -30,6 +30,7 @@ class DurationParser(Cursor):
         text = token.text
         if token.kind == DURATION:
             return parse_duration_ms(text) / 1000
+        text = text.replace("_", "")
         if text[:2].lower() == "0x":
             return float(int(text, 16))
         return float(int(text, 8)) if _OCTAL.fullmatch(text) else float(text)

@@ -15,7 +15,7 @@ from lakerunner.query.promql.eval import kernels_group as kernels
 from lakerunner.query.promql.eval.aggregate_histogram import fold_histograms
 from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError
 from lakerunner.query.promql.eval.context import Evaluation
-from lakerunner.query.promql.go_format import plain
+from lakerunner.query.promql.go_format import general, plain
 from lakerunner.query.promql.histogram import Floats, Ints
 
 _MODES = {
@@ -62,6 +62,9 @@ def aggregate(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floa
         return _choose(evaluation, expr, block, param)
     if expr.op == "count_values":
         return _count_values(expr, block)
+    if expr.op == "quantile":
+        assert param is not None
+        _note_quantiles(evaluation, expr, param)
     if not block.labels:
         return block
     labels, group = _groups(expr, block)
@@ -84,9 +87,6 @@ def _quantile(
     evaluation: Evaluation, expr: Aggregate, block: Block, q: Floats, groups: tuple[list[LabelSet], Ints, Bools]
 ) -> Block:
     labels, group, drop = groups
-    assert expr.param is not None
-    for value in q[~((q >= 0) & (q <= 1)) & block.present.any(axis=0)].tolist():
-        evaluation.notes.invalid_quantile(value, unwrapped(expr.param).start)
     if block.hmask is not None and block.hmask.any():
         evaluation.notes.histogram_ignored("quantile", unwrapped(expr.expr).start)
     offsets, rows = grouped_rows(group, len(labels))
@@ -94,6 +94,16 @@ def _quantile(
     ok = np.zeros(out.shape, dtype=bool)
     kernels.quantile_groups(offsets, rows, block.values, block.valid, np.ascontiguousarray(q), out, ok)
     return Block(labels, out, ok, drop).pruned()
+
+
+def _note_quantiles(evaluation: Evaluation, expr: Aggregate, q: Floats) -> None:
+    """The worst of the parameters that are none, whether or not there is data for them."""
+    assert expr.param is not None
+    worst = [math.nan] if np.isnan(q).any() else []
+    numbers = q[~np.isnan(q)]
+    worst += [float(value) for value in (numbers.max(), numbers.min()) if not 0 <= value <= 1] if len(numbers) else []
+    for value in worst:
+        evaluation.notes.invalid_quantile(value, unwrapped(expr.param).start)
 
 
 def grouped_rows(group: Ints, number: int) -> tuple[Ints, Ints]:
@@ -141,10 +151,10 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
 
 
 def _check_k(param: Floats) -> None:
-    for value in param.tolist():
-        if value >= 2.0**63 or value < -(2.0**63):
-            side = "over" if value > 0 else "under"
-            raise EvaluationError(f"Scalar value {value:g} {side}flows int64")
+    if len(param) and param.min() <= -(2.0**63):
+        raise EvaluationError(f"Scalar value {general(float(param.min()))} underflows int64")
+    if len(param) and param.max() >= 2.0**63:
+        raise EvaluationError(f"Scalar value {general(float(param.max()))} overflows int64")
 
 
 def _ranks(values: Floats, present: Bools, largest: bool) -> Ints:
@@ -160,8 +170,11 @@ def _ranks(values: Floats, present: Bools, largest: bool) -> Ints:
 def _limit_ratio(evaluation: Evaluation, expr: Aggregate, block: Block, ratio: Floats) -> Block:
     assert expr.param is not None
     capped = np.clip(ratio, -1.0, 1.0)
-    for value, limit in zip(ratio[capped != ratio].tolist(), capped[capped != ratio].tolist(), strict=True):
-        evaluation.notes.invalid_ratio(value, limit, unwrapped(expr.param).start)
+    position = unwrapped(expr.param).start
+    if ratio.max() > 1:
+        evaluation.notes.invalid_ratio(float(ratio.max()), 1.0, position)
+    if ratio.min() < -1:
+        evaluation.notes.invalid_ratio(float(ratio.min()), -1.0, position)
     if not block.labels:
         return block
     place = np.array([_place(labels) for labels in block.labels])[:, np.newaxis]

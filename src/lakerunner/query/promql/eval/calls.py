@@ -74,7 +74,7 @@ class Calls(ABC):
 
     def _extreme(self, expr: Call, times: Ints) -> Floats:
         left, right = (self.scalar(arg, times) for arg in expr.args)
-        return np.maximum(left, right) if expr.name == "max_of" else np.minimum(left, right)
+        return (vector_functions.largest if expr.name == "max_of" else vector_functions.least)(left, right)
 
     def _scalar(self, expr: Call, times: Ints) -> Floats:
         block = self.block(expr.args[0], times)

@@ -118,7 +118,7 @@ def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, time
     for g, s in zip(*(axis.tolist() for axis in forced.nonzero()), strict=True):
         name = classic.labels[g].get(METRIC_NAME)
         evaluation.notes.forced_monotonicity(
-            name, position, int(times[s]), lowest[g, s], highest[g, s], difference[g, s]
+            name, position, int(times[s]), float(lowest[g, s]), float(highest[g, s]), float(difference[g, s])
         )
     return Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
 

@@ -21,6 +21,8 @@ from lakerunner.query.promql.source import SelectHints, SeriesBatch
 _IDENTIFYING = ("instance", "job")
 _DEFAULT_NAME = Matcher(METRIC_NAME, MatchKind.EQUAL, "target_info")
 
+_ANY_INFO_NAME = Matcher(METRIC_NAME, MatchKind.REGEX, ".+_info")
+
 
 class _Info:
     """The info series of one metric name, by target; where several are there, the newest sample wins."""
@@ -61,13 +63,14 @@ def enrich(evaluation: Evaluation, base_expr: Expr, base: Block, selector: Vecto
     matchers = list(selector.matchers) if selector else []
     name_matchers = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
     data_matchers = [matcher for matcher in matchers if matcher.name != METRIC_NAME]
-    own = name_matchers if selector else [_DEFAULT_NAME]
+    names = _info_names(name_matchers)
     # Info series themselves are not enriched.
     is_info = [
-        bool(own) and all(matcher.matches(labels.get(METRIC_NAME)) for matcher in own) for labels in base.labels
+        all(matcher.matches(labels.get(METRIC_NAME)) for matcher in names) if name_matchers or not selector else False
+        for labels in base.labels
     ]
     enriched = [labels for labels, info in zip(base.labels, is_info, strict=True) if not info]
-    info = _fetch(evaluation, base_expr, enriched, name_matchers or [_DEFAULT_NAME], data_matchers, times)
+    info = _fetch(evaluation, base_expr, enriched, names, data_matchers, times)
     out: list[tuple[int, LabelSet, Bools]] = []
     steps = len(times)
     for row, labels in enumerate(base.labels):
@@ -79,6 +82,15 @@ def enrich(evaluation: Evaluation, base_expr: Expr, base: Block, selector: Vecto
         return Block.empty(steps)
     rows = base.rows([row for row, _, _ in out]).masked(np.array([cells for _, _, cells in out]))
     return rows.relabelled([labels for _, labels, _ in out]).pruned().merged()
+
+
+def _info_names(given: Sequence[Matcher]) -> Sequence[Matcher]:
+    """Which metrics are info metrics: what was asked for. Mere exclusions leave all others that are named so."""
+    if not given:
+        return [_DEFAULT_NAME]
+    if any(matcher.kind in (MatchKind.EQUAL, MatchKind.REGEX) for matcher in given):
+        return given
+    return [_ANY_INFO_NAME, *given]
 
 
 def _joined(

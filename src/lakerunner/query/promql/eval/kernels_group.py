@@ -187,7 +187,10 @@ def _rank_of(value, upper, count, n):  # type: ignore[no-untyped-def]
         if low >= value:
             return below
         if upper[k] > value:
-            if math.isinf(low) or math.isinf(upper[k]):
+            # Nobody knows where in an infinite bucket the observations are: none of them is between two values.
+            if math.isinf(low):
+                return count[k]
+            if math.isinf(upper[k]):
                 return below
             return below + (count[k] - below) * (value - low) / (upper[k] - low)
         below = count[k]

@@ -96,7 +96,9 @@ def _natural(left: str, right: str) -> int:
     for a, b in zip(_CHUNK.findall(left), _CHUNK.findall(right), strict=False):
         if a == b:
             continue
-        if a.isdigit() and b.isdigit() and int(a) != int(b):
+        if a.isdigit() and b.isdigit():
+            if int(a) == int(b):
+                continue
             return -1 if int(a) < int(b) else 1
         return -1 if a < b else 1
     return -1 if len(left) < len(right) else 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.eval.block import Block, Bools
-from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.histogram import Floats, Histogram, Ints, ResetHint
 from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
 
 
@@ -92,7 +92,11 @@ def from_block(block: Block, times: Ints) -> Samples:
     if block.hmask is not None and block.hists is not None:
         hist_rows, hist_steps = block.hmask.nonzero()
         hist_points = _grid_points(block.hmask, times[hist_steps])
-        hists = list(block.hists[hist_rows, hist_steps])
+        # What the store knew about the sample just before says nothing about the step before.
+        hists = [
+            histogram if histogram.hint is ResetHint.GAUGE else histogram.with_hint(ResetHint.UNKNOWN)
+            for histogram in block.hists[hist_rows, hist_steps]
+        ]
     return Samples(block.labels, block.drop_name, floats, block.values[rows, steps], hist_points, hists)
 
 

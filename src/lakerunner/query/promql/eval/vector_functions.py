@@ -57,11 +57,19 @@ def round_to(block: Block, nearest: Floats) -> Block:
         return block.mapped(np.floor(block.values * inverse + 0.5) / inverse)
 
 
+def least(left: Floats, right: Floats) -> Floats:
+    """The smaller one. Minus infinity wins even against NaN, as in Go."""
+    return np.where((left == -np.inf) | (right == -np.inf), -np.inf, np.minimum(left, right))
+
+
+def largest(left: Floats, right: Floats) -> Floats:
+    """The larger one. Infinity wins even against NaN, as in Go."""
+    return np.where((left == np.inf) | (right == np.inf), np.inf, np.maximum(left, right))
+
+
 def clamp(block: Block, low: Floats, high: Floats) -> Block:
-    """NaN stays NaN; steps where the bounds cross have no result."""
-    values = np.where(
-        np.isnan(block.values) | np.isnan(low) | np.isnan(high), np.nan, np.maximum(low, np.minimum(high, block.values))
-    )
+    """Steps where the bounds cross have no result."""
+    values = largest(low, least(high, block.values))
     return block.masked(np.broadcast_to(~(high < low), block.shape)).floats().mapped(values)
 
 
