@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
+from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, receive
 
 from lakerunner.bus.contract import Outgoing
 from lakerunner.bus.postgres import PostgresBus, forget_passed
 from lakerunner.bus.topics import partition_of
 from lakerunner.index.database import Database
 from lakerunner.model.errors import Conflict, Missing, Unavailable
-from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, receive
 
 ORG_PARTITION = partition_of("org", PARTITIONS)
 

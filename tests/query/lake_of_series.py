@@ -16,7 +16,7 @@ from lakerunner.index.database import Database
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import Segment
-from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
+from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES, SPAN
 from lakerunner.query.lake import Lake, open_lake
 from lakerunner.query.promql.histogram import Histogram, Ints
 from lakerunner.query.promql.memory_source import MemorySeries, MemorySource
@@ -29,6 +29,7 @@ from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 #: Segments of an hour, as ingest makes them; longer where that would be very many.
 _HOUR_MS = 3_600_000
 _MAX_SEGMENTS = 5
+_SPANS = pa.list_(SPAN)
 
 
 class LakeOfSeries:
@@ -125,7 +126,9 @@ def samples_table(series: list[MemorySeries]) -> pa.Table:
     starts = np.concatenate([one.start_timestamps_ms for one in series])
     held = np.array([hist is not None for hist in hists])
     columns = {
-        "metric_name": pa.array([one.labels.get(METRIC_NAME) for one, n in zip(series, lengths) for _ in range(n)]),
+        "metric_name": pa.array(
+            [one.labels.get(METRIC_NAME) for one, n in zip(series, lengths, strict=True) for _ in range(n)]
+        ),
         "tid": pa.array(np.repeat([one.labels.tid() for one in series], lengths)),
         "timestamp": pa.array(np.concatenate([one.timestamps_ms for one in series])),
         "value": pa.array(np.concatenate([one.values for one in series]), mask=held, from_pandas=False),
@@ -174,13 +177,9 @@ def _histogram_columns(hists: list[Histogram | None]) -> dict[str, pa.Array]:
         "h_zero_count": of("zero_count", pa.float64()),
         "h_count": of("count", pa.float64()),
         "h_sum": of("sum", pa.float64()),
-        "h_positive_spans": pa.array(
-            [None if hist is None else _spans(hist.pos_index) for hist in hists], SAMPLES.schema().field("h_positive_spans").type
-        ),
+        "h_positive_spans": pa.array([None if hist is None else _spans(hist.pos_index) for hist in hists], _SPANS),
         "h_positive_buckets": pa.array(lists("pos_count"), pa.list_(pa.float64())),
-        "h_negative_spans": pa.array(
-            [None if hist is None else _spans(hist.neg_index) for hist in hists], SAMPLES.schema().field("h_negative_spans").type
-        ),
+        "h_negative_spans": pa.array([None if hist is None else _spans(hist.neg_index) for hist in hists], _SPANS),
         "h_negative_buckets": pa.array(lists("neg_count"), pa.list_(pa.float64())),
         "h_custom_values": pa.array(lists("bounds"), pa.list_(pa.float64())),
         "h_reset_hint": of("hint", pa.int8()),

@@ -16,6 +16,9 @@ from tests.query.promqltest.runner import run_script
 
 _FOLDERS = (os.environ.get("LAKERUNNER_PROMQLTEST", ""), "/work/shared/promqltest")
 
+#: Beyond all samples of the scripts: one lookup serves all selectors of a script's part.
+_LATEST_MS = 1 << 44
+
 
 def _scripts() -> list[Path]:
     for folder in filter(None, _FOLDERS):
@@ -36,9 +39,11 @@ def lake(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("script", _scripts(), ids=lambda path: path.stem)
 def test_script(script: Path, lake: LakeOfSeries) -> None:
     def factory(loaded: MemorySource) -> SeriesSource:
-        return lake.lake.source(lake.write(loaded))
+        source = lake.lake.source(lake.write(loaded))
+        source.look_up(0, _LATEST_MS)
+        return source
 
     outcomes = list(run_script(script, factory))
     failures = [f"{one.line}: {one.expr}\n    {one.failure}" for one in outcomes if one.failure]
-    assert outcomes
+    assert outcomes or "\neval" not in script.read_text()
     assert not failures, "\n" + "\n".join(failures)

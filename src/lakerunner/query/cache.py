@@ -75,7 +75,8 @@ class ObjectCache:
                 self._drop(name)
             waiting = self._fetching.get(name)
             if waiting is None:
-                self._fetching[name] = mine = Future()
+                mine: Future[_Entry] = Future()
+                self._fetching[name] = mine
         if waiting is not None:
             CACHE_REQUESTS.labels("joined").inc()
             found = waiting.result()

@@ -64,10 +64,14 @@ class LakeSource:
         if leaves:
             self._timed("plan", lambda: self._planner.prepare(leaves))
 
+    def look_up(self, start_ms: int, end_ms: int) -> None:
+        """Look up the segments of a time once, for all that is going to be selected within it."""
+        self._timed("plan", lambda: self._planner.prepare([Leaf(self.org_id, (), start_ms, end_ms)]))
+
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
         leaf = Leaf(self.org_id, tuple(matchers), start_ms, end_ms)
         answers = sorted(self.answers(leaf, Kind.SAMPLES), key=lambda answer: answer.segment_id)
-        parts: list[Samples] = [answer.samples for answer in answers if answer.samples is not None]
+        parts: list[Samples] = [part for answer in answers for part in answer.samples]
         return self._timed("merge", lambda: merge(parts))
 
     def answers(self, leaf: Leaf, kind: Kind) -> Iterator[SegmentAnswer]:

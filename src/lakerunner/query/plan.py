@@ -12,8 +12,8 @@ from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.time import NS_PER_MS, TimeRange
 from lakerunner.query.promql.matchers import Matcher
 
-#: Times that a query may name but no sample has. Kept apart from the ends of int64, so that arithmetic on them is safe.
-_MAX_MS = 1 << 52
+#: The year 2255. Queries may name later times, but as nanoseconds those are beyond what the index can hold.
+_MAX_MS = 9_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ _MINUTE_MS = 60_000
 _QUERY_CONTEXT = re.compile(r"(start|end|range|step)\(\)")
 #: Functions whose results change with the evaluation time though their arguments do not.
 _TIME_DEPENDENT = frozenset(
-    ["days_in_month", "day_of_month", "day_of_week", "day_of_year", "end", "hour", "minute", "month", "year", "predict_linear", "range", "start", "step", "time", "timestamp"]
+    "days_in_month day_of_month day_of_week day_of_year end hour minute month year predict_linear range start step "
+    "time timestamp".split()
 )
 
 

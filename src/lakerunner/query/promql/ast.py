@@ -46,10 +46,7 @@ class Number:
 
     def __eq__(self, other: object) -> bool:
         # NaN is the same literal as NaN.
-        return isinstance(other, Number) and (repr(self.value), self.with_units) == (
-            repr(other.value),
-            other.with_units,
-        )
+        return isinstance(other, Number) and (repr(self.value), self.with_units) == (repr(other.value), other.with_units)
 
     def __hash__(self) -> int:
         return hash((repr(self.value), self.with_units))

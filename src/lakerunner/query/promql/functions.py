@@ -71,10 +71,10 @@ FUNCTIONS: dict[str, Function] = _all(
 )
 
 AGGREGATIONS = frozenset(
-    ["sum", "avg", "min", "max", "count", "group", "stddev", "stdvar", "topk", "bottomk", "quantile", "count_values", "limitk", "limit_ratio"]
+    "sum avg min max count group stddev stdvar topk bottomk quantile count_values limitk limit_ratio".split()
 )
 #: Aggregations that take a parameter before the vector.
-PARAMETRIC = frozenset(["topk", "bottomk", "quantile", "count_values", "limitk", "limit_ratio"])
+PARAMETRIC = frozenset("topk bottomk quantile count_values limitk limit_ratio".split())
 #: Functions that may see the samples around the window, which these selectors bring.
 ANCHORED_SAFE = ("changes", "delta", "increase", "rate", "resets")
 SMOOTHED_SAFE = ("delta", "increase", "rate")

@@ -101,7 +101,8 @@ def _only(table: pa.Table, name: str) -> pa.Array:
 def _numbers(array: pa.Array, kind: type) -> npt.NDArray[Any]:
     # fill_null and not to_numpy's own NaN: the bits of a stale marker must stay as they are.
     filled = array.fill_null(0) if array.null_count else array
-    return filled.to_numpy(zero_copy_only=False).astype(kind, copy=False)
+    numbers: npt.NDArray[Any] = filled.to_numpy(zero_copy_only=False).astype(kind, copy=False)
+    return numbers
 
 
 def _lists(array: pa.Array) -> tuple[Ints, pa.Array]:

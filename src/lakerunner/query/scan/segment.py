@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.scan.classic import expand
-from lakerunner.query.scan.merge import concatenate
 from lakerunner.query.scan.opened import OpenedFile, Opener, Tally
 from lakerunner.query.scan.row_groups import Wanted, choose
 from lakerunner.query.scan.samples import Samples
@@ -27,58 +28,45 @@ def scan_samples(
     end_ms: int,
     spend: Spend,
     tally: Tally,
-) -> Samples:
-    """All samples of the segment's series that match, classic series of histograms included, in no order of series."""
+) -> list[Samples]:
+    """All samples of the segment's series that match, classic series of histograms included.
+
+    In parts: a series may be in several of them, and `merge` puts it together.
+    """
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
     chosen = table.choose(matchers)
     rows = chosen.rows()
     if not len(rows):
-        return Samples.none()
+        return []
     names = [table.names.values[code] for code in table.names.codes[rows].tolist()]
     wanted = Wanted.of(names, table.tids[rows])
 
-    def read() -> Samples:
+    def read() -> list[Samples]:
         with opener.samples(samples_key, tally) as opened:
             return _read(opened, wanted, start_ms, end_ms, spend)
 
-    found = _named(opener.again_if_bad(samples_key, read), table)
+    found = [_named(part, table) for part in opener.again_if_bad(samples_key, read)]
     if not chosen.classic:
         return found
-    parts = [_of(found, table.tids[chosen.stored])]
+    parts = [_of(part, table.tids[chosen.stored]) for part in found]
     for suffix, of_suffix in chosen.classic.items():
-        parts.append(expand(_of(found, table.tids[of_suffix]), suffix, matchers))
-        spend(parts[-1].size_bytes)
-    return _together(parts)
+        parts += [expand(_of(part, table.tids[of_suffix]), suffix, matchers) for part in found]
+        spend(sum(part.size_bytes for part in parts))
+    return [part for part in parts if len(part)]
 
 
-def _read(opened: OpenedFile, wanted: Wanted, start_ms: int, end_ms: int, spend: Spend) -> Samples:
+def _read(opened: OpenedFile, wanted: Wanted, start_ms: int, end_ms: int, spend: Spend) -> list[Samples]:
     groups = choose(opened.groups, wanted, start_ms, end_ms)
     # Time, value and start of each row; histograms are counted when they are there.
-    samples = read_samples(opened.file, groups, wanted, start_ms, end_ms, lambda rows: spend(24 * rows))
-    spend(samples.size_bytes)
-    return samples
+    parts = read_samples(opened.file, groups, wanted, start_ms, end_ms, lambda rows: spend(24 * rows))
+    spend(sum(part.size_bytes for part in parts))
+    return parts
 
 
 def _named(samples: Samples, table: SeriesTable) -> Samples:
-    order = np.argsort(table.tids)
-    rows = order[np.searchsorted(table.tids, samples.tids, sorter=order)]
-    return Samples(
-        samples.tids,
-        table.label_sets(rows),
-        samples.offsets,
-        samples.timestamps_ms,
-        samples.values,
-        samples.start_timestamps_ms,
-        samples.histograms,
-        samples.sumless,
-    )
+    return replace(samples, labels=table.label_sets(table.rows_of(samples.tids)))
 
 
-def _of(samples: Samples, tids: np.ndarray) -> Samples:
+def _of(samples: Samples, tids: Ints) -> Samples:
     return samples.of_series(np.flatnonzero(np.isin(samples.tids, tids)))
-
-
-def _together(parts: Sequence[Samples]) -> Samples:
-    """Stored and expanded series of one segment, one after another; `merge` sorts out what is there twice."""
-    return concatenate([part for part in parts if len(part)])

@@ -62,6 +62,7 @@ class SeriesTable:
     _keys: Coded
     _values: Coded
     _by_label: dict[str, Coded] = field(default_factory=dict)
+    _order: Ints | None = None
 
     @classmethod
     def of(cls, table: pa.Table) -> SeriesTable:
@@ -133,6 +134,13 @@ class SeriesTable:
             if not accepted.any():
                 break
         return accepted
+
+    def rows_of(self, tids: Ints) -> Ints:
+        """Where these series are in the table."""
+        if self._order is None:
+            self._order = np.argsort(self.tids)
+        rows: Ints = self._order[np.searchsorted(self.tids, tids, sorter=self._order)]
+        return rows
 
     def label_sets(self, rows: Ints) -> list[LabelSet]:
         names = [self.names.values[code] for code in self.names.codes[rows].tolist()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -33,10 +33,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAnswer:
-    """Either `samples` or `table`, by the kind of the request; or `error`, and then neither."""
+    """Either `samples` (in parts) or `table`, by the kind of the request; or `error`, and then neither."""
 
     segment_id: uuid.UUID
-    samples: Samples | None = None
+    samples: Sequence[Samples] = ()
     table: pa.Table | None = None
     cost: Cost = field(default_factory=Cost)
     error: str | None = None

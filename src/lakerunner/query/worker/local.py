@@ -88,14 +88,14 @@ class LocalWorkers:
         budget.look()
         tally = Tally()
         started = time.perf_counter()
-        samples: Samples | None = None
+        samples: list[Samples] = []
         table: pa.Table | None = None
         try:
             if request.kind is Kind.SAMPLES:
                 samples = scan_samples(
                     self._opener, segment.keys, request.matchers, request.start_ms, request.end_ms, budget.look, tally
                 )
-                budget.settle(samples.size_bytes)
+                budget.settle(sum(part.size_bytes for part in samples))
             elif request.kind is Kind.SERIES:
                 table = scan_series(self._opener, segment.keys, request.matchers, budget.look, tally)
             else:
@@ -112,7 +112,7 @@ class LocalWorkers:
             SCAN_ERRORS.labels("bad_bytes").inc()
             reason = f"cannot read segment {segment.segment_id}: {type(error).__name__}: {error}"
             return SegmentAnswer(segment.segment_id, cost=_cost(tally, 0, started), error=reason)
-        rows = len(samples) if samples is not None else table.num_rows if table is not None else 0
+        rows = sum(map(len, samples)) if table is None else table.num_rows
         cost = _cost(tally, rows, started)
         SCAN_SECONDS.labels(request.kind.value).observe(cost.fetch_s + cost.scan_s)
         SCAN_ROWS.labels(request.kind.value).inc(rows)

@@ -123,7 +123,9 @@ def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, time
     return Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
 
 
-def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int) -> Block:
+def fraction_block(
+    evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int
+) -> Block:
     def of_native(name: str, step: int, histogram: Histogram) -> float:
         if has_nan_observations(histogram):
             evaluation.notes.fraction_without_nan(name, position)

@@ -37,7 +37,7 @@ _FOLDS = {
 }
 #: Range functions whose names do not end in `_over_time`.
 OTHER_FUNCTIONS = frozenset(
-    ["rate", "increase", "delta", "irate", "idelta", "deriv", "predict_linear", "double_exponential_smoothing", "changes", "resets"]
+    "rate increase delta irate idelta deriv predict_linear double_exponential_smoothing changes resets".split()
 )
 #: These act like an offset: the result is still the metric.
 _KEEP_NAME = frozenset({"first_over_time", "last_over_time"})

@@ -44,7 +44,9 @@ class Latest:
     fixed: bool
 
 
-def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+def select(
+    evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints
+) -> SeriesBatch:
     evaluation.check_time()
     batch = evaluation.source.select(node.matchers, start_ms, end_ms, hints)
     evaluation.check_series(len(batch.labels))
