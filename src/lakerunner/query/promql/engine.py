@@ -77,9 +77,7 @@ class Engine:
             )
         return start_ms + step_ms * np.arange(steps, dtype=np.int64)
 
-    def _evaluation(
-        self, text: str, query: QueryContext, cancelled: Cancelled | None, *, instant: bool
-    ) -> Evaluation:
+    def _evaluation(self, text: str, query: QueryContext, cancelled: Cancelled | None, *, instant: bool) -> Evaluation:
         return Evaluation(self._source, query, self._options, Annotations(text), cancelled, instant=instant)
 
 

@@ -76,13 +76,13 @@ class HistogramColumn:
             zero_threshold=np.array([h.zero_threshold for h in present], dtype=np.float64),
             zero_count=np.array([h.zero_count for h in present], dtype=np.float64),
             pos_offsets=_offsets([len(h.pos_index) for h in present]),
-            pos_index=_joined([h.pos_index for h in present], np.int64),
-            pos_count=_joined([h.pos_count for h in present], np.float64),
+            pos_index=_joined_ints([h.pos_index for h in present]),
+            pos_count=_joined([h.pos_count for h in present]),
             neg_offsets=_offsets([len(h.neg_index) for h in present]),
-            neg_index=_joined([h.neg_index for h in present], np.int64),
-            neg_count=_joined([h.neg_count for h in present], np.float64),
+            neg_index=_joined_ints([h.neg_index for h in present]),
+            neg_count=_joined([h.neg_count for h in present]),
             bounds_offsets=_offsets([len(h.bounds) for h in present]),
-            bounds=_joined([np.array(h.bounds) for h in present], np.float64),
+            bounds=_joined([np.array(h.bounds, dtype=np.float64) for h in present]),
         )
 
 
@@ -90,5 +90,9 @@ def _offsets(lengths: list[int]) -> Ints:
     return np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))]).astype(np.int64)
 
 
-def _joined(parts: list[npt.NDArray[np.generic]] | list[Ints] | list[Floats], kind: type) -> npt.NDArray[np.generic]:
-    return np.concatenate([np.zeros(0, dtype=kind), *parts]).astype(kind)
+def _joined(parts: list[Floats]) -> Floats:
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _joined_ints(parts: list[Ints]) -> Ints:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

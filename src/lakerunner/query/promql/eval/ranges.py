@@ -10,7 +10,7 @@ import numpy as np
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.promql.eval import kernels_fold as fold
 from lakerunner.query.promql.eval import kernels_rate as rates
-from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, with_histograms
+from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_series, any_step, with_histograms
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.kernels_window import anchored_begin, windows
 from lakerunner.query.promql.eval.ranges_histogram import HISTOGRAM_FUNCTIONS, Window
@@ -37,7 +37,18 @@ _FOLDS = {
 }
 #: Range functions whose names do not end in `_over_time`.
 OTHER_FUNCTIONS = frozenset(
-    "rate increase delta irate idelta deriv predict_linear double_exponential_smoothing changes resets".split()
+    [
+        "rate",
+        "increase",
+        "delta",
+        "irate",
+        "idelta",
+        "deriv",
+        "predict_linear",
+        "double_exponential_smoothing",
+        "changes",
+        "resets",
+    ]
 )
 #: These act like an offset: the result is still the metric.
 _KEEP_NAME = frozenset({"first_over_time", "last_over_time"})
@@ -172,13 +183,13 @@ def _smooth(c: _Call, values: Floats) -> None:
 
 
 def _note_quantiles(evaluation: Evaluation, c: _Call, q: Floats) -> None:
-    asked = c.ok.any(axis=0)
+    asked = any_series(c.ok)
     for value in q[asked & ~((q >= 0) & (q <= 1))].tolist():
         evaluation.notes.invalid_quantile(value, c.vector.position)
 
 
 def _note_non_counters(evaluation: Evaluation, vector: RangeVector, block: Block) -> None:
-    for row in block.valid.any(axis=1).nonzero()[0].tolist():
+    for row in any_step(block.valid).nonzero()[0].tolist():
         labels = vector.samples.labels[row]
         name = labels.get(METRIC_NAME)
         if not name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -200,7 +201,7 @@ def _count_pairs(window: Window, differs: Callable[[Sample, Sample], bool]) -> R
         if not after:
             return None
         samples = samples[max(0, after[0] - 1) :]
-    return float(sum(differs(before, now) for before, now in zip(samples, samples[1:], strict=False)))
+    return float(sum(differs(before, now) for before, now in itertools.pairwise(samples)))
 
 
 def _regression(evaluation: Evaluation, window: Window) -> Result:

@@ -14,7 +14,8 @@ from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
 
 def stale_mask(values: Floats) -> Bools:
     """Where the value is the stale marker: by its bits, since every NaN looks the same to comparisons."""
-    return values.view(np.uint64) == np.uint64(STALE_BITS)
+    mask: Bools = values.view(np.uint64) == np.uint64(STALE_BITS)
+    return mask
 
 
 @dataclass(slots=True)
