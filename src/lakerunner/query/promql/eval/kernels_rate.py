@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 
@@ -183,8 +182,3 @@ def smoothed_at(offsets, ts, values, at, lookback_ms, out, ok):  # type: ignore[
             elif has_previous:
                 out[i, s] = values[p]
                 ok[i, s] = True
-
-
-def as_flag(value: bool) -> bool:
-    """Kernels are compiled once per type: numpy booleans and Python's must not both occur."""
-    return bool(np.bool_(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakerunner.model.labels import METRIC_NAME
@@ -261,7 +261,3 @@ HISTOGRAM_FUNCTIONS: dict[str, Callable[[Evaluation, Window], Result]] = {
         _only_floats,
     ),
 }
-
-
-def as_gauge(histogram: Histogram) -> Histogram:
-    return replace(histogram.compact(), hint=ResetHint.GAUGE)
