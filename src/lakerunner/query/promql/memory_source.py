@@ -60,8 +60,8 @@ class MemorySource:
         chosen = [self._series[labels] for labels in self._candidates(matchers) if _accepts(matchers, labels)]
         parts: list[tuple[MemorySeries, int, int]] = []
         for series in chosen:
-            begin = int(np.searchsorted(series.timestamps_ms, start_ms, side="left"))
-            end = int(np.searchsorted(series.timestamps_ms, end_ms, side="right"))
+            begin = int(series.timestamps_ms.searchsorted(start_ms, side="left"))
+            end = int(series.timestamps_ms.searchsorted(end_ms, side="right"))
             if end > begin:
                 parts.append((series, begin, end))
         if not parts:
