@@ -18,6 +18,7 @@ from lakerunner.query.promql.eval.kernels_histogram import (
     sums,
 )
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints, ResetHint
+from lakerunner.query.promql.histogram_column import ColumnHistograms
 
 if TYPE_CHECKING:
     from lakerunner.query.promql.eval.ranges import RangeVector
@@ -74,9 +75,9 @@ def dense(histograms: Sequence[Histogram]) -> Dense | None:
 
 
 def _union(parts: list[Ints]) -> Ints:
-    first = parts[0]
-    if all(part is first or np.array_equal(part, first) for part in parts):
-        return first
+    first = parts[0].tobytes()
+    if all(part.tobytes() == first for part in parts):
+        return parts[0]
     return np.unique(np.concatenate(parts))
 
 
@@ -86,6 +87,53 @@ def _scatter(target: Floats, index: Ints, indexes: list[Ints], counts: list[Floa
         return
     row = np.repeat(np.arange(len(indexes)), lengths)
     target[row, np.searchsorted(index, np.concatenate(indexes))] = np.concatenate(counts)
+
+
+def dense_column(histograms: ColumnHistograms) -> Dense | None:
+    """As `dense`, straight from a column whose rows follow each other: no histogram is made."""
+    column, rows = histograms.column, histograms.rows
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    if last - first != len(rows):
+        return dense(histograms)
+    span = slice(first, last)
+    bounds_offsets = column.bounds_offsets[first : last + 1]
+    bounds = _rectangle(bounds_offsets, column.bounds[bounds_offsets[0] : bounds_offsets[-1]])
+    uniform = (column.schema[span] == column.schema[first]).all() and bounds is not None and _rows_equal(bounds)
+    if not uniform or not (column.zero_threshold[span] == column.zero_threshold[first]).all():
+        return None
+    pos = _side(column.pos_offsets[first : last + 1], column.pos_index, column.pos_count)
+    neg = _side(column.neg_offsets[first : last + 1], column.neg_index, column.neg_count)
+    if pos[1].shape[1] + neg[1].shape[1] > _MAX_BUCKETS:
+        return None
+    head = np.stack([column.count[span], column.sum[span], column.zero_count[span]], axis=1)
+    return Dense(np.concatenate([head, pos[1], neg[1]], axis=1), pos[0], neg[0], column.at(first))
+
+
+def _rectangle(offsets: Ints, values: Floats) -> Floats | None:
+    """Pieces of equal length as the rows of a matrix."""
+    lengths = np.diff(offsets)
+    if not (lengths == lengths[0]).all():
+        return None
+    return values.reshape(len(lengths), int(lengths[0]))
+
+
+def _rows_equal(matrix: Floats | Ints) -> bool:
+    return bool((matrix == matrix[0]).all())
+
+
+def _side(offsets: Ints, index: Ints, count: Floats) -> tuple[Ints, Floats]:
+    """The buckets of one sign: the union of the indexes, and the counts over it."""
+    here = slice(offsets[0], offsets[-1])
+    index, count = index[here], count[here]
+    lengths = np.diff(offsets)
+    if (lengths == lengths[0]).all():
+        indexes = index.reshape(len(lengths), int(lengths[0]))
+        if (indexes == indexes[0]).all():
+            return indexes[0], count.reshape(indexes.shape)
+    union = np.unique(index)
+    matrix = np.zeros((len(lengths), len(union)))
+    matrix[np.repeat(np.arange(len(lengths)), lengths), np.searchsorted(union, index)] = count
+    return union, matrix
 
 
 def dense_sum(histograms: Sequence[Histogram], hint: ResetHint, mean: bool) -> Histogram | None:
@@ -103,6 +151,12 @@ def dense_sum(histograms: Sequence[Histogram], hint: ResetHint, mean: bool) -> H
         return matrix.histogram(total / number + error / number, hint)
 
 
+def _hints(histograms: Sequence[Histogram]) -> Ints:
+    if isinstance(histograms, ColumnHistograms):
+        return histograms.column.hint[histograms.rows].astype(np.int64)
+    return np.array([h.hint for h in histograms], dtype=np.int64)
+
+
 def dense_rates(
     vector: RangeVector, row: int, function: str, begin: Ints, end: Ints
 ) -> tuple[list[tuple[int, Histogram]], bool] | None:
@@ -114,11 +168,11 @@ def dense_rates(
     here = slice(points.offsets[row], points.offsets[row + 1])
     histograms = vector.samples.hists[here]
     counter = function != "delta"
-    hints = np.array([h.hint for h in histograms], dtype=np.int64)
+    hints = _hints(histograms)
     gauges = hints == ResetHint.GAUGE
     if gauges.any() if counter else not gauges.all():
         return None
-    matrix = dense(histograms)
+    matrix = dense_column(histograms) if isinstance(histograms, ColumnHistograms) else dense(histograms)
     if matrix is None:
         return None
     ts, starts = points.ts[here], points.starts[here]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ class Window:
         return self.float_end - self.float_begin
 
     @property
-    def hists(self) -> list[Histogram]:
+    def hists(self) -> Sequence[Histogram]:
         return self.samples.hists[self.hist_begin : self.hist_end]
 
     @property
@@ -138,7 +138,7 @@ def _fold(evaluation: Evaluation, window: Window, average: bool) -> Result:
     return result
 
 
-def sum_of(histograms: list[Histogram]) -> tuple[Histogram, bool]:
+def sum_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
     """The sum, and whether custom bounds had to be reconciled."""
     quick = dense_sum(histograms, joined_hint(histograms), mean=False)
     if quick is not None:
@@ -149,7 +149,7 @@ def sum_of(histograms: list[Histogram]) -> tuple[Histogram, bool]:
     return total.total(), total.bounds_reconciled
 
 
-def mean_of(histograms: list[Histogram]) -> tuple[Histogram, bool]:
+def mean_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
     """The mean: from the sum as long as that does not overflow, incrementally from there on."""
     quick = dense_sum(histograms, joined_hint(histograms), mean=True)
     if quick is not None:
