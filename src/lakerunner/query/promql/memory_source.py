@@ -52,7 +52,7 @@ class MemorySource:
             self._by_name.setdefault(labels.get(METRIC_NAME), []).append(labels)
         else:
             series = _joined(known, series)
-        if len(times) > 1 and (np.diff(series.timestamps_ms) <= 0).any():
+        if (np.diff(series.timestamps_ms) <= 0).any():
             raise BadInput(f"cannot add samples to {labels}: their times do not ascend")
         self._series[labels] = series
 

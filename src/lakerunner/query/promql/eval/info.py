@@ -178,12 +178,13 @@ def _looked_at(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:
 
 
 def _path_to_selector(expr: Expr) -> list[VectorSelector | Subquery]:
-    """The subqueries on the way to the first selector, and the selector."""
-    here: list[VectorSelector | Subquery] = [expr] if isinstance(expr, Subquery) else []
-    if isinstance(expr, VectorSelector):
-        return [expr]
-    for child in children(expr):
-        below = _path_to_selector(child)
-        if below:
-            return [*here, *below]
+    """The subqueries on the way to the first selector, and the selector. With a stack: chains may be long."""
+    waiting: list[tuple[Expr, tuple[VectorSelector | Subquery, ...]]] = [(expr, ())]
+    while waiting:
+        node, path = waiting.pop()
+        if isinstance(node, VectorSelector):
+            return [*path, node]
+        if isinstance(node, Subquery):
+            path = (*path, node)
+        waiting += [(child, path) for child in reversed(children(node))]
     return []
