@@ -145,7 +145,7 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
         keep[members] = present & (ranks < np.floor(limit))
         order[members] = g * block.shape[0] + ranks[:, 0]
     out = block.masked(keep)
-    if evaluation.instant and ranked:
+    if block.shape[1] == 1 and ranked:
         out = out.rows(np.argsort(order, kind="stable"))
     return out.pruned()
 
