@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from tests.query.promqltest.compare import Mismatch, check_annotations, check_value
+from tests.query.promqltest.loading import load_into
+from tests.query.promqltest.script import Clear, Eval, Load, read_script
 
 from lakerunner.model.errors import LakeError
 from lakerunner.query.promql.ast import (
@@ -27,9 +30,6 @@ from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, Value, VectorResult
 from lakerunner.query.promql.source import SeriesSource
-from tests.query.promqltest.compare import Mismatch, check_annotations, check_value
-from tests.query.promqltest.loading import load_into
-from tests.query.promqltest.script import Clear, Eval, Load, read_script
 
 #: Makes the source to query from what was loaded.
 SourceFactory = Callable[[MemorySource], SeriesSource]
@@ -38,8 +38,23 @@ _MINUTE_MS = 60_000
 _QUERY_CONTEXT = re.compile(r"(start|end|range|step)\(\)")
 #: Functions whose results change with the evaluation time though their arguments do not.
 _TIME_DEPENDENT = frozenset(
-    "days_in_month day_of_month day_of_week day_of_year end hour minute month year predict_linear range start step "
-    "time timestamp".split()
+    [
+        "days_in_month",
+        "day_of_month",
+        "day_of_week",
+        "day_of_year",
+        "end",
+        "hour",
+        "minute",
+        "month",
+        "year",
+        "predict_linear",
+        "range",
+        "start",
+        "step",
+        "time",
+        "timestamp",
+    ]
 )
 
 

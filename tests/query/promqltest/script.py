@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.query.promqltest.series import Point, parse_metric, parse_series, parse_starts
+
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.durations import parse_duration_ms
-from tests.query.promqltest.series import Point, parse_metric, parse_series, parse_starts
 
 _LOAD = re.compile(r"^load(?:_(with_nhcb))?\s+(.+?)$")
 _INSTANT = re.compile(r"^eval(?:_(fail|warn|ordered|info))?\s+instant\s+(?:at\s+(.+?))?\s+(.+)$")
@@ -123,6 +124,8 @@ def _load(line: str, body: list[str]) -> Load:
         starts_here = pending
         if pending is None and default:
             starts_here = [default[i % len(default)] for i in range(len(points))]
+        # A series that is written twice in one load is the last one.
+        load.series = [one for one in load.series if one[0] != labels]
         load.series.append((labels, points, starts_here))
         pending = None
     return load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -145,7 +145,7 @@ def _histogram_points(item: str) -> list[Point]:
 
 
 def parse_histogram(text: str) -> tuple[Histogram, bool]:
-    fields = {name: value for name, value in _FIELD.findall(text[2:-2])}
+    fields = dict(_FIELD.findall(text[2:-2]))
     numbers = {name: _number(value) for name, value in fields.items() if not value.startswith("[") and name != _HINT}
     lists = {name: [_number(v) for v in value[1:-1].split()] for name, value in fields.items() if value[0] == "["}
     pos, neg = lists.get("buckets", []), lists.get("n_buckets", [])
@@ -219,7 +219,3 @@ def same_histogram(expected: Histogram, got: Histogram, with_hint: bool) -> bool
         and close(expected.neg_count, got.neg_count)
         and (not with_hint or expected.hint == got.hint)
     )
-
-
-def without_hint(histogram: Histogram) -> Histogram:
-    return replace(histogram, hint=ResetHint.UNKNOWN)

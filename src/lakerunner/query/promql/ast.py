@@ -33,7 +33,7 @@ class Cardinality(enum.Enum):
 
 def _position() -> int:
     """Positions do not count in comparisons: two texts of the same meaning are the same tree."""
-    return field(compare=False, default=0)  # type: ignore[no-any-return]
+    return field(compare=False, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,10 @@ class Number:
 
     def __eq__(self, other: object) -> bool:
         # NaN is the same literal as NaN.
-        return isinstance(other, Number) and (repr(self.value), self.with_units) == (repr(other.value), other.with_units)
+        return isinstance(other, Number) and (repr(self.value), self.with_units) == (
+            repr(other.value),
+            other.with_units,
+        )
 
     def __hash__(self) -> int:
         return hash((repr(self.value), self.with_units))

@@ -55,8 +55,7 @@ class _Checker:
                 self._selector(vector)
                 return ValueType.MATRIX
             case Subquery(expr=inner):
-                if self.type_of(inner) is not _VECTOR and self.type_of(inner) is not _SCALAR:
-                    self.fail(f"subquery is only allowed on instant vector, got {self.type_of(inner)}", expr)
+                self.expect(inner, _VECTOR, "subquery")
                 return ValueType.MATRIX
             case Paren(expr=inner):
                 return self.type_of(inner)
@@ -102,15 +101,19 @@ class _Checker:
 
     def _count_args(self, expr: Call, function: Function) -> None:
         given, least, most = len(expr.args), len(function.args) - function.optional, len(function.args)
+        exact = least == most and not function.repeats
         if given < least:
-            self.fail(f'expected {"at least " if least != most or function.repeats else ""}{least} argument(s) in call to "{expr.name}", got {given}', expr)
-        if given > most and not function.repeats:
-            self.fail(f'expected {"at most " if least != most else ""}{most} argument(s) in call to "{expr.name}", got {given}', expr)
+            wanted = f"{least}" if exact else f"at least {least}"
+        elif given > most and not function.repeats:
+            wanted = f"{most}" if exact else f"at most {most}"
+        else:
+            return
+        self.fail(f'expected {wanted} argument(s) in call to "{expr.name}", got {given}', expr)
 
     def _aggregate(self, expr: Aggregate) -> ValueType:
         if expr.op in PARAMETRIC:
             if expr.param is None:
-                self.fail(f"wrong number of arguments for aggregate expression provided, expected 2, got 1", expr)
+                self.fail("wrong number of arguments for aggregate expression provided, expected 2, got 1", expr)
             wanted = ValueType.STRING if expr.op == "count_values" else _SCALAR
             self.expect(expr.param, wanted, "aggregation parameter")
         self.expect(expr.expr, _VECTOR, "aggregation expression")

@@ -71,10 +71,25 @@ FUNCTIONS: dict[str, Function] = _all(
 )
 
 AGGREGATIONS = frozenset(
-    "sum avg min max count group stddev stdvar topk bottomk quantile count_values limitk limit_ratio".split()
+    [
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "count",
+        "group",
+        "stddev",
+        "stdvar",
+        "topk",
+        "bottomk",
+        "quantile",
+        "count_values",
+        "limitk",
+        "limit_ratio",
+    ]
 )
 #: Aggregations that take a parameter before the vector.
-PARAMETRIC = frozenset("topk bottomk quantile count_values limitk limit_ratio".split())
+PARAMETRIC = frozenset(["topk", "bottomk", "quantile", "count_values", "limitk", "limit_ratio"])
 #: Functions that may see the samples around the window, which these selectors bring.
 ANCHORED_SAFE = ("changes", "delta", "increase", "rate", "resets")
 SMOOTHED_SAFE = ("delta", "increase", "rate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -76,19 +77,43 @@ class HistogramColumn:
             zero_threshold=np.array([h.zero_threshold for h in present], dtype=np.float64),
             zero_count=np.array([h.zero_count for h in present], dtype=np.float64),
             pos_offsets=_offsets([len(h.pos_index) for h in present]),
-            pos_index=_joined([h.pos_index for h in present], np.int64),
-            pos_count=_joined([h.pos_count for h in present], np.float64),
+            pos_index=_joined_ints([h.pos_index for h in present]),
+            pos_count=_joined([h.pos_count for h in present]),
             neg_offsets=_offsets([len(h.neg_index) for h in present]),
-            neg_index=_joined([h.neg_index for h in present], np.int64),
-            neg_count=_joined([h.neg_count for h in present], np.float64),
+            neg_index=_joined_ints([h.neg_index for h in present]),
+            neg_count=_joined([h.neg_count for h in present]),
             bounds_offsets=_offsets([len(h.bounds) for h in present]),
-            bounds=_joined([np.array(h.bounds) for h in present], np.float64),
+            bounds=_joined([np.array(h.bounds, dtype=np.float64) for h in present]),
         )
+
+
+class ColumnHistograms(Sequence[Histogram]):
+    """Rows of a column as a sequence of histograms, made only when looked at."""
+
+    def __init__(self, column: HistogramColumn, rows: Ints) -> None:
+        self.column = column
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Histogram: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Histogram]: ...
+    def __getitem__(self, index: int | slice) -> Histogram | Sequence[Histogram]:
+        if isinstance(index, slice):
+            return ColumnHistograms(self.column, self.rows[index])
+        return self.column.at(int(self.rows[index]))
 
 
 def _offsets(lengths: list[int]) -> Ints:
     return np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))]).astype(np.int64)
 
 
-def _joined(parts: list[npt.NDArray[np.generic]] | list[Ints] | list[Floats], kind: type) -> npt.NDArray[np.generic]:
-    return np.concatenate([np.zeros(0, dtype=kind), *parts]).astype(kind)
+def _joined(parts: list[Floats]) -> Floats:
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _joined_ints(parts: list[Ints]) -> Ints:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

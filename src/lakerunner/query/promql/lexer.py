@@ -16,17 +16,18 @@ DURATION = "duration"
 STRING = "string"
 
 _DURATION_UNITS = r"(?:(?:\d+y)?(?:\d+w)?(?:\d+d)?(?:\d+h)?(?:\d+m(?!s))?(?:\d+s)?(?:\d+ms)?)"
+#: Digits, with single underscores between them.
+_DIGITS = r"\d+(?:_\d+)*"
+_HEX = r"0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*"
 _TOKEN = re.compile(
-    r"""
+    rf"""
     (?P<space>[ \t\r\n]+|\#[^\r\n]*)
-  | (?P<hex>0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*)
-  | (?P<duration>(?=\d)"""
-    + _DURATION_UNITS
-    + r"""(?<=[a-z])(?![\w.]))
-  | (?P<number>(?:D\.?D?|\.D)(?:[eE][+-]?D)?)
+  | (?P<hex>{_HEX})
+  | (?P<duration>(?=\d){_DURATION_UNITS}(?<=[a-z])(?![\w.]))
+  | (?P<number>(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?)
   | (?P<identifier>[a-zA-Z_:][a-zA-Z0-9_:]*)
-  | (?P<op><=|>=|==|!=|=~|!~|</|>/|[-+*/%^=<>@()\[\]{},:])
-    """.replace("D", r"(?:\d+(?:_\d+)*)"),
+  | (?P<op><=|>=|==|!=|=~|!~|</|>/|[-+*/%^=<>@()\[\]{{}},:])
+    """,
     re.VERBOSE,
 )
 _NUMBER_LIKE = re.compile(r"[\w.]+")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import functools
 from dataclasses import dataclass
+from typing import Any
 
-import re2
+import re2  # type: ignore[import-untyped]
 
 from lakerunner.model.errors import BadInput
 
@@ -19,7 +20,7 @@ class MatchKind(enum.StrEnum):
 
 
 @functools.lru_cache(maxsize=1024)
-def compile_anchored(pattern: str) -> re2._Regexp:
+def compile_anchored(pattern: str) -> Any:
     """A pattern that must match the whole value, newlines included.
 
     RE2 is what Prometheus' own engine descends from: same syntax, and no pattern makes it backtrack, which

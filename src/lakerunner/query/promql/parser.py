@@ -313,6 +313,8 @@ class Parser(DurationParser):
     def _bracket(self, expr: Expr) -> Expr:
         opened = self.take()
         width = self.duration("subquery or range selector")
+        if isinstance(expr, MatrixSelector | Subquery):
+            self.fail("a range vector can not have a range itself", opened.start, self.token.end)
         if self.accept(":"):
             step = None if self.at("]") else self.duration("subquery selector")
             close = self.expect("]", "subquery selector")
@@ -332,7 +334,9 @@ class Parser(DurationParser):
         end = self.previous.end
         target = expr.vector if isinstance(expr, MatrixSelector) else expr
         if not isinstance(target, VectorSelector | Subquery):
-            reason = "offset modifier must be preceded by an instant vector selector or range vector selector or a subquery"
+            reason = (
+                "offset modifier must be preceded by an instant vector selector or range vector selector or a subquery"
+            )
             self.fail(reason, expr.start, end)
         if target.offset is not None:
             self.fail("offset may not be set multiple times", word.start, end)
@@ -369,7 +373,9 @@ class Parser(DurationParser):
         token = self.take()
         target = expr.vector if isinstance(expr, MatrixSelector) else expr
         if not isinstance(target, VectorSelector):
-            self.fail(f"{word} modifier must be preceded by a vector selector or a range selector", expr.start, token.end)
+            self.fail(
+                f"{word} modifier must be preceded by a vector selector or a range selector", expr.start, token.end
+            )
         if target.anchored or target.smoothed:
             self.fail("anchored and smoothed modifiers may be set only once", token.start, token.end)
         return self._changed(expr, token.end, **{word: True})

@@ -25,7 +25,7 @@ class StringResult:
 
 @dataclass(frozen=True, slots=True)
 class VectorResult:
-    """One sample per series, in the order of the answer. `histograms[i]` takes the place of `values[i]` if it is set."""
+    """One sample per series, in the order of the answer. Where `histograms[i]` is set, it is the value."""
 
     time_ms: int
     labels: list[LabelSet]

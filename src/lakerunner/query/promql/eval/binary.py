@@ -11,7 +11,14 @@ import numpy as np
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.annotations import quoted
 from lakerunner.query.promql.ast import ARITHMETIC, COMPARISONS, TRIM_OPERATORS, Binary, Cardinality, Matching
-from lakerunner.query.promql.eval.block import METADATA_LABELS, Block, Bools, EvaluationError, with_histograms
+from lakerunner.query.promql.eval.block import (
+    METADATA_LABELS,
+    Block,
+    Bools,
+    EvaluationError,
+    any_series,
+    with_histograms,
+)
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.operators import arithmetic, compared, histogram_operation
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
@@ -58,23 +65,47 @@ class VectorMatch:
         self.one_present = self.one.present
         # A step where one side has nothing at all is passed over, unless missing series are filled in.
         filled = self.matching.fill_left is not None or self.matching.fill_right is not None
-        self.live = self.many_present.any(axis=0) & self.one_present.any(axis=0)
+        self.live = any_series(self.many_present) & any_series(self.one_present)
         if filled:
             self.live = np.ones_like(self.live)
 
     def pairs(self) -> Pairs:
+        simple = self._simple_pairs()
+        if simple is not None:
+            return simple
         pairs = Pairs([], [], [], [])
         for signature, ones in self.one_groups.items():
             self._check_one_side(ones)
             if signature not in self.many_groups:
-                self._fill_many(pairs, ones, np.zeros(len(self.live), dtype=bool))
+                self._fill_many(pairs, ones, np.zeros_like(self.live))
         for signature, manys in self.many_groups.items():
             self._meet(pairs, manys, self.one_groups.get(signature, []))
         return pairs
 
+    def _simple_pairs(self) -> Pairs | None:
+        """The common case, without a look at single cells: one series a group on the one side, nothing filled in."""
+        if self.matching.fill_left is not None or self.matching.fill_right is not None:
+            return None
+        if any(len(ones) > 1 for ones in self.one_groups.values()):
+            return None
+        one_to_one = self.matching.cardinality is Cardinality.ONE_TO_ONE
+        if one_to_one and any(len(manys) > 1 for manys in self.many_groups.values()):
+            return None
+        many, one = [], []
+        for signature, manys in self.many_groups.items():
+            ones = self.one_groups.get(signature)
+            if ones:
+                many += manys
+                one += ones * len(manys)
+        labels = [self._result_labels(self.many.labels[m], self.one.labels[o]) for m, o in zip(many, one, strict=True)]
+        if len(set(labels)) < len(labels):
+            return None
+        cells = self.many_present[many] & self.one_present[one]
+        return Pairs(many, one, list(cells), labels)
+
     def _meet(self, pairs: Pairs, manys: list[int], ones: list[int]) -> None:
-        one_there = self.one_present[ones].any(axis=0) if ones else np.zeros(len(self.live), dtype=bool)
-        many_there = self.many_present[manys].any(axis=0)
+        one_there = any_series(self.one_present[ones]) if ones else np.zeros_like(self.live)
+        many_there = any_series(self.many_present[manys])
         before = len(pairs.many)
         for many in manys:
             for one in ones:
@@ -270,8 +301,8 @@ def vector_scalar(evaluation: Evaluation, expr: Binary, block: Block, scalar: Fl
     cells: list[tuple[int, int, Histogram]] = []
     for row, step, histogram in block.histogram_cells():
         number = float(scalar[step])
-        pair = (number, histogram) if swapped else (histogram, number)
-        result = histogram_operation(expr.op, *pair, evaluation.notes, expr.start)
+        left, right = (number, histogram) if swapped else (histogram, number)
+        result = histogram_operation(expr.op, left, right, evaluation.notes, expr.start)
         if result is not None and result[1]:
             cells.append((row, step, result[0]))
     return with_histograms(out, cells).pruned()

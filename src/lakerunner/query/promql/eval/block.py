@@ -25,6 +25,18 @@ class EvaluationError(BadInput):
     """The query is well formed, but its data does not allow an answer."""
 
 
+def any_step(mask: Bools) -> Bools:
+    """For every series, whether any step is set."""
+    out: Bools = np.logical_or.reduce(mask, axis=1)
+    return out
+
+
+def any_series(mask: Bools) -> Bools:
+    """For every step, whether any series is set."""
+    out: Bools = np.logical_or.reduce(mask, axis=0)
+    return out
+
+
 @dataclass(slots=True)
 class Block:
     """Cell (i, s) is a float where `valid`, a histogram where `hmask`, and nothing elsewhere.
@@ -51,7 +63,8 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.values.shape  # type: ignore[return-value]
+        rows, steps = self.values.shape
+        return rows, steps
 
     @property
     def present(self) -> Bools:
@@ -80,7 +93,7 @@ class Block:
 
     def pruned(self) -> Block:
         """Without series that have nothing at any step."""
-        keep = self.present.any(axis=1)
+        keep = any_step(self.present)
         return self if keep.all() else self.rows(keep)
 
     def masked(self, keep: Bools) -> Block:

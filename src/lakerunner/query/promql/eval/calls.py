@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from lakerunner.model.errors import Bug
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.ast import Call, Expr, MatrixSelector, String, VectorSelector, unwrapped
 from lakerunner.query.promql.eval import histogram_functions, label_functions, ranges, vector_functions
-from lakerunner.query.promql.eval.block import Block
+from lakerunner.query.promql.eval.block import Block, Bools, any_series
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.info import enrich
 from lakerunner.query.promql.eval.selectors import select_latest
@@ -89,10 +90,10 @@ class Calls(ABC):
         return Block.single(LabelSet(()), self.scalar(expr.args[0], times))
 
     def _absent(self, expr: Call, times: Ints) -> Block:
-        there = self.block(expr.args[0], times).present.any(axis=0)
+        there = any_series(self.block(expr.args[0], times).present)
         return self._absence(expr.args[0], ~there)
 
-    def _absence(self, arg: Expr, missing: np.ndarray) -> Block:
+    def _absence(self, arg: Expr, missing: Bools) -> Block:
         return Block.single(_certain_labels(arg), np.ones(len(missing)), missing).pruned()
 
     def _date(self, expr: Call, times: Ints) -> Block:
@@ -145,7 +146,7 @@ class Calls(ABC):
         block = self.block(expr.args[0], times)
         descending = expr.name.endswith("_desc")
         by_label = expr.name.startswith("sort_by_label")
-        if not self.evaluation.instant:
+        if len(times) > 1:
             self.evaluation.notes.sort_in_range(expr.start)
             return block if by_label else block.floats().pruned()
         if by_label:
@@ -210,11 +211,11 @@ class Calls(ABC):
             vector.position = unwrapped(expr.args[0]).start
         block = ranges.call(self.evaluation, expr.name, vector, params, times)
         if expr.name == "absent_over_time":
-            return self._absence(expr.args[at], ~block.present.any(axis=0))
+            return self._absence(expr.args[at], ~any_series(block.present))
         return block
 
 
-_METHODS = {
+_METHODS: dict[str, Callable[[Calls, Call, Ints], Floats | Block]] = {
     "time": Calls._time,
     "pi": Calls._pi,
     "start": Calls._query_time,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from lakerunner.model.errors import Bug
@@ -190,5 +188,3 @@ def _check_extended(selector: VectorSelector, function: str) -> None:
     ):
         if on and function not in safe and function:
             raise EvaluationError(f"{word} modifier can only be used with: {', '.join(safe)} - not with {function}")
-
-

@@ -12,7 +12,7 @@ import numpy as np
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.eval import kernels_group as kernels
 from lakerunner.query.promql.eval.aggregate import grouped_rows
-from lakerunner.query.promql.eval.block import Block, Bools, concatenated
+from lakerunner.query.promql.eval.block import Block, Bools, any_step, concatenated
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.go_format import open_metrics
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
@@ -79,7 +79,7 @@ def _without_conflicts(
     np.logical_or.at(classic_there, group, valid)
     np.logical_or.at(native_there, group, hmask)
     conflict = (classic_there & native_there)[group]
-    for row in (conflict & hmask).any(axis=1).nonzero()[0].tolist():
+    for row in any_step(conflict & hmask).nonzero()[0].tolist():
         evaluation.notes.mixed_classic_native(block.labels[row].get(METRIC_NAME), position)
     return valid & ~conflict, hmask & ~conflict
 
@@ -123,9 +123,7 @@ def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, time
     return Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
 
 
-def fraction_block(
-    evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int
-) -> Block:
+def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int) -> Block:
     def of_native(name: str, step: int, histogram: Histogram) -> float:
         if has_nan_observations(histogram):
             evaluation.notes.fraction_without_nan(name, position)

@@ -217,7 +217,7 @@ def _interpolated(rate: _Rate, i: int, at_ms: int) -> Histogram:
 def _corrected(
     rate: _Rate, result: Histogram, first: int, last: int, left: Histogram, right: Histogram, interpolated: bool
 ) -> Histogram:
-    """Add what resets between the edges took away. A reset that the left edge was interpolated over is accounted for."""
+    """Add what resets between the edges took away, except one that the left edge was interpolated over."""
     begin, previous = first + 1, left
     if interpolated and is_reset(rate.hists[first + 1], rate.hists[first]):
         previous = rate.hists[first + 1]

@@ -68,10 +68,7 @@ def _extreme(values, lo, hi, largest, newest):  # type: ignore[no-untyped-def]
     best = lo
     for j in range(lo, hi):
         a, b = values[j], values[best]
-        if largest:
-            better = a > b or (newest and a == b)
-        else:
-            better = a < b or (newest and a == b)
+        better = a > b or (newest and a == b) if largest else a < b or (newest and a == b)
         if better or math.isnan(b):
             best = j
     return best
@@ -101,7 +98,7 @@ def fold(mode, begin, end, ts, values, out, ok):  # type: ignore[no-untyped-def]
                 result = _sum(values, lo, hi)
             elif mode == AVG:
                 result = _average(values, lo, hi)
-            elif mode == MIN or mode == MAX:
+            elif mode in (MIN, MAX):
                 result = values[_extreme(values, lo, hi, mode == MAX, False)]
             elif mode == STDVAR:
                 result = _variance(values, lo, hi)
@@ -117,7 +114,7 @@ def fold(mode, begin, end, ts, values, out, ok):  # type: ignore[no-untyped-def]
                 result = ts[lo] / 1000
             elif mode == TS_LAST:
                 result = ts[hi - 1] / 1000
-            elif mode == TS_MIN or mode == TS_MAX:
+            elif mode in (TS_MIN, TS_MAX):
                 result = ts[_extreme(values, lo, hi, mode == TS_MAX, True)] / 1000
             else:
                 result = _changes(values, lo, hi)

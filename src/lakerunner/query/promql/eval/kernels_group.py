@@ -33,7 +33,7 @@ def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-unt
             number[g, s] = n + 1
             if n == 0:
                 out[g, s] = f
-                if mode == STDVAR or mode == STDDEV:
+                if mode in (STDVAR, STDDEV):
                     mean[g, s] = f
                     out[g, s] = 0.0 if math.isfinite(f) else math.nan
                 continue
@@ -57,7 +57,7 @@ def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-unt
             elif mode == MAX:
                 if f > out[g, s] or math.isnan(out[g, s]):
                     out[g, s] = f
-            elif mode == STDVAR or mode == STDDEV:
+            elif mode in (STDVAR, STDDEV):
                 delta = f - mean[g, s]
                 mean[g, s] += delta / (n + 1)
                 out[g, s] += delta * (f - mean[g, s])

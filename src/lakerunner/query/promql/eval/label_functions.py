@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cmp_to_key
+from typing import Any
 
 import numpy as np
-import re2
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME, LabelSet
@@ -42,7 +42,7 @@ def label_replace(block: Block, target: str, template: str, source: str, pattern
     return block.relabelled(labels, drop).merged()
 
 
-def _expanded(template: str, found: re2._Match) -> str:
+def _expanded(template: str, found: Any) -> str:
     """The template with `$1`, `${1}` and `${name}` replaced; what names no group is empty."""
     named = found.re.groupindex
 

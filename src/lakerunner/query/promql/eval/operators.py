@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from lakerunner.query.promql.annotations import Annotations
@@ -10,40 +12,32 @@ from lakerunner.query.promql.histogram import Floats, Histogram, ResetHint
 from lakerunner.query.promql.histogram_math import IncompatibleSchemas, add, subtract
 from lakerunner.query.promql.histogram_trim import trim
 
+_COMPARISONS: dict[str, Callable[[Floats, Floats], Bools]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    ">": np.greater,
+    "<": np.less,
+    ">=": np.greater_equal,
+    "<=": np.less_equal,
+}
+_ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "%": np.fmod,
+    "^": np.power,
+    "atan2": np.arctan2,
+}
+
 
 def arithmetic(op: str, left: Floats, right: Floats) -> Floats:
     with np.errstate(all="ignore"):
-        match op:
-            case "+":
-                return left + right
-            case "-":
-                return left - right
-            case "*":
-                return left * right
-            case "/":
-                return left / right
-            case "%":
-                return np.fmod(left, right)
-            case "^":
-                return np.power(left, right)
-            case _:
-                return np.arctan2(left, right)
+        return _ARITHMETIC[op](left, right)
 
 
 def compared(op: str, left: Floats, right: Floats) -> Bools:
-    match op:
-        case "==":
-            return left == right
-        case "!=":
-            return left != right
-        case ">":
-            return left > right
-        case "<":
-            return left < right
-        case ">=":
-            return left >= right
-        case _:
-            return left <= right
+    return _COMPARISONS[op](left, right)
 
 
 def histogram_operation(
@@ -83,7 +77,9 @@ def _summed(
         notes.incompatible_layout(op, position)
         return None
     if result.hint_collision:
+        # Prometheus gives no sample here, only the warning.
         notes.hint_collision(operation, position)
+        return None
     if result.bounds_reconciled:
         notes.bounds_reconciled(operation, position)
     value = result.value.compact()

@@ -44,9 +44,7 @@ class Latest:
     fixed: bool
 
 
-def select(
-    evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints
-) -> SeriesBatch:
+def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
     evaluation.check_time()
     batch = evaluation.source.select(node.matchers, start_ms, end_ms, hints)
     evaluation.check_series(len(batch.labels))
@@ -57,7 +55,7 @@ def select(
 
 
 def _with_found_resets(batch: SeriesBatch) -> SeriesBatch:
-    """With hints worked out against the sample before, where the store did not know: it is the last chance to see it."""
+    """With hints worked out against the sample before, where the store did not know."""
     column = batch.histograms
     assert column is not None
     samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]

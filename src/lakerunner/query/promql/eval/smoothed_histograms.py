@@ -29,9 +29,7 @@ def between(
     return total.value, [difference, total]
 
 
-def smooth_histograms(
-    evaluation: Evaluation, node: VectorSelector, samples: Samples, block: Block, at: Ints
-) -> Block:
+def smooth_histograms(evaluation: Evaluation, node: VectorSelector, samples: Samples, block: Block, at: Ints) -> Block:
     cells: list[tuple[int, int, Histogram]] = []
     dropped: list[tuple[int, int]] = []
     for row, labels in enumerate(samples.labels):
@@ -51,7 +49,14 @@ def smooth_histograms(
 
 
 def _at(
-    evaluation: Evaluation, node: VectorSelector, samples: Samples, row: int, begin: int, end: int, at_ms: int, name: str
+    evaluation: Evaluation,
+    node: VectorSelector,
+    samples: Samples,
+    row: int,
+    begin: int,
+    end: int,
+    at_ms: int,
+    name: str,
 ) -> Histogram | bool | None:
     """A histogram; None for nothing; True where only floats are near, so that the float result stands."""
     lookback_ms = evaluation.options.lookback_ms

@@ -90,14 +90,15 @@ def _civil(seconds: Floats) -> tuple[Ints, Ints, Ints, Ints]:
 def _days_in_month(seconds: Floats) -> Floats:
     days, _, _, _ = _civil(seconds)
     month = days.astype("datetime64[D]").astype("datetime64[M]")
-    length = (month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")
-    return length.astype(np.float64)
+    length: Floats = ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.float64)
+    return length
 
 
 def _day_of_year(seconds: Floats) -> Floats:
     days, _, _, _ = _civil(seconds)
     year = days.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]")
-    return (days.astype("datetime64[D]") - year).astype(np.float64) + 1
+    day: Floats = (days.astype("datetime64[D]") - year).astype(np.float64)
+    return day + 1
 
 
 DATE_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
