@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,19 +11,12 @@ from lakerunner.query.promql.memory_source import MemorySource
 from lakerunner.query.promql.source import SeriesSource
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
+from tests.query.promql.test_conformance import _scripts, _upstream
 from tests.query.promqltest.runner import run_script
 
-_FOLDERS = (os.environ.get("LAKERUNNER_PROMQLTEST", ""), "/work/shared/promqltest")
-
 #: Beyond all samples of the scripts: one lookup serves all selectors of a script's part.
-_LATEST_MS = 1 << 44
-
-
-def _scripts() -> list[Path]:
-    for folder in filter(None, _FOLDERS):
-        if found := sorted(Path(folder).glob("*.test")):
-            return found
-    return []
+_LATEST_MS = 1 << 42
+_CASES = Path(__file__).parent / "promql" / "cases"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +28,7 @@ def lake(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", _scripts(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", [*_scripts(_upstream()), *_scripts(_CASES)], ids=lambda path: path.stem)
 def test_script(script: Path, lake: LakeOfSeries) -> None:
     def factory(loaded: MemorySource) -> SeriesSource:
         source = lake.lake.source(lake.write(loaded))
