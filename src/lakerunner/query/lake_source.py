@@ -79,7 +79,7 @@ class LakeSource:
         parts: list[Samples] = [part for answer in answers for part in answer.samples]
         return self._timed("merge", lambda: merge(parts))
 
-    def answers(self, leaf: Leaf, kind: Kind) -> Iterator[SegmentAnswer]:
+    def answers(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
         """What the segments of a leaf hold of it, in no order; those that failed are counted and left out."""
         plan = self.plan(leaf)
         if not plan.segments:
@@ -94,14 +94,19 @@ class LakeSource:
             end_ms=leaf.end_ms,
             deadline_s=self._deadline_s,
             max_bytes=self._limits.max_bytes,
+            label=label,
         )
         started = time.perf_counter()
+        missed: list[str] = []
         for answer in self._workers.scan(request, self._cancelled):
             self.stats.answered(answer)
             if answer.error is None:
                 yield answer
-            elif not self._limits.partial:
-                raise Unavailable(f"cannot answer whole: {answer.error}", hint="allow a partial answer, or ask again")
+                continue
+            missed.append(answer.error)
+            # Nothing at all is not a partial answer.
+            if not self._limits.partial or len(missed) == len(plan.segments):
+                raise Unavailable(f"cannot answer whole: {answer.error}", hint="ask again")
         self.stats.spent("read", time.perf_counter() - started)
 
     def plan(self, leaf: Leaf) -> LeafPlan:

@@ -13,14 +13,19 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Unavailable
-from lakerunner.query.scan import exemplars, series_rows
+from lakerunner.query.scan import exemplars, label_rows, series_rows
 from lakerunner.query.worker import wire
 from lakerunner.query.worker.answer import SegmentAnswer, Workers
 from lakerunner.query.worker.request import Kind, ScanRequest, read_ticket
 from lakerunner.query.worker.token import check_token
 
 CANCEL = "cancel"
-SCHEMAS = {Kind.SAMPLES: wire.SCHEMA, Kind.SERIES: series_rows.SCHEMA, Kind.EXEMPLARS: exemplars.SCHEMA}
+SCHEMAS = {
+    Kind.SAMPLES: wire.SCHEMA,
+    Kind.SERIES: series_rows.SCHEMA,
+    Kind.EXEMPLARS: exemplars.SCHEMA,
+    Kind.LABELS: label_rows.SCHEMA,
+}
 #: Cancelled queries remembered, for requests that arrive after their cancel.
 _MAX_CANCELLED = 1_024
 #: How long a request waits for others to end before it is refused.
