@@ -39,8 +39,7 @@ def scan_samples(
     rows = chosen.rows()
     if not len(rows):
         return []
-    names = [table.names.values[code] for code in table.names.codes[rows].tolist()]
-    wanted = Wanted.of(names, table.tids[rows])
+    wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
 
     def read() -> list[Samples]:
         with opener.samples(samples_key, tally) as opened:

@@ -60,7 +60,7 @@ def _clip(group: RowGroup, start_ms: int, end_ms: int) -> tuple[int | None, int 
 def _part(table: pa.Table, wanted: Ints, start_ms: int | None, end_ms: int | None) -> Samples:
     tids = _ints(table, "tid")
     times_ms = _ints(table, "timestamp")
-    begins = np.flatnonzero(np.concatenate([[True], tids[1:] != tids[:-1]])) if len(tids) else np.zeros(0, np.int64)
+    begins = np.append(0, np.flatnonzero(tids[1:] != tids[:-1]) + 1) if len(tids) else np.zeros(0, np.int64)
     run_tids = tids[begins]
     lengths = np.diff(np.append(begins, len(tids)))
     keep = _contained(run_tids, wanted)
@@ -100,11 +100,12 @@ def _contained(tids: Ints, wanted: Ints) -> npt.NDArray[np.bool_]:
 def _ints(table: pa.Table, name: str) -> Ints:
     """Numbers or times as integers, 0 where null."""
     column = table.column(name)
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    if column.null_count:
-        column = column.fill_null(0)
-    numbers: Ints = column.to_numpy()
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if pa.types.is_timestamp(array.type):
+        array = array.view(pa.int64())
+    if array.null_count:
+        array = array.fill_null(0)
+    numbers: Ints = array.to_numpy()
     return numbers
 
 
