@@ -59,12 +59,15 @@ def _gathered(parts: Sequence[Samples]) -> tuple[Samples, bool]:
     rank[by_label] = np.arange(len(by_label))
     series = rank[series]
     order = np.lexsort((part_of, first_ms, series))
+    tidy = _runs_ascend(series[order], first_ms[order], last_ms[order])
+    if not tidy:
+        # To be sorted anyway: in the order of parts, so that of two equal times the earlier part's stays first.
+        order = np.lexsort((part_of, series))
     to = np.empty(len(tids), np.int64)
     to[order] = offsets_of(lengths[order])[:-1]
     places = np.split(to, np.cumsum([len(part.tids) for part in parts])[:-1])
 
     times = _room(int(lengths.sum()), np.int64)
-    tidy = _runs_ascend(series[order], first_ms[order], last_ms[order])
     for part, place in zip(parts, places, strict=True):
         tidy &= bool(_copy_times(part.timestamps_ms, part.offsets, place, times))
 

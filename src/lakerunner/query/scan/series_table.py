@@ -14,7 +14,7 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.scan.labels import label_sets
-from lakerunner.query.scan.names import CLASSIC, LE
+from lakerunner.query.scan.names import BUCKET, CLASSIC, LE
 
 Mask = npt.NDArray[np.bool_]
 
@@ -130,7 +130,7 @@ class SeriesTable:
     def _accepted(self, matchers: Sequence[Matcher], suffix: str) -> Mask:
         accepted = np.ones(len(self), np.bool_)
         for matcher in matchers:
-            if suffix and matcher.name == LE:
+            if suffix == BUCKET and matcher.name == LE:
                 continue  # Made by the expansion, and matched there.
             accepted &= self.label(matcher.name).matching(matcher, suffix if matcher.name == METRIC_NAME else "")
             if not accepted.any():

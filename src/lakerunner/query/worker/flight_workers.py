@@ -34,7 +34,7 @@ _MAX_ASKS = 64
 _OPTIONS = [("grpc.min_reconnect_backoff_ms", 2_000), ("grpc.max_reconnect_backoff_ms", 2_000)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Ask:
     """One request to one worker, under way."""
 
@@ -97,7 +97,7 @@ class FlightWorkers:
         try:
             while scan.asks:
                 check()
-                self._watch(scan)
+                left += self._watch(scan)
                 try:
                     event = scan.events.get(timeout=_LOOK_S)
                 except queue.Empty:
@@ -158,8 +158,9 @@ class FlightWorkers:
         return False
 
     def _over(self, scan: _Scan, event: _Over) -> list[SegmentObjects]:
-        if event.ask in scan.asks:
-            scan.asks.remove(event.ask)
+        if event.ask not in scan.asks:
+            return []  # Given up before: its segments are asked of others already.
+        scan.asks.remove(event.ask)
         if isinstance(event.error, LimitHit):
             raise event.error
         again = [segment for segment_id, segment in event.ask.segments.items() if segment_id in scan.open]
@@ -169,17 +170,18 @@ class FlightWorkers:
                 scan.reasons[segment.segment_id] = str(event.error)
         return self._assign(scan, again)
 
-    def _watch(self, scan: _Scan) -> None:
+    def _watch(self, scan: _Scan) -> list[SegmentObjects]:
         """Give up on workers that hang: their connection is there, but nothing comes."""
         now = time.monotonic()
-        if now > scan.request.deadline_s - time.time() + now:
+        if time.time() > scan.request.deadline_s:
             raise LimitHit("cannot finish the scan: its time is over", hint="narrow the selectors or the time range")
+        left = []
         for ask in list(scan.asks):
             if now - ask.heard_at > self._stall_s:
                 ask.give_up()
-                error = Unavailable(f"cannot read from worker {ask.address}: no word for {self._stall_s:.0f} s")
-                scan.events.put(_Over(ask, error))
-                ask.heard_at = now
+                error = Unavailable(f"cannot read from worker {ask.address}: no word for {self._stall_s:g} s")
+                left += self._over(scan, _Over(ask, error))
+        return left
 
     def _leftover(self, scan: _Scan, left: list[SegmentObjects], check: Check) -> Iterator[SegmentAnswer]:
         left = [segment for segment in left if segment.segment_id in scan.open]
