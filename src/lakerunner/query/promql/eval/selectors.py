@@ -46,9 +46,13 @@ class Latest:
 
 def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
     evaluation.check_time()
-    batch = evaluation.source.select(node.matchers, start_ms, end_ms, hints)
-    evaluation.check_series(len(batch.labels))
-    evaluation.spend(len(batch.values))
+    # The same selector often stands twice in a query: above and below a division, say.
+    asked = (node.matchers, start_ms, end_ms, hints)
+    batch = evaluation.selected.get(asked)
+    if batch is None:
+        batch = evaluation.selected[asked] = evaluation.source.select(*asked)
+        evaluation.check_series(len(batch.labels))
+        evaluation.spend(len(batch.values))
     if evaluation.histogram_stats and batch.histograms is not None:
         return _with_found_resets(batch)
     return batch
