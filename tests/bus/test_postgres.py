@@ -118,11 +118,12 @@ def test_a_transaction_that_fails_publishes_nothing(under_test: BusUnderTest, da
     assert [(record.offset, record.payload) for record in bus.tail(TOPIC, 5)] == [(0, b"first")]
 
 
-@given(st.text(), st.integers(0, 64), st.sets(st.integers(1, 99), min_size=1, max_size=20))
-def test_shares_are_even_and_cover_everything(name: str, partitions: int, members: set[int]) -> None:
-    shares = [fair_share(name, partitions, sorted(members), member) for member in members]
-    assert sum(shares) == partitions
-    assert max(shares) - min(shares) <= 1
+@given(st.text(), st.integers(0, 64), st.dictionaries(st.integers(1, 99), st.integers(0, 9), min_size=1, max_size=20))
+def test_shares_are_even_cover_everything_and_then_stay(name: str, partitions: int, members: dict[int, int]) -> None:
+    shares = {member: fair_share(name, partitions, members, member) for member in members}
+    assert sum(shares.values()) == partitions
+    assert max(shares.values()) - min(shares.values()) <= 1
+    assert {member: fair_share(name, partitions, shares, member) for member in members} == shares
 
 
 def test_a_topic_that_was_never_made_is_told(under_test: BusUnderTest) -> None:

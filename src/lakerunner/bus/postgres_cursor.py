@@ -23,8 +23,8 @@ FullPlace = tuple[str, int]
 class Standing:
     """Who is there, as the locks tell: nobody has to send heartbeats, and the dead are gone at once."""
 
-    #: Topic -> members of the group that read it, as their sessions' numbers, in order.
-    members: Mapping[str, Sequence[int]]
+    #: Topic -> members of the group that read it, as their sessions' numbers -> how many partitions each holds.
+    members: Mapping[str, Mapping[int, int]]
     #: Partitions that somebody holds.
     held: frozenset[FullPlace]
 
@@ -62,8 +62,12 @@ class Cursors:
         holders: dict[int, list[int]] = {}
         for row in rows:
             holders.setdefault(_signed(row["high"] << 32 | row["low"]), []).append(row["pid"])
+        owners = [(place[0], holders[key][0]) for key, place in self._keys.items() if key in holders]
         return Standing(
-            members={name: sorted(holders.get(key, ())) for key, name in self._member_keys.items()},
+            members={
+                name: {pid: owners.count((name, pid)) for pid in holders.get(key, ())}
+                for key, name in self._member_keys.items()
+            },
             held=frozenset(place for key, place in self._keys.items() if key in holders),
         )
 
@@ -144,18 +148,19 @@ class Cursors:
         return [(row["topic"], row["partition"]) for row in rows]
 
 
-def fair_share(name: str, partitions: int, members: Sequence[int], me: int) -> int:
-    """How many partitions of a topic are ours: as even as can be, and what is left over goes to the first in line.
+def fair_share(name: str, partitions: int, members: Mapping[int, int], me: int) -> int:
+    """How many partitions of a topic are ours: as even as can be. `members`: each one, and how many it holds now.
 
-    Every topic has a line of its own, so that no member gets the left-overs of all.
+    What is left over stays with those who hold the most, so that nothing moves without need; beyond that, every topic
+    has an order of its own, so that no member gets the left-overs of all.
 
-    >>> sorted(fair_share("t", 5, [7, 8, 9], member) for member in (7, 8, 9))
-    [1, 2, 2]
+    >>> [fair_share("t", 5, {7: 1, 8: 0, 9: 4}, member) for member in (9, 7, 8)]
+    [2, 2, 1]
     """
     if me not in members:
         return 0
-    turn = (members.index(me) + zlib.crc32(name.encode())) % len(members)
-    return partitions // len(members) + (turn < partitions % len(members))
+    in_line = sorted(members, key=lambda pid: (-members[pid], zlib.crc32(f"{name} {pid}".encode()), pid))
+    return partitions // len(members) + (in_line.index(me) < partitions % len(members))
 
 
 def _lock_key(*parts: str) -> int:
