@@ -82,6 +82,9 @@ class KafkaBroker:
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 1_000,
             "auto.create.topics.enable": "false",
+            # A broker that was killed may register again once its old session is over.
+            "broker.session.timeout.ms": 2_000,
+            "broker.heartbeat.interval.ms": 500,
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         subprocess.run(
