@@ -145,7 +145,7 @@ class FolderSource:
         now_s = time.monotonic()
         for name, (path, stamp, since_s) in list(self._waiting.items()):
             try:
-                present = _stamp(os.stat(path, follow_symlinks=False))
+                present = _stamp(os.lstat(path))
             except OSError:
                 # Gone again, renamed, or a right that was taken: a later look tells.
                 del self._waiting[name]
@@ -164,7 +164,7 @@ class FolderSource:
         while stack:
             directory = stack.pop()
             try:
-                changed_ns = os.stat(directory, follow_symlinks=False).st_mtime_ns
+                changed_ns = os.lstat(directory).st_mtime_ns
                 known = self._directories.get(directory)
                 if known is not None and known.changed_ns == changed_ns:
                     stack += known.subdirectories

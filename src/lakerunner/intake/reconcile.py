@@ -1,4 +1,4 @@
-"""Lost events heal: every so often the buckets are listed and what the ledger lacks is recorded. One does it for all."""
+"""Lost events heal: every so often the buckets are listed, and what the ledger lacks is recorded. One does it."""
 
 from __future__ import annotations
 
@@ -60,6 +60,8 @@ class Reconciler:
         try:
             key_map = self._recorder.key_map()
             for bucket in sorted(key_map.buckets):
+                if bucket.startswith("file:") and self._settings.folder:
+                    continue  # watching is listing already
                 for prefix in key_map.prefixes(bucket):
                     done = backfill(
                         self._recorder, bucket, prefix, settle_s=self._settings.folder_settle_s, on_page=keep_lease,
