@@ -11,8 +11,6 @@ from typing import Any
 
 import boto3
 import pytest
-from tests.components.fixtures import database, database_url, postgres_server
-from tests.components.moto import CREDENTIALS, REGION, Moto, running_moto
 
 from lakerunner.bus.messages import ObjectSeen, decode
 from lakerunner.index import outbox
@@ -22,8 +20,7 @@ from lakerunner.index.profiles import StorageProfile, create_profile
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejected import RejectedRow, list_rejected
 from lakerunner.runtime.settings import HttpSettings, IndexSettings, IntakeSettings, Settings, StoreSettings
-
-__all__ = ["database", "database_url", "postgres_server"]
+from tests.components.moto import CREDENTIALS, REGION, Moto, running_moto
 
 _numbers = itertools.count()
 ORG = uuid.UUID("11111111-2222-4333-8444-555555555555")

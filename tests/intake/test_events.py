@@ -10,12 +10,12 @@ from urllib.parse import quote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.intake import shapes
 
 from lakerunner.intake.event_azure import parse_azure
 from lakerunner.intake.event_gcs import parse_gcs
 from lakerunner.intake.event_s3 import parse_s3
 from lakerunner.intake.events import ObjectEvent, ParsedEvent
+from tests.intake import shapes
 
 OTEL = "otel-raw/year=2026/month=11/day=15/hour=21/minute=32/logs_313124979.binpb.gz"
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.components.postgres import PostgresServer
-from tests.intake.conftest import ORG, Lake, write
 
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.intake.events import IGNORED, ObjectEvent, ParsedEvent, unreadable
@@ -16,6 +14,8 @@ from lakerunner.intake.record import Recorder, version_of
 from lakerunner.intake.rejected import RejectedKind, Rejection, count_rejected, forget_excess, put_rejected
 from lakerunner.model.errors import Unavailable
 from lakerunner.store.bucket import ObjectMeta
+from tests.components.postgres import PostgresServer
+from tests.intake.conftest import ORG, Lake, write
 
 
 def root(lake: Lake) -> Path:

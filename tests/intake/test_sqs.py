@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
-from tests.components.postgres import PostgresServer
-from tests.intake.conftest import S3Lake
 
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.sqs import SqsSource
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.runtime.stop import Stop
+from tests.components.postgres import PostgresServer
+from tests.intake.conftest import S3Lake
 
 MakeS3Lake = Callable[..., S3Lake]
 
@@ -24,7 +24,7 @@ MakeS3Lake = Callable[..., S3Lake]
 def running(s3_lake: S3Lake) -> Iterator[SourceLoop]:
     recorder = Recorder(s3_lake.lake.settings, s3_lake.lake.database)
     source = SqsSource(s3_lake.lake.settings)
-    loop, stop = SourceLoop(source, recorder, 100), Stop()
+    loop, stop = SourceLoop(source, recorder, 100, poll_s=1.0), Stop()
     thread = threading.Thread(target=loop.run, args=(stop,))
     thread.start()
     try:
@@ -34,6 +34,14 @@ def running(s3_lake: S3Lake) -> Iterator[SourceLoop]:
         thread.join()
         source.close()
         recorder.close()
+
+
+def is_down(loop: SourceLoop) -> bool:
+    try:
+        loop.probe()
+    except Unavailable:
+        return True
+    return False
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
@@ -116,21 +124,18 @@ def test_index_down_means_not_acknowledged_and_recovers(
     s3_lake = make_s3_lake()
     s3_lake.lake.add_profile("otel-raw/")
     keys = [f"otel-raw/logs_{number}.json" for number in range(25)]
-    postgres_server.stop()
-    try:
-        for key in keys:
-            s3_lake.put(key)
+    for key in keys:
+        s3_lake.put(key)
+    with ExitStack() as outage:
+        postgres_server.stop()
+        outage.callback(postgres_server.start)
         with running(s3_lake) as loop:
             wait_for(lambda: s3_lake.queued()[1] > 0)
-            time.sleep(1.0)
-            with pytest.raises(Unavailable):
-                loop.probe()
+            wait_for(lambda: is_down(loop))
             assert sum(s3_lake.queued()) == 26  # with S3's test event
-            postgres_server.start()
+            outage.close()
             wait_for(lambda: s3_lake.queued() == (0, 0))
-            loop.probe()
-    finally:
-        postgres_server.start()
+            wait_for(lambda: not is_down(loop))
     s3_lake.lake.assert_each_once(keys)
 
 

@@ -13,6 +13,7 @@ from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
+#: How long one wait for events takes, and so a stop.
 _POLL_S = 5.0
 _PATIENCE = Backoff(base_s=0.25, cap_s=5.0)
 #: How often events whose bucket does not answer are tried before they go back to their queue.
@@ -24,10 +25,11 @@ _MISCONFIGURED_S = 15.0
 class SourceLoop:
     """Runs a source until stopped. Errors of the source are waited out and told by `probe`, never raised."""
 
-    def __init__(self, source: EventSource, recorder: Recorder, batch: int) -> None:
+    def __init__(self, source: EventSource, recorder: Recorder, batch: int, poll_s: float = _POLL_S) -> None:
         self._source = source
         self._recorder = recorder
         self._batch = batch
+        self._poll_s = poll_s
         self._reason: str | None = None
 
     @property
@@ -42,7 +44,7 @@ class SourceLoop:
         failures = 0
         while not stop:
             try:
-                received = self._source.receive(self._batch, _POLL_S)
+                received = self._source.receive(self._batch, self._poll_s)
                 if received:
                     self._handle(received, stop)
             except LakeError as error:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from lakerunner.index.database import Connection
+from lakerunner.model.ids import hashed_id
 
 #: A sender gone mad must not fill the index: of kinds that only senders can mend, so many rows are kept.
 _KEEP_ROWS = 10_000
@@ -62,7 +62,7 @@ class RejectedRow:
 
 def put_rejected(tx: Connection, rejections: Sequence[Rejection]) -> None:
     # In order of their ids, so that two transactions with the same rows wait for each other instead of locking.
-    by_id = dict(sorted((rejection.rejected_id, rejection) for rejection in rejections)) if rejections else {}
+    by_id = {each.rejected_id: each for each in sorted(rejections, key=lambda each: each.rejected_id)}
     if not by_id:
         return
     rows = by_id.values()
@@ -121,8 +121,7 @@ def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
 
 
 def _id(kind: RejectedKind, bucket: str, about: str) -> uuid.UUID:
-    text = "\0".join((kind, bucket, about)).encode(errors="surrogatepass")
-    return uuid.UUID(bytes=hashlib.sha256(text).digest()[:16], version=8)
+    return hashed_id(kind.encode(), bucket.encode(), about.encode(errors="surrogatepass"))
 
 
 def _clean(text: str) -> str:

@@ -31,8 +31,14 @@ class Pubsub(IndexedRole):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._recorder = Recorder(settings, self.database)
-        self._sources = _sources(settings, self._recorder)
-        self._loops = [SourceLoop(source, self._recorder, settings.intake.batch) for source in self._sources]
+        self._sources: list[EventSource] = []
+        self._loops: list[SourceLoop] = []
+
+    def start(self) -> None:
+        super().start()
+        if not self._sources:
+            self._sources = _sources(self.settings, self._recorder)
+            self._loops = [SourceLoop(source, self._recorder, self.settings.intake.batch) for source in self._sources]
 
     def run(self, stop: Stop) -> None:
         log().info("intake runs", sources=[loop.name for loop in self._loops], webhook=self.settings.intake.webhook)

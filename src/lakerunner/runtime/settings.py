@@ -113,7 +113,7 @@ class IntakeSettings(Section):
     head_threads: Annotated[int, Field(ge=1, le=256)] = Field(
         16, description="Requests to the bucket about announced objects that run at once."
     )
-    visibility_s: Annotated[int, Field(ge=10, le=43_200)] = Field(
+    visibility_s: Annotated[int, Field(ge=1, le=43_200)] = Field(
         120, description="How long a queue hides an event from others while it is being recorded."
     )
 
