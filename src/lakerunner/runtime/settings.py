@@ -77,6 +77,47 @@ class StoreSettings(Section):
     circuit_pause_s: Seconds = Field(5.0, description="How long they pause before one is let through to try.")
 
 
+class IntakeSettings(Section):
+    """How raw objects are noticed. Several ways may be on at once: an object is recorded once all the same."""
+
+    sqs_url: str = Field("", description="Address of an SQS queue that gets S3 events; empty means none.")
+    sqs_region: str = Field("", description="Region of that queue; empty means store.region.")
+    sqs_endpoint: str = Field("", description="Address of an SQS-compatible service that is not the provider's.")
+    pubsub_subscription: str = Field(
+        "", description="Pub/Sub subscription of GCS events, as projects/PROJECT/subscriptions/NAME; empty means none."
+    )
+    azure_queue: str = Field(
+        "",
+        description="Azure storage queue that gets Event Grid events: its name, or its https:// address; empty means "
+        "none.",
+    )
+    webhook: bool = Field(True, description="Whether events may be posted to /api/v1/intake/s3.")
+    webhook_max_bytes: Count = Field(1_048_576, description="The largest body that the webhook reads.")
+    folder: bool = Field(True, description="Whether buckets that are folders are watched.")
+    folder_poll_s: Seconds = Field(1.0, description="How often a folder is looked at.")
+    folder_settle_s: Annotated[float, Field(ge=0)] = Field(
+        0.5, description="How long a file must stay unchanged before it counts as written."
+    )
+    folder_full_scan_s: Seconds = Field(
+        60.0, description="How often every file is looked at again: finds files overwritten in place."
+    )
+    reconcile_interval_s: Annotated[float, Field(ge=0)] = Field(
+        900.0, description="How often buckets are listed for objects whose events were lost; 0 means never."
+    )
+    default_org: Literal["folder", "always", "never"] = Field(
+        "folder",
+        description="Whether raw objects that no profile claims belong to the default org: in buckets that are "
+        "folders, in the bucket of store.url whatever it is, or never.",
+    )
+    batch: Count = Field(500, description="Events that one transaction records at most.")
+    head_threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        16, description="Requests to the bucket about announced objects that run at once."
+    )
+    visibility_s: Annotated[int, Field(ge=1, le=43_200)] = Field(
+        120, description="How long a queue hides an event from others while it is being recorded."
+    )
+
+
 class HttpSettings(Section):
     """Where roles listen."""
 
@@ -135,6 +176,7 @@ class Settings(Section):
     index: IndexSettings = Field(default_factory=IndexSettings)
     bus: BusSettings = Field(default_factory=BusSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
+    intake: IntakeSettings = Field(default_factory=IntakeSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)

@@ -1,0 +1,213 @@
+"""A watched folder: files of a folder bucket become events once they stay unchanged, at the cost of a look a second.
+
+A look asks every directory for its time of change and opens only those that changed, since a new or renamed file
+changes it. Files overwritten in place do not; a full look every minute finds those. Writers should write under another
+name (or a name with `.` before or `.tmp` behind it) and rename.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from lakerunner.intake.events import ObjectEvent, ParsedEvent, unreadable
+from lakerunner.intake.mapping import KeyMap, is_unfinished
+from lakerunner.intake.source import ReceivedEvent
+from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.runtime.metrics import SWALLOWED
+from lakerunner.runtime.settings import IntakeSettings
+from lakerunner.store.folder import STAGING
+from lakerunner.store.keys import check_key, is_cooked
+
+#: Looking takes at most this part of a core, however many directories there are.
+_MAX_LOAD = 0.1
+#: A directory whose change is younger than this when read may change again within the same tick of its clock.
+_TICK_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The parts of one folder bucket that hold raw objects."""
+
+    bucket: str
+    root: str
+    prefixes: tuple[str, ...]
+
+
+#: (bucket, key).
+Name = tuple[str, str]
+#: Time of change, size and inode: what differs when a file was written again.
+Stamp = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class _Directory:
+    changed_ns: int
+    subdirectories: list[str] = field(default_factory=list)
+
+
+def watched_folders(key_map: KeyMap) -> list[Watched]:
+    """What to watch under the present profiles."""
+    return [
+        Watched(bucket, str(Path(unquote(bucket.removeprefix("file://"))).resolve()), tuple(key_map.prefixes(bucket)))
+        for bucket in sorted(key_map.buckets)
+        if bucket.startswith("file://")
+    ]
+
+
+class FolderSource:
+    """Remembers which files were recorded; a restart forgets, and the ledger then says that it knows them."""
+
+    name = "folder"
+
+    def __init__(
+        self,
+        watched: Callable[[], Iterable[Watched]],
+        settings: IntakeSettings,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._watched = watched
+        self._settings = settings
+        self._sleep = sleep
+        self._directories: dict[str, _Directory] = {}
+        self._known: dict[Name, Stamp] = {}
+        #: Seen and not yet settled: the stamp, and since when it has been the same.
+        self._waiting: dict[Name, tuple[str, Stamp, float]] = {}
+        #: Settled and not yet handed out.
+        self._ready: dict[Name, Stamp] = {}
+        #: Handed out and not yet answered.
+        self._out: dict[str, tuple[Name, Stamp]] = {}
+        self._next_look_s = 0.0
+        self._next_full_s = 0.0
+        self._receipts = 0
+
+    def receive(self, max_events: int, timeout_s: float) -> list[ReceivedEvent]:
+        end_s = time.monotonic() + timeout_s
+        while not self._ready:
+            pause_s = self._next_look_s - time.monotonic()
+            if pause_s > 0:
+                if time.monotonic() >= end_s:
+                    return []
+                self._sleep(min(pause_s, max(end_s - time.monotonic(), 0.0)))
+                continue
+            self._look()
+        names = [name for name, _ in zip(self._ready, range(max_events), strict=False)]
+        return [self._hand_out(name, self._ready.pop(name)) for name in names]
+
+    def ack(self, events: Sequence[ReceivedEvent]) -> None:
+        for event in events:
+            name, stamp = self._out.pop(event.receipt)
+            self._known[name] = stamp
+
+    def nack(self, events: Sequence[ReceivedEvent]) -> None:
+        for event in events:
+            name, stamp = self._out.pop(event.receipt)
+            self._ready[name] = stamp
+
+    def close(self) -> None:
+        """It holds nothing open."""
+
+    def _hand_out(self, name: Name, stamp: Stamp) -> ReceivedEvent:
+        self._receipts += 1
+        receipt = str(self._receipts)
+        self._out[receipt] = (name, stamp)
+        return ReceivedEvent(receipt, _event(*name))
+
+    def _look(self) -> None:
+        started = time.monotonic()
+        full = started >= self._next_full_s
+        if full:
+            self._directories.clear()
+            self._next_full_s = started + self._settings.folder_full_scan_s
+        seen: set[Name] = set()
+        for watched in self._watched():
+            for name, path, stamp in self._walk(watched):
+                seen.add(name)
+                if self._known.get(name) != stamp and name not in self._ready:
+                    before = self._waiting.get(name)
+                    if before is None or before[1] != stamp:
+                        self._waiting[name] = (path, stamp, started)
+        if full:
+            self._known = {name: stamp for name, stamp in self._known.items() if name in seen}
+        self._settle()
+        took_s = time.monotonic() - started
+        # Files that only wait to settle are looked at again as soon as they can have.
+        pause_s = self._settings.folder_settle_s if self._waiting else self._settings.folder_poll_s
+        pause_s = max(min(pause_s, self._settings.folder_poll_s), took_s * (1 / _MAX_LOAD - 1), 0.01)
+        self._next_look_s = started + took_s + pause_s
+
+    def _settle(self) -> None:
+        """Move to ready what has not changed for long enough."""
+        now_s = time.monotonic()
+        for name, (path, stamp, since_s) in list(self._waiting.items()):
+            try:
+                present = _stamp(os.lstat(path))
+            except OSError:
+                # Gone again, renamed, or a right that was taken: a later look tells.
+                del self._waiting[name]
+                continue
+            if present != stamp:
+                self._waiting[name] = (path, present, now_s)
+            elif now_s - since_s >= self._settings.folder_settle_s:
+                del self._waiting[name]
+                self._ready[name] = stamp
+
+    def _walk(self, watched: Watched) -> Iterator[tuple[Name, str, Stamp]]:
+        if not os.path.isdir(watched.root):  # noqa: PTH112  (strings: half the cost at a hundred thousand files)
+            raise Unavailable(f"cannot watch {watched.root}: it is not there", hint="mount it, or make it")
+        stack = [watched.root + "/" + prefix[: prefix.rfind("/")] if "/" in prefix else watched.root
+                 for prefix in watched.prefixes]  # fmt: skip
+        while stack:
+            directory = stack.pop()
+            try:
+                changed_ns = os.lstat(directory).st_mtime_ns
+                known = self._directories.get(directory)
+                if known is not None and known.changed_ns == changed_ns:
+                    stack += known.subdirectories
+                    continue
+                files, subdirectories = _read(directory)
+            except (FileNotFoundError, NotADirectoryError):
+                self._directories.pop(directory, None)
+                continue
+            except PermissionError:
+                SWALLOWED.labels("intake_folder_right").inc()
+                continue
+            if changed_ns < time.time_ns() - _TICK_NS:
+                self._directories[directory] = _Directory(changed_ns, subdirectories)
+            stack += subdirectories
+            for path, stamp in files:
+                key = path[len(watched.root) + 1 :]
+                if key.startswith(watched.prefixes) and not is_unfinished(key) and not is_cooked(key):
+                    yield (watched.bucket, key), path, stamp
+
+
+def _read(directory: str) -> tuple[list[tuple[str, Stamp]], list[str]]:
+    """Files with their stamps, and directories. Links are not followed, as the store does not follow them either."""
+    files, subdirectories = [], []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != STAGING:
+                    subdirectories.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                try:
+                    files.append((entry.path, _stamp(entry.stat(follow_symlinks=False))))
+                except FileNotFoundError:
+                    continue  # deleted since the directory was read
+    return files, subdirectories
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _event(bucket: str, key: str) -> ParsedEvent:
+    try:
+        check_key(key)
+    except BadInput as problem:
+        return unreadable(problem.message, f"{bucket}/{key}")
+    return ParsedEvent((ObjectEvent(bucket, key),))

@@ -1,0 +1,117 @@
+"""The webhook: S3-shaped events posted to us, answered with 2xx only after the ledger has them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from lakerunner.index.api_keys import Scope, authenticate, require
+from lakerunner.index.database import Database
+from lakerunner.intake.event_s3 import parse_s3
+from lakerunner.intake.record import Recorder
+from lakerunner.model.errors import Denied, LakeError, LimitHit
+from lakerunner.runtime.crash import crash_point
+from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.telemetry import log
+
+PATH = "/api/v1/intake/s3"
+_SOURCE = "http"
+_RETRY_AFTER_S = 5
+_HOW = "send `Authorization: Bearer KEY`, or the key as the password of basic authentication"
+
+
+def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -> list[BaseRoute]:
+    """`POST /api/v1/intake/s3`, for holders of a key with the scope ingest."""
+
+    def handle(body: bytes, authorization: str, api_key: str) -> Response:
+        only_orgs = _orgs(database, authorization, api_key) if settings.auth.required else None
+        # A connection test of an empty body is no event.
+        recorded = recorder.record_events(
+            [parse_s3(body, always_encoded=False)] if body.strip() else [], _SOURCE, only_orgs
+        )
+        crash_point("intake_after_record")
+        for error in recorded.later.values():
+            return _try_again(error)
+        return JSONResponse({name: count for name, count in sorted(recorded.counts.items()) if count})
+
+    async def intake(request: Request) -> Response:
+        try:
+            body = await _body(request, settings.intake.webhook_max_bytes)
+            headers = request.headers
+            return await run_in_threadpool(handle, body, headers.get("authorization", ""), headers.get("x-api-key", ""))
+        except _LacksScope as error:
+            return _refusal(error, 403)
+        except Denied as error:
+            return _refusal(error, 401)
+        except LimitHit as error:
+            return _refusal(error, 413)
+        except LakeError as error:
+            return _try_again(error)
+
+    return [Route(PATH, intake, methods=["POST"])]
+
+
+async def _body(request: Request, max_bytes: int) -> bytes:
+    parts, size_bytes = [], 0
+    async for part in request.stream():
+        size_bytes += len(part)
+        if size_bytes > max_bytes:
+            raise LimitHit(
+                f"cannot read an event of more than {max_bytes} bytes", hint="raise intake.webhook_max_bytes"
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _orgs(database: Database, authorization: str, api_key: str) -> frozenset[uuid.UUID] | None:
+    """The orgs whose objects the sender may announce; None means all."""
+    secret = api_key or secret_of(authorization)
+    with database.transaction() as tx:
+        key = authenticate(tx, secret)
+    try:
+        require(key, Scope.INGEST)
+    except Denied as error:
+        raise _LacksScope(error.message, hint=error.hint) from None
+    return None if Scope.ADMIN in key.scopes else key.org_ids
+
+
+class _LacksScope(Denied):
+    """The key is good, but not for this."""
+
+
+def secret_of(authorization: str) -> str:
+    """The key in an Authorization header: bearer, or the password of basic, as in http://any:KEY@host/.
+
+    >>> secret_of("Bearer lrk_secret")
+    'lrk_secret'
+    """
+    scheme, _, rest = authorization.partition(" ")
+    secret = ""
+    if scheme.lower() == "bearer":
+        secret = rest.strip()
+    elif scheme.lower() == "basic":
+        try:
+            secret = base64.b64decode(rest, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            raise Denied("cannot read the basic credentials of this request", hint=_HOW) from None
+    if not secret:
+        raise Denied("cannot take events without an API key", hint=_HOW)
+    return secret
+
+
+def _refusal(error: LakeError, status: int) -> Response:
+    headers = {"WWW-Authenticate": 'Basic realm="lakerunner"'} if status == 401 else None
+    return JSONResponse({"error": error.message, "code": error.code, "hint": error.hint}, status, headers)
+
+
+def _try_again(error: LakeError) -> Response:
+    """Not durable, so not acknowledged: the sender keeps the event and comes again."""
+    log().warning("event not taken", source=_SOURCE, error=str(error))
+    document = {"error": error.message, "code": error.code, "hint": error.hint}
+    return JSONResponse(document, 503, {"Retry-After": str(_RETRY_AFTER_S)})

@@ -1,0 +1,151 @@
+"""Whose a raw object is: storage profiles first, then the default layout, then the default org."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from lakerunner.index.orgs import DEFAULT_ORG_ID
+from lakerunner.index.profiles import StorageProfile, profile_for
+from lakerunner.model.errors import BadInput
+from lakerunner.model.signals import SIGNALS
+from lakerunner.store.keys import RAW_PREFIX, check_key, collector_prefix, is_cooked, parse_raw
+
+DEFAULT_COLLECTOR = "default"
+#: What is read where no profile says more: `otel-raw/` with any signal, and one prefix for each signal.
+RAW_PREFIXES = (RAW_PREFIX, *(f"{signal}-raw/" for signal in SIGNALS))
+
+_SIGNAL_NAMES = frozenset(signal.name for signal in SIGNALS)
+_WORD = re.compile(r"[a-z]+")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+#: In a folder, files that are still being written or belong to somebody's tool. In a bucket no such habit exists.
+_UNFINISHED = (".tmp", ".part", ".partial")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an object belongs."""
+
+    org_id: uuid.UUID
+    collector: str
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotAnInput:
+    """Never to be read: a segment, the marker of a folder, an unfinished file. Counted, not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmapped:
+    """Somebody's, but nobody has said whose. Kept until a profile says it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A key under which our stores cannot read."""
+
+    reason: str
+
+
+Mapped: TypeAlias = Place | NotAnInput | Unmapped | Unusable
+DefaultOrg: TypeAlias = Literal["folder", "always", "never"]
+
+
+class KeyMap:
+    """The rules at one moment."""
+
+    def __init__(
+        self,
+        profiles: Iterable[StorageProfile],
+        org_ids: Collection[uuid.UUID],
+        own_bucket: str,
+        default_org: DefaultOrg,
+    ) -> None:
+        self._profiles: dict[str, list[StorageProfile]] = {}
+        for profile in profiles:
+            self._profiles.setdefault(profile.bucket, []).append(profile)
+        self._org_ids = frozenset(org_ids)
+        self._own_bucket = own_bucket
+        self._default_org = default_org == "always" or (default_org == "folder" and own_bucket.startswith("file:"))
+
+    @property
+    def buckets(self) -> frozenset[str]:
+        """The only buckets that are ever read."""
+        return frozenset({self._own_bucket, *self._profiles})
+
+    def profiles_of(self, bucket: str) -> list[StorageProfile]:
+        return self._profiles.get(bucket, [])
+
+    def prefixes(self, bucket: str) -> list[str]:
+        """What to list in a bucket in order to see every input, without one that another covers."""
+        wanted = {profile.prefix for profile in self.profiles_of(bucket)}
+        if bucket == self._own_bucket:
+            wanted.update(RAW_PREFIXES)
+        return sorted(
+            prefix for prefix in wanted if not any(prefix != other and prefix.startswith(other) for other in wanted)
+        )
+
+    def place(self, bucket: str, key: str) -> Mapped:
+        if is_cooked(key) or key.endswith("/") or (bucket.startswith("file:") and is_unfinished(key)):
+            return NotAnInput()
+        try:
+            check_key(key)
+        except BadInput as problem:
+            return Unusable(problem.message)
+        profile = profile_for(self.profiles_of(bucket), bucket, key)
+        if profile is not None:
+            return self._claimed(profile, key)
+        if bucket != self._own_bucket or not key.startswith(RAW_PREFIXES):
+            return Unmapped("no profile claims it, and it is under none of the raw prefixes")
+        return self._unclaimed(key)
+
+    def _claimed(self, profile: StorageProfile, key: str) -> Mapped:
+        signal = profile.signal or signal_of(key, profile.prefix)
+        if signal is None:
+            return Unmapped("its key names no signal, and its profile sets none")
+        return Place(profile.org_id, profile.collector, signal)
+
+    def _unclaimed(self, key: str) -> Mapped:
+        part = key.split("/", 2)[1]
+        if key.startswith(RAW_PREFIX) and _UUID.fullmatch(part):
+            return self._of_layout(key)
+        if not self._default_org:
+            return Unmapped("no profile claims it")
+        signal = signal_of(key, "")
+        return Place(DEFAULT_ORG_ID, DEFAULT_COLLECTOR, signal) if signal else Unmapped("its key names no signal")
+
+    def _of_layout(self, key: str) -> Mapped:
+        try:
+            raw = parse_raw(key)
+            collector_prefix(raw.org_id, raw.collector)
+        except BadInput as problem:
+            return Unmapped(problem.message)
+        if raw.org_id not in self._org_ids:
+            # Not the default org's: what was written for one org must not be shown to another.
+            return Unmapped(f"there is no org {raw.org_id}")
+        return Place(raw.org_id, raw.collector, raw.signal.name)
+
+
+def signal_of(key: str, prefix: str) -> str | None:
+    """The signal that a key names as a word of its own, looked for after the prefix first, from left to right.
+
+    >>> signal_of("otel-raw/year=2026/month=11/day=15/hour=21/minute=32/logs_313124979.binpb.gz", "otel-raw/")
+    'logs'
+    """
+    for text in (key[len(prefix) :], prefix):
+        for word in _WORD.findall(text.lower()):
+            if word in _SIGNAL_NAMES:
+                return str(word)
+    return None
+
+
+def is_unfinished(key: str) -> bool:
+    """Whether a file of a folder is hidden or carries the suffix of something still being written."""
+    name = key.rpartition("/")[2]
+    return name.startswith(".") or name.endswith(_UNFINISHED)

@@ -1,0 +1,77 @@
+"""Lost events heal: every so often the buckets are listed, and what the ledger lacks is recorded. One does it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+
+from lakerunner.index import leases
+from lakerunner.index.database import Database
+from lakerunner.intake.backfill import BackfillProgress, backfill
+from lakerunner.intake.metrics import RECONCILED_TIMESTAMP
+from lakerunner.intake.record import Recorder
+from lakerunner.intake.rejected import forget_excess
+from lakerunner.model.errors import LakeError
+from lakerunner.runtime.metrics import SWALLOWED
+from lakerunner.runtime.settings import IntakeSettings
+from lakerunner.runtime.stop import Stop
+from lakerunner.runtime.telemetry import log
+
+_LEASE = "intake-reconcile"
+#: Longer than a page takes, renewed with every page.
+_LEASE_S = 60.0
+
+
+class _Interrupted(Exception):
+    """Stopping was asked for, or another took the lease. The next round goes over it again."""
+
+
+class Reconciler:
+    def __init__(self, recorder: Recorder, database: Database, settings: IntakeSettings) -> None:
+        self._recorder = recorder
+        self._database = database
+        self._settings = settings
+        self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+
+    def run(self, stop: Stop) -> None:
+        """A round at once, since events may have been lost while nobody ran, and then one every interval."""
+        while not stop:
+            try:
+                self.round(stop)
+            except _Interrupted:
+                log().info("reconciliation interrupted")
+            except LakeError as error:
+                SWALLOWED.labels("intake_reconcile").inc()
+                log().warning("reconciliation failed", error=str(error))
+            stop.wait(self._settings.reconcile_interval_s)
+
+    def round(self, stop: Stop) -> bool:
+        """List everything once. False when another does it now."""
+        lease = leases.acquire(self._database, _LEASE, self._holder, _LEASE_S)
+        if lease is None:
+            return False
+
+        def keep_lease(_: BackfillProgress) -> None:
+            if stop or leases.acquire(self._database, _LEASE, self._holder, _LEASE_S) is None:
+                raise _Interrupted
+
+        try:
+            key_map = self._recorder.key_map()
+            for bucket in sorted(key_map.buckets):
+                if bucket.startswith("file:") and self._settings.folder:
+                    continue  # watching is listing already
+                for prefix in key_map.prefixes(bucket):
+                    done = backfill(
+                        self._recorder, bucket, prefix, settle_s=self._settings.folder_settle_s, on_page=keep_lease,
+                        source="reconcile", key_map=key_map,
+                    )  # fmt: skip
+                    if done.counts["recorded"]:
+                        log().warning("lost events healed", bucket=bucket, prefix=prefix, **done.counts)
+            with self._database.transaction() as tx:
+                forget_excess(tx)
+        finally:
+            leases.release(self._database, lease)
+        RECONCILED_TIMESTAMP.set(time.time())
+        return True

@@ -1,0 +1,250 @@
+"""From names to ledger rows: ask the store, then one transaction for rows, messages and rejections. Ack after it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from lakerunner.bus import topics
+from lakerunner.bus.messages import ObjectSeen, encode
+from lakerunner.index import outbox
+from lakerunner.index.database import Connection, Database
+from lakerunner.index.ledger import RawObject, record_seen
+from lakerunner.index.orgs import list_orgs
+from lakerunner.index.outbox import Outgoing
+from lakerunner.index.profiles import list_profiles
+from lakerunner.intake.buckets import Buckets, own_bucket, resolve_address
+from lakerunner.intake.events import ObjectEvent, ParsedEvent
+from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, Place, Unmapped
+from lakerunner.intake.metrics import BATCH_SECONDS, EVENTS
+from lakerunner.intake.rejected import RejectedKind, Rejection, put_rejected, resolve
+from lakerunner.model.errors import BadInput, LakeError, Missing
+from lakerunner.model.signals import signal_named
+from lakerunner.runtime.crash import crash_point
+from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.telemetry import log
+from lakerunner.store.bucket import ObjectMeta
+from lakerunner.store.object_store import ObjectStore
+
+#: Rejections of one batch that are logged one by one; the table has them all.
+_LOGGED = 5
+
+
+@dataclass
+class Recorded:
+    """What became of a batch."""
+
+    #: recorded, known, gone, ignored, later, and the kinds of rejection -> how many.
+    counts: Counter[str] = field(default_factory=Counter)
+    #: Position in the batch -> why it must come again: it is not in the ledger and may not be acknowledged.
+    later: dict[int, LakeError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """An object that events of this batch may mean."""
+
+    bucket: str
+    key: str
+    place: Place
+
+
+@dataclass
+class _Batch:
+    """A batch on its way to the transaction."""
+
+    source: str
+    recorded: Recorded = field(default_factory=Recorded)
+    rejections: list[Rejection] = field(default_factory=list)
+    objects: list[RawObject] = field(default_factory=list)
+
+    def reject(self, kind: RejectedKind, reason: str, bucket: str = "", key: str = "", body: str = "") -> None:
+        self.recorded.counts[kind] += 1
+        self.rejections.append(Rejection(kind, self.source, reason, bucket, key, body))
+
+
+def version_of(meta: ObjectMeta) -> str:
+    """What tells two uploads under one key apart, and the same whether the object was listed or asked for.
+
+    The etag and not the version id: listings do not tell version ids. Azure quotes etags in headers only.
+    """
+    etag = (meta.etag or "").removeprefix("W/").strip('"')
+    return etag or meta.version or f"{meta.modified_ns}-{meta.size_bytes}"
+
+
+def raw_object(bucket: str, meta: ObjectMeta, place: Place) -> RawObject:
+    return RawObject(
+        place.org_id, place.collector, place.signal, bucket, meta.key, version_of(meta), meta.size_bytes
+    )  # fmt: skip
+
+
+class Recorder:
+    """Writes what arrived into the ledger. Safe to share between threads; any number may run anywhere."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._buckets = Buckets(settings)
+        self._heads = ThreadPoolExecutor(settings.intake.head_threads, thread_name_prefix="head")
+
+    def close(self) -> None:
+        self._heads.shutdown(wait=False, cancel_futures=True)
+
+    def key_map(self) -> KeyMap:
+        """The rules as they are now."""
+        with self._database.transaction() as tx:
+            profiles, orgs = list_profiles(tx), list_orgs(tx)
+        return KeyMap(
+            profiles, {org.org_id for org in orgs}, own_bucket(self._settings), self._settings.intake.default_org
+        )
+
+    def store(self, key_map: KeyMap, bucket: str) -> ObjectStore:
+        return self._buckets.store(bucket, key_map.profiles_of(bucket))
+
+    def record_events(
+        self, messages: Sequence[ParsedEvent], source: str, only_orgs: frozenset[uuid.UUID] | None = None
+    ) -> Recorded:
+        """Record what messages tell of. When this returns, all but `later` is durable and may be acknowledged.
+
+        With `only_orgs`, an object of another org is refused. Raises when the index does not answer: then nothing of
+        the batch was recorded.
+        """
+        started = time.perf_counter()
+        batch = _Batch(source)
+        key_map = self.key_map()
+        meant: list[list[list[_Target]]] = []
+        for message in messages:
+            batch.recorded.counts["ignored"] += message.ignored
+            for problem in message.unreadable:
+                batch.reject(RejectedKind.MALFORMED, problem.reason, body=problem.body)
+            meant.append([_targets(batch, key_map, event, only_orgs) for event in message.objects])
+        self._ask_store(batch, key_map, meant)
+        self._commit(batch)
+        BATCH_SECONDS.labels(source).observe(time.perf_counter() - started)
+        return batch.recorded
+
+    def record_listed(self, key_map: KeyMap, bucket: str, page: Sequence[ObjectMeta], source: str) -> Recorded:
+        """Record what a listing of the store shows: its word counts as much as an answer about each object."""
+        batch = _Batch(source)
+        for meta in page:
+            mapped = key_map.place(bucket, meta.key)
+            if isinstance(mapped, Place):
+                batch.objects.append(raw_object(bucket, meta, mapped))
+            else:
+                _not_placed(batch, bucket, meta.key, mapped)
+        self._commit(batch, drop_known=True)
+        return batch.recorded
+
+    def _ask_store(self, batch: _Batch, key_map: KeyMap, meant: list[list[list[_Target]]]) -> None:
+        """One HEAD for each object that was named, however often: an event's own size and etag are not believed."""
+        targets = dict.fromkeys(target for events in meant for event in events for target in event)
+        answers = dict(zip(targets, self._heads.map(self._asking(key_map), targets), strict=True))
+        for target, answer in answers.items():
+            if isinstance(answer, ObjectMeta):
+                batch.objects.append(raw_object(target.bucket, answer, target.place))
+            elif isinstance(answer, BadInput):
+                batch.reject(RejectedKind.UNUSABLE, answer.message, target.bucket, target.key)
+        for position, events in enumerate(meant):
+            for event in filter(None, events):
+                answered = [answers[target] for target in event]
+                failed = [a for a in answered if isinstance(a, LakeError) and not isinstance(a, Missing | BadInput)]
+                if failed:
+                    batch.recorded.later[position] = failed[0]
+                    batch.recorded.counts["later"] += 1
+                elif all(isinstance(answer, Missing) for answer in answered):
+                    batch.recorded.counts["gone"] += 1
+
+    def _asking(self, key_map: KeyMap) -> Callable[[_Target], ObjectMeta | LakeError]:
+        def ask(target: _Target) -> ObjectMeta | LakeError:
+            try:
+                store = self.store(key_map, target.bucket)
+            except LakeError as error:
+                # A bucket that cannot be opened is nothing that this object did: it must come again.
+                return error if error.retryable else _CannotOpen(error.message, hint=error.hint)
+            try:
+                return store.head(target.key)
+            except LakeError as error:
+                return error
+
+        return ask
+
+    def _commit(self, batch: _Batch, *, drop_known: bool = False) -> None:
+        named = len(batch.objects)
+        # Sorted, so that two transactions with the same rows wait for each other instead of locking.
+        objects = sorted(batch.objects, key=lambda each: each.object_id)
+        crash_point("intake_before_record")
+        new: list[RawObject] = []
+        if objects or batch.rejections:
+            with self._database.transaction() as tx:
+                if drop_known:
+                    known = _known(tx, objects)
+                    objects = [each for each in objects if each.object_id not in known]
+                new = record_seen(tx, objects)
+                outbox.put(tx, [_message(each) for each in new])
+                resolve(tx, [(each.bucket, each.key) for each in new])
+                put_rejected(tx, batch.rejections)
+        counts = batch.recorded.counts
+        counts["recorded"], counts["known"] = len(new), named - len(new)
+        for outcome, count in counts.items():
+            EVENTS.labels(batch.source, outcome).inc(count)
+        for rejection in batch.rejections[:_LOGGED]:
+            log().warning("event rejected", source=batch.source, kind=rejection.kind.value, bucket=rejection.bucket,
+                          key=rejection.key, reason=rejection.reason)  # fmt: skip
+
+
+class _CannotOpen(LakeError):
+    """A bucket of a profile cannot be opened as configured."""
+
+    code = "cannot_open"
+
+
+def _targets(
+    batch: _Batch, key_map: KeyMap, event: ObjectEvent, only_orgs: frozenset[uuid.UUID] | None
+) -> list[_Target]:
+    """The objects that an event may mean; none when it was rejected or ignored."""
+    targets = []
+    refusals: list[tuple[str, str, Mapped | None]] = []
+    for candidate in event.candidates:
+        found = resolve_address(key_map.buckets, event.bucket, candidate)
+        mapped = None if found is None else key_map.place(*found)
+        if found is not None and isinstance(mapped, Place):
+            targets.append(_Target(*found, mapped))
+        else:
+            refusals.append((*(found or (event.bucket, candidate)), mapped))
+    allowed = [target for target in targets if only_orgs is None or target.place.org_id in only_orgs]
+    if targets and not allowed:
+        reason = f"the API key does not hold the org {targets[0].place.org_id}"
+        batch.reject(RejectedKind.DENIED, reason, targets[0].bucket, targets[0].key)
+    if not targets:
+        bucket, key, mapped = refusals[0]
+        if mapped is None:
+            batch.reject(RejectedKind.FOREIGN, "no profile names this bucket, and it is not store.url", bucket, key)
+        else:
+            _not_placed(batch, bucket, key, mapped)
+    return allowed
+
+
+def _not_placed(batch: _Batch, bucket: str, key: str, mapped: Mapped) -> None:
+    if isinstance(mapped, NotAnInput):
+        batch.recorded.counts["ignored"] += 1
+    elif not isinstance(mapped, Place):
+        kind = RejectedKind.UNMAPPED if isinstance(mapped, Unmapped) else RejectedKind.UNUSABLE
+        batch.reject(kind, mapped.reason, bucket, key)
+
+
+def _known(tx: Connection, objects: Iterable[RawObject]) -> set[uuid.UUID]:
+    rows = tx.execute(
+        "SELECT object_id FROM raw_object WHERE object_id = ANY(%s)", [[each.object_id for each in objects]]
+    ).fetchall()
+    return {row["object_id"] for row in rows}
+
+
+def _message(seen: RawObject) -> Outgoing:
+    message = ObjectSeen(
+        seen.object_id, seen.org_id, seen.collector, seen.signal, seen.bucket, seen.key, seen.version, seen.size_bytes
+    )
+    return Outgoing(topics.objects(signal_named(seen.signal)).name, str(seen.org_id), encode(message))

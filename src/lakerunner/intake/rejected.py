@@ -1,0 +1,129 @@
+"""Events that brought no object into the ledger: each kept with its reason, counted when it comes again."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakerunner.index.database import Connection
+from lakerunner.model.ids import hashed_id
+
+#: A sender gone mad must not fill the index: of kinds that only senders can mend, so many rows are kept.
+_KEEP_ROWS = 10_000
+
+
+class RejectedKind(enum.StrEnum):
+    #: Nobody could read it.
+    MALFORMED = "malformed"
+    #: It names a bucket that is not configured. One row a bucket, with the latest key.
+    FOREIGN = "foreign"
+    #: It was posted with a key that does not hold the org of the object.
+    DENIED = "denied"
+    #: No profile or rule says whose the object is: add one, then backfill.
+    UNMAPPED = "unmapped"
+    #: Its key, or the store's refusal of it, makes reading impossible.
+    UNUSABLE = "unusable"
+
+
+#: Rows about an object, which end when the object gets into the ledger.
+_ABOUT_OBJECTS = (RejectedKind.DENIED, RejectedKind.UNMAPPED, RejectedKind.UNUSABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    kind: RejectedKind
+    source: str
+    reason: str
+    bucket: str = ""
+    key: str = ""
+    body: str = ""
+
+    @property
+    def rejected_id(self) -> uuid.UUID:
+        about = "" if self.kind is RejectedKind.FOREIGN else self.key + "\0" + self.body
+        return _id(self.kind, self.bucket, about)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    kind: str
+    source: str
+    bucket: str
+    key: str
+    reason: str
+    body: str
+    times: int
+    first_at: datetime
+    last_at: datetime
+
+
+def put_rejected(tx: Connection, rejections: Sequence[Rejection]) -> None:
+    # In order of their ids, so that two transactions with the same rows wait for each other instead of locking.
+    by_id = {each.rejected_id: each for each in sorted(rejections, key=lambda each: each.rejected_id)}
+    if not by_id:
+        return
+    rows = by_id.values()
+    tx.execute(
+        "INSERT INTO intake_rejected AS r (rejected_id, kind, source, bucket, key, reason, body)"
+        " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])"
+        " ON CONFLICT (rejected_id) DO UPDATE SET times = r.times + 1, last_at = now(), source = excluded.source,"
+        " key = excluded.key, reason = excluded.reason",
+        [
+            list(by_id),
+            [row.kind for row in rows],
+            [row.source for row in rows],
+            [_clean(row.bucket) for row in rows],
+            [_clean(row.key) for row in rows],
+            [_clean(row.reason) for row in rows],
+            [_clean(row.body) for row in rows],
+        ],
+    )
+
+
+def resolve(tx: Connection, objects: Sequence[tuple[str, str]]) -> int:
+    """Forget what was said against these objects (bucket, key): they are in the ledger now."""
+    if not objects:
+        return 0
+    ids = [_id(kind, bucket, key + "\0") for kind in _ABOUT_OBJECTS for bucket, key in objects]
+    return tx.execute("DELETE FROM intake_rejected WHERE rejected_id = ANY(%s)", [ids]).rowcount
+
+
+def list_rejected(tx: Connection, kind: RejectedKind | None = None, limit: int = 100) -> list[RejectedRow]:
+    """The latest, for people."""
+    rows = tx.execute(
+        "SELECT kind, source, bucket, key, reason, body, times, first_at, last_at FROM intake_rejected"
+        " WHERE %(kind)s::text IS NULL OR kind = %(kind)s ORDER BY last_at DESC, rejected_id LIMIT %(limit)s",
+        {"kind": kind, "limit": limit},
+    ).fetchall()
+    return [RejectedRow(**row) for row in rows]
+
+
+def count_rejected(tx: Connection) -> dict[str, int]:
+    """Rows by kind, with zeros."""
+    rows = tx.execute("SELECT kind, count(*) AS count FROM intake_rejected GROUP BY kind").fetchall()
+    counts = {row["kind"]: row["count"] for row in rows}
+    return {kind.value: counts.get(kind.value, 0) for kind in RejectedKind}
+
+
+def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
+    """Delete the oldest rows above the limit, of kinds that grow with a sender's mistakes and not with objects."""
+    return sum(
+        tx.execute(
+            "DELETE FROM intake_rejected WHERE rejected_id IN (SELECT rejected_id FROM intake_rejected"
+            " WHERE kind = %s ORDER BY last_at DESC, rejected_id OFFSET %s)",
+            [kind, keep_rows],
+        ).rowcount
+        for kind in (RejectedKind.MALFORMED, RejectedKind.FOREIGN, RejectedKind.DENIED)
+    )
+
+
+def _id(kind: RejectedKind, bucket: str, about: str) -> uuid.UUID:
+    return hashed_id(kind.encode(), bucket.encode(), about.encode(errors="surrogatepass"))
+
+
+def _clean(text: str) -> str:
+    """Text that PostgreSQL can hold."""
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
