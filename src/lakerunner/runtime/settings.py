@@ -161,6 +161,41 @@ class UpkeepSettings(Section):
     work_keep_s: Seconds = Field(604_800.0, description="How long finished work items are kept.")
 
 
+class SparkSettings(Section):
+    """The Spark session of ingest, compact and rollup."""
+
+    master: str = Field("local[*]", description="Spark's master: local[*], spark://, yarn or k8s://.")
+    memory: str = Field(
+        "1g", description="Heap of the driver's Java. Telemetry is held by Python, not there.", pattern=r"^[0-9]+[kmgKMG]$"
+    )
+    options: str = Field("", description="Further settings of Spark, as spark.name=value between blanks.")
+
+
+class PipelineSettings(Section):
+    """Boxers and the stages that they feed."""
+
+    bundle_bytes: Count = Field(
+        134_217_728, description="Telemetry, uncompressed, after which a boxer closes a bundle of raw objects."
+    )
+    bundle_objects: Annotated[int, Field(ge=1, le=2_000)] = Field(
+        1_000, description="Raw objects after which it does."
+    )
+    bundle_idle_s: Seconds = Field(2.0, description="Age at which a bundle is closed while ingest has nothing to do.")
+    bundle_age_s: Seconds = Field(15.0, description="Age at which a bundle is closed in any case.")
+    expansion: Annotated[float, Field(ge=1)] = Field(
+        8.0, description="How much larger than in the bucket a compressed raw object is assumed to be."
+    )
+    jobs: Count = Field(2, description="Spark jobs that one worker keeps under way.")
+    batch_items: Count = Field(16, description="Work items that one Spark job takes at most.")
+    task_bytes: Count = Field(
+        67_108_864, description="Telemetry, uncompressed, that one task holds; an item above it is shared by several."
+    )
+    fetches: Count = Field(8, description="Raw objects that one task fetches at the same time.")
+    reconcile_after_s: Seconds = Field(
+        300.0, description="After how long an object or work item that nobody ended is announced again."
+    )
+
+
 class AuthSettings(Section):
     """Who may ask."""
 
@@ -182,6 +217,8 @@ class Settings(Section):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+    pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
 
     @property
