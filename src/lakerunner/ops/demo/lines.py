@@ -26,9 +26,12 @@ class Severity(IntEnum):
     FATAL = 21
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """One kind of log record; `<name>` in a text is what varies. A mapping is a structured body."""
+    """One kind of log record; `<name>` in a text is what varies. A mapping is a structured body.
+
+    Compared by identity: it is a key many times a slot.
+    """
 
     severity: Severity
     body: str | Mapping[str, str | int | Varying]

@@ -150,15 +150,9 @@ def _seconds(duration_ns: Ints) -> Bytes:
     return np.insert(wire.digits(np.minimum(duration_ns // NS_PER_MS, 9_999), 4), 1, ord("."), axis=1)
 
 
-_STAMPS: dict[tuple[int, bool], tuple[Line, Stamp]] = {}
-
-
+@cache
 def _stamp(line: Line, traced: bool) -> Stamp:
-    # By identity: a line with a structured body cannot be hashed, and is kept here, so its id stays its own.
-    key = (id(line), traced)
-    if key not in _STAMPS:
-        _STAMPS[key] = (line, Stamp(ScopeLogs(log_records=[_prototype(line, traced)]).SerializeToString()))
-    return _STAMPS[key][1]
+    return Stamp(ScopeLogs(log_records=[_prototype(line, traced)]).SerializeToString())
 
 
 def _prototype(line: Line, traced: bool) -> LogRecord:

@@ -16,9 +16,9 @@ from lakerunner.ops.demo.wire import Attribute
 _NETWORK_MS = 0.4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One span of every request on a journey."""
+    """One span of every request on a journey. Compared by identity: it is a key many times a slot."""
 
     service: int
     name: str
