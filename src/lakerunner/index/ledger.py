@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakerunner.index.database import Connection
+from lakerunner.model.ids import hashed_id
 
 
 class ObjectState(enum.StrEnum):
@@ -49,8 +49,7 @@ class ObjectOutcome:
 
 def object_id(bucket: str, key: str, version: str) -> uuid.UUID:
     """The id of an object: the same for every event that tells of it."""
-    digest = hashlib.sha256("\0".join((bucket, key, version)).encode()).digest()
-    return uuid.UUID(bytes=digest[:16], version=8)
+    return hashed_id(bucket.encode(), key.encode(), version.encode())
 
 
 def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from lakerunner.index.database import Connection, Database
 
+#: Where a commit with new messages is announced.
+CHANNEL = "lakerunner_outbox"
+
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
@@ -37,7 +40,7 @@ def put(tx: Connection, messages: Sequence[Outgoing]) -> None:
         "INSERT INTO outbox (topic, key, payload) SELECT * FROM unnest(%s::text[], %s::text[], %s::bytea[])",
         [[m.topic for m in messages], [m.key for m in messages], [m.payload for m in messages]],
     )
-    tx.execute("NOTIFY lakerunner_outbox")
+    tx.execute(f"NOTIFY {CHANNEL}")
 
 
 def pending(database: Database, limit: int) -> list[Pending]:

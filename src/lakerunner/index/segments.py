@@ -37,26 +37,26 @@ def ensure_partitions(database: Database, dateints: Iterable[int]) -> None:
     """
     months = sorted({day // 100 for day in dateints})
     with database.transaction() as tx:
-        rows = tx.execute(
-            "SELECT month FROM unnest(%s::int[]) AS month WHERE to_regclass('segment_' || month) IS NULL", [months]
-        ).fetchall()
-    missing = [row["month"] for row in rows]
+        missing = _without_partition(tx, months)
     if not missing:
         return
     with database.transaction() as tx:
         tx.execute("SELECT pg_advisory_xact_lock(%s)", [_PARTITION_LOCK])
-        for month in missing:
-            _attach_month(tx, month)
+        for month in _without_partition(tx, missing):
+            low = month * 100
+            tx.execute(f"CREATE TABLE segment_{month} (LIKE segment INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+            tx.execute(f"ALTER TABLE segment ATTACH PARTITION segment_{month} FOR VALUES FROM ({low}) TO ({low + 100})")
 
 
-def _attach_month(tx: Connection, month: int) -> None:
-    name = f"segment_{month:06d}"
-    found = tx.execute("SELECT to_regclass(%s) AS found", [name]).fetchone()
-    if found is not None and found["found"] is not None:
-        return
-    low = month * 100
-    tx.execute(f"CREATE TABLE {name} (LIKE segment INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
-    tx.execute(f"ALTER TABLE segment ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({low + 100})")
+def _without_partition(tx: Connection, months: Sequence[int]) -> list[int]:
+    # By a query on pg_class, not by to_regclass: the latter answers from a cache that an advisory lock does not renew,
+    # and would miss a partition that another process made while this one waited.
+    rows = tx.execute(
+        "SELECT month FROM unnest(%s::int[]) AS month WHERE NOT EXISTS (SELECT FROM pg_class c WHERE"
+        " c.relname = 'segment_' || month AND c.relnamespace = current_schema()::regnamespace) ORDER BY month",
+        [list(months)],
+    ).fetchall()
+    return [row["month"] for row in rows]
 
 
 def insert_segments(tx: Connection, segments: Sequence[Segment], made_by: uuid.UUID) -> None:

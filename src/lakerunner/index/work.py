@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from lakerunner.index.database import Connection
 from lakerunner.model.errors import Missing
+from lakerunner.model.ids import hashed_id
 
 #: A change of what a stage writes for the same inputs is a new version, and so makes new ids.
 FORMAT_VERSION = 1
@@ -38,10 +38,7 @@ class WorkItem:
 
 def item_id(stage: str, inputs: Iterable[uuid.UUID]) -> uuid.UUID:
     """The same inputs in any order give the same id, so that work made twice is one item."""
-    digest = hashlib.sha256(f"{stage}\0{FORMAT_VERSION}".encode())
-    for input_id in sorted(inputs):
-        digest.update(input_id.bytes)
-    return uuid.UUID(bytes=digest.digest()[:16], version=8)
+    return hashed_id(stage.encode(), str(FORMAT_VERSION).encode(), *(input_id.bytes for input_id in sorted(inputs)))
 
 
 def create_item(tx: Connection, item: WorkItem) -> bool:

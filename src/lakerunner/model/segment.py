@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,11 +81,3 @@ class Segment:
     @property
     def hour(self) -> int:
         return hour_of_day(self.time_range.start_ns)
-
-
-def new_segment_id() -> uuid.UUID:
-    """A fresh id that sorts by its time of making (UUID version 7), so that listings and B-trees stay in order."""
-    millis = time.time_ns() // 1_000_000
-    random = int.from_bytes(os.urandom(10), "big")
-    value = (millis & ((1 << 48) - 1)) << 80 | 7 << 76 | (random >> 68) << 64 | 2 << 62 | random & ((1 << 62) - 1)
-    return uuid.UUID(int=value)

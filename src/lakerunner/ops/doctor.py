@@ -14,8 +14,9 @@ from lakerunner.index.migrate import require_current_schema
 from lakerunner.model.errors import LakeError, LimitHit, Unavailable
 from lakerunner.runtime.java import find_java
 from lakerunner.runtime.settings import Settings
+from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
-from lakerunner.store.open import StoreConfig, open_store
+from lakerunner.store.open import open_store
 
 MIN_FREE_BYTES = 2 * 1024**3
 MAX_CLOCK_SKEW_S = 2.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakerunner.bus.relay import Relay
+from lakerunner.bus.relay_role import Relay
 from lakerunner.ops.monitor import Monitor
 from lakerunner.ops.sweeper import Sweeper
 from lakerunner.runtime.role import Role

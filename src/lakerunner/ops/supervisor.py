@@ -35,6 +35,7 @@ from lakerunner.runtime.telemetry import log
 _TICK_S = 0.1
 _READY_POLL_S = 0.5
 _POSTGRES_START_S = 30.0
+_SAME_SIGNAL_S = 1.0
 POSTGRES = "postgres"
 
 
@@ -54,14 +55,23 @@ class Placed:
 class Supervisor:
     """Starts everything in order, keeps it running, stops it in reverse. One a data folder."""
 
-    def __init__(self, settings: Settings, roles: Sequence[type[Role]], on_ready: Callable[[Supervisor], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        roles: Sequence[type[Role]],
+        on_ready: Callable[[Supervisor], None],
+        launcher: Sequence[str] = (sys.executable, "-m", "lakerunner"),
+    ) -> None:
         self._settings = settings
+        #: A role's command line is this and its name.
+        self._launcher = tuple(launcher)
         self._on_ready = on_ready
         self._backoff = Backoff(settings.serve.restart_base_s, settings.serve.restart_max_s)
         self._children: list[Child] = []
         self._pumps: dict[str, LogPump] = {}
         self._stop = Stop()
         self._hurry = False
+        self._stop_asked_at = 0.0
         self._roles = tuple(roles)
         self.placed: tuple[Placed, ...] = ()
         self.data_dir = settings.data.dir.resolve()
@@ -144,7 +154,7 @@ class Supervisor:
 
     def _start_role(self, place: Placed) -> None:
         pump = LogPump(self.data_dir / "logs" / f"{place.name}.log")
-        argv = [sys.executable, "-m", "lakerunner", place.name]
+        argv = [*self._launcher, place.name]
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")},
             **settings_as_env(self._settings),
@@ -211,8 +221,12 @@ class Supervisor:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def _on_signal(self, *_: object) -> None:
-        # A second Ctrl-C means that its sender will not wait.
-        self._hurry = bool(self._stop)
+        now = time.monotonic()
+        if not self._stop:
+            self._stop_asked_at = now
+        # A second Ctrl-C means that its sender will not wait. One that follows at once is the same: terminals and
+        # `timeout` tell a whole group of processes and its head.
+        self._hurry = now - self._stop_asked_at > _SAME_SIGNAL_S
         self._stop.request()
 
     def _stop_all(self) -> None:

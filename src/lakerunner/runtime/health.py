@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from lakerunner.runtime.role import Probe
 from lakerunner.runtime.stop import Stop
 
 PROBE_INTERVAL_S = 1.0
+#: Probes that have not come back for this long hang: their dependency accepts, but does not answer.
+PROBE_STALE_S = 8.0
 
 
 @dataclass
@@ -27,13 +30,20 @@ class Health:
     phase: str = "starting"
     #: Dependency -> why it does not answer; an empty reason means that it does.
     reasons: Mapping[str, str] = field(default_factory=dict)
+    probed_at: float = field(default_factory=time.monotonic)
 
     @property
     def ready(self) -> bool:
-        return self.phase == "running" and not any(self.reasons.values())
+        return self.phase == "running" and not any(self.reasons.values()) and not self._stale
+
+    @property
+    def _stale(self) -> bool:
+        return time.monotonic() - self.probed_at > PROBE_STALE_S
 
     def document(self) -> dict[str, object]:
         checks = {name: reason or "ok" for name, reason in self.reasons.items()}
+        if self._stale and self.phase == "running":
+            checks = dict.fromkeys(checks, f"no answer for {PROBE_STALE_S:.0f} s")
         return {"role": self.role, "phase": self.phase, "ready": self.ready, "checks": checks}
 
     def routes(self) -> list[BaseRoute]:
@@ -75,6 +85,7 @@ class Prober(threading.Thread):
 
     def probe_once(self) -> None:
         self._health.reasons = {name: _reason(probe) for name, probe in self._probes.items()}
+        self._health.probed_at = time.monotonic()
         self._gauge.set(self._health.ready)
 
 

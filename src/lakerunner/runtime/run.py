@@ -43,6 +43,7 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
         log().info("listening", host=server.host, port=server.port)
         _persist(role.start, stop, health, "starting")
         prober = Prober(health, role.probes(), stop)
+        prober.probe_once()
         health.phase = "running"
         prober.start()
         _persist(lambda: role.run(stop), stop, health, "running")
@@ -85,6 +86,13 @@ def _stop_on_signals(stop: Stop) -> None:
     signal.signal(signal.SIGINT, request)
 
 
+def _log_to_nowhere() -> None:
+    """The supervisor read our logs: without it, writing them would end us before we have drained."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+
+
 def _stop_with_supervisor(stop: Stop) -> None:
     """A role must not outlive the `serve` that started it, even one that was killed and could not say goodbye."""
     expected = os.environ.get(SUPERVISOR_VARIABLE)
@@ -94,7 +102,7 @@ def _stop_with_supervisor(stop: Stop) -> None:
     def watch() -> None:
         while not stop.wait(0.5):
             if os.getppid() != int(expected):
-                log().warning("supervisor is gone, stopping")
                 stop.request()
+                _log_to_nowhere()
 
     threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -26,8 +27,15 @@ def status_document(database: Database, bus: Bus) -> dict[str, object]:
         "version": __version__,
         "schema": schema_version(database),
         "index": asdict(index_status(database)),
-        "bus": [asdict(lag) for lag in bus.lag()],
+        "bus": _lag_by_topic(bus),
     }
+
+
+def _lag_by_topic(bus: Bus) -> list[dict[str, object]]:
+    behind: Counter[tuple[str, str]] = Counter()
+    for lag in bus.lag():
+        behind[lag.group, lag.topic] += lag.behind
+    return [{"group": group, "topic": topic, "lag": lag} for (group, topic), lag in sorted(behind.items())]
 
 
 def status_routes(settings: Settings, database: Database, bus: Callable[[], Bus]) -> list[BaseRoute]:

@@ -1,0 +1,61 @@
+# Lakerunner. `make` alone lists what can be made.
+# Knobs:  PYTHON=python3.12   the interpreter of the virtual environment (3.11 or newer)
+#         PYTEST_ARGS="-k x"  further arguments of pytest
+#         DATA=folder         where `make demo` keeps its data
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+DATA ?= lakerunner-data
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo init test test-fast lint fix docs clean
+
+##@ Use
+
+demo: $(VENV)/.run ## Start everything on this machine, on the embedded default; Ctrl-C stops it
+	@$(BIN)/lakerunner serve --set data.dir=$(DATA)
+
+##@ Develop
+
+init: $(VENV)/.dev ## Make the virtual environment with everything that tests need
+
+test: lint $(VENV)/.dev ## All checks and tests, on real components that the suite starts itself
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+test-fast: $(VENV)/.dev ## The tests that take seconds
+	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev ## Style, types and the direction of imports
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+fix: $(VENV)/.dev ## Mend what style checks can mend
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+docs: $(VENV)/.dev ## Write the generated parts of docs/ anew
+	@$(BIN)/python -m tests.docs.generate
+
+clean: ## Remove the virtual environment and caches; data folders stay
+	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+##@ Help
+
+help: ## This list
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*##/ {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "lakerunner needs Python 3.11 or newer; name one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing lakerunner into $(VENV) (once)"
+	@$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "installing what tests need into $(VENV) (once)"
+	@$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

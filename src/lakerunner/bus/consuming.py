@@ -1,0 +1,112 @@
+"""How a consumer consumes, on any bus: fetch, bury, hand out, note what is out; the buses fill in the verbs."""
+
+from __future__ import annotations
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+
+import structlog
+
+from lakerunner.bus import topics
+from lakerunner.bus.contract import Delivery, Outgoing
+from lakerunner.bus.messages import DeadLetter, encode
+from lakerunner.bus.partition import Doomed, Mark, RetryPolicy
+from lakerunner.bus.progress import Place, Progress
+from lakerunner.model.errors import LakeError
+from lakerunner.runtime.metrics import BUS_HANDLED
+from lakerunner.runtime.retry import Backoff
+from lakerunner.runtime.settings import BusSettings
+
+#: The longest sleep between two looks, so that ownership and pauses are seen to even when nothing arrives.
+_LOOK_S = 0.25
+
+log = structlog.get_logger("lakerunner.bus")
+
+Publish = Callable[[Sequence[Outgoing]], None]
+
+
+def retry_policy(settings: BusSettings) -> RetryPolicy:
+    return RetryPolicy(settings.max_attempts, Backoff(settings.retry_base_s, settings.retry_max_s))
+
+
+class ProgressConsumer(ABC):
+    """The part of a consumer that is the same on every bus. For one thread."""
+
+    def __init__(self, group: str, progress: Progress, publish: Publish) -> None:
+        self.group = group
+        self._progress = progress
+        self._publish = publish
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Delivery]:
+        end_s = monotonic() + timeout_s
+        wait_s = 0.0
+        while True:
+            self._fetch(wait_s)
+            self._bury()
+            taken = self._progress.take(max_messages, monotonic())
+            if taken:
+                return self._noted(taken)
+            now_s = monotonic()
+            if now_s >= end_s:
+                return []
+            pause_s = self._progress.wakes_in_s(now_s)
+            wait_s = min(end_s - now_s, _LOOK_S, _LOOK_S if pause_s is None else pause_s)
+
+    def done(self, delivery: Delivery) -> None:
+        self._progress.done(delivery)
+
+    def fail(self, delivery: Delivery, error: LakeError) -> None:
+        self._progress.fail(delivery, error, monotonic())
+
+    def commit(self) -> None:
+        self._bury()
+        self._progress.saved(self._save(self._progress.unsaved()))
+
+    def _noted(self, taken: list[Delivery]) -> list[Delivery]:
+        # Saved before they are handed out: a worker that dies over them leaves word of it.
+        try:
+            self._progress.saved(self._save(self._progress.unsaved()))
+        except LakeError:
+            self._progress.take_back(taken, monotonic())
+            raise
+        return taken
+
+    def _bury(self) -> None:
+        """Dead letters are durable before their offsets can be passed."""
+        doomed = self._progress.doomed()
+        if not doomed:
+            return
+        self._publish([self._letter(each) for each in doomed])
+        for each in doomed:
+            self._progress.buried(each.record)
+            BUS_HANDLED.labels(each.record.topic, self.group, "dead").inc()
+            where = {"topic": each.record.topic, "partition": each.record.partition, "offset": each.record.offset}
+            log.warning("message given up", group=self.group, attempts=each.attempts, reason=each.reason, **where)
+
+    def _letter(self, doomed: Doomed) -> Outgoing:
+        record = doomed.record
+        letter = DeadLetter(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            key=record.key,
+            group=self.group,
+            attempts=doomed.attempts,
+            code=doomed.code,
+            reason=doomed.reason,
+            payload_base64=base64.b64encode(record.payload).decode(),
+        )
+        return Outgoing(topics.dead(record.topic).name, record.key, encode(letter))
+
+    @abstractmethod
+    def _fetch(self, wait_s: float) -> None:
+        """See to ownership and bring in messages; when there are none, wait that long for some."""
+
+    @abstractmethod
+    def _save(self, marks: Mapping[Place, Mark]) -> Mapping[Place, Mark]:
+        """Make the marks durable and return those that are; a partition found lost is dropped, and is a Conflict."""
+
+    @abstractmethod
+    def close(self) -> None: ...

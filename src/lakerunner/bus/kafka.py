@@ -1,0 +1,237 @@
+"""The bus on Kafka: an idempotent producer, groups that rebalance one by one, and the admin's view."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from lakerunner.bus import topics
+from lakerunner.bus.consuming import retry_policy
+from lakerunner.bus.contract import Lag, Outgoing, Record
+from lakerunner.bus.kafka_client import base_config, telling, told_as_ours
+from lakerunner.bus.kafka_consumer import KafkaConsumer, record_of, text_to_mark
+from lakerunner.bus.progress import Progress
+from lakerunner.model.errors import LakeError, Missing, Unavailable
+from lakerunner.runtime.metrics import BUS_PUBLISHED
+from lakerunner.runtime.settings import BusSettings
+
+#: How long a message may try to become durable before publishing says that it did not.
+_PUBLISH_S = 10.0
+_ADMIN_S = 10.0
+_PING_S = 3.0
+
+
+Delivered = Callable[[KafkaError | None, Message], None]
+
+
+class KafkaBus:
+    """One producer for the process; consumers have clients of their own."""
+
+    def __init__(self, settings: BusSettings) -> None:
+        self._settings = settings
+        self._prefix = settings.prefix
+        self._admin = AdminClient(base_config(settings))
+        self._producer = self._new_producer()
+        self._lock = threading.Lock()
+
+    def publish(self, records: Sequence[Outgoing]) -> None:
+        if not records:
+            return
+        errors: list[KafkaError] = []
+        left = len(records)
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                errors.append(error)
+
+        # One at a time: a flush waits for everybody's messages, and a batch is published in order.
+        with self._lock, telling("publish"):
+            for record in records:
+                self._produce(record, delivered)
+            self._producer.flush(_PUBLISH_S + 5.0)
+            if errors and any(error.fatal() for error in errors):
+                self._producer = self._new_producer()
+        if errors:
+            raise _worst(errors)
+        if left:
+            raise Unavailable(f"cannot publish: {left} of {len(records)} messages were not acknowledged in time")
+        for topic, count in Counter(record.topic for record in records).items():
+            BUS_PUBLISHED.labels(topic).inc(count)
+
+    def consumer(self, group: str, topics: Sequence[str]) -> KafkaConsumer:
+        progress = Progress(uuid.uuid4().hex, retry_policy(self._settings))
+        return KafkaConsumer(group, topics, self._settings, progress, self.publish)
+
+    def lag(self, group: str | None = None) -> list[Lag]:
+        with telling("ask Kafka for the lag"):
+            groups = [group] if group is not None else self._groups()
+            committed = [(name, place) for name in groups for place in self._committed(name)]
+            ends = self._ends([place for _, place in committed])
+        lags = [
+            Lag(
+                name,
+                place.topic.removeprefix(self._prefix),
+                place.partition,
+                place.offset,
+                ends[place.topic, place.partition],
+                text_to_mark(place.offset, place.metadata).member,
+            )
+            for name, place in committed
+        ]
+        return sorted(lags, key=lambda lag: (lag.group, lag.topic, lag.partition))
+
+    def tail(self, topic: str, count: int) -> list[Record]:
+        found = self._look(topic, last=count)
+        found.sort(key=lambda record: (record.created_at or datetime.min.replace(tzinfo=UTC), record.offset))
+        return found[-count:]
+
+    def read(self, topic: str) -> list[Record]:
+        return self._look(topic, last=None)
+
+    def trim(self, topic: str, partition: int, before: int) -> None:
+        with telling(f"trim {topic}"):
+            place = TopicPartition(self._prefix + topic, partition, before)
+            for future in self._admin.delete_records([place], request_timeout=_ADMIN_S).values():
+                future.result()
+
+    def ensure_topics(self) -> list[str]:
+        with telling("make topics"):
+            known = self._admin.list_topics(timeout=_ADMIN_S).topics
+            missing = [topic for topic in topics.TOPICS if self._prefix + topic.name not in known]
+            made = []
+            futures = self._admin.create_topics([self._new_topic(t) for t in missing]) if missing else {}
+            for name, future in futures.items():
+                try:
+                    future.result()
+                    made.append(name.removeprefix(self._prefix))
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+        return made
+
+    def ping(self) -> None:
+        with telling("reach Kafka"):
+            self._admin.list_topics(timeout=_PING_S)
+
+    def close(self) -> None:
+        with self._lock:
+            self._producer.flush(_PUBLISH_S)
+
+    def _new_producer(self) -> Producer:
+        return Producer(
+            {
+                **base_config(self._settings),
+                "enable.idempotence": True,
+                "acks": "all",
+                # The same function as topics.partition_of.
+                "partitioner": "consistent",
+                "linger.ms": 1,
+                "delivery.timeout.ms": round(_PUBLISH_S * 1000),
+                # A missing topic is an error to tell, not one to wait half a minute for.
+                "topic.metadata.propagation.max.ms": 2_000,
+            }
+        )
+
+    def _produce(self, record: Outgoing, delivered: Delivered) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    self._prefix + record.topic, record.payload, record.key.encode(), on_delivery=delivered
+                )
+            except BufferError:
+                # The queue is full: acknowledgements make room, or the delivery timeout does.
+                self._producer.poll(0.1)
+            else:
+                return
+
+    def _new_topic(self, topic: topics.Topic) -> NewTopic:
+        retention_ms = -1 if topic.is_dead else round(self._settings.retention_s * 1000)
+        replicas = self._settings.replication
+        return NewTopic(
+            self._prefix + topic.name,
+            1 if topic.is_dead else self._settings.partitions,
+            replicas,
+            # One replica may be away without stopping the publishers.
+            config={"retention.ms": str(retention_ms), "min.insync.replicas": str(max(1, replicas - 1))},
+        )
+
+    def _groups(self) -> list[str]:
+        listing = self._admin.list_consumer_groups(request_timeout=_ADMIN_S).result()
+        return sorted(each.group_id for each in listing.valid)
+
+    def _committed(self, group: str) -> list[TopicPartition]:
+        answer = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=_ADMIN_S
+        )
+        places = answer[group].result().topic_partitions
+        return [place for place in places if place.topic.startswith(self._prefix) and place.offset >= 0]
+
+    def _ends(self, places: Sequence[TopicPartition]) -> dict[tuple[str, int], int]:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(place.topic, place.partition): latest for place in places}
+        answer = self._admin.list_offsets(wanted, request_timeout=_ADMIN_S) if wanted else {}
+        return {(place.topic, place.partition): future.result().offset for place, future in answer.items()}
+
+    def _look(self, topic: str, last: int | None) -> list[Record]:
+        """Read a topic up to its present end, from its beginning or the last few of each partition."""
+        name = self._prefix + topic
+        # Assigned by hand and never committed, so this group never comes to exist.
+        looker = Consumer(
+            {**base_config(self._settings), "group.id": f"look-{uuid.uuid4().hex}", "enable.auto.commit": False,
+             "auto.offset.reset": "earliest"}
+        )  # fmt: skip
+        try:
+            with telling(f"read {topic}"):
+                return _read_to_end(looker, name, self._prefix, last)
+        finally:
+            looker.close()
+
+
+def _read_to_end(looker: Consumer, name: str, prefix: str, last: int | None) -> list[Record]:
+    metadata = looker.list_topics(name, timeout=_ADMIN_S).topics[name]
+    if metadata.error is not None:
+        raise Missing(f"cannot read the topic {name}: {metadata.error.str()}")
+    starts, ends = [], {}
+    for partition in metadata.partitions:
+        low, high = looker.get_watermark_offsets(TopicPartition(name, partition), timeout=_ADMIN_S)
+        start = low if last is None else max(low, high - last)
+        if start < high:
+            starts.append(TopicPartition(name, partition, start))
+            ends[partition] = high
+    looker.assign(starts)
+    found: list[Record] = []
+    while ends:
+        messages = looker.consume(500, timeout=_ADMIN_S)
+        if not messages:
+            raise Unavailable(f"cannot read the topic {name}: Kafka sent nothing for {_ADMIN_S:g} s")
+        for message in messages:
+            if (error := message.error()) is not None:
+                raise told_as_ours(error, f"read {name}")
+            record = record_of(message, prefix)
+            if record.partition in ends:
+                found.append(record)
+                if record.offset + 1 >= ends[record.partition]:
+                    del ends[record.partition]
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def _worst(errors: Sequence[KafkaError]) -> LakeError:
+    """One error to stand for all: one that retrying cannot mend, if there is one."""
+    told = [told_as_ours(error, "publish") for error in errors]
+    return next((error for error in told if not error.retryable), told[0])

@@ -1,0 +1,85 @@
+"""What every client of Kafka shares: its address, its log, and its errors told as ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, Missing, Unavailable
+from lakerunner.runtime.settings import BusSettings
+
+#: librdkafka's own words; a broker that is away is told here, not in our errors.
+logger = logging.getLogger("lakerunner.kafka")
+
+_LOST = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError._ASSIGNMENT_LOST,
+}
+_PASSING = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._QUEUE_FULL,
+    KafkaError._WAIT_COORD,
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+    KafkaError._RESOLVE,
+    KafkaError._STATE,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+}
+_REFUSED = {
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+_NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_TOO_BIG = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG}
+
+
+def base_config(settings: BusSettings) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": settings.brokers,
+        "client.id": "lakerunner",
+        "reconnect.backoff.ms": 100,
+        "reconnect.backoff.max.ms": 2_000,
+        "logger": logger,
+    }
+
+
+def told_as_ours(error: KafkaError, doing: str) -> LakeError:
+    """Kafka's error as one of ours: its class decides whether to try again."""
+    code, text = error.code(), f"cannot {doing}: {error.str()}"
+    if code in _LOST:
+        return Conflict(text)
+    if code in _NO_TOPIC:
+        return Missing(text, hint="roles make the topics as they start; is bus.prefix the same everywhere?")
+    if code in _PASSING or error.retriable():
+        return Unavailable(text, hint="is Kafka running at bus.brokers?")
+    if code in _REFUSED:
+        return Denied(text, hint="check what this client may do on the broker")
+    if code in _TOO_BIG:
+        return BadInput(text, hint="raise message.max.bytes on the broker")
+    return Bug(text)
+
+
+@contextmanager
+def telling(doing: str) -> Iterator[None]:
+    """Raise whatever Kafka raises inside as an error of ours."""
+    try:
+        yield
+    except KafkaException as error:
+        raise told_as_ours(error.args[0], doing) from error

@@ -1,0 +1,201 @@
+"""The bus in PostgreSQL: partitions with offsets, like Kafka's, in four tables that commit with everything else."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from lakerunner.bus import topics
+from lakerunner.bus.consuming import retry_policy
+from lakerunner.bus.contract import Lag, Outgoing, Record
+from lakerunner.bus.postgres_consumer import CHANNEL, PostgresConsumer
+from lakerunner.bus.postgres_cursor import TOPICS_HINT
+from lakerunner.bus.progress import Progress
+from lakerunner.index.database import Connection, Database
+from lakerunner.model.errors import Missing
+from lakerunner.runtime.metrics import BUS_PUBLISHED
+from lakerunner.runtime.settings import BusSettings
+
+_COLUMNS = "topic, partition, at_offset, key, payload, created_at"
+
+
+class PostgresBus:
+    """Publishing is one transaction; a consumer has a connection of its own, whose locks are its partitions."""
+
+    def __init__(self, settings: BusSettings, database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._prefix = settings.prefix
+        #: Full name -> how many. A topic keeps the count it was made with.
+        self._partitions: dict[str, int] = {}
+
+    def publish(self, records: Sequence[Outgoing]) -> None:
+        if not records:
+            return
+        with self._database.transaction() as tx:
+            self.publish_in(tx, records)
+        for topic, count in Counter(record.topic for record in records).items():
+            BUS_PUBLISHED.labels(topic).inc(count)
+
+    def publish_in(self, tx: Connection, records: Sequence[Outgoing]) -> None:
+        """Publish within the caller's transaction: visible and durable with it."""
+        names = [self._prefix + record.topic for record in records]
+        counts = self._partition_counts(tx, set(names))
+        places = [
+            (name, topics.partition_of(record.key, counts[name])) for name, record in zip(names, records, strict=True)
+        ]
+        next_offset = _take_offsets(tx, Counter(places))
+        offsets = []
+        for place in places:
+            offsets.append(next_offset[place])
+            next_offset[place] += 1
+        tx.execute(
+            "INSERT INTO bus_message (topic, partition, at_offset, key, payload)"
+            " SELECT * FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::bytea[])",
+            [
+                names,
+                [partition for _, partition in places],
+                offsets,
+                [record.key for record in records],
+                [record.payload for record in records],
+            ],
+        )
+        tx.execute("SELECT pg_notify(%s, name) FROM unnest(%s::text[]) AS name", [CHANNEL, sorted(set(names))])
+
+    def consumer(self, group: str, topics: Sequence[str]) -> PostgresConsumer:
+        member = uuid.uuid4().hex
+        progress = Progress(member, retry_policy(self._settings))
+        return PostgresConsumer(group, topics, self._prefix, self._database, progress, self.publish)
+
+    def lag(self, group: str | None = None) -> list[Lag]:
+        with self._database.transaction() as tx:
+            rows = tx.execute(
+                "SELECT c.group_name, c.topic, c.partition, p.next_offset, c.member,"
+                " greatest(c.committed, coalesce((SELECT min(m.at_offset) FROM bus_message m"
+                " WHERE m.topic = c.topic AND m.partition = c.partition), p.next_offset)) AS committed"
+                " FROM bus_cursor c JOIN bus_partition p USING (topic, partition)"
+                " WHERE (%(group)s::text IS NULL OR c.group_name = %(group)s) AND starts_with(c.topic, %(prefix)s)"
+                " ORDER BY c.group_name, c.topic, c.partition",
+                {"group": group, "prefix": self._prefix},
+            ).fetchall()
+        return [
+            Lag(
+                row["group_name"],
+                row["topic"].removeprefix(self._prefix),
+                row["partition"],
+                row["committed"],
+                row["next_offset"],
+                row["member"],
+            )
+            for row in rows
+        ]
+
+    def tail(self, topic: str, count: int) -> list[Record]:
+        with self._database.transaction() as tx:
+            self._partition_counts(tx, {self._prefix + topic})
+            rows = tx.execute(
+                f"SELECT m.* FROM bus_partition p CROSS JOIN LATERAL (SELECT {_COLUMNS} FROM bus_message b"  # noqa: S608
+                " WHERE b.topic = p.topic AND b.partition = p.partition ORDER BY at_offset DESC LIMIT %(count)s) m"
+                " WHERE p.topic = %(topic)s"
+                " ORDER BY m.created_at DESC, m.partition DESC, m.at_offset DESC LIMIT %(count)s",
+                {"topic": self._prefix + topic, "count": count},
+            ).fetchall()
+        return [self._record(row) for row in reversed(rows)]
+
+    def read(self, topic: str) -> list[Record]:
+        with self._database.transaction() as tx:
+            self._partition_counts(tx, {self._prefix + topic})
+            rows = tx.execute(
+                f"SELECT {_COLUMNS} FROM bus_message WHERE topic = %s ORDER BY partition, at_offset",  # noqa: S608
+                [self._prefix + topic],
+            ).fetchall()
+        return [self._record(row) for row in rows]
+
+    def trim(self, topic: str, partition: int, before: int) -> None:
+        with self._database.transaction() as tx:
+            tx.execute(
+                "DELETE FROM bus_message WHERE topic = %s AND partition = %s AND at_offset < %s",
+                [self._prefix + topic, partition, before],
+            )
+
+    def ensure_topics(self) -> list[str]:
+        made: list[str] = []
+        with self._database.transaction() as tx:
+            # Two that start together would otherwise both make a topic, each with its own count.
+            tx.execute("LOCK TABLE bus_partition IN SHARE ROW EXCLUSIVE MODE")
+            known = {row["topic"] for row in tx.execute("SELECT DISTINCT topic FROM bus_partition").fetchall()}
+            for topic in topics.TOPICS:
+                if self._prefix + topic.name not in known:
+                    tx.execute(
+                        "INSERT INTO bus_partition (topic, partition)"
+                        " SELECT %s, n FROM generate_series(0, %s - 1) AS n",
+                        [self._prefix + topic.name, 1 if topic.is_dead else self._settings.partitions],
+                    )
+                    made.append(topic.name)
+        return made
+
+    def ping(self) -> None:
+        self._database.ping()
+
+    def close(self) -> None:
+        """Nothing to do: the database belongs to whoever opened it."""
+
+    def _record(self, row: dict[str, Any]) -> Record:
+        return Record(
+            row["topic"].removeprefix(self._prefix),
+            row["partition"],
+            row["at_offset"],
+            row["key"],
+            bytes(row["payload"]),
+            row["created_at"],
+        )
+
+    def _partition_counts(self, tx: Connection, names: set[str]) -> dict[str, int]:
+        missing = names - self._partitions.keys()
+        if missing:
+            rows = tx.execute(
+                "SELECT topic, count(*) AS count FROM bus_partition WHERE topic = ANY(%s) GROUP BY topic",
+                [sorted(missing)],
+            ).fetchall()
+            self._partitions.update((row["topic"], row["count"]) for row in rows)
+        for name in sorted(names - self._partitions.keys()):
+            raise Missing(
+                f"cannot find the topic {name} on the bus",
+                hint=TOPICS_HINT,
+            )
+        return self._partitions
+
+
+def _take_offsets(tx: Connection, wanted: Counter[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """The first offset for each partition. Its row stays locked until the transaction ends."""
+    arrays = [[topic for topic, _ in wanted], [partition for _, partition in wanted]]
+    # Locked in one order by everybody: two publishers can wait for, but never deadlock, each other.
+    tx.execute(
+        "SELECT 1 FROM bus_partition WHERE (topic, partition) IN (SELECT * FROM unnest(%s::text[], %s::int[]))"
+        " ORDER BY topic, partition FOR UPDATE",
+        arrays,
+    )
+    rows = tx.execute(
+        "UPDATE bus_partition b SET next_offset = b.next_offset + w.count"
+        " FROM unnest(%s::text[], %s::int[], %s::bigint[]) AS w (topic, partition, count)"
+        " WHERE b.topic = w.topic AND b.partition = w.partition"
+        " RETURNING b.topic, b.partition, b.next_offset - w.count AS first",
+        [*arrays, list(wanted.values())],
+    ).fetchall()
+    return {(row["topic"], row["partition"]): row["first"] for row in rows}
+
+
+def forget_passed(tx: Connection, keep_s: float) -> int:
+    """Delete messages that every group has passed and that are older than that.
+
+    A topic that no group has read keeps everything: dead letters stay until they are redriven.
+    """
+    return tx.execute(
+        "DELETE FROM bus_message m USING"
+        " (SELECT topic, partition, min(committed) AS passed FROM bus_cursor GROUP BY topic, partition) c"
+        " WHERE m.topic = c.topic AND m.partition = c.partition AND m.at_offset < c.passed"
+        " AND m.created_at < now() - make_interval(secs => %s)",
+        [keep_s],
+    ).rowcount

@@ -1,0 +1,154 @@
+"""A consumer on the PostgreSQL bus: one connection that holds its locks, wakes it up and carries its commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic
+
+import psycopg
+import structlog
+
+from lakerunner.bus.consuming import ProgressConsumer, Publish
+from lakerunner.bus.contract import Record
+from lakerunner.bus.partition import Mark
+from lakerunner.bus.postgres_cursor import Cursors, FullPlace
+from lakerunner.bus.progress import MAX_WAITING, Place, Progress
+from lakerunner.index.database import Connection, Database, told_as_ours
+from lakerunner.model.errors import Conflict
+
+#: Publishers notify here, with the topic's full name.
+CHANNEL = "lakerunner_bus"
+#: How often ownership is looked at: a dead member's partitions are idle for about this long.
+_BALANCE_S = 0.5
+
+log = structlog.get_logger("lakerunner.bus")
+
+
+class PostgresConsumer(ProgressConsumer):
+    """Comes back by itself after PostgreSQL was away; until then `poll` and `commit` raise Unavailable."""
+
+    def __init__(
+        self, group: str, topics: Sequence[str], prefix: str, database: Database, progress: Progress, publish: Publish
+    ) -> None:
+        super().__init__(group, progress, publish)
+        self._names = [prefix + topic for topic in topics]
+        self._prefix = prefix
+        self._database = database
+        self._connection: Connection | None = None
+        self._cursors: Cursors | None = None
+        self._balance_at_s = 0.0
+
+    def close(self) -> None:
+        if self._connection is None or self._cursors is None:
+            return
+        cursors = self._cursors
+        with suppress(psycopg.Error):
+            # What cannot be committed any more is delivered again to others: the locks go with the connection.
+            cursors.save({self._full(place): self._progress[place].farewell() for place in self._progress})
+        self._forget_connection()
+
+    def _fetch(self, wait_s: float) -> None:
+        with self._losing_all_on_error():
+            connection, cursors = self._connected()
+            if monotonic() >= self._balance_at_s:
+                self._balance(cursors)
+                self._balance_at_s = monotonic() + _BALANCE_S
+            if not self._fetch_waiting(connection) and wait_s > 0:
+                self._sleep(connection, wait_s)
+                self._fetch_waiting(connection)
+
+    def _save(self, marks: Mapping[Place, Mark]) -> Mapping[Place, Mark]:
+        if not marks:
+            return marks
+        with self._losing_all_on_error():
+            _, cursors = self._connected()
+            lost = cursors.save({self._full(place): mark for place, mark in marks.items()})
+        if not lost:
+            return marks
+        self._progress.saved({place: mark for place, mark in marks.items() if self._full(place) not in lost})
+        for place in lost:
+            self._progress.drop(self._short(place))
+            cursors.fences.pop(place, None)
+        raise Conflict(f"cannot commit {len(lost)} partitions of {self.group}: another consumer has taken them over")
+
+    def _connected(self) -> tuple[Connection, Cursors]:
+        if self._connection is not None and self._cursors is not None:
+            return self._connection, self._cursors
+        # Whatever we owned went with the old connection.
+        self._forget_connection()
+        self._connection = self._database.connect()
+        # A commit lost in a crash of PostgreSQL is a message delivered again, which is normal; waiting for the disk
+        # at every hand-out is not worth that.
+        self._connection.execute("SET synchronous_commit = off")
+        self._connection.execute(f"LISTEN {CHANNEL}")
+        self._cursors = Cursors(self._connection, self.group, self._names)
+        self._cursors.join()
+        self._balance_at_s = 0.0
+        return self._connection, self._cursors
+
+    def _balance(self, cursors: Cursors) -> None:
+        standing = cursors.standing()
+        excess = set(cursors.excess(standing))
+        for place in self._progress:
+            self._progress[place].leaving = self._full(place) in excess
+        idle = [place for place in excess if self._progress[self._short(place)].out_count == 0]
+        if idle:
+            cursors.save({place: self._progress[self._short(place)].farewell() for place in idle})
+            cursors.release(idle)
+            for place in idle:
+                self._progress.drop(self._short(place))
+        for place in cursors.wanted(standing):
+            found = cursors.acquire(place)
+            if found is not None:
+                self._progress.open(self._short(place), found)
+                log.debug("partition taken", topic=place[0], partition=place[1], group=self.group)
+
+    def _fetch_waiting(self, connection: Connection) -> bool:
+        """Fill up what waits in memory; whether anything came."""
+        hungry = [place for place in self._progress if self._progress[place].waiting_count < MAX_WAITING // 2]
+        if not hungry:
+            return True
+        rows = connection.execute(
+            "SELECT m.* FROM unnest(%s::text[], %s::int[], %s::bigint[]) AS w (topic, partition, position)"
+            " CROSS JOIN LATERAL (SELECT topic, partition, at_offset, key, payload, created_at FROM bus_message b"
+            " WHERE b.topic = w.topic AND b.partition = w.partition AND b.at_offset >= w.position"
+            " ORDER BY b.at_offset LIMIT %s) m",
+            [
+                [self._prefix + topic for topic, _ in hungry],
+                [partition for _, partition in hungry],
+                [self._progress[place].position for place in hungry],
+                MAX_WAITING // 2,
+            ],
+        ).fetchall()
+        for row in rows:
+            topic, partition = self._short((row["topic"], row["partition"]))
+            record = Record(topic, partition, row["at_offset"], row["key"], bytes(row["payload"]), row["created_at"])
+            self._progress.fetched((topic, partition), [record])
+        return bool(rows)
+
+    def _sleep(self, connection: Connection, wait_s: float) -> None:
+        for notice in connection.notifies(timeout=wait_s):
+            if notice.payload in self._names:
+                return
+
+    @contextmanager
+    def _losing_all_on_error(self) -> Iterator[None]:
+        """The connection's end is the end of our ownership: forget what is out, and start over with the next call."""
+        try:
+            yield
+        except psycopg.Error as error:
+            self._forget_connection()
+            raise told_as_ours(error) from error
+
+    def _forget_connection(self) -> None:
+        connection, self._connection, self._cursors = self._connection, None, None
+        self._progress.drop_all()
+        if connection is not None:
+            connection.close()
+
+    def _full(self, place: Place) -> FullPlace:
+        return self._prefix + place[0], place[1]
+
+    def _short(self, place: FullPlace) -> Place:
+        return place[0].removeprefix(self._prefix), place[1]

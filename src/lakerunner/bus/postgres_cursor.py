@@ -1,0 +1,151 @@
+"""Who owns which partition: session locks that die with their holder, a fence against the one before, fair shares."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import xxhash
+
+from lakerunner.bus.partition import Mark
+from lakerunner.index.database import Connection
+from lakerunner.model.errors import Missing
+
+TOPICS_HINT = "roles make the topics as they start; is bus.prefix the same everywhere?"
+
+#: Full topic name and partition.
+FullPlace = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Who is there, as the locks tell: nobody has to send heartbeats, and the dead are gone at once."""
+
+    #: Topic -> members of the group that read it.
+    members: Mapping[str, int]
+    #: Partitions that somebody holds.
+    held: frozenset[FullPlace]
+
+
+class Cursors:
+    """The cursors of one group over some topics, through one connection that holds the locks."""
+
+    def __init__(self, connection: Connection, group: str, names: Sequence[str]) -> None:
+        self._connection = connection
+        self._group = group
+        self.fences: dict[FullPlace, int] = {}
+        self._places = self._find_places(names)
+        self._keys = {_lock_key("owner", group, name, str(partition)): (name, partition)
+                      for name, partition in self._places}  # fmt: skip
+        self._lock_of = {place: key for key, place in self._keys.items()}
+        self._member_keys = {_lock_key("member", group, name): name for name in names}
+
+    def join(self) -> None:
+        """Be counted as a member, and make the group's cursors, so that upkeep waits for it from now on."""
+        self._connection.execute(
+            "INSERT INTO bus_cursor (group_name, topic, partition)"
+            " SELECT %s, * FROM unnest(%s::text[], %s::int[]) ON CONFLICT DO NOTHING",
+            [self._group, [name for name, _ in self._places], [partition for _, partition in self._places]],
+        )
+        self._connection.execute(
+            "SELECT pg_advisory_lock_shared(key) FROM unnest(%s::bigint[]) AS key", [list(self._member_keys)]
+        )
+
+    def standing(self) -> Standing:
+        rows = self._connection.execute(
+            "SELECT classid::bigint AS high, objid::bigint AS low FROM pg_locks"
+            " WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        ).fetchall()
+        keys = Counter(_signed(row["high"] << 32 | row["low"]) for row in rows)
+        return Standing(
+            members={name: keys[key] for key, name in self._member_keys.items()},
+            held=frozenset(place for key, place in self._keys.items() if keys[key]),
+        )
+
+    def wanted(self, standing: Standing) -> list[FullPlace]:
+        """Free partitions that would bring us to our share."""
+        chosen: list[FullPlace] = []
+        for name, share, mine in self._shares(standing):
+            free = [place for place in self._places if place[0] == name and place not in standing.held]
+            # At random, so that members that look at the same moment seldom try for the same ones.
+            random.shuffle(free)
+            chosen += free[: max(0, share - len(mine))]
+        return chosen
+
+    def excess(self, standing: Standing) -> list[FullPlace]:
+        """Partitions of ours above our share."""
+        return [place for _, share, mine in self._shares(standing) for place in mine[share:]]
+
+    def acquire(self, place: FullPlace) -> Mark | None:
+        """Take a free partition and fence off whoever had it; None when somebody was faster."""
+        row = self._connection.execute("SELECT pg_try_advisory_lock(%s) AS got", [self._lock_of[place]]).fetchone()
+        if row is None or not row["got"]:
+            return None
+        found = self._connection.execute(
+            "UPDATE bus_cursor SET fence = fence + 1 WHERE group_name = %s AND topic = %s AND partition = %s"
+            " RETURNING fence, committed, handed, attempts, alone, member",
+            [self._group, *place],
+        ).fetchone()
+        assert found is not None
+        self.fences[place] = found["fence"]
+        return Mark(found["committed"], found["handed"], found["attempts"], found["alone"], found["member"])
+
+    def save(self, marks: Mapping[FullPlace, Mark]) -> set[FullPlace]:
+        """Write the marks where our fence still stands, and return the places where it does not."""
+        rows = self._connection.execute(
+            "UPDATE bus_cursor c SET committed = m.committed, handed = m.handed, attempts = m.attempts,"
+            " alone = m.alone, member = m.member"
+            " FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::bigint[], %s::bigint[], %s::int[], %s::bool[],"
+            " %s::text[]) AS m (topic, partition, fence, committed, handed, attempts, alone, member)"
+            " WHERE c.group_name = %s AND c.topic = m.topic AND c.partition = m.partition AND c.fence = m.fence"
+            " RETURNING c.topic, c.partition",
+            [
+                [name for name, _ in marks],
+                [partition for _, partition in marks],
+                [self.fences.get(place, -1) for place in marks],
+                [mark.committed for mark in marks.values()],
+                [mark.handed for mark in marks.values()],
+                [mark.attempts for mark in marks.values()],
+                [mark.alone for mark in marks.values()],
+                [mark.member for mark in marks.values()],
+                self._group,
+            ],
+        ).fetchall()
+        return set(marks) - {(row["topic"], row["partition"]) for row in rows}
+
+    def release(self, places: Iterable[FullPlace]) -> None:
+        released = list(places)
+        self._connection.execute(
+            "SELECT pg_advisory_unlock(key) FROM unnest(%s::bigint[]) AS key", [[self._lock_of[p] for p in released]]
+        )
+        for place in released:
+            self.fences.pop(place, None)
+
+    def _shares(self, standing: Standing) -> Iterable[tuple[str, int, list[FullPlace]]]:
+        """By topic: the most that a member should hold, and what we hold. Rounded up, the shares cover everything."""
+        for name in self._member_keys.values():
+            count = sum(place[0] == name for place in self._places)
+            share = math.ceil(count / max(1, standing.members[name]))
+            yield name, share, sorted(place for place in self.fences if place[0] == name)
+
+    def _find_places(self, names: Sequence[str]) -> list[FullPlace]:
+        rows = self._connection.execute(
+            "SELECT topic, partition FROM bus_partition WHERE topic = ANY(%s) ORDER BY topic, partition", [list(names)]
+        ).fetchall()
+        for name in names:
+            if not any(row["topic"] == name for row in rows):
+                raise Missing(f"cannot read the topic {name}: there is none", hint=TOPICS_HINT)
+        return [(row["topic"], row["partition"]) for row in rows]
+
+
+def _lock_key(*parts: str) -> int:
+    """A number for an advisory lock. Of 64 bits, so that two names practically never share one."""
+    return _signed(xxhash.xxh3_64_intdigest("\0".join(("lakerunner-bus", *parts)).encode()))
+
+
+def _signed(key: int) -> int:
+    return key - (1 << 64) if key >= 1 << 63 else key

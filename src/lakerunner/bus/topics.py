@@ -1,0 +1,94 @@
+"""The topics that there are, made from the signals, and which partition a key belongs to."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+from lakerunner.bus.messages import DeadLetter, Message, ObjectSeen, SegmentsMade, Stage, WorkReady
+from lakerunner.model.errors import BadInput
+from lakerunner.model.signal import Signal
+from lakerunner.model.signals import SIGNALS
+
+DEAD_PREFIX = "dead."
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and what it carries. The name is without the deployment's prefix, which only the bus knows."""
+
+    name: str
+    message: type[Message]
+
+    @property
+    def is_dead(self) -> bool:
+        return self.name.startswith(DEAD_PREFIX)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def objects(signal: Signal) -> Topic:
+    """Raw objects, from intake to the boxer."""
+    return Topic(f"objstore.ingest.{signal}", ObjectSeen)
+
+
+def work(signal: Signal, stage: Stage) -> Topic:
+    """Work items, from a boxer to the stage that does them."""
+    _check_stage(signal, stage)
+    return Topic(f"segments.{signal}.{stage}", WorkReady)
+
+
+def made(signal: Signal, stage: Stage) -> Topic:
+    """New segments, to the boxer of the stage that may take them further."""
+    _check_stage(signal, stage)
+    if stage == "ingest":
+        raise BadInput("cannot name a topic of segments for ingest: it takes raw objects")
+    return Topic(f"boxer.{signal}.{stage}", SegmentsMade)
+
+
+def dead(topic: str) -> Topic:
+    """The dead letters of a topic. They have none of their own."""
+    return Topic(DEAD_PREFIX + topic, DeadLetter)
+
+
+def _check_stage(signal: Signal, stage: Stage) -> None:
+    if stage == "rollup" and not signal.rolls_up:
+        raise BadInput(f"cannot name a rollup topic of {signal}: that signal has no coarser tiers")
+
+
+def _of_signal(signal: Signal) -> tuple[Topic, ...]:
+    further: tuple[Stage, ...] = ("compact", "rollup") if signal.rolls_up else ("compact",)
+    return (
+        objects(signal),
+        work(signal, "ingest"),
+        *(topic for stage in further for topic in (made(signal, stage), work(signal, stage))),
+    )
+
+
+#: The topics of the pipeline, without their dead letters.
+LIVE_TOPICS: tuple[Topic, ...] = tuple(topic for signal in SIGNALS for topic in _of_signal(signal))
+#: All of them.
+TOPICS: tuple[Topic, ...] = LIVE_TOPICS + tuple(dead(topic.name) for topic in LIVE_TOPICS)
+_BY_NAME = {topic.name: topic for topic in TOPICS}
+
+
+def topic_named(name: str) -> Topic:
+    """The topic of that name.
+
+    >>> topic_named("segments.metrics.rollup").message.__name__
+    'WorkReady'
+    """
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise BadInput(f"cannot find a topic named {name!r}", hint="see docs/formats/messages.md") from None
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition of a key: CRC-32, which is what librdkafka calls the `consistent` partitioner.
+
+    >>> partition_of("an org", 16) == partition_of("an org", 16)
+    True
+    """
+    return zlib.crc32(key.encode()) % partitions

@@ -1,0 +1,163 @@
+"""A bucket at a provider (S3, GCS, Azure) through obstore: one request a call, in the terms of ours."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import obstore
+
+from lakerunner.model.errors import BadInput, LakeError, LimitHit, Missing
+from lakerunner.store.bucket import Buffer, ObjectMeta
+from lakerunner.store.errors import folder_errors, of_obstore, remote_errors
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore import ObjectMeta as FoundMeta
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    Client: TypeAlias = S3Store | GCSStore | AzureStore
+
+#: A request above this size gets more time than the configured timeout: see `_client_for`.
+_SMALL_BYTES = 16 << 20
+#: The slowest transfer that still counts as progress.
+_MIN_BYTES_PER_S = 4 << 20
+#: Above this an overwriting put goes up in parts. A create-only put never does (see `put_file`).
+_MULTIPART_BYTES = 64 << 20
+#: The largest single put that S3 takes is 5 GiB, Azure 5,000 MiB. Segments are a tenth of it at most.
+MAX_CREATE_BYTES = 4 << 30
+_PAGE = 1_000
+#: Azure's limit of keys a bulk delete; S3 would take 1,000.
+DELETE_KEYS = 256
+
+
+class RemoteBucket:
+    """`build` makes a client whose requests may take that many seconds.
+
+    A client's timeout covers a whole request with its body, so one fit for a HEAD would cut off a large upload and
+    one fit for that would let a dead HEAD hang. Hence a client a class of size, made when first needed.
+    """
+
+    def __init__(self, build: Callable[[float], Client], timeout_s: float, *, azure: bool = False) -> None:
+        self._build = lru_cache(maxsize=16)(build)
+        self._timeout_s = timeout_s
+        self._azure = azure
+        self._client = self._build(timeout_s)
+
+    def put(self, key: str, body: Buffer, *, create_only: bool) -> ObjectMeta:
+        self._check(key)
+        size_bytes = memoryview(body).nbytes
+        with remote_errors(f"put {key!r}"):
+            result = obstore.put(
+                self._client_for(size_bytes),
+                key,
+                body,
+                mode="create" if create_only else "overwrite",
+                use_multipart=False,
+            )
+        return _made(key, size_bytes, result)
+
+    def put_file(self, key: str, path: Path, *, create_only: bool) -> ObjectMeta:
+        """Up in parts when it may overwrite. obstore has no create-only multipart upload (S3 checks the condition
+        when it completes one, but obstore does not send it), so create-only is one put of the mapped file."""
+        with folder_errors(f"read {str(path)!r}"), path.open("rb") as file:
+            size_bytes = path.stat().st_size
+            if not create_only and size_bytes > _MULTIPART_BYTES:
+                return self._put_parts(key, path, size_bytes)
+            if size_bytes > MAX_CREATE_BYTES:
+                raise LimitHit(
+                    f"cannot put {key!r}: {size_bytes} bytes are more than the {MAX_CREATE_BYTES} of a create-only put",
+                    hint="write smaller objects",
+                )
+            if size_bytes == 0:
+                return self.put(key, b"", create_only=create_only)
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as body:
+                return self.put(key, body, create_only=create_only)
+
+    def _put_parts(self, key: str, path: Path, size_bytes: int) -> ObjectMeta:
+        self._check(key)
+        with remote_errors(f"put {key!r}"):
+            result = obstore.put(
+                self._client, key, path, use_multipart=True, chunk_size=_SMALL_BYTES, max_concurrency=4
+            )
+        return _made(key, size_bytes, result)
+
+    def get(self, key: str) -> bytes:
+        self._check(key)
+        with remote_errors(f"get {key!r}"):
+            result = obstore.get(self._client, key)
+            meta = result.meta
+            if meta["size"] <= _SMALL_BYTES:
+                return bytes(result.bytes())
+            # The answer is dropped unread: only its head was worth the timeout of a small request.
+            return bytes(obstore.get(self._client_for(meta["size"]), key).bytes())
+
+    def get_range(self, key: str, start: int, length: int, *, etag: str | None = None) -> bytes:
+        self._check(key)
+        options: GetOptions = {"range": (start, start + length)}
+        if etag is not None:
+            options["if_match"] = etag
+        with remote_errors(f"get a range of {key!r}"):
+            return bytes(obstore.get(self._client_for(length), key, options=options).bytes())
+
+    def head(self, key: str) -> ObjectMeta:
+        self._check(key)
+        with remote_errors(f"head {key!r}"):
+            try:
+                return _meta(obstore.head(self._client, key))
+            except FileNotFoundError:
+                # The answer to a HEAD has no body, so a missing bucket looks like a missing object. A GET tells.
+                return _meta(obstore.get(self._client, key).meta)
+
+    def pages(self, prefix: str, start_after: str) -> Iterator[Sequence[ObjectMeta]]:
+        with remote_errors(f"list {prefix!r}"):
+            for page in obstore.list(
+                self._client, prefix or None, offset=start_after or None, chunk_size=_PAGE, return_arrow=False
+            ):
+                yield [_meta(found) for found in page]
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._check(key)
+        for first in range(0, len(keys), DELETE_KEYS):
+            batch = keys[first : first + DELETE_KEYS]
+            if isinstance(self._try_delete(batch), Missing):
+                # GCS and Azure take a missing key for an error, and may have stopped there.
+                for key in batch:
+                    self._try_delete([key])
+
+    def _try_delete(self, keys: Sequence[str]) -> LakeError | None:
+        try:
+            obstore.delete(self._client, keys)
+        except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+            found = of_obstore(error, f"delete {keys[0]!r}" if len(keys) == 1 else f"delete {len(keys)} objects")
+            if not isinstance(found, Missing):
+                raise found from None
+            return found
+        return None
+
+    def _client_for(self, size_bytes: int) -> Client:
+        if size_bytes <= _SMALL_BYTES:
+            return self._client
+        # By powers of two, so that there are few clients, each with its connections.
+        return self._build(self._timeout_s + 2 ** math.ceil(math.log2(size_bytes / _MIN_BYTES_PER_S)))
+
+    def _check(self, key: str) -> None:
+        if self._azure and "\\" in key:
+            raise BadInput(f"cannot use the key {key!r}: Azure takes a backslash for a slash")
+
+
+def _meta(found: FoundMeta) -> ObjectMeta:
+    modified = found["last_modified"]
+    modified_ns = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1_000
+    return ObjectMeta(found["path"], found["size"], found["e_tag"], found["version"], modified_ns)
+
+
+def _made(key: str, size_bytes: int, result: Any) -> ObjectMeta:
+    # The answer to a put has no time: ours is near enough, and asking would double the requests.
+    return ObjectMeta(key, size_bytes, result["e_tag"], result["version"], time.time_ns())

@@ -1,0 +1,126 @@
+"""A real Kafka broker for tests: one KRaft node on loopback, from jars that Maven fetches once into the cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.components.process import RunningProcess, free_port
+
+VERSION = "4.3.1"
+_CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
+_FETCH_TIMEOUT_S = 300
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>lakerunner.tests</groupId>
+  <artifactId>kafka</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>{VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+class KafkaBroker:
+    """Broker and controller in one process. `stop` and `start` make an outage; what was acknowledged stays."""
+
+    def __init__(self, jars: Path, folder: Path) -> None:
+        self._classpath = f"{jars}/*"
+        self._folder = folder
+        self._port = free_port()
+        self._properties = folder / "server.properties"
+        self._process: RunningProcess | None = None
+        self._format(free_port())
+
+    @property
+    def brokers(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        self._process = RunningProcess.start(
+            ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._classpath, "kafka.Kafka", self._properties],
+            log_path=self._folder / "kafka.log",
+            cwd=self._folder,
+        )
+        self._process.wait_for_port("127.0.0.1", self._port, timeout_s=60.0)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop(timeout_s=20.0)
+            self._process = None
+
+    def crash(self) -> None:
+        """End it as a power cut would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process = None
+
+    def _format(self, controller_port: int) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "log.dirs": self._folder / "log",
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "group.min.session.timeout.ms": 1_000,
+            "auto.create.topics.enable": "false",
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        subprocess.run(
+            ["java", "-cp", self._classpath, "kafka.tools.StorageTool", "format", "-t", uuid.uuid4().hex[:22], "-c",
+             str(self._properties), "--standalone"],
+            check=True, capture_output=True, cwd=self._folder,
+        )  # fmt: skip
+
+
+def kafka_jars() -> Path:
+    """The folder of Kafka's jars, fetched when it is not there; skips the test where that cannot be (fails in CI)."""
+    jars = _CACHE / VERSION
+    if jars.is_dir():
+        return jars
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            _cannot_have(f"{tool} is not on PATH")
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    part = _CACHE / f"{VERSION}.part-{uuid.uuid4().hex}"
+    part.mkdir()
+    (part / "pom.xml").write_text(_POM)
+    try:
+        done = subprocess.run(
+            ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars", "-DincludeScope=runtime"],
+            cwd=part, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S,
+        )  # fmt: skip
+        if done.returncode != 0:
+            _cannot_have(f"mvn failed: {done.stdout.strip()[:300]}")
+        # Moved into place whole: a fetch that was cut off is not taken for a cache.
+        if not jars.is_dir():
+            (part / "jars").rename(jars)
+    except subprocess.TimeoutExpired:
+        _cannot_have(f"mvn took more than {_FETCH_TIMEOUT_S} s")
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return jars
+
+
+def _cannot_have(reason: str) -> None:
+    message = f"cannot have Kafka {VERSION}: {reason}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)

@@ -1,0 +1,123 @@
+"""A process that a test runs beside itself: started, awaited, and always stopped again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+#: Lines of the log shown when a process dies or does not come up.
+_TAIL_LINES = 40
+_POLL_S = 0.05
+
+
+class ComponentFailed(Exception):
+    """A component did not start or died; the message ends with the tail of its log."""
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port nobody listens on now. Somebody may take it before us: starters see that as a death and show the log."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class RunningProcess:
+    """One process in a session of its own, so that its children end with it.
+
+    Usable as a context manager: leaving it stops the process.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
+        self._process = process
+        self._name = Path(str(process.args[0])).name if isinstance(process.args, (list, tuple)) else "process"
+        self.log_path = log_path
+
+    @classmethod
+    def start(
+        cls,
+        argv: Sequence[str | Path],
+        *,
+        log_path: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> RunningProcess:
+        """Start it with both outputs appended to the log. `env` is added to the environment of the tests."""
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [str(part) for part in argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                start_new_session=True,
+            )
+        return cls(process, log_path)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def wait_for_port(self, host: str, port: int, timeout_s: float = 30.0) -> None:
+        """Return once somebody accepts connections there; fail at once when the process dies before."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self.returncode is not None:
+                raise ComponentFailed(
+                    f"{self._name} ended with {self.returncode} before port {port} answered\n{self.tail()}"
+                )
+            try:
+                socket.create_connection((host, port), timeout=1.0).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise ComponentFailed(
+                        f"{self._name} did not answer on port {port} within {timeout_s:g} s\n{self.tail()}"
+                    ) from None
+            time.sleep(_POLL_S)
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """Ask it to end, then make it, within the deadline. Its exit code; calling again does no harm."""
+        if self._process.poll() is None:
+            self._signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+        # Also after a clean end: children that outlived it would hold its port.
+        self._signal(signal.SIGKILL)
+        return self._process.wait()
+
+    def kill(self) -> int:
+        """End it as a power cut would."""
+        self._signal(signal.SIGKILL)
+        return self._process.wait()
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join([f"--- {self.log_path} ---", *lines[-_TAIL_LINES:]])
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def __enter__(self) -> RunningProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

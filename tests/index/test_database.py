@@ -1,0 +1,99 @@
+import threading
+import time
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+
+from lakerunner.index.database import Database
+from lakerunner.model.errors import BadInput, Bug, Conflict, LimitHit, Unavailable
+
+
+def test_a_transaction_is_all_or_nothing(database: Database) -> None:
+    with database.transaction() as tx:
+        tx.execute("CREATE TABLE t (x int PRIMARY KEY)")
+    with pytest.raises(ZeroDivisionError), database.transaction() as tx:
+        tx.execute("INSERT INTO t VALUES (1)")
+        raise ZeroDivisionError
+    with database.transaction() as tx:
+        assert tx.execute("SELECT * FROM t").fetchall() == []
+
+
+def test_errors_are_told_as_ours(database: Database) -> None:
+    with database.transaction() as tx:
+        tx.execute("CREATE TABLE t (x int PRIMARY KEY)")
+        tx.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(Conflict), database.transaction() as tx:
+        tx.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(BadInput, match="lakerunner migrate"), database.transaction() as tx:
+        tx.execute("SELECT * FROM nowhere")
+    with pytest.raises(Bug), database.transaction() as tx:
+        tx.execute("SELECT 1/0")
+
+
+def test_a_statement_that_takes_too_long_is_stopped(database: Database) -> None:
+    quick = Database(database.url, statement_timeout_s=0.2)
+    try:
+        with pytest.raises(LimitHit, match=r"index\.statement_timeout_s"), quick.transaction() as tx:
+            tx.execute("SELECT pg_sleep(5)")
+    finally:
+        quick.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "says"),
+    [
+        ("postgresql://x@127.0.0.1:1/db", Unavailable, "is PostgreSQL running"),
+        ("postgresql://x@nohost.invalid/db", BadInput, "check host and port"),
+    ],
+)
+def test_a_wrong_address_says_what_to_check(url: str, kind: type[Exception], says: str) -> None:
+    database = Database(url, connect_timeout_s=1)
+    try:
+        with pytest.raises(kind) as caught:
+            database.ping()
+    finally:
+        database.close()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_database_is_named(database: Database) -> None:
+    url = urlunsplit(urlsplit(database.url)._replace(path="/nosuch"))
+    wrong = Database(url, connect_timeout_s=1)
+    try:
+        with pytest.raises(BadInput, match="create that database"):
+            wrong.ping()
+    finally:
+        wrong.close()
+
+
+def test_an_exhausted_pool_says_so(database: Database) -> None:
+    small = Database(database.url, pool_size=1, connect_timeout_s=0.3)
+    try:
+        with small.transaction(), pytest.raises(Unavailable, match="pool_size"):
+            small.ping()
+    finally:
+        small.close()
+
+
+def test_a_lost_connection_is_replaced(database: Database) -> None:
+    with database.transaction() as tx:
+        row = tx.execute("SELECT pg_backend_pid() AS pid").fetchone()
+    assert row is not None
+    with psycopg.connect(database.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [row["pid"]])
+    database.ping()
+
+
+def test_a_connection_lost_in_a_transaction_is_unavailable(database: Database) -> None:
+    def cut(pid: int) -> None:
+        time.sleep(0.2)
+        with psycopg.connect(database.url, autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+    with pytest.raises(Unavailable), database.transaction() as tx:
+        row = tx.execute("SELECT pg_backend_pid() AS pid").fetchone()
+        assert row is not None
+        threading.Thread(target=cut, args=(row["pid"],)).start()
+        tx.execute("SELECT pg_sleep(10)")

@@ -1,0 +1,155 @@
+"""A role's life: starting, ready, not ready, draining; and its exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROLE = """
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.runtime.role import Probe, Role
+from lakerunner.runtime.run import run_role
+from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.stop import Stop
+import os
+
+FLAGS = Path(sys.argv[1])
+
+class Toy(Role):
+    name = "toy"
+    sentence = "A role for tests."
+    def start(self) -> None:
+        if (FLAGS / "hopeless").exists():
+            raise BadInput("cannot start: it is hopeless", hint="give up")
+        self._ping()
+    def run(self, stop: Stop) -> None:
+        if (FLAGS / "buggy").exists():
+            raise Unavailable("cannot run now")
+        while not stop.wait(0.05):
+            pass
+        (FLAGS / "drained").touch()
+    def probes(self) -> Mapping[str, Probe]:
+        return {"thing": self._ping}
+    def _ping(self) -> None:
+        if (FLAGS / "down").exists():
+            raise Unavailable("cannot reach the thing", hint="start it")
+    def close(self) -> None:
+        (FLAGS / "closed").touch()
+
+sys.exit(run_role(Toy, load_settings(env=os.environ)))
+"""
+
+
+class Toy:
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.port = port
+        script = folder / "role.py"
+        script.write_text(ROLE)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "LAKERUNNER_HTTP_PORT": str(port)}
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), str(folder)], env=env, stderr=subprocess.PIPE, text=True
+        )
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as answer:
+            with answer:
+                return answer.code, answer.read()
+
+    def await_ready(self, wanted: bool, timeout_s: float = 20.0) -> dict[str, object]:
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                status, body = self.get("/readyz")
+                if (status == 200) == wanted:
+                    return dict(json.loads(body))
+            except (urllib.error.URLError, ConnectionError):
+                pass
+            assert time.monotonic() < end, "the role did not become as wanted in time"
+            time.sleep(0.05)
+
+    def stop(self) -> tuple[int, list[str]]:
+        self.process.send_signal(signal.SIGTERM)
+        _, errors = self.process.communicate(timeout=15)
+        return self.process.returncode, errors.splitlines()
+
+
+@pytest.fixture
+def flags(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def toy(flags: Path, free_port: int) -> Iterator[Toy]:
+    role = Toy(flags, free_port)
+    yield role
+    if role.process.poll() is None:
+        role.process.kill()
+    role.process.communicate()
+
+
+def test_from_ready_to_drained(toy: Toy, flags: Path) -> None:
+    assert toy.await_ready(True)["checks"] == {"thing": "ok"}
+    assert toy.get("/livez") == (200, b"ok\n")
+    assert json.loads(toy.get("/healthz")[1])["phase"] == "running"
+    assert b'lakerunner_role_ready{role="toy"} 1.0' in toy.get("/metrics")[1]
+    code, _ = toy.stop()
+    assert code == 0
+    assert (flags / "drained").exists()
+    assert (flags / "closed").exists()
+
+
+def test_ready_means_that_its_dependencies_answer(toy: Toy, flags: Path) -> None:
+    toy.await_ready(True)
+    (flags / "down").touch()
+    assert toy.await_ready(False)["checks"] == {"thing": "cannot reach the thing; start it"}
+    assert toy.get("/livez")[0] == 200
+    (flags / "down").unlink()
+    toy.await_ready(True)
+
+
+def test_a_dependency_that_is_down_at_the_start_is_waited_for(flags: Path, free_port: int) -> None:
+    (flags / "down").touch()
+    role = Toy(flags, free_port)
+    try:
+        checks = role.await_ready(False)
+        assert checks["phase"] == "starting"
+        (flags / "down").unlink()
+        role.await_ready(True)
+    finally:
+        code, lines = role.stop()
+    assert code == 0
+    assert any("waiting for a dependency" in line for line in lines)
+
+
+def test_what_waiting_cannot_mend_ends_it_with_one_line(flags: Path, free_port: int) -> None:
+    (flags / "hopeless").touch()
+    role = Toy(flags, free_port)
+    _, errors = role.process.communicate(timeout=20)
+    assert role.process.returncode == 2
+    assert "Traceback" not in errors
+    last = json.loads(errors.splitlines()[-1])
+    assert (last["event"], last["error"]) == ("role failed", "cannot start: it is hopeless; give up")
+
+
+def test_a_taken_port_is_misuse(toy: Toy, flags: Path) -> None:
+    toy.await_ready(True)
+    second = Toy(flags, toy.port)
+    _, errors = second.process.communicate(timeout=20)
+    assert second.process.returncode == 2
+    assert "another process does" in errors
+    assert "Traceback" not in errors
