@@ -121,6 +121,10 @@ class RemoteBucket:
             ):
                 yield [_meta(found) for found in page]
 
+    def order(self, key: str) -> Any:
+        # Azure compares UTF-16 units: above U+FFFF that is not the order of code points, which S3 and GCS follow.
+        return key.encode("utf-16-be") if self._azure else key
+
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             self._check(key)
