@@ -1,6 +1,7 @@
 """Metrics: exact against the traces, monotonic but for resets, buckets that add up."""
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 
 import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
@@ -51,7 +52,7 @@ def test_a_series_has_one_point_every_interval(made):
         times[series_of(resource, metric, point)].append(point.time_unix_nano)
         assert point.time_unix_nano % INTERVAL_NS == 0
     for stamps in times.values():
-        assert {after - before for before, after in zip(stamps, stamps[1:], strict=False)} <= {INTERVAL_NS}
+        assert {after - before for before, after in pairwise(stamps)} <= {INTERVAL_NS}
 
 
 def test_histograms_add_up(made):
@@ -110,7 +111,7 @@ def test_counters_grow_unless_their_process_began_anew():
             seen[series_of(resource, metric, point)].append((point.start_time_unix_nano, value))
     resets = Counter()
     for series, samples in seen.items():
-        for (start, value), (next_start, next_value) in zip(samples, samples[1:], strict=False):
+        for (start, value), (next_start, next_value) in pairwise(samples):
             assert next_start >= start
             if next_start == start:
                 assert next_value >= value, series

@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_slots_are_aligned_and_cover_the_range():
     start_ns, end_ns = START_NS + 7 * NS_PER_S + 5, END_NS + 3
     made = list(slots(start_ns, end_ns, 60))
     assert made[0].start_ns == start_ns and made[-1].end_ns == end_ns
-    assert all(one.end_ns == two.start_ns for one, two in zip(made, made[1:], strict=False))
+    assert all(one.end_ns == two.start_ns for one, two in pairwise(made))
     assert all(slot.start_ns % (60 * NS_PER_S) == 0 for slot in made[1:])
     assert list(slots(5, 5, 60)) == []
 

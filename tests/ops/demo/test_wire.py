@@ -22,7 +22,7 @@ STAMP = Stamp(
 )
 
 RECORD = st.tuples(
-    st.integers(0, 2**63 - 1),
+    st.integers(1, 2**63 - 1),
     st.integers(0, 99_999),
     st.integers(128, 16_383),
     st.floats(allow_nan=False),

@@ -101,7 +101,7 @@ class _Page:
 
     def add_starts(self, shop: Shop, slot: Slot) -> None:
         """A pod whose process begins in the slot says so."""
-        last_s = (slot.end_ns - 1) / NS_PER_S
+        last_s = (slot.end_ns - 1) // NS_PER_S
         for service, made in enumerate(SERVICES):
             for pod in range(shop.pods):
                 started_ns = shop.started_s(service, pod, last_s) * NS_PER_S
@@ -118,7 +118,7 @@ class _Page:
         if not self._rows:
             return
         owner, time_ns = np.concatenate(self._owner), np.concatenate(self._time_ns)
-        time_s = (slot.end_ns - 1) / NS_PER_S
+        time_s = (slot.end_ns - 1) // NS_PER_S
         for part in wire.grouped(self._rows, owner, time_ns, BATCH_RECORDS):
             out = bytearray()
             for who, rows in part:

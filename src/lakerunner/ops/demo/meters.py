@@ -135,7 +135,7 @@ class Meters:
 
     def begin(self, time_ns: int) -> None:
         """Set to zero what belongs to processes that began since the last call, and forget what is exported."""
-        time_s = (time_ns - 1) / NS_PER_S
+        time_s = (time_ns - 1) // NS_PER_S
         started_ns = np.array(
             [
                 [

@@ -83,6 +83,8 @@ QUEUE = Instrument("shop.queue.depth", "gauge", "{message}", "Messages that wait
 REVENUE = Instrument("shop.revenue", "sum", "EUR", "Value of orders since the last export.", _DELTA, True)
 GC = Instrument("go.gc.duration", "summary", "s", "Pauses of the garbage collector.")
 
+_HTTP_SERVICES = {series.service for series in SERVER_SERIES if series.metric == HTTP.name}
+_QUERYING_SERVICES = {series.service for series in QUERY_SERIES}
 _TIMERS = {HTTP.name: HTTP, RPC.name: RPC}
 
 
@@ -211,14 +213,16 @@ class _Page:
             self._number(CPU, service, user_s, (("cpu.mode", "user"),))
             self._number(CPU, service, user_s * 0.3, (("cpu.mode", "system"),))
             self._number(UTILIZATION, service, np.clip(random.normal(0.2 + user_s / (age_s + 1), 0.05), 0.01, 0.99))
-            self._number(ACTIVE, service, random.poisson(2.0 + meters.busy_s[service] / (age_s + 1)))
+            if service in _HTTP_SERVICES:
+                self._number(ACTIVE, service, random.poisson(2.0 + meters.busy_s[service] / (age_s + 1)))
             # Memory leaks slowly until a restart.
             self._number(
                 MEMORY, service, (180_000_000 + 3_000 * age_s + random.integers(0, 2 << 20, pods)).astype(np.int64)
             )
-            used = random.integers(0, 12, pods)
-            self._number(POOL, service, used, (("db.client.connection.state", "used"),))
-            self._number(POOL, service, 12 - used, (("db.client.connection.state", "idle"),))
+            if service in _QUERYING_SERVICES:
+                used = random.integers(0, 12, pods)
+                self._number(POOL, service, used, (("db.client.connection.state", "used"),))
+                self._number(POOL, service, 12 - used, (("db.client.connection.state", "idle"),))
             if SERVICES[service].language == "go":
                 self._add_gc(service, age_s)
 
@@ -241,7 +245,7 @@ class _Page:
 
     def batches(self) -> Iterator[Batch]:
         out, counts = bytearray(), Counter[str]()
-        time_s = (self._time_ns - 1) / NS_PER_S
+        time_s = (self._time_ns - 1) // NS_PER_S
         for (service, pod), instruments in sorted(self._points.items()):
             body = bytearray(_scope())
             for instrument, rows in instruments.items():

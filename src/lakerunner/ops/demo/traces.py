@@ -35,7 +35,7 @@ def encode_traces(shop: Shop, traffic: Traffic) -> Iterator[Batch]:
             end_ns.append(group.end_ns(at))
     if not rows:
         return
-    time_s = (traffic.slot.end_ns - 1) / NS_PER_S
+    time_s = (traffic.slot.end_ns - 1) // NS_PER_S
     for part in wire.grouped(rows, np.concatenate(owner), np.concatenate(end_ns), BATCH_RECORDS):
         out = bytearray()
         for who, spans in part:

@@ -20,10 +20,10 @@ from lakerunner.ops.demo.wire import Bytes, Ints
 
 #: Spread of the logarithm of the time that a step takes.
 _SIGMA = 0.45
-#: One step in so many meets something slow (a lock, a pause, a cold cache) and takes a Pareto-distributed multiple.
-_SLOW_ONE_IN = 250
+#: One step in so many meets something slow (a lock, a pause, a cold cache) and takes a multiple with a Pareto tail.
+_SLOW_ONE_IN = 300
+_SLOW_LEAST = 8.0
 _SLOW_SHAPE = 1.1
-_SLOW_MOST = 400.0
 #: No step takes longer by itself, so no request takes ten seconds.
 _OWN_MOST_NS = 2 * NS_PER_S
 _TOTAL_MOST_NS = 9_900_000_000
@@ -217,7 +217,7 @@ def _timing(
     median_ns = np.array([step.own_ms * 1e6 * (1.0 + 4.0 * shop.trouble(step.service, time_s)) for step in steps])
     own_ns = median_ns * np.exp(_SIGMA * random.standard_normal((count, len(steps)), dtype=np.float32))
     slow = random.random(own_ns.shape, dtype=np.float32) < 1.0 / _SLOW_ONE_IN
-    own_ns[slow] *= np.minimum(1.0 + random.pareto(_SLOW_SHAPE, int(slow.sum())), _SLOW_MOST)
+    own_ns[slow] *= _SLOW_LEAST * (1.0 + random.pareto(_SLOW_SHAPE, int(slow.sum())))
     own_ns = np.minimum(own_ns, _OWN_MOST_NS)
     duration_ns = own_ns.copy()
     for at in range(len(steps) - 1, 0, -1):
