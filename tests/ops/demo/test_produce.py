@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import time
 from collections import Counter
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ import pytest
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.produce import Producer, backfill, batches, raw_key, slots
+from lakerunner.ops.demo.produce import Producer, backfill, batches, counted_batches, raw_key, slots
 from lakerunner.runtime.stop import Stop
 from tests.ops.demo.requests import RATE, SEED, START_NS, logs, points, spans, told
 
@@ -122,3 +123,12 @@ def test_live_writes_one_object_a_signal_after_the_fact_and_never_of_the_future(
 def test_live_refuses_a_period_that_does_not_fit_the_clock():
     with pytest.raises(BadInput, match="cannot write every 7 s"):
         Producer(Folder(), RATE).live(Stop(), every_s=7)
+
+
+@pytest.mark.slow
+def test_it_is_not_the_bottleneck_of_a_benchmark():
+    """At least 100,000 log records a second of one core's time."""
+    list(batches("logs", SEED, START_NS, START_NS + NS_PER_S, 30_000.0))
+    begun_s = time.process_time()
+    made = sum(batch.records for batch in counted_batches("logs", SEED, START_NS, START_NS + 10 * NS_PER_S, 30_000.0))
+    assert made / (time.process_time() - begun_s) > 100_000

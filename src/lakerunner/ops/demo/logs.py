@@ -120,12 +120,11 @@ class _Page:
         owner, time_ns = np.concatenate(self._owner), np.concatenate(self._time_ns)
         time_s = (slot.end_ns - 1) // NS_PER_S
         for part in wire.grouped(self._rows, owner, time_ns, BATCH_RECORDS):
-            out = bytearray()
+            pieces: list[bytes] = []
             for who, rows in part:
                 service, pod = who >> 16, who & 0xFFFF
-                resource = field(1, shop.resource(service, pod, time_s))
-                out += field(1, resource + field(2, _scope(service) + b"".join(rows)))
-            yield Batch("logs", bytes(out), sum(len(rows) for _, rows in part))
+                pieces += wire.block(shop.resource(service, pod, time_s), _scope(service), rows)
+            yield Batch("logs", b"".join(pieces), sum(len(rows) for _, rows in part))
 
 
 class _Overlay(Columns):
@@ -147,7 +146,10 @@ def _fill(line: Line, traced: bool, time_ns: Ints, columns: Columns, random: np.
 
 def _seconds(duration_ns: Ints) -> Bytes:
     """As `1.234`: at most ten seconds, so always five characters."""
-    return np.insert(wire.digits(np.minimum(duration_ns // NS_PER_MS, 9_999), 4), 1, ord("."), axis=1)
+    text = wire.digits(np.minimum(duration_ns // NS_PER_MS, 9_999), 4)
+    out = np.full((len(text), 5), ord("."), dtype=np.uint8)
+    out[:, 0], out[:, 2:] = text[:, 0], text[:, 1:]
+    return out
 
 
 @cache

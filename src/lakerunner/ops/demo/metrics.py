@@ -244,20 +244,21 @@ class _Page:
             self._number(QUEUE, INDEX[name], self._random.poisson(3 + 400 * trouble, self._shop.pods), topic)
 
     def batches(self) -> Iterator[Batch]:
-        out, counts = bytearray(), Counter[str]()
+        pieces: list[bytes] = []
+        counts = Counter[str]()
         time_s = (self._time_ns - 1) // NS_PER_S
         for (service, pod), instruments in sorted(self._points.items()):
-            body = bytearray(_scope())
+            metrics: list[bytes] = []
             for instrument, rows in instruments.items():
                 points = b"".join(rows) + _tail(instrument)
-                body += field(2, _head(instrument) + field(_KIND_FIELD[instrument.kind], points))
+                metrics.append(field(2, _head(instrument) + field(_KIND_FIELD[instrument.kind], points)))
                 counts[instrument.kind] += len(rows)
-            out += field(1, field(1, self._shop.resource(service, pod, time_s)) + field(2, bytes(body)))
+            pieces += wire.block(self._shop.resource(service, pod, time_s), _scope(), metrics)
             if counts.total() >= BATCH_RECORDS:
-                yield Batch("metrics", bytes(out), counts.total(), dict(counts))
-                out, counts = bytearray(), Counter[str]()
-        if out:
-            yield Batch("metrics", bytes(out), counts.total(), dict(counts))
+                yield Batch("metrics", b"".join(pieces), counts.total(), dict(counts))
+                pieces, counts = [], Counter[str]()
+        if pieces:
+            yield Batch("metrics", b"".join(pieces), counts.total(), dict(counts))
 
 
 _head = cache(Instrument.head)

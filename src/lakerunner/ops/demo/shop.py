@@ -119,10 +119,20 @@ class Shop:
         minute = time_ns // (60 * NS_PER_S)
         return (1.0 - 0.55 * math.cos((hours - 4.0) / 24 * 2 * math.pi)) * (0.95 + 0.1 * self.share("minute", minute))
 
+    @cached_property
+    def _deploy_offsets_s(self) -> list[int]:
+        return [self.number("deploy", service) % DEPLOY_PERIOD_S for service in range(len(SERVICES))]
+
+    @cached_property
+    def _restart_offsets_s(self) -> list[list[int]]:
+        return [
+            [self.number("restart", service, pod) % RESTART_PERIOD_S for pod in range(self.pods)]
+            for service in range(len(SERVICES))
+        ]
+
     def deploy_s(self, service: int, release: int) -> int:
         """When that release of a service begins to roll out."""
-        offset_s = self.number("deploy", service) % DEPLOY_PERIOD_S
-        return offset_s + release * DEPLOY_PERIOD_S
+        return self._deploy_offsets_s[service] + release * DEPLOY_PERIOD_S
 
     def release(self, service: int, pod: int, time_s: float) -> int:
         """The release that a pod runs; later pods get it later."""
@@ -132,7 +142,7 @@ class Shop:
     def started_s(self, service: int, pod: int, time_s: float) -> int:
         """Since when the process that now runs in the pod has run."""
         rolled_s = self.deploy_s(service, self.release(service, pod, time_s)) + ROLLOUT_S * pod // self.pods
-        offset_s = self.number("restart", service, pod) % RESTART_PERIOD_S
+        offset_s = self._restart_offsets_s[service][pod]
         return max(rolled_s, int(time_s - offset_s) // RESTART_PERIOD_S * RESTART_PERIOD_S + offset_s)
 
     def trouble(self, service: int, time_s: float) -> float:

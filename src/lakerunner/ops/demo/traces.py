@@ -37,12 +37,11 @@ def encode_traces(shop: Shop, traffic: Traffic) -> Iterator[Batch]:
         return
     time_s = (traffic.slot.end_ns - 1) // NS_PER_S
     for part in wire.grouped(rows, np.concatenate(owner), np.concatenate(end_ns), BATCH_RECORDS):
-        out = bytearray()
+        pieces: list[bytes] = []
         for who, spans in part:
             service, pod = who >> 16, who & 0xFFFF
-            resource = field(1, shop.resource(service, pod, time_s))
-            out += field(1, resource + field(2, _scope(service) + b"".join(spans)))
-        yield Batch("traces", bytes(out), sum(len(spans) for _, spans in part))
+            pieces += wire.block(shop.resource(service, pod, time_s), _scope(service), spans)
+        yield Batch("traces", b"".join(pieces), sum(len(spans) for _, spans in part))
 
 
 def _spans(group: Group, at: int, step: Step) -> list[bytes]:
