@@ -3,15 +3,20 @@
 import gzip
 import re
 import time
+import uuid
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
 from lakerunner.model.errors import BadInput
+from lakerunner.model.signals import signal_named
 from lakerunner.model.time import NS_PER_S
 from lakerunner.ops.demo.produce import Producer, backfill, batches, counted_batches, raw_key, slots
 from lakerunner.runtime.stop import Stop
+from lakerunner.store.config import StoreConfig
+from lakerunner.store.keys import RawKey, parse_raw, raw_prefix
+from lakerunner.store.open import open_store
 from tests.ops.demo.requests import RATE, SEED, START_NS, logs, points, spans, told
 
 READERS = {"logs": logs, "metrics": points, "traces": spans}
@@ -132,3 +137,12 @@ def test_it_is_not_the_bottleneck_of_a_benchmark():
     begun_s = time.process_time()
     made = sum(batch.records for batch in counted_batches("logs", SEED, START_NS, START_NS + 10 * NS_PER_S, 30_000.0))
     assert made / (time.process_time() - begun_s) > 100_000
+
+
+def test_objects_in_a_real_store_are_known_by_their_keys(tmp_path):
+    org_id = uuid.uuid4()
+    store, sent = open_store(StoreConfig(url=tmp_path.as_uri())), []
+    backfill(store, START_NS, END_NS, RATE, prefix=f"{raw_prefix(org_id)}shop", progress=sent.append)
+    for one in sent:
+        assert parse_raw(one.key) == RawKey(org_id, "shop", signal_named(one.signal))
+        assert len(store.get(one.key)) == one.size_bytes

@@ -24,8 +24,8 @@ from lakerunner.ops.demo.shop import SLOTS_S, Shop, Slot
 from lakerunner.ops.demo.traces import encode_traces
 from lakerunner.ops.demo.traffic import Traffic, traffic
 from lakerunner.runtime.stop import Stop
+from lakerunner.store.keys import RAW_PREFIX
 
-RAW_PREFIX = "otel-raw"
 ALL_SIGNALS = tuple(signal.name for signal in SIGNALS)
 #: The fastest level: a demo must not spend its time on the last per cent.
 _GZIP_LEVEL = 1

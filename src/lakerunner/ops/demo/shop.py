@@ -164,15 +164,17 @@ class Shop:
         return f"{made.name}-{replica_set}-{self.number('pod', service, release, pod) % 16**5:05x}"
 
     @cached_property
-    def _resources(self) -> dict[tuple[int, int, int], bytes]:
+    def _resources(self) -> dict[tuple[int, int], tuple[int, bytes]]:
+        """By service and pod: the release last asked for and its encoding. A past release is not kept."""
         return {}
 
     def resource(self, service: int, pod: int, time_s: float) -> bytes:
         """The encoded resource of a pod at that time."""
-        key = (service, pod, self.release(service, pod, time_s))
-        if key not in self._resources:
-            self._resources[key] = self._encode_resource(*key)
-        return self._resources[key]
+        release = self.release(service, pod, time_s)
+        known = self._resources.get((service, pod))
+        if known is None or known[0] != release:
+            known = self._resources[service, pod] = (release, self._encode_resource(service, pod, release))
+        return known[1]
 
     def _encode_resource(self, service: int, pod: int, release: int) -> bytes:
         made, name = SERVICES[service], self.pod_name(service, pod, release)
