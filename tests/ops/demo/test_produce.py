@@ -8,6 +8,9 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signals import signal_named
@@ -20,6 +23,11 @@ from lakerunner.store.open import open_store
 from tests.ops.demo.requests import RATE, SEED, START_NS, logs, points, spans, told
 
 READERS = {"logs": logs, "metrics": points, "traces": spans}
+REQUESTS = {
+    "logs": ExportLogsServiceRequest,
+    "metrics": ExportMetricsServiceRequest,
+    "traces": ExportTraceServiceRequest,
+}
 END_NS = START_NS + 130 * NS_PER_S
 
 
@@ -59,8 +67,10 @@ def test_what_was_sent_is_what_lies_in_the_bucket(gzipped):
     for one in sent:
         body = folder[one.key]
         assert one.size_bytes == len(body)
-        read = sum(1 for _ in READERS[one.signal]([gzip.decompress(body) if gzipped else body]))
+        payload = gzip.decompress(body) if gzipped else body
+        read = sum(1 for _ in READERS[one.signal]([payload]))
         assert read == one.records
+        assert one.resources == len(REQUESTS[one.signal].FromString(payload).ListFields()[0][1])
         counts[one.signal] += read
     assert tally.records == counts and counts.keys() == READERS.keys()
     assert tally.points_by_kind.total() == counts["metrics"]

@@ -17,5 +17,7 @@ class Batch:
     payload: bytes
     #: Log records, spans or data points.
     records: int
+    #: Entries of the request, one a pod.
+    resources: int
     #: Data points by kind (gauge, sum, histogram, exponential_histogram, summary), for metrics.
     by_kind: Mapping[str, int] = field(default_factory=dict)

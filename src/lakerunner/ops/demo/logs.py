@@ -124,7 +124,7 @@ class _Page:
             for who, rows in part:
                 service, pod = who >> 16, who & 0xFFFF
                 pieces += wire.block(shop.resource(service, pod, time_s), _scope(service), rows)
-            yield Batch("logs", b"".join(pieces), sum(len(rows) for _, rows in part))
+            yield Batch("logs", b"".join(pieces), sum(len(rows) for _, rows in part), len(part))
 
 
 class _Overlay(Columns):

@@ -35,7 +35,8 @@ _CUMULATIVE = pb.AGGREGATION_TEMPORALITY_CUMULATIVE
 _DELTA = pb.AGGREGATION_TEMPORALITY_DELTA
 #: Field numbers of Metric's kinds.
 _KIND_FIELD = {"gauge": 5, "sum": 7, "histogram": 9, "exponential_histogram": 10, "summary": 11}
-_QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
+#: Of a summary point. In the lake it is a row each, and two more for its sum and count.
+QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
 _BUCKETS_SENTINEL = tuple(0xB100_00B1_0000_00B1 + at for at in range(len(BOUNDS_S) + 1))
 
 
@@ -245,7 +246,7 @@ class _Page:
 
     def batches(self) -> Iterator[Batch]:
         pieces: list[bytes] = []
-        counts = Counter[str]()
+        counts, resources = Counter[str](), 0
         time_s = (self._time_ns - 1) // NS_PER_S
         for (service, pod), instruments in sorted(self._points.items()):
             metrics: list[bytes] = []
@@ -254,11 +255,12 @@ class _Page:
                 metrics.append(field(2, _head(instrument) + field(_KIND_FIELD[instrument.kind], points)))
                 counts[instrument.kind] += len(rows)
             pieces += wire.block(self._shop.resource(service, pod, time_s), _scope(), metrics)
+            resources += 1
             if counts.total() >= BATCH_RECORDS:
-                yield Batch("metrics", b"".join(pieces), counts.total(), dict(counts))
-                pieces, counts = [], Counter[str]()
+                yield Batch("metrics", b"".join(pieces), counts.total(), resources, dict(counts))
+                pieces, counts, resources = [], Counter[str](), 0
         if pieces:
-            yield Batch("metrics", b"".join(pieces), counts.total(), dict(counts))
+            yield Batch("metrics", b"".join(pieces), counts.total(), resources, dict(counts))
 
 
 _head = cache(Instrument.head)
@@ -314,6 +316,6 @@ def _summary_stamp() -> Stamp:
         count=fixed_sentinel("total"),
         sum=wire.double_sentinel("sum"),
     )
-    for quantile in _QUANTILES:
+    for quantile in QUANTILES:
         point.quantile_values.add(quantile=quantile, value=0.0002 + 0.0008 * quantile**4)
     return Stamp(pb.Summary(data_points=[point]).SerializeToString())

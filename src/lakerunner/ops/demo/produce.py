@@ -45,6 +45,8 @@ class Sent:
     signal: str
     #: Log records, spans or data points.
     records: int
+    #: Pods that it speaks of: for metrics, each is also a row of `target_info` in the lake.
+    resources: int
     size_bytes: int
     #: Until when the shop's story is told with it.
     until_ns: int
@@ -119,7 +121,7 @@ class Producer:
             key = raw_key(self.prefix, batch.signal, slot.end_ns - 1, number, self.gzipped)
             body = gzip.compress(batch.payload, _GZIP_LEVEL, mtime=0) if self.gzipped else batch.payload
             self.store.put(key, body)
-            sent = Sent(key, batch.signal, batch.records, len(body), slot.end_ns, dict(batch.by_kind))
+            sent = Sent(key, batch.signal, batch.records, batch.resources, len(body), slot.end_ns, dict(batch.by_kind))
             tally.add(sent)
             if self.progress is not None:
                 self.progress(sent)

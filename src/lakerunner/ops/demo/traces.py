@@ -41,7 +41,7 @@ def encode_traces(shop: Shop, traffic: Traffic) -> Iterator[Batch]:
         for who, spans in part:
             service, pod = who >> 16, who & 0xFFFF
             pieces += wire.block(shop.resource(service, pod, time_s), _scope(service), spans)
-        yield Batch("traces", b"".join(pieces), sum(len(spans) for _, spans in part))
+        yield Batch("traces", b"".join(pieces), sum(len(spans) for _, spans in part), len(part))
 
 
 def _spans(group: Group, at: int, step: Step) -> list[bytes]:
