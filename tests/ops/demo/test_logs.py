@@ -45,6 +45,7 @@ def test_nothing_of_a_prototype_is_left(records):
     for _, record in records:
         assert "~" not in record.body.string_value
         assert not any("~" in str(value) for value in pairs_of(record).values())
+        assert len(pairs_of(record)) == len(record.attributes)
 
 
 def test_severities_agree_with_their_numbers(records):

@@ -51,6 +51,12 @@ def test_a_child_lies_within_its_parent_of_the_same_trace(made, by_id):
     assert children > 1_000
 
 
+def test_no_attribute_is_given_twice(made):
+    for _, span in made:
+        for message in (span, *span.events, *span.links):
+            assert len(pairs_of(message)) == len(message.attributes)
+
+
 def test_every_trace_has_one_root(made):
     roots = Counter(span.trace_id for _, span in made if not span.parent_span_id)
     assert roots.keys() == {span.trace_id for _, span in made}

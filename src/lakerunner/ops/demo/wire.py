@@ -3,7 +3,8 @@
 The prototype is made with the real protobuf classes and recognisable values where a record will differ, so its
 encoding is right by construction. Filling is one numpy assignment a hole for all records of the same shape, which
 is why every varying value has a fixed width on the wire (ids, fixed64 times, digits, varints of a known length).
-Measured on one core, 2026-11: about 0.5 µs a record, against 10 µs for building a protobuf object each.
+Measured on a busy machine, 2026-11, CPU time of an access line with five attributes: 1.2 µs a record this way, its
+columns included; 13 µs as a protobuf object. The whole of the logs comes to 250 to 440 thousand records a second.
 """
 
 from __future__ import annotations
