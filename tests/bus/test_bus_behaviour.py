@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, nothing_comes, receive
-from tests.components.process import RunningProcess
 
 from lakerunner.bus import dead, topics
 from lakerunner.bus.contract import Consumer, Delivery, Outgoing
@@ -19,6 +17,8 @@ from lakerunner.index import outbox
 from lakerunner.index.database import Database
 from lakerunner.model.errors import BadInput, LakeError, Missing, Unavailable
 from lakerunner.runtime.stop import Stop
+from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, nothing_comes, receive
+from tests.components.process import RunningProcess
 
 _SRC = Path(__file__).parents[2] / "src"
 

@@ -16,6 +16,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+
 from tests.components.process import RunningProcess, free_port
 
 VERSION = "3.37.0"

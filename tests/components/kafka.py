@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+
 from tests.components.process import RunningProcess, free_port
 
 VERSION = "4.3.1"

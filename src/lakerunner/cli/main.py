@@ -12,11 +12,10 @@ from lakerunner.cli.verb import Cli, verb
 from lakerunner.cli.verbs import bus, config, house, key, org
 from lakerunner.ops.roles import ROLES
 from lakerunner.runtime.role import Role
-from lakerunner.runtime.run import run_role
+from lakerunner.runtime.run import EXIT_MISUSE, run_role
 
 app = typer.Typer(
     name="lakerunner",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="A telemetry lake: logs, metrics and traces as open Parquet in your own bucket. "
@@ -26,13 +25,17 @@ app = typer.Typer(
 )
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
 ) -> None:
     if version:
         typer.echo(f"lakerunner {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(EXIT_MISUSE)
 
 
 def _role_command(role: type[Role]) -> Callable[..., None]:
