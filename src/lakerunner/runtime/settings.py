@@ -166,7 +166,9 @@ class SparkSettings(Section):
 
     master: str = Field("local[*]", description="Spark's master: local[*], spark://, yarn or k8s://.")
     memory: str = Field(
-        "1g", description="Heap of the driver's Java. Telemetry is held by Python, not there.", pattern=r"^[0-9]+[kmgKMG]$"
+        "1g",
+        description="Heap of the driver's Java. Telemetry is held by Python, not there.",
+        pattern=r"^[0-9]+[kmgKMG]$",
     )
     options: str = Field("", description="Further settings of Spark, as spark.name=value between blanks.")
 
@@ -177,9 +179,7 @@ class PipelineSettings(Section):
     bundle_bytes: Count = Field(
         134_217_728, description="Telemetry, uncompressed, after which a boxer closes a bundle of raw objects."
     )
-    bundle_objects: Annotated[int, Field(ge=1, le=2_000)] = Field(
-        1_000, description="Raw objects after which it does."
-    )
+    bundle_objects: Annotated[int, Field(ge=1, le=2_000)] = Field(1_000, description="Raw objects after which it does.")
     bundle_idle_s: Seconds = Field(2.0, description="Age at which a bundle is closed while ingest has nothing to do.")
     bundle_age_s: Seconds = Field(15.0, description="Age at which a bundle is closed in any case.")
     expansion: Annotated[float, Field(ge=1)] = Field(
