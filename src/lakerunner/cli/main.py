@@ -9,7 +9,7 @@ import typer
 from lakerunner import __version__
 from lakerunner.cli.verbs import bus, config, demo, house, ingest, key, org, profile
 from lakerunner.cli.verbs.role import role_command
-from lakerunner.ops.roles import ROLES, ROLES_BY_SIGNAL
+from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.runtime.run import EXIT_MISUSE
 
@@ -39,7 +39,7 @@ def _root(
 
 for _function in (house.serve, demo.demo, house.migrate, house.status, house.doctor):
     app.command(rich_help_panel="House")(_function)
-for _role in (*ROLES, *ROLES_BY_SIGNAL):
+for _role in (*ROLES, *ROLES_BY_SIGNAL, *DEMO_ROLES):
     if _role is not Ingest:  # a noun too, which runs the role when no verb follows it
         app.command(_role.name, rich_help_panel="Roles, run alone")(role_command(_role))
 for _noun in (bus, config, ingest, key, org, profile):

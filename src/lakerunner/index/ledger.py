@@ -158,6 +158,27 @@ def release_quarantined(tx: Connection, object_ids: Sequence[uuid.UUID] | None) 
     return [RawObject(**row) for row in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """From seen to visible, for objects of the last minutes; None when there were none."""
+
+    objects: int
+    p50_s: float | None
+    p99_s: float | None
+
+
+def freshness(tx: Connection, minutes: int = 5) -> Freshness:
+    row = tx.execute(
+        "SELECT count(*) AS objects, percentile_cont(0.5) WITHIN GROUP (ORDER BY took_s) AS p50_s,"
+        " percentile_cont(0.99) WITHIN GROUP (ORDER BY took_s) AS p99_s FROM (SELECT"
+        " extract(epoch FROM ended_at - seen_at)::float8 AS took_s FROM raw_object"
+        " WHERE state = 'done' AND ended_at > now() - make_interval(mins => %s)) AS recent",
+        [minutes],
+    ).fetchone()
+    assert row is not None
+    return Freshness(**row)
+
+
 def count_by_state(tx: Connection) -> dict[str, int]:
     rows = tx.execute("SELECT state, count(*) AS count FROM raw_object GROUP BY state").fetchall()
     counts = {row["state"]: row["count"] for row in rows}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lakerunner.bus.relay_role import Relay
 from lakerunner.intake.role import Pubsub
+from lakerunner.ops.demo.role import Demo
 from lakerunner.ops.monitor import Monitor
 from lakerunner.ops.sweeper import Sweeper
 from lakerunner.pipeline.boxer_role import IngestBoxer, LogsIngestBoxer, MetricsIngestBoxer, TracesIngestBoxer
@@ -19,6 +20,9 @@ ROLES: tuple[type[Role], ...] = (
     IngestBoxer,
     Pubsub,
 )
+
+#: What `serve --demo` runs besides.
+DEMO_ROLES: tuple[type[Role], ...] = (Demo,)
 
 #: The same work cut by signal, for houses of many machines.
 ROLES_BY_SIGNAL: tuple[type[Role], ...] = (

@@ -196,6 +196,15 @@ class PipelineSettings(Section):
     )
 
 
+class DemoSettings(Section):
+    """The small shop of `serve --demo`."""
+
+    rate: Annotated[float, Field(ge=1)] = Field(
+        200.0, description="Log records a second, as the day's mean; spans and metrics in proportion."
+    )
+    seed: int = Field(0, description="The same seed tells of the same shop.")
+
+
 class AuthSettings(Section):
     """Who may ask."""
 
@@ -219,6 +228,7 @@ class Settings(Section):
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
+    demo: DemoSettings = Field(default_factory=DemoSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
 
     @property

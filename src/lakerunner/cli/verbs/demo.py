@@ -23,13 +23,20 @@ from lakerunner.store.open import open_store
 @verb
 def demo(
     cli: Cli,
-    rate: Annotated[float, typer.Option(min=1, help="Log records a second; spans and metrics in proportion.")] = 200.0,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=1, help="Log records a second; spans and metrics in proportion.", show_default="demo.rate"),
+    ] = None,
     past: Annotated[
         str, typer.Option(help="Write the past of this length, as 1h, and end.", show_default="live, until Ctrl-C")
     ] = "",
-    seed: Annotated[int, typer.Option(help="The same seed tells of the same shop.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="The same seed tells of the same shop.", show_default="demo.seed")
+    ] = None,
 ) -> None:
     """Write logs, metrics and traces of a small shop into the raw bucket: errors, slow spans and deploys included."""
+    rate = cli.settings.demo.rate if rate is None else rate
+    seed = cli.settings.demo.seed if seed is None else seed
     store = open_store(StoreConfig.of(cli.settings))
     stop = Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
