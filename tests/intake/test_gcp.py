@@ -70,9 +70,8 @@ def gcp_lake(make_lake: Callable[..., Lake]) -> Lake:
 
 
 def test_pulled_hidden_and_acknowledged(gcp_lake: Lake) -> None:
-    client = FakeSubscriber(
-        *(shapes.gcs(f"otel-raw/logs {n}.json") for n in range(3)), {"eventType": "OBJECT_FINALIZE"}
-    )
+    good = [shapes.gcs(f"otel-raw/logs {number}.json") for number in range(3)]
+    client = FakeSubscriber(*good, {"eventType": "OBJECT_FINALIZE"})
     source = PubsubSource(gcp_lake.settings, client)
     received = source.receive(10, 1)
     assert [event.key for each in received for event in each.event.objects] == [each["objectId"] for each in good]
