@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+
 from tests.components.process import RunningProcess, free_port
 
 VERSION = "4.3.1"
