@@ -46,6 +46,11 @@ class BusSettings(Section):
 
     kind: Literal["postgres", "kafka"] = Field("postgres", description="What carries messages.")
     brokers: str = Field("", description="Kafka's bootstrap servers, as host:port,host:port.")
+    kafka_options: str = Field(
+        "",
+        description="Further settings of librdkafka, for TLS and SASL, as name=value between blanks.",
+        json_schema_extra={"secret": True},
+    )
     prefix: str = Field("lakerunner.", description="What every topic's name begins with.", pattern=r"^[a-zA-Z0-9._-]*$")
     partitions: Annotated[int, Field(ge=1, le=1_024)] = Field(
         16, description="Partitions of a topic, when it is made: the most consumers that can share one."
@@ -54,7 +59,9 @@ class BusSettings(Section):
     session_timeout_s: Annotated[float, Field(ge=1)] = Field(
         10.0, description="How long a consumer may be silent before others take over its partitions."
     )
-    max_attempts: Count = Field(5, description="Attempts at a message before it goes to the dead letters.")
+    max_attempts: Count = Field(
+        15, description="Attempts at a message before it goes to the dead letters: minutes of patience with an outage."
+    )
     retry_base_s: Seconds = Field(0.5, description="Wait before the second attempt; it doubles with every further one.")
     retry_max_s: Seconds = Field(30.0, description="The longest wait between two attempts.")
     retention_s: Seconds = Field(
