@@ -2,6 +2,7 @@
 # Knobs:  PYTHON=python3.12   the interpreter of the virtual environment (3.11 or newer)
 #         PYTEST_ARGS="-k x"  further arguments of pytest
 #         JOBS=3              tests at the same time; most of their time is waiting
+#         CASE=ingest         which benchmark; without it `make bench` lists them
 #         DATA=folder         where `make demo` keeps its data
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix docs clean
+.PHONY: help demo init test test-fast lint fix bench faults docs clean
 
 ##@ Use
 
@@ -36,6 +37,12 @@ lint: $(VENV)/.dev ## Style, types and the direction of imports
 
 fix: $(VENV)/.dev ## Mend what style checks can mend
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## Benchmarks against a peer or a limit, as JSON lines: make bench CASE=ingest
+	@$(BIN)/python -m bench $(CASE)
+
+faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
+	@$(BIN)/python -m tests.faults
 
 docs: $(VENV)/.dev ## Write the generated parts of docs/ anew
 	@$(BIN)/python -m tests.docs.generate

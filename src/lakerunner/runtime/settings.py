@@ -203,6 +203,27 @@ class PipelineSettings(Section):
     )
 
 
+class FormatsSettings(Section):
+    """How raw objects are read, and what one of them may cost."""
+
+    compressed_bytes: Count = Field(268_435_456, description="The largest object, as it lies in the bucket.")
+    expanded_bytes: Annotated[int, Field(ge=1, le=2_000_000_000)] = Field(
+        1_073_741_824, description="The largest object after decompression."
+    )
+    ratio: Count = Field(500, description="How many times larger an object may become by decompression.")
+    line_bytes: Count = Field(8_388_608, description="The longest line of JSON or CSV; a longer one is counted as bad.")
+    nesting_depth: Annotated[int, Field(ge=1, le=512)] = Field(
+        64, description="Arrays and objects within each other; a deeper object is refused."
+    )
+    attributes_per_row: Count = Field(1_024, description="Attributes of one row; later ones are dropped and counted.")
+    value_bytes: Count = Field(1_048_576, description="One attribute or message; a longer one is cut and counted.")
+    promote_resource: str = Field(
+        "",
+        description="Resource attributes that become labels of every metric series, between commas, as "
+        "k8s.cluster.name,deployment.environment.",
+    )
+
+
 class DemoSettings(Section):
     """The small shop of `serve --demo`."""
 
@@ -235,6 +256,7 @@ class Settings(Section):
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
+    formats: FormatsSettings = Field(default_factory=FormatsSettings)
     demo: DemoSettings = Field(default_factory=DemoSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
 
