@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf.message import Message
-from tests.formats import otlp_samples
 
 from lakerunner.bus import topics
 from lakerunner.bus.contract import Bus
@@ -44,6 +43,7 @@ from lakerunner.runtime.settings_load import settings_as_env
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
+from tests.formats import otlp_samples
 
 ORG = uuid.UUID(int=7)
 COLLECTOR = "shop"

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from tests.pipeline.lake import COLLECTOR, OBJECT_TOPICS, ORG, Lake
-
 from lakerunner.bus import topics
 from lakerunner.bus.messages import WorkReady, decode
 from lakerunner.index.ledger import RawObject, objects_of_item
@@ -17,6 +15,7 @@ from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.bundle import bundle_objects
 from lakerunner.runtime.settings import PipelineSettings
+from tests.pipeline.lake import COLLECTOR, OBJECT_TOPICS, ORG, Lake
 
 
 def seen(number: int, size_bytes: int = 10, collector: str = COLLECTOR) -> RawObject:
@@ -92,7 +91,9 @@ def test_boxers_with_the_same_objects_make_one_item(lake: Lake) -> None:
     lake.record(raws)
     ids = [raw.object_id for raw in raws]
     with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(lambda turn: bundle_objects(lake.database, ORG, "logs", ids[:: 1 - 2 * (turn % 2)]), range(6)))
+        made = list(
+            pool.map(lambda turn: bundle_objects(lake.database, ORG, "logs", ids[:: 1 - 2 * (turn % 2)]), range(6))
+        )
     assert sum(each is not None for each in made) == 1
     assert items(lake) == 1 and lake.states() == {"bundled": 20}
 

@@ -11,7 +11,6 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.pipeline.lake import OBJECT_TOPICS, ORG, WORK_TOPICS, Lake, otlp
 
 from lakerunner.bus import topics
 from lakerunner.formats.read import read_object
@@ -22,6 +21,7 @@ from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.pipeline.ingest_worker import IngestWorker
 from lakerunner.runtime.stop import Stop
+from tests.pipeline.lake import OBJECT_TOPICS, ORG, WORK_TOPICS, Lake, otlp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,7 @@ from lakerunner.pipeline.packing import OPEN_BUNDLES, Bundle, Packer, PackLimits
 
 LIMITS = PackLimits(max_weight=100, max_count=7, idle_age_s=2.0, max_age_s=15.0)
 
-arrivals = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(1, 150), st.floats(0, 3)), min_size=1, max_size=200
-)
+arrivals = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 150), st.floats(0, 3)), min_size=1, max_size=200)
 
 
 def fill(packer: Packer[int], things: list[tuple[str, int, float]]) -> tuple[list[Bundle[int]], float]:

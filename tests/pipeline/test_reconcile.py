@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.pipeline.lake import COLLECTOR, ORG, Lake
 
 from lakerunner.bus import topics
 from lakerunner.bus.messages import ObjectSeen, WorkReady, decode
@@ -13,6 +12,7 @@ from lakerunner.model.errors import Conflict
 from lakerunner.model.signals import LOGS
 from lakerunner.pipeline.bundle import bundle_objects
 from lakerunner.pipeline.reconcile import Reconciled, reconcile
+from tests.pipeline.lake import COLLECTOR, ORG, Lake
 
 AFTER_S = 300.0
 

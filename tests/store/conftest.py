@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.components.azurite import ACCOUNT, KEY, Azurite, running_azurite
-from tests.components.moto import CREDENTIALS, REGION, Moto, running_moto
 
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
+from tests.components.azurite import ACCOUNT, KEY, Azurite, running_azurite
+from tests.components.moto import CREDENTIALS, REGION, Moto, running_moto
 
 _S3_CREDENTIALS = (("access_key_id", "AWS_ACCESS_KEY_ID"), ("secret_access_key", "AWS_SECRET_ACCESS_KEY"))
 _AZURE_CREDENTIALS = (("account_name", "LAKERUNNER_TEST_ACCOUNT"), ("account_key", "LAKERUNNER_TEST_KEY"))

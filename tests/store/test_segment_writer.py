@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.pipeline.lake import otlp
 
 from lakerunner.formats.attributes import keys_of
 from lakerunner.formats.read import read_object
@@ -29,6 +28,7 @@ from lakerunner.store.segment_writer import (
     pruning_of,
     to_parquet,
 )
+from tests.pipeline.lake import otlp
 
 
 def rows_of(signal: Signal, count: int = 500) -> pa.Table:
