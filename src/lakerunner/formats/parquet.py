@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakerunner.formats.attributes import Entry
+from lakerunner.formats.attributes import OVERFLOW, Entry, as_text, keys_of
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
@@ -67,9 +67,20 @@ def _check_size(metadata: pq.FileMetaData, limits: Limits) -> None:
 
 
 def _entries(table: pa.Table, limits: Limits) -> Iterator[Entry]:
+    originals = keys_of(table.schema)
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        yield from _flatten(name, _decoded(array, limits), limits.nesting_depth)
+        yield from _flatten(_key(name, originals), array, limits, limits.nesting_depth)
+
+
+def _key(name: str, originals: dict[str, list[str]]) -> str:
+    """The key of a column. Attribute columns of a table like ours give back level and original key."""
+    if name == OVERFLOW:
+        return "attributes"
+    for prefix in ("resource", "scope", "attr"):
+        if name.startswith(f"{prefix}_"):
+            return f"{prefix}.{originals.get(name, [name[len(prefix) + 1 :]])[0]}"
+    return name
 
 
 def _decoded(array: pa.Array, limits: Limits) -> pa.Array:
@@ -83,28 +94,30 @@ def _decoded(array: pa.Array, limits: Limits) -> pa.Array:
     return array.dictionary_decode()
 
 
-def _flatten(name: str, array: pa.Array, depth: int) -> Iterator[Entry]:
+def _flatten(name: str, array: pa.Array, limits: Limits, depth: int) -> Iterator[Entry]:
+    array = _decoded(array, limits)
     kind = array.type
     if depth <= 0 or not len(array):
         return
     if pa.types.is_struct(kind):
         for field, child in zip(kind, array.flatten(), strict=True):
-            yield from _flatten(f"{name}.{field.name}", child, depth - 1)
-    elif pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
-        yield from _map_entries(name, array)
+            yield from _flatten(f"{name}.{field.name}", child, limits, depth - 1)
+    elif pa.types.is_map(kind):
+        yield from _map_entries(name, array, limits)
     else:
         rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
         if len(rows):
             yield Entry(name, rows, _plain(array), rows)
 
 
-def _map_entries(name: str, array: pa.MapArray) -> Iterator[Entry]:
+def _map_entries(name: str, array: pa.MapArray, limits: Limits) -> Iterator[Entry]:
     """The values of a map by key. A map of attributes gives its keys without its own name."""
-    prefix = "" if name in ("attributes", "labels", "tags", "attributes_overflow") else f"{name}."
+    prefix = "" if name in ("attributes", "labels", "tags") else f"{name}."
     lengths = pc.fill_null(pc.list_value_length(array.cast(pa.list_(array.type.field(0).type))), 0)
     rows = np.repeat(np.arange(len(array)), lengths.to_numpy(zero_copy_only=False))
     flat = array.cast(pa.list_(array.type.field(0).type)).flatten()
-    keys, values = flat.field(0).dictionary_encode(), _plain(flat.field(1))
+    values = _plain(_decoded(flat.field(1), limits))
+    keys = as_text(_plain(_decoded(flat.field(0), limits))).dictionary_encode()
     codes = keys.indices.to_numpy(zero_copy_only=False)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     for code, key in enumerate(keys.dictionary.to_pylist()):
