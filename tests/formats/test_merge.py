@@ -5,13 +5,13 @@ import random
 import orjson
 import pyarrow as pa
 import pytest
-from tests.formats.otlp_samples import START_NS, log_batches, metric_batches, trace_batches
 
 from lakerunner.formats.attributes import OVERFLOW, keys_of
 from lakerunner.formats.merge import merge, sort, split_hours, unify
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from lakerunner.model.time import NS_PER_HOUR
+from tests.formats.otlp_samples import START_NS, log_batches, metric_batches, trace_batches
 
 BATCHES = {"logs": (LOGS, log_batches), "traces": (TRACES, trace_batches)}
 
