@@ -137,7 +137,6 @@ def test_duckdb_and_spark_read_the_segments_without_us(lake: Lake, role: Ingest,
     for signal in SIGNALS:
         lake.put(signal, otlp(signal, 100))
     through(lake, role)
-    spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
     for signal in SIGNALS:
         files = [str(lake.path(segment)) for segment in lake.segments(signal)]
         counted = lake.row_count(signal)
