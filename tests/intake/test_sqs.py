@@ -24,7 +24,8 @@ MakeS3Lake = Callable[..., S3Lake]
 def running(s3_lake: S3Lake) -> Iterator[SourceLoop]:
     recorder = Recorder(s3_lake.lake.settings, s3_lake.lake.database)
     source = SqsSource(s3_lake.lake.settings)
-    loop, stop = SourceLoop(source, recorder, 100, poll_s=1.0), Stop()
+    source.wait_s = 1.0
+    loop, stop = SourceLoop(source, recorder, 100), Stop()
     thread = threading.Thread(target=loop.run, args=(stop,))
     thread.start()
     try:

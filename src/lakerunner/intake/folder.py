@@ -63,6 +63,7 @@ class FolderSource:
     """Remembers which files were recorded; a restart forgets, and the ledger then says that it knows them."""
 
     name = "folder"
+    wait_s = 0.5
 
     def __init__(
         self,

@@ -13,8 +13,6 @@ from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
-#: How long one wait for events takes, and so a stop.
-_POLL_S = 5.0
 _PATIENCE = Backoff(base_s=0.25, cap_s=5.0)
 #: How often events whose bucket does not answer are tried before they go back to their queue.
 _TRIES = 5
@@ -25,11 +23,10 @@ _MISCONFIGURED_S = 15.0
 class SourceLoop:
     """Runs a source until stopped. Errors of the source are waited out and told by `probe`, never raised."""
 
-    def __init__(self, source: EventSource, recorder: Recorder, batch: int, poll_s: float = _POLL_S) -> None:
+    def __init__(self, source: EventSource, recorder: Recorder, batch: int) -> None:
         self._source = source
         self._recorder = recorder
         self._batch = batch
-        self._poll_s = poll_s
         self._reason: str | None = None
 
     @property
@@ -44,7 +41,7 @@ class SourceLoop:
         failures = 0
         while not stop:
             try:
-                received = self._source.receive(self._batch, self._poll_s)
+                received = self._source.receive(self._batch, self._source.wait_s)
                 if received:
                     self._handle(received, stop)
             except LakeError as error:
