@@ -38,7 +38,7 @@ TRACES = Signal(
                 Column("trace_state", pa.string(), "W3C trace state."),
                 Column("flags", pa.uint32(), "W3C trace flags."),
                 Column("name", pa.string(), "The operation."),
-                Column("kind", pa.string(), "internal, server, client, producer or consumer."),
+                Column("kind", pa.string(), "internal, server, client, producer, consumer or unspecified."),
                 Column("status_code", pa.string(), "unset, ok or error."),
                 Column("status_message", pa.string(), "Why, when it is an error."),
                 Column("start_timestamp", pa.timestamp("ns", "UTC"), "When it began.", nullable=False),

@@ -1,0 +1,233 @@
+"""Attributes as columns: one per key, typed, at most 256 of them; what does not fit goes to one overflow column.
+
+The overflow column is a map from text to text. A key that found no column of its own is there under the name its column
+would have had, so that a query finds it by the same name. Where two keys of one row share a column name ("a.b" and
+"a_b"), the first in order has the column and the other is in the overflow under its prefix and original key.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.formats.decoded import Tally
+from lakerunner.formats.limits import Limits
+from lakerunner.model.labels import attribute_column
+
+#: Columns cost the reader of a file even when it does not ask for them.
+MAX_PROMOTED_COLUMNS = 256
+OVERFLOW = "attributes_overflow"
+OVERFLOW_TYPE = pa.map_(pa.string(), pa.string())
+#: Schema metadata: JSON of column -> the original keys that it holds.
+KEYS_METADATA = b"lakerunner.attribute_keys"
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The values of one key that are of one type: `source[index[i]]` belongs to row `rows[i]` of its level."""
+
+    key: str
+    rows: Ints
+    source: pa.Array
+    index: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Whose attributes: the rows' own, or those of the resource or scope that many rows share."""
+
+    prefix: str
+    size: int
+    entries: Sequence[Entry]
+    #: Which element of this level each row belongs to; None where the elements are the rows.
+    of_row: Ints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    columns: dict[str, pa.Array]
+    overflow: pa.Array | None
+    keys: dict[str, list[str]]
+
+    def add_to(self, table: pa.Table) -> pa.Table:
+        for name in sorted(self.columns):
+            table = table.append_column(name, self.columns[name])
+        if self.overflow is not None:
+            table = table.append_column(pa.field(OVERFLOW, OVERFLOW_TYPE), self.overflow)
+        return with_keys(table, self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    level: Level
+    entries: list[Entry]
+    presence: int
+
+
+def with_keys(table: pa.Table, keys: dict[str, list[str]]) -> pa.Table:
+    """The table with the original keys of its attribute columns in the schema's metadata."""
+    metadata = dict(table.schema.metadata or {})
+    metadata[KEYS_METADATA] = orjson.dumps(keys, option=orjson.OPT_SORT_KEYS)
+    return table.replace_schema_metadata(metadata)
+
+
+def keys_of(schema: pa.Schema) -> dict[str, list[str]]:
+    """Column -> original keys, as `with_keys` wrote it."""
+    document = (schema.metadata or {}).get(KEYS_METADATA)
+    return {str(name): list(keys) for name, keys in orjson.loads(document).items()} if document else {}
+
+
+def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MAX_PROMOTED_COLUMNS) -> Promoted:
+    """The columns of all levels, of row_count rows each, and the overflow."""
+    columns = sorted(_columns(levels), key=lambda column: (-column.presence, column.name))
+    promoted: dict[str, pa.Array] = {}
+    keys: dict[str, list[str]] = {}
+    spilled: list[tuple[Level, str, Entry]] = []
+    for rank, column in enumerate(columns):
+        if rank < cap:
+            values, losers = _build(column.entries, column.level.size)
+            promoted[column.name] = _expand(values, column.level)
+            keys[column.name] = sorted({entry.key for entry in column.entries})
+        else:
+            winner, losers = _winners(column.entries)
+            spilled.append((column.level, column.name, winner))
+        prefix = column.level.prefix
+        spilled.extend((column.level, f"{prefix}_{entry.key}", entry) for entry in losers)
+    overflow = spill(spilled, row_count, tally) if spilled else None
+    return Promoted(promoted, overflow, keys)
+
+
+def as_text(array: pa.Array) -> pa.Array:
+    """Any attribute value as text: what a column of mixed kinds and the overflow hold."""
+    if pa.types.is_string(array.type):
+        return array
+    return pc.cast(array, pa.string())
+
+
+def cut_text(array: pa.Array, limits: Limits, tally: Tally) -> pa.Array:
+    """Text no longer than the limit, cut at a character."""
+    if array.nbytes <= limits.value_bytes:
+        return array
+    lengths = pc.binary_length(array)
+    if not (longest := pc.max(lengths).as_py()) or longest <= limits.value_bytes:
+        return array
+    too_long = pc.fill_null(pc.greater(lengths, limits.value_bytes), False)
+    cut = [
+        value.encode()[: limits.value_bytes].decode("utf-8", "ignore") for value in array.filter(too_long).to_pylist()
+    ]
+    tally.shorten("value_bytes", len(cut))
+    return pc.replace_with_mask(array, too_long, pa.array(cut, pa.string()))
+
+
+def _columns(levels: Iterable[Level]) -> Iterable[_Column]:
+    for level in levels:
+        weight = None if level.of_row is None else np.bincount(level.of_row, minlength=level.size)
+        names = sorted(
+            (attribute_column(level.prefix, entry.key), entry.key, i) for i, entry in enumerate(level.entries)
+        )
+        for name, group in itertools.groupby(names, key=lambda item: item[0]):
+            entries = [level.entries[i] for _, _, i in group]
+            rows = (entry.rows for entry in entries)
+            presence = sum(len(r) if weight is None else int(weight[r].sum()) for r in rows)
+            yield _Column(name, level, entries, presence)
+
+
+def _build(entries: list[Entry], size: int) -> tuple[pa.Array, list[Entry]]:
+    winner, losers = _winners(entries)
+    if len(winner.rows) == size:
+        return winner.source.take(pa.array(winner.index)), losers
+    index = np.zeros(size, np.int64)
+    absent = np.ones(size, np.bool_)
+    index[winner.rows] = winner.index
+    absent[winner.rows] = False
+    return winner.source.take(pa.array(index, mask=absent)), losers
+
+
+def _winners(entries: list[Entry]) -> tuple[Entry, list[Entry]]:
+    """One value a row, of one type, and the values that another of the same row had to give way to."""
+    if len(entries) == 1 and bool(np.all(entries[0].rows[1:] > entries[0].rows[:-1])):
+        return entries[0], []
+    types = {entry.source.type for entry in entries}
+    # Take first, concatenate after: the sources are as long as all attributes together.
+    values = [entry.source.take(pa.array(entry.index)) for entry in entries]
+    source = pa.concat_arrays([as_text(value) for value in values] if len(types) > 1 else values)
+    rows = np.concatenate([entry.rows for entry in entries])
+    origin = np.repeat(np.arange(len(entries)), [len(entry.rows) for entry in entries])
+    order = np.lexsort((np.arange(len(rows)), rows))
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = rows[order[1:]] != rows[order[:-1]]
+    kept, lost = order[first], order[~first]
+    losers = [
+        Entry(entry.key, rows[mine], source, mine)
+        for number, entry in enumerate(entries)
+        if len(mine := lost[origin[lost] == number])
+    ]
+    return Entry(entries[0].key, rows[kept], source, kept), losers
+
+
+def _expand(values: pa.Array, level: Level) -> pa.Array:
+    """A resource's value for every row of it. Text becomes a dictionary: cheap to take, sort and write."""
+    if level.of_row is None:
+        return values
+    if not pa.types.is_string(values.type):
+        return values.take(pa.array(level.of_row))
+    encoded = values.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(level.of_row)), encoded.dictionary)
+
+
+def spill(spilled: list[tuple[Level, str, Entry]], row_count: int, tally: Tally) -> pa.Array:
+    """The overflow column: every named entry's values, as text, in the maps of their rows."""
+    distinct = sorted({name for _, name, _ in spilled})
+    rank = {name: i for i, name in enumerate(distinct)}
+    rows: list[Ints] = []
+    codes: list[Ints] = []
+    texts: list[pa.Array] = []
+    for level, name, entry in spilled:
+        at, index = _rows_of(level, entry)
+        rows.append(at)
+        codes.append(np.full(len(at), rank[name], np.int64))
+        texts.append(as_text(entry.source.take(pa.array(index))))
+    row, code, text = np.concatenate(rows), np.concatenate(codes), pa.concat_arrays(texts)
+    order = np.lexsort((np.arange(len(row)), code, row))
+    row, code = row[order], code[order]
+    repeated = np.zeros(len(row), np.bool_)
+    repeated[1:] = (row[1:] == row[:-1]) & (code[1:] == code[:-1])
+    tally.shorten("duplicate_attribute", int(repeated.sum()))
+    row, code, order = row[~repeated], code[~repeated], order[~repeated]
+    offsets = np.zeros(row_count + 1, np.int32)
+    np.cumsum(np.bincount(row, minlength=row_count), out=offsets[1:])
+    return pa.MapArray.from_arrays(
+        pa.array(offsets), pa.array(distinct, pa.string()).take(pa.array(code)), text.take(pa.array(order))
+    )
+
+
+def _rows_of(level: Level, entry: Entry) -> tuple[Ints, Ints]:
+    """The rows that hold the entry's values, and the value of each: an element of a level may own many rows."""
+    if level.of_row is None:
+        return entry.rows, entry.index
+    order = np.argsort(level.of_row, kind="stable")
+    starts = np.searchsorted(level.of_row[order], entry.rows)
+    counts = np.searchsorted(level.of_row[order], entry.rows, side="right") - starts
+    return order[ranges(starts, counts)], np.repeat(entry.index, counts)
+
+
+def ranges(starts: Ints, counts: Ints) -> Ints:
+    """start, start + 1, ... of every range, one after the other.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    spread: Ints = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return spread

@@ -1,0 +1,133 @@
+"""JSON lines: one record a line, or one array of records. A bad line is counted, and its neighbours land."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from lakerunner.formats.attributes import Entry
+from lakerunner.formats.decoded import Tally, excerpt_of
+from lakerunner.formats.limits import Limits
+from lakerunner.formats.options import Options
+from lakerunner.formats.record_rows import tables_of
+from lakerunner.formats.records import Records
+from lakerunner.model.signal import Signal
+
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def read_jsonl(data: bytes, signal: Signal, limits: Limits, options: Options) -> tuple[dict[str, pa.Table], Tally]:
+    tally = Tally()
+    columns = _Columns(limits, tally)
+    lines = []
+    for number, line, document in documents(data, limits, tally):
+        if not isinstance(document, dict):
+            tally.reject("not_an_object", where=f"line {number}", excerpt=excerpt_of(line))
+        elif columns.add(document):
+            lines.append((number, line))
+        else:
+            tally.reject("nesting_depth", where=f"line {number}", excerpt=excerpt_of(line))
+
+    def describe(row: int) -> tuple[str, str]:
+        number, line = lines[row]
+        return f"line {number}", excerpt_of(line)
+
+    records = Records(columns.row_count, columns.entries(), describe, tally)
+    return tables_of(records, signal, limits, options), tally
+
+
+def documents(data: bytes, limits: Limits, tally: Tally) -> Iterator[tuple[int, bytes, Any]]:
+    """Every JSON document with its line; the elements of an array are documents, and so is a text of many lines."""
+    whole = _whole(data)
+    if isinstance(whole, list):
+        yield from ((number, b"", element) for number, element in enumerate(whole, 1))
+        return
+    if whole is not None:
+        yield 1, data, whole
+        return
+    for number, line in enumerate(data.split(b"\n"), 1):
+        line = line.strip()
+        if not line:
+            continue
+        if len(line) > limits.line_bytes:
+            tally.reject("line_bytes", where=f"line {number}", excerpt=excerpt_of(line))
+            continue
+        try:
+            yield number, line, orjson.loads(line)
+        except orjson.JSONDecodeError as reason:
+            excerpt = excerpt_of(line[max(reason.pos - 40, 0) :])
+            tally.reject("bad_json", where=f"line {number}, byte {reason.pos}", excerpt=excerpt)
+
+
+def _whole(data: bytes) -> Any:
+    """The data as one document, where its first line is not one already."""
+    first, _, rest = data.lstrip().partition(b"\n")
+    if rest.strip() and not first.startswith(b"["):
+        try:
+            orjson.loads(first)
+            return None
+        except orjson.JSONDecodeError:
+            if first.rstrip() != b"{":
+                return None
+    elif not first.startswith(b"["):
+        return None
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+
+
+class _Columns:
+    """The values of all records by key and type, filled record by record."""
+
+    def __init__(self, limits: Limits, tally: Tally) -> None:
+        self.row_count = 0
+        self._limits = limits
+        self._tally = tally
+        self._values: dict[tuple[str, type], tuple[list[int], list[Any]]] = {}
+
+    def add(self, document: dict[str, Any]) -> bool:
+        """Take the record in, or return False where it is nested too deep."""
+        flat: list[tuple[str, Any]] = []
+        if not _flatten(document, "", flat, self._limits.nesting_depth):
+            return False
+        if len(flat) > self._limits.attributes_per_row:
+            self._tally.shorten("attributes_per_row", 1)
+            del flat[self._limits.attributes_per_row :]
+        row, values = self.row_count, self._values
+        for key, value in flat:
+            slot = values.get((key, type(value)))
+            if slot is None:
+                slot = values[key, type(value)] = ([], [])
+            slot[0].append(row)
+            slot[1].append(value)
+        self.row_count += 1
+        return True
+
+    def entries(self) -> list[Entry]:
+        types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+        return [
+            Entry(key, np.array(rows, np.int64), pa.array(values, types[kind]), np.arange(len(rows)))
+            for (key, kind), (rows, values) in self._values.items()
+        ]
+
+
+def _flatten(document: dict[str, Any], prefix: str, flat: list[tuple[str, Any]], depth: int) -> bool:
+    if depth <= 0:
+        return False
+    for key, value in document.items():
+        kind = type(value)
+        if kind is dict:
+            if not _flatten(value, f"{prefix}{key}.", flat, depth - 1):
+                return False
+        elif kind is list:
+            flat.append((prefix + key, orjson.dumps(value).decode()))
+        elif kind is int and value not in _INT64:
+            flat.append((prefix + key, str(value)))
+        elif value is not None:
+            flat.append((prefix + key, value))
+    return True

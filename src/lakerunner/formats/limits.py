@@ -1,0 +1,37 @@
+"""What one raw object may cost us: beyond a limit it is refused, or cut with a count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakerunner.model.errors import LimitHit
+
+_MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The first five refuse the whole object; the last two cut a row and count it."""
+
+    #: As it lies in the bucket.
+    compressed_bytes: int = 256 * _MB
+    #: After decompression. Arrow's string offsets are 32 bits wide, so it stays well below 2 GiB.
+    expanded_bytes: int = 1024 * _MB
+    #: Expanded over compressed. Real telemetry reaches about 60; a bomb, 1,000 and more.
+    ratio: int = 500
+    #: One line of JSON or CSV, without its end. A longer one is a bad line: the others land.
+    line_bytes: int = 8 * _MB
+    #: Arrays and objects within each other.
+    nesting_depth: int = 64
+    #: Attributes of one row, of its own (not those of its resource or scope). Later ones are dropped.
+    attributes_per_row: int = 1_024
+    #: One attribute or message, in bytes of UTF-8. It is cut at a character.
+    value_bytes: int = 1 * _MB
+
+
+def refuse(limit: str, allowed: int, what: str) -> LimitHit:
+    """The error that names the limit, to be raised."""
+    return LimitHit(
+        f"cannot read the object: {what}, more than {limit} = {allowed:,} allows",
+        hint=f"send smaller objects, or raise formats.{limit}",
+    )

@@ -1,0 +1,29 @@
+"""What the reader of an object is told beside its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class MetricOptions:
+    """How OTLP metrics become Prometheus series."""
+
+    #: Resource attributes that become labels of every series of the resource.
+    promoted_resource_attributes: tuple[str, ...] = ()
+    #: Whether otel_scope_name, otel_scope_version and the scope's attributes become labels.
+    promote_scope: bool = False
+    #: Whether target_info is made, the series that carries the other resource attributes.
+    target_info: bool = True
+    #: Between two samples of target_info: half the look-back of a query, as Prometheus takes it.
+    target_info_step_ms: int = 150_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    metrics: MetricOptions = field(default_factory=MetricOptions)
+    #: The time of rows that carry none (the object's own), or None: such rows are refused.
+    fallback_time_ns: int | None = None
+    #: Our field (`timestamp`, `message`, ...) -> the key or column that holds it, tried before the usual ones.
+    fields: Mapping[str, str] = field(default_factory=dict)

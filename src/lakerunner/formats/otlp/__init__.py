@@ -1,0 +1,1 @@
+"""OTLP, as protobuf and as JSON, to tables of logs, metrics and traces."""

@@ -1,0 +1,75 @@
+"""One export request, or many in a file: a bare message, varint-delimited messages, or 4-byte lengths.
+
+A bare message of OTLP is a row of fields with tag 0x0A. A delimited file is a row of lengths. Each reading is
+checked to the last byte before it is believed; both can hold only for messages of exactly ten bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+#: Data and a position -> a length and where it ends, or -1.
+_LengthReader = Callable[[bytes, int], tuple[int, int]]
+#: Field 1, length-delimited: `resource_logs`, `resource_metrics` and `resource_spans` alike.
+_TAG = 0x0A
+_MAX_VARINT_BYTES = 10
+
+
+def readings(data: bytes) -> list[list[bytes]]:
+    """The ways to read the bytes as messages, likeliest first. Empty when there is none.
+
+    >>> readings(b"\\x0a\\x02\\x12\\x00")
+    [[b'\\n\\x02\\x12\\x00']]
+    >>> readings(b"\\x02\\x0a\\x00\\x02\\x0a\\x00")
+    [[b'\\n\\x00', b'\\n\\x00']]
+    """
+    found = []
+    if _is_bare(data):
+        found.append([data])
+    if messages := _delimited(data, _varint):
+        found.append(messages)
+    if messages := _delimited(data, _four_bytes):
+        found.append(messages)
+    return found
+
+
+def _is_bare(data: bytes) -> bool:
+    at = 0
+    while at < len(data):
+        if data[at] != _TAG:
+            return False
+        length, start = _varint(data, at + 1)
+        if start < 0 or start + length > len(data):
+            return False
+        at = start + length
+    return bool(data)
+
+
+def _delimited(data: bytes, read_length: _LengthReader) -> list[bytes]:
+    messages = []
+    at = 0
+    while at < len(data):
+        length, start = read_length(data, at)
+        end = start + length
+        if start < 0 or end > len(data) or (length and data[start] != _TAG):
+            return []
+        messages.append(data[start:end])
+        at = end
+    return messages if any(messages) else []
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number and where it ends, or (0, -1)."""
+    value = 0
+    for count, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            return value, at + count + 1
+    return 0, -1
+
+
+def _four_bytes(data: bytes, at: int) -> tuple[int, int]:
+    """Big-endian, as the collector's file exporter writes it."""
+    if at + 4 > len(data):
+        return 0, -1
+    return int.from_bytes(data[at : at + 4], "big"), at + 4

@@ -1,0 +1,61 @@
+"""OTLP logs to rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.formats import severity
+from lakerunner.formats.attributes import Level, promote
+from lakerunner.formats.decoded import Tally
+from lakerunner.formats.limits import Limits
+from lakerunner.formats.options import Options
+from lakerunner.formats.otlp.anyvalue import Pairs, Values
+from lakerunner.formats.otlp.nesting import hex_ids, nanos, null_if_empty, shared_levels, timestamps, unnest
+from lakerunner.formats.tables import table_of
+from lakerunner.model.signals import LOGS
+
+
+def log_tables(parents: pa.StructArray, limits: Limits, options: Options, tally: Tally) -> dict[str, pa.Table]:
+    nest = unnest(parents, "scope_logs", "log_records")
+    records = nest.records
+    resource, scope, service = shared_levels(nest, limits, tally)
+    own = Level("attr", len(records), list(Pairs.of(records.field("attributes"), limits, tally).entries()))
+    promoted = promote((resource, scope, own), len(records), tally)
+
+    time_ns, bad = nanos(records.field("time_unix_nano"))
+    observed_ns, observed_bad = nanos(records.field("observed_time_unix_nano"))
+    at_ns = np.where(time_ns == 0, observed_ns, time_ns)
+    bad = np.where(time_ns == 0, observed_bad, bad)
+    if options.fallback_time_ns is not None:
+        at_ns = np.where(at_ns == 0, options.fallback_time_ns, at_ns)
+    names, numbers = _severities(records)
+    table = table_of(
+        LOGS.rows,
+        {
+            "timestamp": timestamps(at_ns, "ns"),
+            "observed_timestamp": timestamps(observed_ns, "ns", (observed_ns == 0) | observed_bad),
+            "service_name": service.take(pa.array(nest.resource_of)),
+            "severity": names,
+            "severity_number": numbers,
+            "message": Values.of(records.field("body"), limits, tally).text(),
+            "event_name": null_if_empty(records.field("event_name")),
+            "trace_id": hex_ids(records.field("trace_id")),
+            "span_id": hex_ids(records.field("span_id")),
+            "flags": records.field("flags"),
+            "dropped_attributes_count": records.field("dropped_attributes_count"),
+        },
+        len(records),
+    )
+    tally.reject("time_out_of_range", int(bad.sum()))
+    tally.reject("no_timestamp", int(((at_ns == 0) & ~bad).sum()))
+    refused = bad | (at_ns == 0)
+    table = promoted.add_to(table)
+    return {LOGS.rows.suffix: table.filter(pa.array(~refused)) if refused.any() else table}
+
+
+def _severities(records: pa.StructArray) -> tuple[pa.Array, pa.Array]:
+    number = records.field("severity_number")
+    numbers = pc.if_else(pc.equal(number, 0), pa.scalar(None, pa.int32()), number)
+    return severity.fill(null_if_empty(records.field("severity_text")), numbers)

@@ -1,0 +1,103 @@
+"""OTLP traces to rows: one a span, its events and links within it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.formats.attributes import Level, promote
+from lakerunner.formats.decoded import Tally
+from lakerunner.formats.limits import Limits
+from lakerunner.formats.options import Options
+from lakerunner.formats.otlp import jsontext
+from lakerunner.formats.otlp.anyvalue import Pairs
+from lakerunner.formats.otlp.nesting import hex_ids, member, nanos, null_if_empty, shared_levels, timestamps, unnest
+from lakerunner.formats.tables import table_of
+from lakerunner.model.signals import TRACES
+from lakerunner.model.signals.traces import EVENT, LINK
+
+_KINDS = pa.array(["unspecified", "internal", "server", "client", "producer", "consumer", None])
+_STATUSES = pa.array(["unset", "ok", "error", None])
+
+
+def trace_tables(parents: pa.StructArray, limits: Limits, options: Options, tally: Tally) -> dict[str, pa.Table]:
+    nest = unnest(parents, "scope_spans", "spans")
+    spans = nest.records
+    resource, scope, service = shared_levels(nest, limits, tally)
+    own = Level("attr", len(spans), list(Pairs.of(spans.field("attributes"), limits, tally).entries()))
+    promoted = promote((resource, scope, own), len(spans), tally)
+
+    start_ns, bad = nanos(spans.field("start_time_unix_nano"))
+    end_ns, end_bad = nanos(spans.field("end_time_unix_nano"))
+    # A span without an end was sent while it ran: how long it took is not known, and zero is the least it can be.
+    duration_ns = np.where(end_ns == 0, 0, end_ns - start_ns)
+    columns = {
+        "trace_id": hex_ids(spans.field("trace_id")),
+        "span_id": hex_ids(spans.field("span_id")),
+        "parent_span_id": hex_ids(spans.field("parent_span_id")),
+        "trace_state": null_if_empty(spans.field("trace_state")),
+        "flags": spans.field("flags"),
+        "name": spans.field("name"),
+        "kind": _named(_KINDS, spans.field("kind")),
+        "status_code": _named(_STATUSES, pc.fill_null(member(spans.field("status"), "code"), 0)),
+        "status_message": null_if_empty(member(spans.field("status"), "message")),
+        "start_timestamp": timestamps(start_ns, "ns"),
+        "duration_ns": pa.array(duration_ns),
+        "service_name": service.take(pa.array(nest.resource_of)),
+        "events": _events(spans.field("events"), limits, tally),
+        "links": _links(spans.field("links"), limits, tally),
+        "dropped_attributes_count": spans.field("dropped_attributes_count"),
+        "dropped_events_count": spans.field("dropped_events_count"),
+        "dropped_links_count": spans.field("dropped_links_count"),
+    }
+    table = promoted.add_to(table_of(TRACES.rows, columns, len(spans)))
+    without_id = columns["trace_id"].is_null().to_numpy(zero_copy_only=False)
+    late = bad | end_bad
+    tally.reject("time_out_of_range", int(late.sum()))
+    tally.reject("no_timestamp", int(((start_ns == 0) & ~late).sum()))
+    tally.reject("no_trace_id", int((without_id & (start_ns != 0) & ~late).sum()))
+    refused = late | (start_ns == 0) | without_id
+    return {TRACES.rows.suffix: table.filter(pa.array(~refused)) if refused.any() else table}
+
+
+def _named(names: pa.Array, numbers: pa.Array) -> pa.Array:
+    """The name of each enum number; the last name, null, for numbers that the protocol does not know yet."""
+    plain = numbers.to_numpy(zero_copy_only=False)
+    unknown = len(names) - 1
+    return names.take(pa.array(np.where((plain >= 0) & (plain < unknown), plain, unknown)))
+
+
+def _events(lists: pa.ListArray, limits: Limits, tally: Tally) -> pa.Array:
+    events = lists.flatten()
+    if not len(events):
+        return pa.nulls(len(lists), pa.list_(EVENT))
+    time_ns, bad = nanos(events.field("time_unix_nano"))
+    children = [
+        timestamps(time_ns, "ns", bad | (time_ns == 0)),
+        events.field("name"),
+        jsontext.objects(events.field("attributes"), limits, tally),
+        events.field("dropped_attributes_count"),
+    ]
+    return _list_of(lists, pa.StructArray.from_arrays(children, fields=list(EVENT)))
+
+
+def _links(lists: pa.ListArray, limits: Limits, tally: Tally) -> pa.Array:
+    links = lists.flatten()
+    if not len(links):
+        return pa.nulls(len(lists), pa.list_(LINK))
+    children = [
+        hex_ids(links.field("trace_id")),
+        hex_ids(links.field("span_id")),
+        null_if_empty(links.field("trace_state")),
+        links.field("flags"),
+        jsontext.objects(links.field("attributes"), limits, tally),
+        links.field("dropped_attributes_count"),
+    ]
+    return _list_of(lists, pa.StructArray.from_arrays(children, fields=list(LINK)))
+
+
+def _list_of(lists: pa.ListArray, items: pa.StructArray) -> pa.Array:
+    """The items in the lists that they came from; an empty list as null, which costs nothing in a file."""
+    empty = np.diff(lists.offsets.to_numpy()) == 0
+    return pa.ListArray.from_arrays(lists.offsets, items, type=pa.list_(items.type), mask=pa.array(empty))

@@ -1,0 +1,151 @@
+"""Raw Parquet of anybody: columns by their names, nested ones joined by dots, maps as attributes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakerunner.formats.attributes import Entry
+from lakerunner.formats.decoded import Tally
+from lakerunner.formats.limits import Limits, refuse
+from lakerunner.formats.options import Options
+from lakerunner.formats.record_rows import tables_of
+from lakerunner.formats.records import Records
+from lakerunner.model.errors import BadInput
+from lakerunner.model.signal import Signal
+
+
+def read_parquet(data: bytes, signal: Signal, limits: Limits, options: Options) -> tuple[dict[str, pa.Table], Tally]:
+    tally = Tally()
+    table = _open(data, limits)
+
+    def describe(row: int) -> tuple[str, str]:
+        return f"row {row + 1}", str(table.slice(row, 1).to_pylist()[0])
+
+    entries = list(_entries(table, limits))
+    records = Records(table.num_rows, entries, describe, tally)
+    return tables_of(records, signal, limits, options), tally
+
+
+def _open(data: bytes, limits: Limits) -> pa.Table:
+    try:
+        file = pq.ParquetFile(
+            pa.BufferReader(data),
+            # Both limits guard against metadata that asks for gigabytes.
+            thrift_string_size_limit=limits.expanded_bytes,
+            thrift_container_size_limit=10_000_000,
+        )
+        _check_size(file.metadata, limits)
+        # Text stays a dictionary until its expanded size is known: one long value may be repeated a million times.
+        leaves = [file.schema.column(i) for i in range(len(file.schema))]
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
+        return file.read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as reason:
+        raise BadInput(
+            f"cannot read the object as Parquet: {(str(reason) or 'malformed').splitlines()[0][:200]}",
+            where=f"{len(data)} bytes",
+            hint=f"it ends with {data[-12:].hex(' ')}",
+        ) from None
+
+
+def _check_size(metadata: pq.FileMetaData, limits: Limits) -> None:
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    if any(group.total_byte_size < 0 or group.num_rows < 0 for group in groups):
+        raise pa.ArrowInvalid("a row group has a negative size")
+    # Runs of equal values take no room in a file, but four bytes each at least when they are read.
+    cells = sum(group.num_rows for group in groups) * max(metadata.num_columns, 1)
+    size = max(sum(group.total_byte_size for group in groups), cells * 4)
+    if size > limits.expanded_bytes:
+        raise refuse("expanded_bytes", limits.expanded_bytes, f"its columns expand to {size:,} bytes")
+
+
+def _entries(table: pa.Table, limits: Limits) -> Iterator[Entry]:
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        yield from _flatten(name, _decoded(array, limits), limits.nesting_depth)
+
+
+def _decoded(array: pa.Array, limits: Limits) -> pa.Array:
+    """The column without its dictionary, unless writing it out would take too much."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    if pa.types.is_string(array.dictionary.type) or pa.types.is_binary(array.dictionary.type):
+        size = pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0
+        if size > limits.expanded_bytes:
+            raise refuse("expanded_bytes", limits.expanded_bytes, f"a column of it expands to {size:,} bytes")
+    return array.dictionary_decode()
+
+
+def _flatten(name: str, array: pa.Array, depth: int) -> Iterator[Entry]:
+    kind = array.type
+    if depth <= 0 or not len(array):
+        return
+    if pa.types.is_struct(kind):
+        for field, child in zip(kind, array.flatten(), strict=True):
+            yield from _flatten(f"{name}.{field.name}", child, depth - 1)
+    elif pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
+        yield from _map_entries(name, array)
+    else:
+        rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+        if len(rows):
+            yield Entry(name, rows, _plain(array), rows)
+
+
+def _map_entries(name: str, array: pa.MapArray) -> Iterator[Entry]:
+    """The values of a map by key. A map of attributes gives its keys without its own name."""
+    prefix = "" if name in ("attributes", "labels", "tags", "attributes_overflow") else f"{name}."
+    lengths = pc.fill_null(pc.list_value_length(array.cast(pa.list_(array.type.field(0).type))), 0)
+    rows = np.repeat(np.arange(len(array)), lengths.to_numpy(zero_copy_only=False))
+    flat = array.cast(pa.list_(array.type.field(0).type)).flatten()
+    keys, values = flat.field(0).dictionary_encode(), _plain(flat.field(1))
+    codes = keys.indices.to_numpy(zero_copy_only=False)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    for code, key in enumerate(keys.dictionary.to_pylist()):
+        mine = np.flatnonzero((codes == code) & valid)
+        if len(mine):
+            yield Entry(f"{prefix}{key}", rows[mine], values, mine)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The column as one of the types that an attribute may have; times keep theirs, for they may be the row's."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return array
+    if kind == pa.uint64():
+        # Those beyond int64 would not fit; the column is then text.
+        fits = pc.all(pc.less_equal(array, np.uint64(np.iinfo(np.int64).max))).as_py()
+        return array.cast(pa.int64()) if fits is not False else array.cast(pa.string())
+    if pa.types.is_integer(kind):
+        return array.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        return array.cast(pa.float64())
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return _bytes_text(array.cast(pa.binary()))
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_decimal(kind):
+        return array.cast(pa.string())
+    texts = [None if value is None else orjson.dumps(value, default=str).decode() for value in array.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def _bytes_text(array: pa.Array) -> pa.Array:
+    """Text where all of it is printable UTF-8 (old writers do not say so), hex for ids, base64 for the rest."""
+    try:
+        text = array.cast(pa.string())
+        if not pc.any(pc.match_substring_regex(text, r"[\x00-\x08\x0e-\x1f]")).as_py():
+            return text
+    except pa.ArrowInvalid:
+        pass
+    lengths = set(pc.unique(pc.binary_length(array.drop_null())).to_pylist())
+    render = bytes.hex if lengths <= {0, 8, 16} else _base64
+    return pa.array([None if value is None else render(value) for value in array.to_pylist()], pa.string())
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()

@@ -1,0 +1,93 @@
+"""The one way in: the bytes of a raw object to tables of its signal, or an error that says why not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from lakerunner.formats.compression import expand
+from lakerunner.formats.csv import read_csv
+from lakerunner.formats.decoded import Decoded, Tally, excerpt_of
+from lakerunner.formats.detect import Format, detect
+from lakerunner.formats.jsonl import documents, read_jsonl
+from lakerunner.formats.limits import Limits
+from lakerunner.formats.options import Options
+from lakerunner.formats.otlp.decode import read_protobuf
+from lakerunner.formats.otlp.jsonlines import read_otlp_json, request_signal
+from lakerunner.formats.parquet import read_parquet
+from lakerunner.formats.tables import empty
+from lakerunner.model.errors import BadInput
+from lakerunner.model.signal import Signal
+
+_Reader = Callable[[bytes, Signal, Limits, Options], tuple[dict[str, pa.Table], Tally]]
+#: Lines looked at before JSON is taken for plain records.
+_JSON_LINES_TRIED = 20
+
+
+def read_object(
+    data: bytes, signal: Signal, name_hint: str = "", limits: Limits | None = None, options: Options | None = None
+) -> Decoded:
+    """Decode an object. BadInput and LimitHit mean quarantine: the same bytes will never read better.
+
+    Rows that cannot be used are counted in `rejected`, with samples, and the others land. An object none of whose
+    rows can be used is refused as a whole: it is probably not what it was taken for.
+    """
+    limits, options = limits or Limits(), options or Options()
+    content = expand(data, limits)
+    found = detect(content, name_hint)
+    if found is Format.EMPTY:
+        return Decoded({table.suffix: empty(table) for table in signal.tables}, str(found))
+    name, reader = _reader(found, content, signal, limits)
+    try:
+        tables, tally = reader(content, signal, limits, options)
+    except pa.ArrowException as reason:
+        raise BadInput(
+            f"cannot read the object as {name}: {(str(reason) or type(reason).__name__).splitlines()[0][:200]}",
+            where=f"{len(content)} bytes",
+            hint=f"it begins with {excerpt_of(content[:80])}",
+        ) from None
+    if tally.rejected and not tables[signal.rows.suffix].num_rows:
+        raise _all_refused(name, signal, tally)
+    return Decoded.of(tables, name, tally)
+
+
+def _reader(found: Format, content: bytes, signal: Signal, limits: Limits) -> tuple[str, _Reader]:
+    match found:
+        case Format.PARQUET:
+            return str(found), read_parquet
+        case Format.CSV:
+            return str(found), read_csv
+        case Format.PROTOBUF:
+            return str(found), read_protobuf
+        case _:
+            return _json_reader(content, signal, limits)
+
+
+def _json_reader(content: bytes, signal: Signal, limits: Limits) -> tuple[str, _Reader]:
+    parsed: itertools.islice[tuple[int, bytes, Any]] = itertools.islice(
+        documents(content, limits, Tally()), _JSON_LINES_TRIED
+    )
+    for _, _, document in parsed:
+        sent = request_signal(document)
+        if sent == signal.name:
+            return "otlp-json", read_otlp_json
+        if sent is not None:
+            raise BadInput(
+                f"cannot read the object as {signal}: it holds OTLP {sent}",
+                where="line 1",
+                hint="check the prefix that the collector writes to",
+            )
+    return "jsonl", read_jsonl
+
+
+def _all_refused(name: str, signal: Signal, tally: Tally) -> BadInput:
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in sorted(tally.rejected.items()))
+    sample = next((seen[0] for seen in tally.samples.values() if seen), None)
+    return BadInput(
+        f"cannot read the object as {signal} in {name}: not one row of it can be used: {reasons}",
+        where=sample.where if sample else None,
+        hint=f"the first began with {sample.excerpt}" if sample and sample.excerpt else "is it another signal?",
+    )

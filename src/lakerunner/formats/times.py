@@ -1,0 +1,133 @@
+"""Times as people send them, seconds to nanoseconds or RFC 3339, told apart without being told.
+
+A number is taken by its size: below 1e11 seconds, below 1e14 milliseconds, below 1e17 microseconds, else nanoseconds.
+Every time from March 1973 to the year 5138 falls on the right side in all four units. Text without a zone is UTC.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.formats.attributes import Ints
+
+_SECONDS_BELOW, _MILLIS_BELOW, _MICROS_BELOW = 1e11, 1e14, 1e17
+_NUMBER = r"^[+-]?\d{1,19}(\.\d+)?([eE][+-]?\d{1,2})?$"
+_ZONED = r":\d\d(\.\d+)?\s*(Z|[+-]\d\d(:?\d\d)?)$"
+_DAY_ONLY = r"^\d{4}-\d\d-\d\d$"
+_UTC_NANOS = pa.timestamp("ns", "UTC")
+
+Mask = npt.NDArray[np.bool_]
+
+
+def to_nanos(array: pa.Array) -> tuple[Ints, Mask]:
+    """Nanoseconds since 1970 of each value, and which of them could be read. Unread ones are 0."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return _from_timestamps(array)
+    if pa.types.is_integer(kind):
+        return _from_integers(array)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _from_floats(array.cast(pa.float64()))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _from_texts(array.cast(pa.string()))
+    return np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)
+
+
+def _from_timestamps(array: pa.Array) -> tuple[Ints, Mask]:
+    if pa.types.is_timestamp(array.type) and array.type.tz is None:
+        array = array.cast(pa.timestamp(array.type.unit, "UTC"))
+    try:
+        nanos = array.cast(_UTC_NANOS)
+    except pa.ArrowInvalid:
+        # A time beyond the reach of 64-bit nanoseconds (1677 to 2262). The others must not suffer for it.
+        return _from_texts(pc.strftime(array.cast(pa.timestamp("us", "UTC")), "%Y-%m-%dT%H:%M:%SZ"))
+    return _plain(nanos)
+
+
+def _from_integers(array: pa.Array) -> tuple[Ints, Mask]:
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    filled = array.fill_null(0)
+    if filled.type == pa.uint64():
+        unsigned = filled.to_numpy(zero_copy_only=False)
+        valid &= unsigned <= np.uint64(np.iinfo(np.int64).max)
+        whole = unsigned.view(np.int64)
+    else:
+        whole = filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    size = np.abs(whole.astype(np.float64))
+    unit = _unit(size)
+    valid &= size * unit < np.iinfo(np.int64).max
+    return np.where(valid, whole * unit, 0), valid
+
+
+def _from_floats(array: pa.Array) -> tuple[Ints, Mask]:
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    number = array.fill_null(0.0).to_numpy(zero_copy_only=False)
+    valid &= np.isfinite(number)
+    number = np.where(valid, number, 0.0)
+    unit = _unit(np.abs(number))
+    valid &= np.abs(number) * unit < np.iinfo(np.int64).max
+    number = np.where(valid, number, 0.0)
+    # Whole and part apart, and the part to a microsecond: a float of today's seconds holds a quarter of one, so
+    # 1763200000.123 comes out as it was written.
+    whole = np.floor(number)
+    part = np.round((number - whole) * (unit / 1_000)).astype(np.int64) * 1_000
+    return whole.astype(np.int64) * unit + part, valid
+
+
+def _unit(size: npt.NDArray[np.float64]) -> Ints:
+    """Nanoseconds in one unit of each number."""
+    return np.select(
+        [size < _SECONDS_BELOW, size < _MILLIS_BELOW, size < _MICROS_BELOW], [1_000_000_000, 1_000_000, 1_000], 1
+    ).astype(np.int64)
+
+
+def _from_texts(array: pa.Array) -> tuple[Ints, Mask]:
+    text = pc.utf8_trim_whitespace(array)
+    numeric = pc.fill_null(pc.match_substring_regex(text, _NUMBER), False)
+    nanos, valid = _from_iso(pc.if_else(numeric, pa.scalar(None, pa.string()), text))
+    if pc.any(numeric).as_py():
+        numbers, read = _from_digits(pc.if_else(numeric, text, pa.scalar(None, pa.string())))
+        nanos, valid = np.where(read, numbers, nanos), valid | read
+    return nanos, valid
+
+
+def _from_digits(text: pa.Array) -> tuple[Ints, Mask]:
+    """Whole numbers stay whole: nanoseconds do not fit a float."""
+    whole = pc.fill_null(pc.match_substring_regex(text, r"^[+-]?\d{1,18}$"), False)
+    none = pa.scalar(None, pa.string())
+    nanos, valid = _from_integers(pc.utf8_ltrim(pc.if_else(whole, text, none), "+").cast(pa.int64()))
+    parts, read = _from_floats(pc.if_else(whole, none, text).cast(pa.float64()))
+    return np.where(read, parts, nanos), valid | read
+
+
+def _from_iso(text: pa.Array) -> tuple[Ints, Mask]:
+    text = pc.replace_substring_regex(pc.utf8_upper(text), r",(\d+)", r".\1")
+    text = pc.replace_substring_regex(text, r"(\.\d{9})\d+", r"\1")
+    text = pc.replace_substring_regex(text, r"\s+(Z|[+-]\d\d:?\d\d)$", r"\1")
+    text = pc.replace_substring_regex(text, r"\s*UTC$", "Z")
+    text = pc.if_else(
+        pc.match_substring_regex(text, _DAY_ONLY), pc.binary_join_element_wise(text, "T00:00:00Z", ""), text
+    )
+    zoned = pc.match_substring_regex(text, _ZONED)
+    text = pc.if_else(zoned, text, pc.binary_join_element_wise(text, "Z", ""))
+    try:
+        return _plain(text.cast(_UTC_NANOS))
+    except pa.ArrowInvalid:
+        encoded = text.dictionary_encode()
+        known = pa.array([_one(value) for value in encoded.dictionary], _UTC_NANOS)
+        return _plain(known.take(encoded.indices))
+
+
+def _one(text: pa.StringScalar) -> pa.Scalar | None:
+    try:
+        return text.cast(_UTC_NANOS)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _plain(nanos: pa.Array) -> tuple[Ints, Mask]:
+    valid = nanos.is_valid().to_numpy(zero_copy_only=False)
+    return nanos.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), valid

@@ -1,0 +1,1 @@
+"""From raw objects to segments on Spark: boxers, which make work items, and the stages that do them."""

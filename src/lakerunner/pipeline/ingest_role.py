@@ -1,0 +1,120 @@
+"""The roles of ingest: one Spark driver for all signals, or one for each."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from lakerunner.bus import topics
+from lakerunner.bus.contract import Consumer
+from lakerunner.bus.open import open_bus
+from lakerunner.index.indexed import IndexedRole
+from lakerunner.index.profiles import list_profiles
+from lakerunner.intake.buckets import config_of
+from lakerunner.model.errors import LakeError
+from lakerunner.model.signal import Signal
+from lakerunner.model.signals import LOGS, METRICS, SIGNALS, TRACES
+from lakerunner.pipeline.ingest import Ended, Reading, ingest_batch
+from lakerunner.pipeline.ingest_task import IngestTask, TaskResult, run_task
+from lakerunner.pipeline.ingest_worker import IngestWorker
+from lakerunner.pipeline.items import IngestItem
+from lakerunner.pipeline.job import run_tasks
+from lakerunner.pipeline.session import spark_session, stop_session
+from lakerunner.runtime.role import Probe
+from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.stop import Stop
+from lakerunner.store.config import StoreConfig
+from lakerunner.store.open import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP = "ingest"
+
+
+class Ingest(IndexedRole):
+    name = "ingest"
+    sentence = "Turn raw objects of all signals into segments, on Spark."
+    signals: ClassVar[tuple[Signal, ...]] = SIGNALS
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.bus = open_bus(settings, self.database)
+        self.target = StoreConfig.of(settings)
+        self.store = open_store(self.target)
+        self._spark: SparkSession | None = None
+        self._job_numbers = itertools.count()
+
+    def start(self) -> None:
+        super().start()
+        self.bus.ensure_topics()
+        self._spark = spark_session(self.settings.spark)
+
+    def probes(self) -> Mapping[str, Probe]:
+        return {**super().probes(), "bus": self.bus.ping, "store": self.store.ping}
+
+    def run(self, stop: Stop) -> None:
+        consumer = self._consumer()
+        try:
+            IngestWorker(self.database, consumer, self.settings.pipeline, self.do_batch).run(stop)
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        stop_session()
+        self.bus.close()
+        super().close()
+
+    def do_batch(self, items: Sequence[IngestItem], attempts: Mapping[uuid.UUID, int]) -> Sequence[Ended]:
+        """One Spark job over the items whose buckets are known; the others fail with the reason."""
+        sources, unknown = self._sources(items)
+        known = [item for item in items if not any(ref.bucket in unknown for ref in item.objects)]
+        failed = [
+            Ended(item.item_id, next(unknown[ref.bucket] for ref in item.objects if ref.bucket in unknown))
+            for item in items
+            if item not in known
+        ]
+        last = frozenset(each for each, attempt in attempts.items() if attempt >= self.settings.bus.max_attempts)
+        reading = Reading(sources, self.target)
+        return [*failed, *ingest_batch(self.database, known, reading, self.settings.pipeline, self._run_tasks, last)]
+
+    def _sources(self, items: Sequence[IngestItem]) -> tuple[dict[str, StoreConfig], dict[str, LakeError]]:
+        with self.database.transaction() as tx:
+            profiles = list_profiles(tx)
+        sources: dict[str, StoreConfig] = {}
+        unknown: dict[str, LakeError] = {}
+        for bucket in {ref.bucket for item in items for ref in item.objects}:
+            try:
+                sources[bucket] = config_of(self.settings, bucket, profiles)
+            except LakeError as error:
+                unknown[bucket] = error
+        return sources, unknown
+
+    def _run_tasks(self, tasks: Sequence[IngestTask]) -> list[TaskResult]:
+        assert self._spark is not None
+        # Pools take turns, and a job has one of its own: a small job does not wait behind a large one.
+        pool = f"ingest-{next(self._job_numbers) % self.settings.pipeline.jobs}"
+        return run_tasks(self._spark, pool, run_task, tasks)
+
+    def _consumer(self) -> Consumer:
+        return self.bus.consumer(GROUP, [topics.work(signal, "ingest").name for signal in self.signals])
+
+
+class IngestLogs(Ingest):
+    name = "ingest-logs"
+    sentence = "Turn raw objects of logs into segments, on Spark."
+    signals = (LOGS,)
+
+
+class IngestMetrics(Ingest):
+    name = "ingest-metrics"
+    sentence = "Turn raw objects of metrics into segments, on Spark."
+    signals = (METRICS,)
+
+
+class IngestTraces(Ingest):
+    name = "ingest-traces"
+    sentence = "Turn raw objects of traces into segments, on Spark."
+    signals = (TRACES,)
