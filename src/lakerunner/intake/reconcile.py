@@ -12,7 +12,7 @@ from lakerunner.index.database import Database
 from lakerunner.intake.backfill import BackfillProgress, backfill
 from lakerunner.intake.metrics import RECONCILED_TIMESTAMP
 from lakerunner.intake.record import Recorder
-from lakerunner.intake.rejected import forget_old
+from lakerunner.intake.rejected import forget_excess
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import IntakeSettings
@@ -74,7 +74,7 @@ class Reconciler:
                     if done.counts["recorded"]:
                         log().warning("lost events healed", bucket=bucket, prefix=prefix, **done.counts)
             with self._database.transaction() as tx:
-                forget_old(tx)
+                forget_excess(tx)
         finally:
             leases.release(self._database, lease)
         RECONCILED_TIMESTAMP.set(time.time())

@@ -110,7 +110,7 @@ def count_rejected(tx: Connection) -> dict[str, int]:
     return {kind.value: counts.get(kind.value, 0) for kind in RejectedKind}
 
 
-def forget_old(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
+def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
     """Delete what is over, and the oldest rows above the limit of kinds that grow with a sender's mistakes."""
     over = tx.execute("DELETE FROM intake_rejected WHERE last_at < now() - make_interval(days => %s)", [_KEEP_DAYS])
     return over.rowcount + sum(
