@@ -95,6 +95,16 @@ def test_a_prefix_filter_of_the_bucket_is_enough(make_s3_lake: MakeS3Lake) -> No
     assert s3_lake.lake.rejected() == []
 
 
+def test_a_lake_may_be_a_folder_of_a_bucket(make_s3_lake: MakeS3Lake) -> None:
+    s3_lake = make_s3_lake(path="/some/folder", default_org="always")
+    for key in ("some/folder/otel-raw/logs_1.json", "some/folder/db/x/logs.parquet", "otel-raw/logs_2.json"):
+        s3_lake.put(key)
+    with running(s3_lake):
+        wait_for(lambda: s3_lake.queued() == (0, 0))
+    s3_lake.lake.assert_each_once(["otel-raw/logs_1.json"])
+    assert [row.kind for row in s3_lake.lake.rejected()] == ["foreign"]
+
+
 def test_rubbish_does_not_block_the_queue(make_s3_lake: MakeS3Lake) -> None:
     s3_lake = make_s3_lake()
     s3_lake.lake.add_profile("otel-raw/")
