@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakerunner.bus.announce import announce
 from lakerunner.index.database import Connection, Database
@@ -94,6 +94,8 @@ class Recorder:
         """The rules as they are now."""
         with self._database.transaction() as tx:
             profiles, orgs = list_profiles(tx), list_orgs(tx)
+        # A slash behind the bucket's name means nothing, and would hide it from events.
+        profiles = [replace(profile, bucket=profile.bucket.rstrip("/")) for profile in profiles]
         return KeyMap(
             profiles, {org.org_id for org in orgs}, own_bucket(self._settings), self._settings.intake.default_org
         )
