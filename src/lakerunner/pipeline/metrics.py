@@ -12,5 +12,5 @@ ROWS_REJECTED = Counter(
 )
 OBJECTS_QUARANTINED = Counter("lakerunner_objects_quarantined", "Raw objects that could not be read.", ["signal"])
 ROWS_SKEWED = Counter(
-    "lakerunner_ingest_rows_skewed", "Rows that landed with an event time over a year ago or a day ahead.", ["signal"]
+    "lakerunner_rows_skewed", "Rows that landed with an event time over a year ago or a day ahead.", ["signal"]
 )
