@@ -43,7 +43,6 @@ from lakerunner.pipeline.boxer_role import IngestBoxer
 from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.pipeline.ingest_task import IngestTask, ObjectRef, run_task
 from lakerunner.pipeline.items import shares
-from lakerunner.pipeline.job import run_tasks
 from lakerunner.runtime.settings import DataSettings, HttpSettings, LogSettings, Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import configure_telemetry
@@ -126,9 +125,6 @@ class House:
     def start(self) -> None:
         self.boxer.start()
         self.ingest.start()
-        assert self.ingest._spark is not None
-        # A first job starts the Python workers; a long-lived driver has done that long ago.
-        run_tasks(self.ingest._spark, "warm", _import_only, list(range(CORES * 2)))
         for thread in self._threads:
             thread.start()
 
