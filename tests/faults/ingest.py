@@ -141,9 +141,8 @@ def check_exact(lake: Lake, kind: Signal) -> str:
     sent = pa.concat_tables([read_object(otlp(kind, ROWS, seed), kind).tables[""] for seed in range(OBJECTS)])
     assert lake.states() == {"done": OBJECTS}, lake.states()
     in_ledger, in_files = lake.ledger_rows(kind), lake.row_count(kind)
-    assert in_ledger == in_files == sent.num_rows, (
-        f"{sent.num_rows} sent, {in_ledger} in the ledger, {in_files} in files"
-    )
+    figures = f"sent {sent.num_rows} ledger {in_ledger} stored {in_files}"
+    assert in_ledger == in_files == sent.num_rows, figures
     assert _identities(lake.rows(kind), kind) == _identities(sent, kind), "other rows than were sent"
     return figures
 
