@@ -11,7 +11,9 @@ _MB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The first five refuse the whole object; the last two cut a row and count it."""
+    """The first three refuse the object; the next two a line of it, or the object where it has no lines; the last two
+    cut a row. What lands with less, or does not land while its neighbours do, is counted under the limit's name.
+    """
 
     #: As it lies in the bucket.
     compressed_bytes: int = 256 * _MB
@@ -19,7 +21,7 @@ class Limits:
     expanded_bytes: int = 1024 * _MB
     #: Expanded over compressed. Real telemetry reaches about 60; a bomb, 1,000 and more.
     ratio: int = 500
-    #: One line of JSON or CSV, without its end. A longer one is a bad line: the others land.
+    #: One line of JSON, or the header of a CSV, without its end.
     line_bytes: int = 8 * _MB
     #: Arrays and objects within each other.
     nesting_depth: int = 64
