@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.components.fixtures import database, database_url, kafka_broker, postgres_server
-from tests.components.kafka import KafkaBroker
-from tests.components.postgres import PostgresServer
 
 from lakerunner.bus.contract import Bus, Consumer, Delivery, Outgoing
 from lakerunner.bus.open import open_bus
 from lakerunner.index.database import Database
 from lakerunner.model.errors import Conflict, Unavailable
 from lakerunner.runtime.settings import BusSettings, IndexSettings, Settings
+from tests.components.fixtures import database, database_url, kafka_broker, postgres_server
+from tests.components.kafka import KafkaBroker
+from tests.components.postgres import PostgresServer
 
 __all__ = ["database", "database_url", "kafka_broker", "postgres_server"]
 
@@ -82,6 +82,8 @@ def make_bus(
             settings = Settings(bus=BusSettings(**chosen), index=IndexSettings(url=database_url))
             bus = open_bus(settings, database)
             stack.callback(bus.close)
+            if isinstance(server, KafkaBroker):
+                stack.callback(server.delete_topics, settings.bus.prefix)
             bus.ensure_topics()
             return BusUnderTest(bus, settings, server)
 

@@ -16,6 +16,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+
 from tests.components.process import RunningProcess, free_port
 
 VERSION = "3.37.0"
@@ -75,14 +76,19 @@ def _installed() -> Path:
         return main
     if not (shutil.which("npm") and shutil.which("node")):
         return _cannot("npm and node are not on PATH")
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    argv = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(_CACHE), f"azurite@{VERSION}"]
+    # Beside its place, then renamed: an installation that was cut short is never taken for one.
+    unfinished = _CACHE.with_name("azurite.unfinished")
+    for stale in (unfinished, _CACHE):
+        shutil.rmtree(stale, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    argv = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(unfinished), f"azurite@{VERSION}"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return _cannot(f"npm did not install azurite within {_INSTALL_TIMEOUT_S} s")
     if done.returncode != 0:
         return _cannot(f"npm could not install azurite: {done.stderr.strip()[-500:]}")
+    unfinished.rename(_CACHE)
     return main
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+
+from lakerunner.index.database import Database
 from tests.components.kafka import KafkaBroker, kafka_jars
 from tests.components.postgres import PostgresServer
 
-from lakerunner.index.database import Database
-
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    server = PostgresServer(tmp_path_factory.mktemp("pg"))
-    server.start()
-    yield server
-    server.stop()
+def postgres_server() -> Iterator[PostgresServer]:
+    with _server_folder("pg") as folder:
+        server = PostgresServer(folder)
+        server.start()
+        yield server
+        server.stop()
 
 
 @pytest.fixture
@@ -35,8 +39,16 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    broker = KafkaBroker(kafka_jars(), tmp_path_factory.mktemp("kafka"))
-    broker.start()
-    yield broker
-    broker.stop()
+def kafka_broker() -> Iterator[KafkaBroker]:
+    with _server_folder("kafka") as folder:
+        broker = KafkaBroker(kafka_jars(), folder)
+        broker.start()
+        yield broker
+        broker.stop()
+
+
+@contextmanager
+def _server_folder(name: str) -> Iterator[Path]:
+    # Not under pytest's own folder: other runs tidy up there, and a server dies without its files.
+    with tempfile.TemporaryDirectory(prefix=f"lakerunner-test-{name}-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -11,11 +11,11 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
-from tests.components.process import ComponentFailed
 
 from lakerunner.index.database import Database
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.migrate import migrate
+from tests.components.process import ComponentFailed
 
 _TEMPLATE = "migrated_template"
 _READY_S = 30.0

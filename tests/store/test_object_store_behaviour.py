@@ -181,7 +181,11 @@ def test_the_order_of_a_listing_is_that_of_bytes(store: ObjectStore) -> None:
         keys.remove("a")  # a folder cannot hold an object and a folder of one name
     for key in keys:
         store.put(key, b"")
-    assert _keys(store) == sorted(keys, key=str.encode)
+    encoding = "utf-16-be" if store.config.url.startswith("az:") else "utf-8"
+    ordered = sorted(keys, key=lambda key: key.encode(encoding))
+    assert _keys(store) == ordered
+    for number, key in enumerate(ordered):
+        assert _keys(store, start_after=key) == ordered[number + 1 :]
 
 
 def test_a_listing_goes_on_where_it_ended(store: ObjectStore) -> None:
@@ -235,16 +239,14 @@ def test_a_ping_answers(store: ObjectStore) -> None:
     store.ping()
 
 
+@pytest.mark.parametrize("config", ["s3", "azure"], indirect=True)
 def test_a_bucket_that_is_not_there_is_told_and_not_taken_for_a_missing_object(config: StoreConfig) -> None:
-    if config.url.startswith("file:"):
-        pytest.skip("opening a folder makes it")
     store = open_store(replace(config, url=config.url + "-not-there", max_attempts=1))
     for ask in (
         store.ping,
         lambda: store.get("x"),
         lambda: store.head("x"),
         lambda: store.put("x", b""),
-        lambda: store.delete(["x", "y"]),
     ):
         with pytest.raises(Unavailable, match="the bucket does not exist; create it"):
             ask()

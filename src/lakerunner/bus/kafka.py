@@ -217,17 +217,16 @@ def _read_to_end(looker: Consumer, name: str, prefix: str, last: int | None) -> 
     looker.assign(starts)
     found: list[Record] = []
     while ends:
-        messages = looker.consume(500, timeout=_ADMIN_S)
-        if not messages:
+        message = looker.poll(_ADMIN_S)
+        if message is None:
             raise Unavailable(f"cannot read the topic {name}: Kafka sent nothing for {_ADMIN_S:g} s")
-        for message in messages:
-            if (error := message.error()) is not None:
-                raise told_as_ours(error, f"read {name}")
-            record = record_of(message, prefix)
-            if record.partition in ends:
-                found.append(record)
-                if record.offset + 1 >= ends[record.partition]:
-                    del ends[record.partition]
+        if (error := message.error()) is not None:
+            raise told_as_ours(error, f"read {name}")
+        record = record_of(message, prefix)
+        if record.partition in ends:
+            found.append(record)
+            if record.offset + 1 >= ends[record.partition]:
+                del ends[record.partition]
     return sorted(found, key=lambda record: (record.partition, record.offset))
 
 

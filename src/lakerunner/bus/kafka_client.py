@@ -10,13 +10,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, Missing, Unavailable
+from lakerunner.runtime.options import parse_options
 from lakerunner.runtime.settings import BusSettings
 
 #: librdkafka's own words; a broker that is away is told here, not in our errors.
 logger = logging.getLogger("lakerunner.kafka")
 
 _LOST = {
-    KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.FENCED_INSTANCE_ID,
     KafkaError.STALE_MEMBER_EPOCH,
@@ -36,6 +36,14 @@ _PASSING = {
     KafkaError._RESOLVE,
     KafkaError._STATE,
     KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
     KafkaError.NOT_ENOUGH_REPLICAS,
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 }
@@ -57,6 +65,7 @@ def base_config(settings: BusSettings) -> dict[str, Any]:
         "reconnect.backoff.ms": 100,
         "reconnect.backoff.max.ms": 2_000,
         "logger": logger,
+        **parse_options(settings.kafka_options, "bus.kafka_options"),
     }
 
 

@@ -14,19 +14,23 @@ from lakerunner.bus.contract import Record
 from lakerunner.bus.kafka_client import base_config, logger, telling, told_as_ours
 from lakerunner.bus.partition import Mark
 from lakerunner.bus.progress import MAX_WAITING, Place, Progress
-from lakerunner.model.errors import Conflict
 from lakerunner.runtime.settings import BusSettings
 
 #: How long a handler may take before the group gives its partitions to others. A dead process is noticed by the
 #: session's timeout; this is only for one that hangs.
 _HANG_S = 3_600.0
 _COMMITTED_S = 10.0
-#: Messages asked of the client at once.
+#: Messages taken from the client at once.
 _FETCH = 500
+#: The group changes around us: a commit of the generation before is refused, also for partitions that we keep.
+_REBALANCING = {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION}
 
 
 class KafkaConsumer(ProgressConsumer):
-    """While Kafka is away, `poll` returns nothing (the client reconnects by itself) and `commit` is Unavailable."""
+    """While Kafka is away, `poll` returns nothing (the client reconnects by itself) and `commit` is Unavailable.
+
+    A commit in the middle of a rebalance is put off until the next one.
+    """
 
     def __init__(
         self, group: str, topics: Sequence[str], settings: BusSettings, progress: Progress, publish: Publish
@@ -75,7 +79,7 @@ class KafkaConsumer(ProgressConsumer):
     def _fetch(self, wait_s: float) -> None:
         with telling(f"consume as {self.group}"):
             self._pause_full()
-            self._arrived += self._client.consume(_FETCH, timeout=wait_s)
+            self._gather(wait_s)
             self._open_assigned()
         arrived, self._arrived = self._arrived, []
         for message in arrived:
@@ -88,19 +92,27 @@ class KafkaConsumer(ProgressConsumer):
                 # A topic that is not there yet, a leader that moves: the client keeps trying.
                 logger.info("while consuming as %s: %s", self.group, error.str())
 
+    def _gather(self, wait_s: float) -> None:
+        """Take what the client has.
+
+        One by one: a batch could hold messages from before and after a rebalance, and a message from before would be
+        taken for the start of the new assignment.
+        """
+        message = self._client.poll(wait_s)
+        while message is not None:
+            self._arrived.append(message)
+            message = self._client.poll(0) if len(self._arrived) < _FETCH else None
+
     def _save(self, marks: Mapping[Place, Mark]) -> Mapping[Place, Mark]:
         try:
             self._commit(marks)
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
-            if error.code() == KafkaError.REBALANCE_IN_PROGRESS:
-                # Still ours until the callback says otherwise: saved with the next commit, or then.
+            if error.code() in _REBALANCING:
+                # Still ours until a callback says otherwise: saved with the next commit, or then. Nothing may be
+                # dropped here, because the client goes on from where it is.
                 return {}
-            told = told_as_ours(error, f"commit as {self.group}")
-            if isinstance(told, Conflict):
-                for place in marks:
-                    self._progress.drop(place)
-            raise told from raised
+            raise told_as_ours(error, f"commit as {self.group}") from raised
         return marks
 
     def _commit(self, marks: Mapping[Place, Mark]) -> None:

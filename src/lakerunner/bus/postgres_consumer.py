@@ -40,12 +40,10 @@ class PostgresConsumer(ProgressConsumer):
         self._balance_at_s = 0.0
 
     def close(self) -> None:
-        if self._connection is None or self._cursors is None:
-            return
-        cursors = self._cursors
-        with suppress(psycopg.Error):
-            # What cannot be committed any more is delivered again to others: the locks go with the connection.
-            cursors.save({self._full(place): self._progress[place].farewell() for place in self._progress})
+        if self._cursors is not None:
+            with suppress(psycopg.Error):
+                # What cannot be committed any more is delivered again to others: the locks go with the connection.
+                self._cursors.save({self._full(place): self._progress[place].farewell() for place in self._progress})
         self._forget_connection()
 
     def _fetch(self, wait_s: float) -> None:
@@ -108,7 +106,7 @@ class PostgresConsumer(ProgressConsumer):
         """Fill up what waits in memory; whether anything came."""
         hungry = [place for place in self._progress if self._progress[place].waiting_count < MAX_WAITING // 2]
         if not hungry:
-            return True
+            return False
         rows = connection.execute(
             "SELECT m.* FROM unnest(%s::text[], %s::int[], %s::bigint[]) AS w (topic, partition, position)"
             " CROSS JOIN LATERAL (SELECT topic, partition, at_offset, key, payload, created_at FROM bus_message b"

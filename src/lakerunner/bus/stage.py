@@ -84,7 +84,8 @@ def _run(
     while not stop:
         try:
             deliveries = consumer.poll(max_messages, poll_s)
-            handle_all(deliveries)
+            if deliveries:
+                handle_all(deliveries)
             consumer.commit()
         except Conflict as error:
             # Its messages went to another member, who handles them again.

@@ -37,9 +37,14 @@ class Output:
             table.add_row(*(_text(row.get(column)) for column in columns))
         self._console.print(table)
 
+    def clear(self) -> None:
+        """Begin a new page, on a terminal."""
+        if self.kind is OutputFormat.TEXT and self._console.is_terminal:
+            self._console.clear()
+
     def document(self, document: object) -> None:
         """One JSON document, whatever the format."""
-        sys.stdout.buffer.write(orjson.dumps(document, default=str, option=orjson.OPT_INDENT_2) + b"\n")
+        sys.stdout.buffer.write(orjson.dumps(document, default=_plain, option=orjson.OPT_INDENT_2) + b"\n")
         sys.stdout.buffer.flush()
 
     def result(self, sentence: str, document: object) -> None:
@@ -53,6 +58,11 @@ class Output:
 def render_error(error: LakeError) -> None:
     """One line: what went wrong and what to do."""
     sys.stderr.write(f"lakerunner: {error}\n")
+
+
+def _plain(value: object) -> object:
+    """What JSON does not know: sets as sorted lists, everything else as its text."""
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
 
 
 def _text(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from lakerunner.model.errors import BadInput, Bug, Conflict, LakeError, LimitHit, Unavailable
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
+
+# The pool tells every failed try to connect; we tell it once, with the reason and what to do.
+logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 
 #: Errors of PostgreSQL that pass by themselves: it is stopping, starting, full up, or two transactions met.
 _PASSING = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -70,7 +71,7 @@ class EmbeddedPostgres:
         return [str(self._bin / "postgres"), "-D", str(self.pgdata), "-k", str(self.socket_dir), *options]
 
     def spawn(self, log_path: Path) -> subprocess.Popen[bytes]:
-        """Start the server as a child of this process. It answers when `wait_ready` returns."""
+        """Start the server as a child of this process. It answers a moment later: ask it until it does."""
         self.prepare()
         with log_path.open("ab") as log:
             return subprocess.Popen(
@@ -145,7 +146,9 @@ class EmbeddedPostgres:
             capture_output=True, text=True, user=self._user, cwd="/",
         )  # fmt: skip
         if done.returncode != 0:
-            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            lines = done.stderr.strip().splitlines() or ["no reason given"]
+            # The first error is the cause; what follows is initdb cleaning up.
+            reason = next((line for line in lines if re.search(r"error|FATAL|PANIC|could not", line)), lines[-1])
             raise Unavailable(f"cannot make the embedded database in {self.pgdata}: {reason}", hint="check the disk")
 
 

@@ -19,7 +19,7 @@ from lakerunner.runtime.settings import Settings
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 #: Libraries that tell as a warning what we tell ourselves, with a reason and a hint.
-_QUIET = ("psycopg.pool", "uvicorn.error", "azure", "botocore", "urllib3")
+_QUIET = ("uvicorn.error", "azure", "botocore", "urllib3")
 
 
 def log() -> structlog.stdlib.BoundLogger:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -41,6 +41,10 @@ class Bucket(Protocol):
 
     def pages(self, prefix: str, start_after: str) -> Iterator[Sequence[ObjectMeta]]:
         """Pages of objects in order of key. One may hold keys up to `start_after` still: the caller drops those."""
+        ...
+
+    def order(self, key: str) -> Any:
+        """What its listings are sorted by."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:

@@ -19,6 +19,8 @@ _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDele
 #: Where clouds hand credentials to their own machines; asked last, when no other credential was found.
 _METADATA_HOSTS = ("169.254.169.254", "metadata.google.internal", "169.254.170.2")
 _MAX_REASON = 300
+#: The last is how Azure's emulator answers for an empty object.
+_RANGE_AFTER_END = re.compile(r'status code: 416|Wanted range starting at|Requested range was invalid|"bytes 0--1/0"')
 
 _CREDENTIALS_HINT = "check the credentials of this process and its rights on the bucket"
 _NETWORK_HINT = "check store.url, store.endpoint and the network"
@@ -69,12 +71,12 @@ def of_obstore(error: Exception, act: str) -> LakeError:
         return BadInput(f"cannot {act}: {_reason(text)}", hint="rename or delete that object")
     if isinstance(error, (ValueError, obstore.UnknownConfigurationKeyError, obstore.NotSupportedError)):
         return BadInput(f"cannot {act}: {_reason(text)}")
+    if _RANGE_AFTER_END.search(text):
+        return BadInput(f"cannot {act}: the range begins after the end of the object")
     return _of_status(int(status.group(1)) if status else 0, act, text)
 
 
 def _of_status(status: int, act: str, text: str) -> LakeError:
-    if status == 416:
-        return BadInput(f"cannot {act}: the range begins after the end of the object")
     if status in (401, 403):
         return Denied(f"cannot {act}: {_reason(text)}", hint=_CREDENTIALS_HINT)
     if 300 <= status < 400:

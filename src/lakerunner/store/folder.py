@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -9,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lakerunner.model.errors import BadInput, Conflict, LakeError, Missing, Unavailable
 from lakerunner.runtime.metrics import SWALLOWED
@@ -35,9 +37,11 @@ class FolderBucket:
                 self._staging = self._root / STAGING
                 self._staging.mkdir(exist_ok=True)
                 self._sweep_staging()
-        except Conflict:
+        except (Conflict, Missing):
             raise BadInput(
-                f"cannot use {root} as a bucket: it, or what it lies in, is a file", where="store.url"
+                f"cannot use {root} as a bucket: it, or what it lies in, is not a folder",
+                hint="correct store.url",
+                where="store.url",
             ) from None
 
     def put(self, key: str, body: Buffer, *, create_only: bool) -> ObjectMeta:
@@ -83,6 +87,9 @@ class FolderBucket:
             objects = self._walk(self._root / prefix, prefix, start_after)
             while page := list(islice(objects, _PAGE)):
                 yield page
+
+    def order(self, key: str) -> Any:
+        return key
 
     def _walk(self, folder: Path, prefix: str, start_after: str) -> Iterator[ObjectMeta]:
         """Depth first, each folder sorted with a slash after the names of folders: that is the order of keys.
@@ -130,7 +137,10 @@ class FolderBucket:
     def _publish(self, staged: Path, path: Path, create_only: bool) -> None:
         """Give the finished file its name, in one step, and make that survive a power cut."""
         new = [folder for folder in path.parents if not folder.exists()]
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, "a file is in the way") from None
         if create_only:
             path.hardlink_to(staged)
         else:
@@ -144,7 +154,8 @@ class FolderBucket:
         if not path.is_file():
             self._check_root(f"find {key!r}")
             # is_file() is False for what may not be looked at, too: stat tells the two apart.
-            path.stat()
+            with contextlib.suppress(NotADirectoryError):
+                path.stat()
             raise Missing(f"cannot find {key!r}: there is no such object")
         return path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from pathlib import Path
@@ -94,29 +95,35 @@ class ObjectStore:
         return self._call("head", lambda: self._bucket.head(key))
 
     def list(self, prefix: str = "", *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectMeta]:
-        """Objects under a prefix of whole parts, in the order of their keys' UTF-8 bytes, a page at a time.
+        """Objects under a prefix of whole parts, in the order of their keys, a page at a time.
 
         To go on later, pass the last key as `start_after`. A page that fails is asked for again from there.
+        The order is that of code points (and so of UTF-8 bytes); Azure's differs for characters above U+FFFF.
         """
         prefix = check_prefix(prefix)
         left = -1 if limit is None else limit
-        pages: list[Iterator[Sequence[ObjectMeta]]] = []
-        last = start_after
+        order = self._bucket.order
+        last = begun_after = start_after
+        pages = self._bucket.pages(prefix, last)
+        broken = False
 
         def next_page() -> Sequence[ObjectMeta] | None:
-            if not pages:
-                pages.append(self._bucket.pages(prefix, last))
+            nonlocal pages, begun_after, broken
+            if broken:
+                pages, begun_after, broken = self._bucket.pages(prefix, last), last, False
             try:
-                return next(pages[0], None)
+                return next(pages, None)
             except LakeError:
-                pages.clear()
+                broken = True
                 raise
 
         while left != 0 and (page := self._call("list", next_page)) is not None:
             for meta in page:
                 # A bucket may begin before the offset: Azure's emulator does, and so may a compatible service.
-                if meta.key <= last or left == 0:
+                if begun_after and order(meta.key) <= order(begun_after):
                     continue
+                if left == 0:
+                    return
                 last = meta.key
                 left -= 1
                 yield meta
@@ -151,10 +158,9 @@ class ObjectStore:
                 return False
             if self._circuit.remaining_s() > 0:
                 continue
-            try:
+            # Any answer closes the circuit, a refusal too: that one is for the call that needs the right.
+            with contextlib.suppress(LakeError):
                 self.ping()
-            except Unavailable:
-                continue
         return not stop
 
     def __reduce__(self) -> tuple[Any, ...]:

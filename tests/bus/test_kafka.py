@@ -1,0 +1,60 @@
+"""What is special about Kafka: the word in a commit's metadata, and errors that are not ours."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakerunner.bus.kafka import KafkaBus
+from lakerunner.bus.kafka_client import told_as_ours
+from lakerunner.bus.kafka_consumer import mark_to_text, text_to_mark
+from lakerunner.bus.partition import Mark
+from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, Missing, Unavailable
+from lakerunner.runtime.settings import BusSettings
+from tests.components.process import free_port
+
+#: Kafka's default for offset.metadata.max.bytes.
+MAX_METADATA_BYTES = 4_096
+OFFSETS = st.integers(0, 2**63 - 1)
+
+
+@given(OFFSETS, OFFSETS, st.integers(0, 1_000), st.booleans(), st.uuids())
+def test_a_mark_survives_the_metadata(a: int, b: int, attempts: int, alone: bool, member: object) -> None:
+    mark = Mark(min(a, b), max(a, b), attempts, alone, str(member))
+    text = mark_to_text(mark)
+    assert text_to_mark(mark.committed, text) == mark
+    assert len(text) < MAX_METADATA_BYTES
+
+
+@pytest.mark.parametrize("text", [None, "", "rubbish", "[]", "7", '{"handed": "x"}', '{"attempts": null}'])
+def test_metadata_of_another_tool_is_passed_over(text: str | None) -> None:
+    assert text_to_mark(7, text) == Mark(7, 7)
+    # No commit at all.
+    assert text_to_mark(-1001, text) == Mark(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._TRANSPORT, Unavailable),
+        (KafkaError._MSG_TIMED_OUT, Unavailable),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, Unavailable),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, Unavailable),
+        (KafkaError.UNKNOWN_MEMBER_ID, Conflict),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Missing),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Denied),
+        (KafkaError.MSG_SIZE_TOO_LARGE, BadInput),
+        (KafkaError.UNSUPPORTED_VERSION, Bug),
+    ],
+)
+def test_an_error_is_told_by_what_can_be_done_about_it(code: int, kind: type[LakeError]) -> None:
+    assert type(told_as_ours(KafkaError(code), "try")) is kind
+
+
+def test_a_broker_that_is_not_there_is_unavailable() -> None:
+    bus = KafkaBus(BusSettings(kind="kafka", brokers=f"127.0.0.1:{free_port()}"))
+    with pytest.raises(Unavailable, match="reach Kafka"):
+        bus.ping()
+    bus.close()

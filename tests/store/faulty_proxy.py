@@ -1,0 +1,110 @@
+"""A proxy before a store that fails the next calls in the ways that were planned."""
+
+from __future__ import annotations
+
+import enum
+import http.client
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_KEPT = {"content-length", "content-type", "content-encoding", "content-range", "etag", "last-modified"}
+
+
+class Fault(enum.Enum):
+    PASS = "let it through"
+    BUSY = "answer 503 and do nothing"
+    DENY = "answer 403 and do nothing"
+    DROP = "close the connection and do nothing"
+    LOSE_ANSWER = "do it, then close the connection without an answer"
+    HANG = "do nothing and do not answer"
+
+
+class FaultyProxy(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.target = target
+        self.planned: deque[Fault] = deque()
+        self.calls: list[str] = []
+        self.hang_s = 2.0
+        self.lock = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def plan(self, *faults: Fault) -> None:
+        """What happens to the next calls; later ones pass. Starts a new count of calls."""
+        with self.lock:
+            self.planned = deque(faults)
+            self.calls = []
+
+    def next_fault(self, call: str) -> Fault:
+        with self.lock:
+            self.calls.append(call)
+            return self.planned.popleft() if self.planned else Fault.PASS
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that gave up is what the tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FaultyProxy
+
+    def _handle(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.server.next_fault(f"{self.command} {self.path}")
+        if fault in (Fault.BUSY, Fault.DENY):
+            self.send_response(503 if fault is Fault.BUSY else 403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if fault is Fault.HANG:
+            time.sleep(self.server.hang_s)
+        if fault in (Fault.PASS, Fault.LOSE_ANSWER):
+            self._forward(body, answer=fault is Fault.PASS)
+        if fault is not Fault.PASS:
+            self.close_connection = True
+
+    def _forward(self, body: bytes, *, answer: bool) -> None:
+        upstream = http.client.HTTPConnection(*self.server.target, timeout=10)
+        try:
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+            upstream.request(self.command, self.path, body, headers)
+            response = upstream.getresponse()
+            content = response.read()
+            if answer:
+                self.send_response(response.status)
+                for name, value in response.getheaders():
+                    if name.lower() in _KEPT:
+                        self.send_header(name, value)
+                if response.getheader("Content-Length") is None:
+                    self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+        finally:
+            upstream.close()
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _handle
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def faulty_proxy(host: str, port: int) -> Iterator[FaultyProxy]:
+    proxy = FaultyProxy((host, port))
+    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+        thread.join()

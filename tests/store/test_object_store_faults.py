@@ -1,0 +1,164 @@
+"""A store in trouble: lost answers, silence, refusals, an outage and its end."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakerunner.model.errors import Conflict, Denied, Unavailable
+from lakerunner.runtime.stop import Stop
+from lakerunner.store.config import StoreConfig
+from lakerunner.store.open import open_store
+from tests.components.moto import Moto, running_moto
+from tests.components.process import free_port
+from tests.store.faulty_proxy import Fault, FaultyProxy, faulty_proxy
+
+
+@pytest.fixture(scope="module")
+def proxy(moto: Moto) -> Iterator[FaultyProxy]:
+    moto.create_bucket("faulty")
+    with faulty_proxy(moto.host, moto.port) as running:
+        yield running
+
+
+@pytest.fixture
+def config(proxy: FaultyProxy, s3_config: Callable[..., StoreConfig]) -> StoreConfig:
+    proxy.plan()
+    return s3_config(proxy.endpoint, "faulty")
+
+
+def test_a_busy_store_is_asked_again(proxy: FaultyProxy, config: StoreConfig) -> None:
+    store = open_store(config)
+    proxy.plan(Fault.BUSY, Fault.DROP, Fault.BUSY)
+    store.put("busy", b"1")
+    assert len(proxy.calls) == 4
+    proxy.plan(Fault.DROP)
+    assert store.get("busy") == b"1"
+    assert len(proxy.calls) == 2
+
+
+def test_attempts_are_counted_once_and_not_multiplied_below(proxy: FaultyProxy, config: StoreConfig) -> None:
+    store = open_store(replace(config, max_attempts=3))
+    proxy.plan(*[Fault.BUSY] * 20)
+    with pytest.raises(Unavailable, match="503") as raised:
+        store.get("x")
+    assert len(proxy.calls) == 3
+    assert "\n" not in str(raised.value)
+
+
+def test_a_refusal_is_not_asked_again(proxy: FaultyProxy, config: StoreConfig) -> None:
+    proxy.plan(Fault.DENY)
+    with pytest.raises(Denied, match="credentials"):
+        open_store(config).get("x")
+    assert len(proxy.calls) == 1
+
+
+def test_a_put_whose_answer_was_lost_is_not_a_conflict_with_itself(
+    proxy: FaultyProxy, config: StoreConfig, tmp_path: Path
+) -> None:
+    store = open_store(config)
+    proxy.plan(Fault.LOSE_ANSWER)
+    made = store.put("lost", b"mine")
+    assert (made.key, made.size_bytes) == ("lost", 4)
+    (tmp_path / "file").write_bytes(b"mine too")
+    proxy.plan(Fault.LOSE_ANSWER)
+    assert store.put_file("lost file", tmp_path / "file").size_bytes == 8
+
+
+def test_a_put_that_lost_to_another_is_a_conflict_even_after_a_failure(
+    proxy: FaultyProxy, config: StoreConfig, tmp_path: Path
+) -> None:
+    store = open_store(config)
+    store.put("taken", b"theirs")
+    (tmp_path / "file").write_bytes(b"mine..")
+    proxy.plan(Fault.BUSY)
+    with pytest.raises(Conflict):
+        store.put("taken", b"mine..")
+    proxy.plan(Fault.BUSY)
+    with pytest.raises(Conflict):
+        store.put_file("taken", tmp_path / "file")
+    assert store.get("taken") == b"theirs"
+
+
+def test_a_silent_store_is_given_up_in_time(proxy: FaultyProxy, config: StoreConfig) -> None:
+    store = open_store(replace(config, timeout_s=0.3))
+    store.put("silent", b"1")
+    proxy.plan(Fault.HANG)
+    started = time.monotonic()
+    assert store.get("silent") == b"1"
+    assert 0.3 <= time.monotonic() - started < 1.5
+    single = open_store(replace(config, timeout_s=0.3, max_attempts=1))
+    proxy.plan(Fault.HANG)
+    with pytest.raises(Unavailable, match=r"(?i)timed ?out"):
+        single.get("silent")
+
+
+def test_a_stream_outlives_failures_between_its_chunks(proxy: FaultyProxy, config: StoreConfig) -> None:
+    store = open_store(config)
+    store.put("stream", bytes(range(100)))
+    chunks = store.stream("stream", 30)
+    first = next(chunks)
+    proxy.plan(Fault.DROP, Fault.PASS, Fault.BUSY)
+    assert first + b"".join(chunks) == bytes(range(100))
+
+
+def test_an_outage_pauses_calls_and_its_end_resumes_them(tmp_path: Path, s3_config: Callable[..., StoreConfig]) -> None:
+    port = free_port()
+    store = open_store(replace(s3_config(f"http://127.0.0.1:{port}"), circuit_failures=3, circuit_pause_s=0.4))
+    with running_moto(tmp_path, port) as server:
+        server.create_bucket("lake")
+        store.put("before", b"1")
+        assert store.wait_while_paused(Stop())
+    with pytest.raises(Unavailable, match=r"(?i)connection refused"):
+        store.put("during", b"1")
+    assert store.is_paused
+    started = time.perf_counter()
+    with pytest.raises(Unavailable, match="calls to it are paused"):
+        store.get("before")
+    assert time.perf_counter() - started < 0.05
+    waiter = threading.Thread(target=store.wait_while_paused, args=(Stop(),))
+    waiter.start()
+    time.sleep(1.0)  # longer than a pause: the probes fail and the waiter goes on waiting
+    assert waiter.is_alive()
+    with running_moto(tmp_path, port) as server:
+        server.create_bucket("lake")
+        waiter.join(10)
+        assert not waiter.is_alive()
+        assert not store.is_paused
+        store.put("after", b"1")
+
+
+def test_waiting_for_a_store_ends_when_stopping(s3_config: Callable[..., StoreConfig]) -> None:
+    config = s3_config(f"http://127.0.0.1:{free_port()}")
+    store = open_store(replace(config, circuit_failures=1, circuit_pause_s=60.0))
+    with pytest.raises(Unavailable):
+        store.ping()
+    stop = Stop()
+    threading.Timer(0.2, stop.request).start()
+    started = time.monotonic()
+    assert store.wait_while_paused(stop) is False
+    assert time.monotonic() - started < 2
+
+
+def test_an_encoded_object_is_read_as_it_is_stored(moto: Moto, s3_config: Callable[..., StoreConfig]) -> None:
+    moto.create_bucket("encoded")
+    body = gzip.compress(b"line\n" * 1_000)
+    url = f"{moto.endpoint}/encoded/raw.json.gz"
+    # The type matters to moto: it would wait for a form. Public, so that the check below may read without signing.
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json", "x-amz-acl": "public-read"}
+    with urllib.request.urlopen(urllib.request.Request(url, data=body, method="PUT", headers=headers), timeout=10):
+        pass
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip", "the object must be one that a browser would unpack"
+    store = open_store(s3_config(moto.endpoint, "encoded"))
+    assert store.head("raw.json.gz").size_bytes == len(body)
+    assert store.get("raw.json.gz") == body
+    assert b"".join(store.stream("raw.json.gz", 10)) == body
+    assert store.get_range("raw.json.gz", 3, 4) == body[3:7]
