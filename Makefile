@@ -42,7 +42,7 @@ bench: $(VENV)/.dev ## Benchmarks against a peer or a limit, as JSON lines: make
 	@$(BIN)/python -m bench $(CASE)
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
-	@$(BIN)/python -m tests.faults
+	@$(BIN)/python -m tests.faults.ingest
 
 docs: $(VENV)/.dev ## Write the generated parts of docs/ anew
 	@$(BIN)/python -m tests.docs.generate

@@ -19,12 +19,12 @@ from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
-from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
-from tests.formats.test_otlp_json import otlp_json
 
 from lakerunner.formats.merge import merge
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS, METRICS, TRACES
+from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
+from tests.formats.test_otlp_json import otlp_json
 
 ROUNDS = 5
 #: Bytes of one object: what a collector writes in a minute of moderate load.

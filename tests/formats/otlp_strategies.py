@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
 from tests.formats.otlp_samples import any_value
 
 KEYS = st.sampled_from(["a", "b", "a.b", "a_b", "A.b", "service.name", "名", "x-y", "1z", "name"])

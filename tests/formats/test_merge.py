@@ -8,13 +8,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.formats.otlp_samples import START_NS, log_batches, metric_batches, trace_batches
 
 from lakerunner.formats.attributes import OVERFLOW, keys_of
 from lakerunner.formats.merge import merge, sort, split_hours, unify
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from lakerunner.model.time import NS_PER_HOUR
+from tests.formats.otlp_samples import START_NS, log_batches, metric_batches, trace_batches
 
 BATCHES = {"logs": (LOGS, log_batches), "traces": (TRACES, trace_batches)}
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.formats.otlp_samples import log_batches
 
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
@@ -9,6 +8,7 @@ from lakerunner.formats.options import Options
 from lakerunner.formats.otlp import framing
 from lakerunner.formats.otlp.decode import read_protobuf
 from lakerunner.model.signals import LOGS
+from tests.formats.otlp_samples import log_batches
 
 MESSAGES = [batch.SerializeToString() for batch in log_batches(60, per_batch=20)]
 

@@ -9,9 +9,6 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import HealthCheck, given, settings
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
-from tests.formats.test_otlp_logs import batches as log_messages
-from tests.formats.test_otlp_traces import batches as trace_messages
 
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.otlp.jsonwire import to_wire
@@ -19,6 +16,9 @@ from lakerunner.formats.otlp.wire import ROOTS
 from lakerunner.formats.read import read_object
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.signals import LOGS, METRICS, TRACES
+from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
+from tests.formats.test_otlp_logs import batches as log_messages
+from tests.formats.test_otlp_traces import batches as trace_messages
 
 BATCHES = {
     "logs": next(log_batches(40)),

@@ -10,9 +10,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from tests.formats import reference
-from tests.formats.otlp_samples import START_NS, metric_batches, pairs, resource_of
-from tests.formats.otlp_strategies import TEXT, key_values
 
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
@@ -22,6 +19,9 @@ from lakerunner.formats.otlp.decode import read_messages
 from lakerunner.formats.otlp.names import metric_name
 from lakerunner.model.labels import LabelSet, prometheus_label
 from lakerunner.model.signals import METRICS
+from tests.formats import reference
+from tests.formats.otlp_samples import START_NS, metric_batches, pairs, resource_of
+from tests.formats.otlp_strategies import TEXT, key_values
 
 STALE_BITS = 0x7FF0000000000002
 DELTA, CUMULATIVE = 1, 2

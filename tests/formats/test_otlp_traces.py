@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-from tests.formats import reference
-from tests.formats.otlp_samples import any_value, pairs, trace_batches
-from tests.formats.otlp_strategies import COUNTS, IDS, TEXT, TIMES, key_values
 
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.decode import read_messages, read_protobuf
 from lakerunner.model.signals import TRACES
+from tests.formats import reference
+from tests.formats.otlp_samples import any_value, pairs, trace_batches
+from tests.formats.otlp_strategies import COUNTS, IDS, TEXT, TIMES, key_values
 
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
 STATUSES = ("unset", "ok", "error")

@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.formats.otlp_samples import log_batches
 
 from lakerunner.formats.attributes import keys_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.read import read_object
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.signals import LOGS, METRICS, TRACES
+from tests.formats.otlp_samples import log_batches
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:

@@ -4,7 +4,6 @@ import gzip
 
 import pytest
 import zstandard
-from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
 
 from lakerunner.formats.decoded import excerpt_of
 from lakerunner.formats.detect import Format, detect
@@ -13,6 +12,7 @@ from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.signals import LOGS, METRICS, SIGNALS, TRACES
+from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
 
 WIRES = {
     LOGS: next(log_batches(40)).SerializeToString(),

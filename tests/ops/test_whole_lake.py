@@ -48,7 +48,7 @@ def test_what_was_sent_is_what_is_stored_and_can_be_opened_without_us(house: Hou
     bucket = house.data_dir / "bucket" / "db" / str(DEFAULT_ORG_ID)
     for signal in ("logs", "traces"):
         files = [str(path) for path in bucket.glob(f"*/*/{signal}/*/tbl_*.parquet")]
-        (rows,) = duckdb.sql(f"SELECT count(*) FROM read_parquet({files}, union_by_name = true)").fetchall()
+        (rows,) = duckdb.connect().sql(f"SELECT count(*) FROM read_parquet({files}, union_by_name = true)").fetchall()
         assert rows == (expected[signal],)
     assert house.terminate() == 0
 

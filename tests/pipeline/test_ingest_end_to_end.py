@@ -137,11 +137,12 @@ def test_duckdb_and_spark_read_the_segments_without_us(lake: Lake, role: Ingest,
     for signal in SIGNALS:
         lake.put(signal, otlp(signal, 100))
     through(lake, role)
-    spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
     for signal in SIGNALS:
         files = [str(lake.path(segment)) for segment in lake.segments(signal)]
         counted = lake.row_count(signal)
-        assert duckdb.sql(f"SELECT count(*) FROM (SELECT * FROM read_parquet({files}))").fetchall() == [(counted,)]
+        assert duckdb.connect().sql(f"SELECT count(*) FROM (SELECT * FROM read_parquet({files}))").fetchall() == [
+            (counted,)
+        ]
         frame = spark.read.parquet(*files)
         assert len(frame.collect()) == counted
         assert set(signal.rows.schema().names) <= set(frame.columns)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from lakerunner.model.errors import LimitHit
+from lakerunner.runtime.settings import FormatsSettings
 
 _MB = 1 << 20
 
@@ -29,6 +30,11 @@ class Limits:
     attributes_per_row: int = 1_024
     #: One attribute or message, in bytes of UTF-8. It is cut at a character.
     value_bytes: int = 1 * _MB
+
+
+def limits_of(settings: FormatsSettings) -> Limits:
+    """The limits that the settings ask for."""
+    return Limits(**{field.name: getattr(settings, field.name) for field in fields(Limits)})
 
 
 def refuse(limit: str, allowed: int, what: str) -> LimitHit:

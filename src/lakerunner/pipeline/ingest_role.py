@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from lakerunner.bus import topics
 from lakerunner.bus.contract import Consumer
 from lakerunner.bus.open import open_bus
+from lakerunner.formats.limits import limits_of
+from lakerunner.formats.options import options_of
 from lakerunner.index.indexed import IndexedRole
 from lakerunner.index.profiles import list_profiles
 from lakerunner.intake.buckets import config_of
@@ -44,6 +46,7 @@ class Ingest(IndexedRole):
         self.bus = open_bus(settings, self.database)
         self.target = StoreConfig.of(settings)
         self.store = open_store(self.target)
+        self._limits, self._options = limits_of(settings.formats), options_of(settings.formats)
         self._spark: SparkSession | None = None
         self._job_numbers = itertools.count()
 
@@ -78,7 +81,7 @@ class Ingest(IndexedRole):
             if item not in known
         ]
         last = frozenset(each for each, attempt in attempts.items() if attempt >= self.settings.bus.max_attempts)
-        reading = Reading(sources, self.target)
+        reading = Reading(sources, self.target, self._limits, self._options)
         return [*failed, *ingest_batch(self.database, known, reading, self.settings.pipeline, self._run_tasks, last)]
 
     def _warm_up(self, spark: SparkSession) -> None:

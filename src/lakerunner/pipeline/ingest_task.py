@@ -24,6 +24,7 @@ from lakerunner.formats.read import read_object
 from lakerunner.index.ledger import ObjectOutcome
 from lakerunner.intake.record import version_of
 from lakerunner.model.errors import Bug, LakeError, Missing, Unavailable
+from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
@@ -33,7 +34,7 @@ from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
-from lakerunner.store.segment_writer import describe, encode_tables, new_segment_id, segment_of
+from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 
 #: Bytes of raw objects that may wait, fetched, for their turn to be decoded.
 _FETCHED_BYTES = 64 << 20
@@ -188,7 +189,7 @@ def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore) 
     segment = segment_of(
         signal,
         described,
-        segment_id=new_segment_id(),
+        segment_id=fresh_id(),
         org_id=task.org_id,
         collector=task.collector,
         size_bytes=sum(file.size for file in files),
