@@ -54,6 +54,7 @@ class Ingest(IndexedRole):
         super().start()
         self.bus.ensure_topics()
         self._spark = spark_session(self.settings.spark)
+        self._warm_up(self._spark)
 
     def probes(self) -> Mapping[str, Probe]:
         return {**super().probes(), "bus": self.bus.ping, "store": self.store.ping}
@@ -82,6 +83,12 @@ class Ingest(IndexedRole):
         last = frozenset(each for each, attempt in attempts.items() if attempt >= self.settings.bus.max_attempts)
         reading = Reading(sources, self.target, self._limits, self._options)
         return [*failed, *ingest_batch(self.database, known, reading, self.settings.pipeline, self._run_tasks, last)]
+
+    def _warm_up(self, spark: SparkSession) -> None:
+        """Start the Python workers and let them import what they need, so that ready means ready (about 3 s)."""
+        cores = spark.sparkContext.defaultParallelism
+        nothing = IngestTask(uuid.UUID(int=0), uuid.UUID(int=0), "", self.signals[0].name, (), {}, self.target)
+        run_tasks(spark, "warm-up", run_task, [nothing] * cores)
 
     def _sources(self, items: Sequence[IngestItem]) -> tuple[dict[str, StoreConfig], dict[str, LakeError]]:
         with self.database.transaction() as tx:
