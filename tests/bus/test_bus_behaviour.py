@@ -123,19 +123,30 @@ def test_a_message_published_while_polling_comes_at_once(under_test: BusUnderTes
         assert sorted(waits)[2] < 0.2, waits
 
 
-def test_consumers_share_the_partitions_and_a_third_gets_its_part(under_test: BusUnderTest) -> None:
+def test_consumers_share_the_partitions_and_a_third_gets_its_part_while_it_is_there(under_test: BusUnderTest) -> None:
     with under_test.consumer() as first:
         spread(under_test, [first], [4])
         with under_test.consumer() as second:
             spread(under_test, [first, second], [2, 2])
             with under_test.consumer() as third:
-                wanted = [2, 2, 0] if under_test.settings.bus.kind == "postgres" else [2, 1, 1]
-                if under_test.settings.bus.kind == "postgres":
-                    # A share is rounded up, so the third is needed only once somebody leaves.
-                    second.close()
-                    spread(under_test, [first, third], [2, 2])
-                else:
-                    spread(under_test, [first, second, third], wanted)
+                spread(under_test, [first, second, third], [2, 1, 1])
+            spread(under_test, [first, second], [2, 2])
+
+
+def test_waiting_costs_next_to_nothing(make_bus: Callable[..., BusUnderTest]) -> None:
+    under_test = make_bus(partitions=1, retry_base_s=60.0, retry_max_s=60.0)
+    under_test.publish("fails", *("behind it" for _ in range(300)))
+    with under_test.consumer() as consumer:
+        (failing,) = receive(consumer, 1)
+        consumer.fail(failing, Unavailable("cannot reach the bucket"))
+        # Who comes second finds the only partition taken.
+        with under_test.consumer() as without_partition:
+            assert nothing_comes(consumer, 0.5)
+            assert nothing_comes(without_partition, 0.5)
+            before_s = time.process_time()
+            assert nothing_comes(consumer, 1.0)
+            assert nothing_comes(without_partition, 1.0)
+            assert time.process_time() - before_s < 0.4
 
 
 def test_groups_do_not_take_from_each_other(under_test: BusUnderTest) -> None:

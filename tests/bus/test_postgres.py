@@ -8,13 +8,16 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
-from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, receive
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakerunner.bus.contract import Outgoing
 from lakerunner.bus.postgres import PostgresBus, forget_passed
+from lakerunner.bus.postgres_cursor import fair_share
 from lakerunner.bus.topics import partition_of
 from lakerunner.index.database import Database
 from lakerunner.model.errors import Conflict, Missing, Unavailable
+from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, receive
 
 ORG_PARTITION = partition_of("org", PARTITIONS)
 
@@ -113,6 +116,14 @@ def test_a_transaction_that_fails_publishes_nothing(under_test: BusUnderTest, da
         raise ZeroDivisionError
     under_test.publish("first")
     assert [(record.offset, record.payload) for record in bus.tail(TOPIC, 5)] == [(0, b"first")]
+
+
+@given(st.text(), st.integers(0, 64), st.dictionaries(st.integers(1, 99), st.integers(0, 9), min_size=1, max_size=20))
+def test_shares_are_even_cover_everything_and_then_stay(name: str, partitions: int, members: dict[int, int]) -> None:
+    shares = {member: fair_share(name, partitions, members, member) for member in members}
+    assert sum(shares.values()) == partitions
+    assert max(shares.values()) - min(shares.values()) <= 1
+    assert {member: fair_share(name, partitions, shares, member) for member in members} == shares
 
 
 def test_a_topic_that_was_never_made_is_told(under_test: BusUnderTest) -> None:

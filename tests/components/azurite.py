@@ -61,7 +61,7 @@ class Azurite:
 @contextmanager
 def running_azurite(folder: Path) -> Iterator[Azurite]:
     """A server that keeps its blobs in memory."""
-    main, port = _installed(), free_port()
+    main, port = installed_azurite(), free_port()
     argv = ["node", main, "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     argv += ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     with RunningProcess.start(argv, log_path=folder / "azurite.log") as process:
@@ -69,21 +69,26 @@ def running_azurite(folder: Path) -> Iterator[Azurite]:
         yield Azurite("127.0.0.1", port, process)
 
 
-def _installed() -> Path:
+def installed_azurite() -> Path:
     """The emulator's program, fetched by npm when absent. Without npm: a skip, in CI a failure."""
     main = _CACHE / _MAIN
     if main.exists():
         return main
     if not (shutil.which("npm") and shutil.which("node")):
         return _cannot("npm and node are not on PATH")
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    argv = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(_CACHE), f"azurite@{VERSION}"]
+    # Beside its place, then renamed: an installation that was cut short is never taken for one.
+    unfinished = _CACHE.with_name("azurite.unfinished")
+    for stale in (unfinished, _CACHE):
+        shutil.rmtree(stale, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    argv = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(unfinished), f"azurite@{VERSION}"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return _cannot(f"npm did not install azurite within {_INSTALL_TIMEOUT_S} s")
     if done.returncode != 0:
         return _cannot(f"npm could not install azurite: {done.stderr.strip()[-500:]}")
+    unfinished.rename(_CACHE)
     return main
 
 

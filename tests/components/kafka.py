@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.components.process import RunningProcess, free_port
 
@@ -65,6 +66,13 @@ class KafkaBroker:
         self._process.kill()
         self._process = None
 
+    def delete_topics(self, prefix: str) -> None:
+        """A test clears up after itself: a broker takes long to restart with a thousand partitions."""
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        names = [name for name in admin.list_topics(timeout=10.0).topics if name.startswith(prefix)]
+        for future in admin.delete_topics(names).values():
+            future.result()
+
     def _format(self, controller_port: int) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         settings = {
@@ -82,6 +90,9 @@ class KafkaBroker:
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 1_000,
             "auto.create.topics.enable": "false",
+            # A broker that was killed may register again once its old session is over.
+            "broker.session.timeout.ms": 2_000,
+            "broker.heartbeat.interval.ms": 500,
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         subprocess.run(

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf.message import Message
-from tests.formats import otlp_samples
 
 from lakerunner.bus import topics
 from lakerunner.bus.contract import Bus
@@ -43,7 +42,9 @@ from lakerunner.runtime.settings import (
 from lakerunner.runtime.settings_load import settings_as_env
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
+from lakerunner.store.nanos import join_nanos
 from lakerunner.store.open import open_store
+from tests.formats import otlp_samples
 
 ORG = uuid.UUID(int=7)
 COLLECTOR = "shop"
@@ -55,16 +56,17 @@ _BATCHES = {
 }
 
 
-def settings_of(url: str, folder: Path, **pipeline: Any) -> Settings:
-    """Small and impatient: bundles close at once, a dead consumer is noticed in a second."""
+def settings_of(url: str, folder: Path, brokers: str = "") -> Settings:
+    """Small and impatient: bundles close at once, a dead consumer is noticed in a second. With brokers, on Kafka."""
+    bus = {"kind": "kafka", "brokers": brokers, "prefix": f"t{uuid.uuid4().hex[:8]}."} if brokers else {}
     return Settings(
         data=DataSettings(dir=folder),
         index=IndexSettings(url=url),
-        bus=BusSettings(partitions=2, session_timeout_s=1.0, retry_base_s=0.05, retry_max_s=0.2, max_attempts=3),
+        bus=BusSettings(partitions=2, session_timeout_s=1.5, retry_base_s=0.05, retry_max_s=0.2, max_attempts=3, **bus),
         http=HttpSettings(port=0),
         log=LogSettings(format="json"),
         spark=SparkSettings(master="local[2]"),
-        pipeline=PipelineSettings(bundle_idle_s=0.05, bundle_age_s=0.2, **pipeline),
+        pipeline=PipelineSettings(bundle_idle_s=0.05, bundle_age_s=0.2),
     )
 
 
@@ -123,7 +125,8 @@ class Lake:
 
     def rows(self, signal: Signal, table: int = 0) -> pa.Table:
         """All live rows."""
-        tables = [pq.read_table(self.path(segment, table), partitioning=None) for segment in self.segments(signal)]
+        paths = [self.path(segment, table) for segment in self.segments(signal)]
+        tables = [join_nanos(pq.read_table(path, partitioning=None)) for path in paths]
         return pa.concat_tables(tables, promote_options="permissive")
 
     def row_count(self, signal: Signal) -> int:

@@ -21,6 +21,8 @@ from lakerunner.runtime.settings import BusSettings
 
 #: The longest sleep between two looks, so that ownership and pauses are seen to even when nothing arrives.
 _LOOK_S = 0.25
+#: The shortest, for a message whose pause is over but which may not go out yet.
+_BLINK_S = 0.01
 
 log = structlog.get_logger("lakerunner.bus")
 
@@ -52,7 +54,7 @@ class ProgressConsumer(ABC):
             if now_s >= end_s:
                 return []
             pause_s = self._progress.wakes_in_s(now_s)
-            wait_s = min(end_s - now_s, _LOOK_S, _LOOK_S if pause_s is None else pause_s)
+            wait_s = min(end_s - now_s, _LOOK_S, _LOOK_S if pause_s is None else max(pause_s, _BLINK_S))
 
     def done(self, delivery: Delivery) -> None:
         self._progress.done(delivery)

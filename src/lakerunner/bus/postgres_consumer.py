@@ -106,7 +106,7 @@ class PostgresConsumer(ProgressConsumer):
         """Fill up what waits in memory; whether anything came."""
         hungry = [place for place in self._progress if self._progress[place].waiting_count < MAX_WAITING // 2]
         if not hungry:
-            return True
+            return False
         rows = connection.execute(
             "SELECT m.* FROM unnest(%s::text[], %s::int[], %s::bigint[]) AS w (topic, partition, position)"
             " CROSS JOIN LATERAL (SELECT topic, partition, at_offset, key, payload, created_at FROM bus_message b"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections import Counter
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,8 +23,8 @@ FullPlace = tuple[str, int]
 class Standing:
     """Who is there, as the locks tell: nobody has to send heartbeats, and the dead are gone at once."""
 
-    #: Topic -> members of the group that read it.
-    members: Mapping[str, int]
+    #: Topic -> members of the group that read it, as their sessions' numbers -> how many partitions each holds.
+    members: Mapping[str, Mapping[int, int]]
     #: Partitions that somebody holds.
     held: frozenset[FullPlace]
 
@@ -56,14 +55,20 @@ class Cursors:
 
     def standing(self) -> Standing:
         rows = self._connection.execute(
-            "SELECT classid::bigint AS high, objid::bigint AS low FROM pg_locks"
+            "SELECT classid::bigint AS high, objid::bigint AS low, pid FROM pg_locks"
             " WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         ).fetchall()
-        keys = Counter(_signed(row["high"] << 32 | row["low"]) for row in rows)
+        holders: dict[int, list[int]] = {}
+        for row in rows:
+            holders.setdefault(_signed(row["high"] << 32 | row["low"]), []).append(row["pid"])
+        owners = [(place[0], holders[key][0]) for key, place in self._keys.items() if key in holders]
         return Standing(
-            members={name: keys[key] for key, name in self._member_keys.items()},
-            held=frozenset(place for key, place in self._keys.items() if keys[key]),
+            members={
+                name: {pid: owners.count((name, pid)) for pid in holders.get(key, ())}
+                for key, name in self._member_keys.items()
+            },
+            held=frozenset(place for key, place in self._keys.items() if key in holders),
         )
 
     def wanted(self, standing: Standing) -> list[FullPlace]:
@@ -126,10 +131,11 @@ class Cursors:
             self.fences.pop(place, None)
 
     def _shares(self, standing: Standing) -> Iterable[tuple[str, int, list[FullPlace]]]:
-        """By topic: the most that a member should hold, and what we hold. Rounded up, the shares cover everything."""
+        """By topic: how many we should hold, and what we hold. All members' shares make up the whole."""
+        me = self._connection.info.backend_pid
         for name in self._member_keys.values():
             count = sum(place[0] == name for place in self._places)
-            share = math.ceil(count / max(1, standing.members[name]))
+            share = fair_share(name, count, standing.members[name], me)
             yield name, share, sorted(place for place in self.fences if place[0] == name)
 
     def _find_places(self, names: Sequence[str]) -> list[FullPlace]:
@@ -140,6 +146,21 @@ class Cursors:
             if not any(row["topic"] == name for row in rows):
                 raise Missing(f"cannot read the topic {name}: there is none", hint=TOPICS_HINT)
         return [(row["topic"], row["partition"]) for row in rows]
+
+
+def fair_share(name: str, partitions: int, members: Mapping[int, int], me: int) -> int:
+    """How many partitions of a topic are ours: as even as can be. `members`: each one, and how many it holds now.
+
+    What is left over stays with those who hold the most, so that nothing moves without need; beyond that, every topic
+    has an order of its own, so that no member gets the left-overs of all.
+
+    >>> [fair_share("t", 5, {7: 1, 8: 0, 9: 4}, member) for member in (9, 7, 8)]
+    [2, 2, 1]
+    """
+    if me not in members:
+        return 0
+    in_line = sorted(members, key=lambda pid: (-members[pid], zlib.crc32(f"{name} {pid}".encode()), pid))
+    return partitions // len(members) + (in_line.index(me) < partitions % len(members))
 
 
 def _lock_key(*parts: str) -> int:

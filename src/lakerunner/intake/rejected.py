@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from lakerunner.index.database import Connection
+from lakerunner.model.ids import hashed_id
 
 #: A sender gone mad must not fill the index: of kinds that only senders can mend, so many rows are kept.
 _KEEP_ROWS = 10_000
+#: What did not come again for this long is over: its object was deleted, or its sender mended.
+_KEEP_DAYS = 90
 
 
 class RejectedKind(enum.StrEnum):
@@ -62,7 +64,7 @@ class RejectedRow:
 
 def put_rejected(tx: Connection, rejections: Sequence[Rejection]) -> None:
     # In order of their ids, so that two transactions with the same rows wait for each other instead of locking.
-    by_id = dict(sorted((rejection.rejected_id, rejection) for rejection in rejections)) if rejections else {}
+    by_id = {each.rejected_id: each for each in sorted(rejections, key=lambda each: each.rejected_id)}
     if not by_id:
         return
     rows = by_id.values()
@@ -109,8 +111,9 @@ def count_rejected(tx: Connection) -> dict[str, int]:
 
 
 def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
-    """Delete the oldest rows above the limit, of kinds that grow with a sender's mistakes and not with objects."""
-    return sum(
+    """Delete what is over, and the oldest rows above the limit of kinds that grow with a sender's mistakes."""
+    over = tx.execute("DELETE FROM intake_rejected WHERE last_at < now() - make_interval(days => %s)", [_KEEP_DAYS])
+    return over.rowcount + sum(
         tx.execute(
             "DELETE FROM intake_rejected WHERE rejected_id IN (SELECT rejected_id FROM intake_rejected"
             " WHERE kind = %s ORDER BY last_at DESC, rejected_id OFFSET %s)",
@@ -121,8 +124,7 @@ def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
 
 
 def _id(kind: RejectedKind, bucket: str, about: str) -> uuid.UUID:
-    text = "\0".join((kind, bucket, about)).encode(errors="surrogatepass")
-    return uuid.UUID(bytes=hashlib.sha256(text).digest()[:16], version=8)
+    return hashed_id(kind.encode(), bucket.encode(), about.encode(errors="surrogatepass"))
 
 
 def _clean(text: str) -> str:

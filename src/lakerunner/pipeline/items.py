@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from psycopg.rows import DictRow
 
 from lakerunner.index.database import Connection
 from lakerunner.index.work import ItemState
@@ -43,45 +45,43 @@ def load_items(
         " WHERE item_id = ANY(%s) ORDER BY item_id, seen_at, key",
         [list(heads)],
     ).fetchall()
-    grouped: dict[uuid.UUID, list[Mapping[str, object]]] = {}
+    grouped: dict[uuid.UUID, list[DictRow]] = {}
     for row in objects:
         grouped.setdefault(row["item_id"], []).append(row)
     return {item_id: _item(heads[item_id], mine, expansion) for item_id, mine in grouped.items()}, ended
 
 
-def _item(head: Mapping[str, object], rows: list[Mapping[str, object]], expansion: float) -> IngestItem:
+def _item(head: DictRow, rows: list[DictRow], expansion: float) -> IngestItem:
     names = ("object_id", "bucket", "key", "version", "size_bytes")
-    refs = tuple(ObjectRef(*(row[name] for name in names)) for row in rows)  # type: ignore[arg-type]
+    refs = tuple(ObjectRef(*(row[name] for name in names)) for row in rows)
     return IngestItem(
-        item_id=head["item_id"],  # type: ignore[arg-type]
-        org_id=head["org_id"],  # type: ignore[arg-type]
+        item_id=head["item_id"],
+        org_id=head["org_id"],
         collector=str(rows[0]["collector"]),
         signal=str(head["signal"]),
         objects=refs,
         weight=sum(estimated_bytes(ref.key, ref.size_bytes, expansion) for ref in refs),
-        waited_s=max(float(row["waited_s"]) for row in rows),  # type: ignore[arg-type]
+        waited_s=max(float(row["waited_s"]) for row in rows),
     )
 
 
 def shares(objects: Sequence[ObjectRef], task_bytes: int, expansion: float) -> list[tuple[ObjectRef, ...]]:
-    """The objects in runs of about equal weight, as few as keep each below the cap of a task.
+    """The objects in runs of about equal weight, as few as keep the average below the cap of a task.
 
-    >>> refs = [ObjectRef(uuid.UUID(int=n), "b", f"{n}.json", "", 40) for n in range(5)]
+    >>> refs = [ObjectRef(uuid.UUID(int=n), "b", f"{n}.json", "", 40) for n in range(6)]
     >>> [len(share) for share in shares(refs, 100, 1.0)]
-    [2, 2, 1]
+    [2, 2, 2]
     """
     weights = [estimated_bytes(ref.key, ref.size_bytes, expansion) for ref in objects]
-    count = max(1, -(-sum(weights) // task_bytes))
-    aim = sum(weights) / count
-    runs: list[list[ObjectRef]] = [[]]
-    filled = 0.0
+    total = sum(weights)
+    count = max(1, -(-total // task_bytes))
+    runs: list[list[ObjectRef]] = [[] for _ in range(count)]
+    before = 0
     for ref, weight in zip(objects, weights, strict=True):
-        if runs[-1] and filled + weight > max(aim, 1) * 1.001 and filled + weight > task_bytes * 0.5:
-            runs.append([])
-            filled = 0.0
-        runs[-1].append(ref)
-        filled += weight
-    return [tuple(run) for run in runs]
+        # An object belongs to the run in which its middle lies.
+        runs[(2 * before + weight) * count // (2 * total)].append(ref)
+        before += weight
+    return [tuple(run) for run in runs if run]
 
 
 def next_batch(waiting: Iterable[IngestItem], max_items: int, max_bytes: int) -> list[IngestItem]:

@@ -5,7 +5,7 @@ Pure: times and weights are given, nothing is read or sent.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -21,7 +21,7 @@ _FULL = 0.9
 class PackLimits:
     max_weight: int
     max_count: int
-    #: A bundle is closed at this age when whoever takes it is idle.
+    #: An almost empty bundle is closed at this age when whoever takes it is idle, a fuller one sooner.
     idle_age_s: float
     #: And at this age in any case.
     max_age_s: float
@@ -41,6 +41,11 @@ class Bundle(Generic[T]):
 
     def is_full(self, limits: PackLimits) -> bool:
         return self.weight >= _FULL * limits.max_weight or len(self.things) >= limits.max_count
+
+    def due_s(self, limits: PackLimits, *, idle: bool) -> float:
+        """When its time is over. What is missing to a full bundle decides how long it is worth waiting for."""
+        missing = max(0.0, 1.0 - self.weight / limits.max_weight)
+        return self.opened_s + (limits.idle_age_s * missing if idle else limits.max_age_s)
 
 
 class Packer(Generic[T]):
@@ -67,19 +72,20 @@ class Packer(Generic[T]):
         if len(bundles) > OPEN_BUNDLES:
             closed.append(self._close(max(bundles, key=_weight)))
         while self.held > self.max_held:
-            closed.append(self._close(max((b for each in self._open.values() for b in each), key=_count)))
+            closed.append(self._close(max(self._all(), key=_count)))
         return closed
 
     def due(self, now_s: float, *, idle: bool) -> list[Bundle[T]]:
         """Close and return what is old enough."""
-        age_s = self.limits.idle_age_s if idle else self.limits.max_age_s
-        old = [b for bundles in self._open.values() for b in bundles if now_s - b.opened_s >= age_s]
+        old = [bundle for bundle in self._all() if bundle.due_s(self.limits, idle=idle) <= now_s]
         return [self._close(bundle) for bundle in old]
 
     def next_due_s(self, *, idle: bool) -> float | None:
-        """When the oldest open bundle is due."""
-        age_s = self.limits.idle_age_s if idle else self.limits.max_age_s
-        return min((b.opened_s + age_s for bundles in self._open.values() for b in bundles), default=None)
+        """When the first open bundle is due."""
+        return min((bundle.due_s(self.limits, idle=idle) for bundle in self._all()), default=None)
+
+    def _all(self) -> Iterator[Bundle[T]]:
+        return (bundle for bundles in self._open.values() for bundle in bundles)
 
     def _close(self, bundle: Bundle[T]) -> Bundle[T]:
         bundles = self._open[bundle.group]

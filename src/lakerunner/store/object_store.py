@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from pathlib import Path
@@ -157,10 +158,9 @@ class ObjectStore:
                 return False
             if self._circuit.remaining_s() > 0:
                 continue
-            try:
+            # Any answer closes the circuit, a refusal too: that one is for the call that needs the right.
+            with contextlib.suppress(LakeError):
                 self.ping()
-            except Unavailable:
-                continue
         return not stop
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import obstore
 
-from lakerunner.model.errors import BadInput, LakeError, LimitHit, Missing
+from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Missing
 from lakerunner.store.bucket import Buffer, ObjectMeta
 from lakerunner.store.errors import folder_errors, of_obstore, remote_errors
 
@@ -34,6 +35,30 @@ MAX_CREATE_BYTES = 4 << 30
 _PAGE = 1_000
 #: Azure's limit of keys a bulk delete; S3 would take 1,000.
 DELETE_KEYS = 256
+
+
+class _Runtime:
+    """obstore's threads: begun by the first request of a process, and absent from a process forked after it, in
+    which every request would wait for them without end."""
+
+    begun = False
+    lost = False
+
+    @classmethod
+    def use(cls) -> None:
+        if cls.lost:
+            raise Bug(
+                "cannot use a bucket in this process: it was forked from one that had used a bucket before",
+                hint="start processes by spawn, or fork before the first request",
+            )
+        cls.begun = True
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.lost = cls.begun
+
+
+os.register_at_fork(after_in_child=_Runtime.forked)
 
 
 class RemoteBucket:
@@ -115,6 +140,7 @@ class RemoteBucket:
                 return _meta(obstore.get(self._client, key).meta)
 
     def pages(self, prefix: str, start_after: str) -> Iterator[Sequence[ObjectMeta]]:
+        _Runtime.use()
         with remote_errors(f"list {prefix!r}"):
             for page in obstore.list(
                 self._client, prefix or None, offset=start_after or None, chunk_size=_PAGE, return_arrow=False
@@ -152,6 +178,7 @@ class RemoteBucket:
         return self._build(self._timeout_s + 2 ** math.ceil(math.log2(size_bytes / _MIN_BYTES_PER_S)))
 
     def _check(self, key: str) -> None:
+        _Runtime.use()
         if self._azure and "\\" in key:
             raise BadInput(f"cannot use the key {key!r}: Azure takes a backslash for a slash")
 

@@ -15,7 +15,9 @@ from lakerunner.query.scan.samples import Samples, offsets_of
 
 _SERIES = [LabelSet.of({"__name__": "m", "n": str(number)}) for number in range(4)]
 _part = st.lists(
-    st.tuples(st.integers(0, 3), st.lists(st.integers(0, 12), min_size=1, max_size=6)), min_size=0, max_size=5
+    st.tuples(st.integers(0, 3), st.lists(st.integers(0, 12), min_size=1, max_size=6).map(sorted)),
+    min_size=0,
+    max_size=5,
 )
 
 

@@ -1,1 +1,0 @@
-"""Benchmarks: each a module that prints JSON lines."""
