@@ -57,6 +57,9 @@ class LakeOfSeries:
     def put(self, org_id: uuid.UUID, series: list[MemorySeries], temporality: str | None = None) -> Segment:
         """The objects of one segment, and its description. The index does not know it yet."""
         tables = {SAMPLES.suffix: samples_table(series), SERIES.suffix: series_table(series, temporality)}
+        return self.put_tables(org_id, tables)
+
+    def put_tables(self, org_id: uuid.UUID, tables: dict[str, pa.Table]) -> Segment:
         files = encode_tables(METRICS, tables)
         segment = segment_of(
             METRICS,

@@ -8,16 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakerunner.model.ids import fresh_id
 from lakerunner.model.labels import LabelSet
-from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
+from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.query import metadata
 from lakerunner.query.lake_source import LakeSource
 from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.store import keys
-from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 from tests.query.lake_of_series import LakeOfSeries, samples_table, series_table
 
 HOUR_MS = 3_600_000
@@ -114,13 +111,7 @@ def test_exemplars(lake: LakeOfSeries) -> None:
     at = samples.column_names.index("exemplars")
     samples = samples.set_column(at, samples.schema.field("exemplars"), pa.array([[example]], kind))
     tables = {SAMPLES.suffix: samples, SERIES.suffix: series_table(series, "cumulative")}
-    files = encode_tables(METRICS, tables)
-    segment = segment_of(
-        METRICS, describe(METRICS, samples), segment_id=fresh_id(), org_id=org_id, collector="c", size_bytes=1
-    )
-    for key, file in zip(keys.segment_keys(segment), files, strict=True):
-        lake.store.put(key, memoryview(file))
-    lake.commit(org_id, [segment])
+    lake.commit(org_id, [lake.put_tables(org_id, tables)])
     source = lake.lake.source(org_id)
     expected = metadata.Exemplar(7, 0.7, "ab" * 16, "cd" * 8, '{"user":"1"}')
     for name, text in (("latency", 'latency{job="api"}'), ("latency_bucket", 'latency_bucket{job="api", le="2"}')):
