@@ -14,6 +14,11 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.query.promql.histogram import Ints
+from lakerunner.query.scan.histograms import COLUMNS as HISTOGRAM_COLUMNS
+
+_SCALARS = ("tid", "timestamp", "value", "start_timestamp")
+#: Not null where the sample is a histogram: it stands for all columns that make one.
+_HISTOGRAM = "h_schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +30,13 @@ class RowGroup:
     names: tuple[str, str] | None
     tids: tuple[int, int] | None
     times_ms: tuple[int, int] | None
-    #: Columns that are null in all of its rows: not read. `h_schema` stands for all that make a histogram.
+    #: Columns that are null in all of its rows: not read.
     null_columns: frozenset[str]
+
+    def columns(self) -> list[str]:
+        """What has to be read of it for samples."""
+        names = [name for name in _SCALARS if name not in self.null_columns]
+        return names if _HISTOGRAM in self.null_columns else [*names, *HISTOGRAM_COLUMNS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ class Wanted:
 def row_groups(metadata: pq.FileMetaData) -> list[RowGroup]:
     names = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     leaves = {name: names.get(name) for name in ("metric_name", "tid", "timestamp")}
-    optional = {name: names.get(name) for name in ("value", "start_timestamp", "h_schema")}
+    optional = {name: names.get(name) for name in ("value", "start_timestamp", _HISTOGRAM)}
     if None in leaves.values():
         raise Unavailable("cannot read a samples file: it lacks a column that every one has")
     return [_row_group(metadata.row_group(i), i, leaves, optional) for i in range(metadata.num_row_groups)]

@@ -58,7 +58,7 @@ def scan_samples(
 def _read(opened: OpenedFile, wanted: Wanted, start_ms: int, end_ms: int, spend: Spend) -> list[Samples]:
     groups = choose(opened.groups, wanted, start_ms, end_ms)
     # Time, value and start of each row; histograms are counted when they are there.
-    parts = read_samples(opened.file, groups, wanted, start_ms, end_ms, lambda rows: spend(24 * rows))
+    parts = read_samples(opened, groups, wanted, start_ms, end_ms, lambda rows: spend(24 * rows))
     spend(sum(part.size_bytes for part in parts))
     return parts
 

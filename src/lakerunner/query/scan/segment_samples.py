@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakerunner.query.promql.histogram import Floats, Ints
 from lakerunner.query.scan import histograms
+from lakerunner.query.scan.opened import OpenedFile
 from lakerunner.query.scan.row_groups import RowGroup, Wanted
 from lakerunner.query.scan.samples import Samples, offsets_of
 
-_SCALARS = ("tid", "timestamp", "value", "start_timestamp")
-
 
 def read_samples(
-    file: pq.ParquetFile,
+    file: OpenedFile,
     groups: Sequence[RowGroup],
     wanted: Wanted,
     start_ms: int,
@@ -35,18 +33,11 @@ def read_samples(
     rows = 0
     for group in groups:
         check(rows)
-        part = _part(_table(file, group), wanted.tids, *_clip(group, start_ms, end_ms))
+        part = _part(file.read(group), wanted.tids, *_clip(group, start_ms, end_ms))
         if len(part):
             parts.append(part)
             rows += len(part)
     return parts
-
-
-def _table(file: pq.ParquetFile, group: RowGroup) -> pa.Table:
-    wanted = [name for name in _SCALARS if name not in group.null_columns]
-    if "h_schema" not in group.null_columns:
-        wanted += histograms.COLUMNS
-    return file.read_row_group(group.number, columns=wanted, use_threads=False)
 
 
 def _clip(group: RowGroup, start_ms: int, end_ms: int) -> tuple[int | None, int | None]:

@@ -29,4 +29,4 @@ def local_workers(settings: Settings, who: str) -> LocalWorkers:
     query = settings.query
     folder = Path(query.cache_dir) / who if query.cache_dir else settings.data.dir / "cache" / who
     cache = ObjectCache(open_store(StoreConfig.of(settings)), folder, query.cache_bytes)
-    return LocalWorkers(Opener(cache, query.table_cache_bytes), query.fetches)
+    return LocalWorkers(Opener(cache, query.table_cache_bytes, query.decoded_cache_bytes), query.fetches)

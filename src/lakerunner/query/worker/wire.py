@@ -1,6 +1,6 @@
 """Samples as Arrow record batches and back: one row a series, its samples in lists, which are the same arrays.
 
-Labels travel with every part; the receiver makes label sets only of series that it has not met.
+Labels travel with every part, packed; the receiver makes label sets only of series that it has not met.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakerunner.query.promql.histogram_column import HistogramColumn
-from lakerunner.query.scan.labels import label_sets
+from lakerunner.query.scan.labels import INTERNED
 from lakerunner.query.scan.samples import Samples, offsets_of
 
 #: Samples of one batch: what goes over the network, and may be given up, at a time.
 _BATCH_SAMPLES = 1 << 19
 
-_LABELS = pa.map_(pa.string(), pa.string())
 _HISTOGRAM = pa.struct(
     [
         pa.field("schema", pa.int8()),
@@ -38,7 +37,7 @@ _HISTOGRAM = pa.struct(
 SCHEMA = pa.schema(
     [
         pa.field("tid", pa.int64()),
-        pa.field("labels", _LABELS),
+        pa.field("labels", pa.binary()),
         pa.field("timestamps_ms", pa.list_(pa.int64())),
         pa.field("values", pa.list_(pa.float64())),
         #: Null where none is known in the whole batch.
@@ -62,7 +61,7 @@ def to_batches(samples: Samples) -> Iterator[pa.RecordBatch]:
 def from_batch(batch: pa.RecordBatch) -> Samples:
     """The samples of one batch. Arrays are those of the message, not copies."""
     tids = batch.column("tid").to_numpy()
-    labels = label_sets(tids.tolist(), range(len(tids)), [""] * len(tids), batch.column("labels"))
+    labels = INTERNED.unpacked(tids.tolist(), batch.column("labels"))
     offsets, times = _list(batch.column("timestamps_ms"))
     _, values = _list(batch.column("values"))
     starts, column = batch.column("start_timestamps_ms"), batch.column("histograms")
@@ -89,10 +88,12 @@ def _batch(samples: Samples, begin: int, end: int) -> pa.RecordBatch:
     histograms = pa.nulls(end - begin, pa.list_(_HISTOGRAM))
     if samples.histograms is not None and (samples.histograms.row[first:last] >= 0).any():
         histograms = pa.ListArray.from_arrays(offsets, _structs(samples.histograms, first, last))
+    tids = samples.tids[begin:end].tolist()
+    packed = [INTERNED.packed(tid, labels) for tid, labels in zip(tids, samples.labels[begin:end], strict=True)]
     return pa.RecordBatch.from_arrays(
         [
             pa.array(samples.tids[begin:end]),
-            pa.array([labels.pairs for labels in samples.labels[begin:end]], _LABELS),
+            pa.array(packed, pa.binary()),
             listed(samples.timestamps_ms, pa.list_(pa.int64())),
             listed(samples.values, pa.list_(pa.float64())),
             listed(samples.start_timestamps_ms, pa.list_(pa.int64())),
