@@ -12,12 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-<<<<<<< HEAD
-=======
-from tests.formats.mutation import mutate
-from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
-from tests.formats.test_otlp_json import otlp_json
->>>>>>> wt-formats
 
 from lakerunner.formats.decoded import Decoded
 from lakerunner.formats.limits import Limits
@@ -25,6 +19,7 @@ from lakerunner.formats.read import read_object
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES
+from tests.formats.mutation import mutate
 from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
 from tests.formats.test_otlp_json import otlp_json
 

@@ -10,13 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
-<<<<<<< HEAD
-=======
-from tests.formats import reference
-from tests.formats.mutation import mutate
-from tests.formats.otlp_samples import START_NS, any_value, log_batches, pairs
-from tests.formats.otlp_strategies import COUNTS, IDS, TEXT, TIMES, key_values, maybe_value
->>>>>>> wt-formats
 
 from lakerunner.formats.attributes import keys_of
 from lakerunner.formats.decoded import Tally
@@ -26,6 +19,7 @@ from lakerunner.formats.otlp.decode import read_messages, read_protobuf
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signals import LOGS
 from tests.formats import reference
+from tests.formats.mutation import mutate
 from tests.formats.otlp_samples import START_NS, any_value, log_batches, pairs
 from tests.formats.otlp_strategies import COUNTS, IDS, TEXT, TIMES, key_values, maybe_value
 
