@@ -23,6 +23,7 @@ from lakerunner.query.promql.ast import (
     Subquery,
     Unary,
     VectorSelector,
+    children,
 )
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.memory_source import MemorySource
@@ -31,7 +32,7 @@ from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, Value, VectorResult
 from lakerunner.query.promql.source import SeriesSource
 
-#: Makes the source to query from what was loaded.
+#: Makes the source to query from what was loaded: all of it is in `loaded.select([], …)`, from the beginning to the end.
 SourceFactory = Callable[[MemorySource], SeriesSource]
 
 _MINUTE_MS = 60_000
@@ -176,8 +177,6 @@ def _pinned(text: str, at_ms: int) -> list[tuple[str, int]]:
 
 
 def _nodes(expr: Expr) -> Iterator[Expr]:
-    from lakerunner.query.promql.ast import children
-
     yield expr
     for child in children(expr):
         yield from _nodes(child)
