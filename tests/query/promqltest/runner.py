@@ -32,7 +32,7 @@ from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, Value, VectorResult
 from lakerunner.query.promql.source import SeriesSource
 
-#: Makes the source to query from what was loaded: all of it is in `loaded.select([], …)`, from the beginning to the end.
+#: Makes the source to query from what was loaded, all of which `loaded.select([], start, end, hints)` gives.
 SourceFactory = Callable[[MemorySource], SeriesSource]
 
 _MINUTE_MS = 60_000

@@ -18,6 +18,7 @@ load 1m
     m{a="x"} 1 2 3
     m{a="y"} 4 5 6
     h {{schema:0 count:3 sum:4 buckets:[1 2]}}x3
+
 """
 
 
@@ -88,7 +89,7 @@ def test_the_command_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main([str(tmp_path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "a.test: 1/1" and lines[1] == "b.test: 0/1"
-    assert f"{tmp_path / 'b.test'}:6: sum(m)" in lines[2]
+    assert f"{tmp_path / 'b.test'}:7: sum(m)" in lines[2]
     assert lines[-1] == "1 passed, 1 failed"
     assert main([]) == 2
 
