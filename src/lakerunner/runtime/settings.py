@@ -203,6 +203,41 @@ class PipelineSettings(Section):
     )
 
 
+class QuerySettings(Section):
+    """Answering: plans, workers and what a query may cost."""
+
+    workers: str = Field(
+        "",
+        description="Query workers, as host:port,host:port, or dns://name:port for all addresses of a name; empty "
+        "means the one of this data.dir where it runs, else the asking process itself.",
+    )
+    worker_host: str = Field("127.0.0.1", description="Address that a query worker binds.")
+    worker_port: Port = Field(0, description="Port of a query worker's Arrow Flight; 0 lets the system choose.")
+    worker_token: str = Field(
+        "",
+        description="Secret shared by the API and its workers; empty means one kept in data.dir, for a single machine.",
+        json_schema_extra={"secret": True},
+    )
+    cache_dir: str = Field("", description="Folder under which processes keep fetched segments; empty means data.dir.")
+    cache_bytes: Count = Field(10_737_418_240, description="What one process may keep there.")
+    table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded tables of series.")
+    decoded_cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        268_435_456, description="Memory for decoded samples that are read again and again; 0 means none."
+    )
+    fetches: Annotated[int, Field(ge=1, le=256)] = Field(
+        16, description="Segments that a worker fetches and reads at once."
+    )
+    worker_scans: Count = Field(8, description="Requests that a worker answers at once; others wait.")
+    max_scan_bytes: Count = Field(
+        2_147_483_648, description="Samples, as bytes, that one request may make a worker hold."
+    )
+    attempts: Count = Field(3, description="Workers that a segment is tried on before it counts as failed.")
+    timeout_s: Seconds = Field(120.0, description="How long a query may take.")
+    index_patience_s: Seconds = Field(
+        300.0, description="How long queries go on from segments known before while the index does not answer."
+    )
+
+
 class FormatsSettings(Section):
     """How raw objects are read, and what one of them may cost."""
 
@@ -256,6 +291,7 @@ class Settings(Section):
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
+    query: QuerySettings = Field(default_factory=QuerySettings)
     formats: FormatsSettings = Field(default_factory=FormatsSettings)
     demo: DemoSettings = Field(default_factory=DemoSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
