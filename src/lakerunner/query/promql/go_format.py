@@ -1,0 +1,74 @@
+"""Numbers as Go prints them: label values made from numbers must read the same as Prometheus' own."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+
+def _special(value: float) -> str | None:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return None
+
+
+def plain(value: float) -> str:
+    """Shortest digits, never an exponent.
+
+    >>> plain(6.0), plain(1e21), plain(-0.001)
+    ('6', '1000000000000000000000', '-0.001')
+    """
+    special = _special(value)
+    if special is not None:
+        return special
+    text = format(Decimal(repr(value)), "f")
+    return text[:-2] if text.endswith(".0") else text
+
+
+def general(value: float) -> str:
+    """Shortest digits, with an exponent below 1e-4 and from 1e21 on (the default verb of Go).
+
+    >>> general(0.5), general(1e21), general(1e-7)
+    ('0.5', '1e+21', '1e-07')
+    """
+    return _general(value, 21)
+
+
+def general_short(value: float) -> str:
+    """As `general`, but with an exponent where the digits do not reach the point (the verb `%g`).
+
+    >>> general_short(10.0), general_short(1e6), general_short(123456789.0)
+    ('10', '1e+06', '1.23456789e+08')
+    """
+    return _general(value, 6)
+
+
+def _general(value: float, threshold: int) -> str:
+    special = _special(value)
+    if special is not None:
+        return special
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0")
+    assert isinstance(exponent, int)
+    point = len(digits) + exponent - 1
+    limit = max(threshold, len(text)) if threshold == 6 and len(text) > 6 and len(text) >= point + 1 else threshold
+    if -4 <= point < limit:
+        return plain(value)
+    mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
+    return f"{'-' if sign else ''}{mantissa}e{'-' if point < 0 else '+'}{abs(point):02d}"
+
+
+def open_metrics(value: float) -> str:
+    """A float as OpenMetrics writes label values: always with a point or an exponent.
+
+    >>> open_metrics(1.0), open_metrics(0.99)
+    ('1.0', '0.99')
+    """
+    text = _general(value, 21)
+    if _special(value) is not None or "e" in text or "." in text:
+        return text
+    return text + ".0"
