@@ -1,4 +1,4 @@
-"""Turns: queries run in a few threads, and orgs take turns, so that one org's hundred queries delay another's by one."""
+"""Turns: queries run in a few threads, and orgs take turns: one org's hundred queries delay another's by one."""
 
 from __future__ import annotations
 

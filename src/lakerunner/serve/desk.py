@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from concurrent.futures import Future
+from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
@@ -24,12 +25,14 @@ from lakerunner.runtime.settings import ApiSettings
 from lakerunner.serve.admission import Admission
 from lakerunner.serve.answer_cache import AnswerCache, AnswerKey
 from lakerunner.serve.caller import Caller, Door
-from lakerunner.serve.running import Cancelled, Running, RunningQuery
+from lakerunner.serve.running import Running, RunningQuery
 
 T = TypeVar("T")
 CacheOutcome = Literal["hit", "miss", "bypass"]
 #: The engine has a deadline too; ours comes first, so that every error of time reads the same.
 _ENGINE_GRACE_S = 5.0
+#: How long past its time a query is waited for: mostly it stops by itself, and says so better.
+_GRACE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +105,18 @@ class Desk:
         """Run a call in a thread when the org's turn comes. It ends when the client goes, or its time is over."""
         allowed_s = min(timeout_s or self.settings.timeout_s, self.settings.timeout_s)
         with self.running.listed(caller, kind, text, allowed_s) as query:
-            future = self._admission.submit(caller.org_id, lambda: _begun(query, call))
+            future = self._admission.submit(caller.org_id, lambda: begun(query, call))
             done = asyncio.wrap_future(future)
-            gone = asyncio.ensure_future(_disconnected(request))
-            stopped = asyncio.get_running_loop().create_future()
-            loop = asyncio.get_running_loop()
-            query.tell_when_cancelled(lambda: loop.call_soon_threadsafe(_set, stopped))
-            try:
-                # A call that does not look at the clock is answered for all the same; its thread ends by itself.
-                await asyncio.wait(
-                    {done, gone, stopped}, timeout=query.remaining_s + 1.0, return_when=asyncio.FIRST_COMPLETED
-                )
-                if done.done():
-                    return done.result()
-                if gone.done():
-                    query.cancel("its client went away")
-                future.cancel()
-                raise query.cancelled or query.timed_out()
-            finally:
-                gone.cancel()
-                stopped.cancel()
-                done.add_done_callback(_taken_note_of)
-                if not done.done():
-                    query.cancel("nobody waits for it")
+            ended = await first_of(request, query, done)
+            if ended:
+                return done.result()
+            future.cancel()
+            done.add_done_callback(_taken_note_of)
+            raise query.cancelled or query.timed_out()
+
+    def submit(self, query: RunningQuery, call: Callable[[RunningQuery], T]) -> Future[T]:
+        """As `turn`, for a call whose ends its caller watches itself."""
+        return self._admission.submit(query.caller.org_id, lambda: begun(query, call))
 
     # -- in a thread -------------------------------------------------------------------------------------------
 
@@ -136,7 +128,8 @@ class Desk:
             raise BadInput('cannot run a range query: "end" is before "start"')
         if question.steps > settings.max_steps:
             raise LimitHit(
-                f"cannot run a range query of {question.steps:,} steps: more than {settings.max_steps:,} (api.max_steps)",
+                f"cannot run a range query of {question.steps:,} steps: more than {settings.max_steps:,} "
+                "(api.max_steps)",
                 hint="exceeded maximum resolution: widen the step or shorten the range",
             )
         extent = extent_of(expr, question.context, question.lookback_ms)
@@ -202,20 +195,39 @@ class Desk:
         return Answer(kept.result, replace(kept.stats), "hit", query.query_id, query.elapsed_s)
 
 
-def _begun(query: RunningQuery, call: Callable[[RunningQuery], T]) -> T:
+def begun(query: RunningQuery, call: Callable[[RunningQuery], T]) -> T:
     query.check()
     query.state = "running"
     return call(query)
 
 
-async def _disconnected(request: Request) -> None:
+async def first_of(request: Request, query: RunningQuery, done: asyncio.Future[T]) -> bool:
+    """Wait for the future; False when the client goes, the query is cancelled, or its time is over first.
+
+    A call that does not look at the clock is answered for all the same; its thread ends by itself.
+    """
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    query.tell_when_cancelled(lambda: loop.call_soon_threadsafe(stopped.set))
+    gone = asyncio.ensure_future(disconnected(request))
+    told = asyncio.ensure_future(stopped.wait())
+    watched: set[asyncio.Future[Any]] = {done, gone, told}
+    try:
+        await asyncio.wait(watched, timeout=query.remaining_s + _GRACE_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if gone.done():
+            query.cancel("its client went away")
+        elif not done.done():
+            query.cancel("nobody waits for it any more")
+        gone.cancel()
+        told.cancel()
+    return done.done()
+
+
+async def disconnected(request: Request) -> None:
+    """Returns when the client has gone. To be used after the body was read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _taken_note_of(done: asyncio.Future[T]) -> None:

@@ -41,7 +41,7 @@ class RunningQuery:
     state: str = "waiting"
     _began_s: float = field(default_factory=time.monotonic)
     _cancelled: str | None = None
-    _told: Callable[[], None] | None = None
+    _told: Callable[[], object] | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -56,7 +56,7 @@ class RunningQuery:
         if self._told is not None:
             self._told()
 
-    def tell_when_cancelled(self, told: Callable[[], None]) -> None:
+    def tell_when_cancelled(self, told: Callable[[], object]) -> None:
         self._told = told
 
     @property
