@@ -5,6 +5,8 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from lakerunner.serve.desk import Desk
+from lakerunner.serve.lake.queries import running_routes
+from lakerunner.serve.lake.stream import stream_routes
 from lakerunner.serve.prometheus.exemplars import exemplar_routes
 from lakerunner.serve.prometheus.labels import label_routes
 from lakerunner.serve.prometheus.language import language_routes
@@ -22,4 +24,6 @@ def api_routes(desk: Desk) -> list[BaseRoute]:
         *language_routes(desk),
         *status_routes(desk),
         *health_routes(desk),
+        *stream_routes(desk),
+        *running_routes(desk),
     ]

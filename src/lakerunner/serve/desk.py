@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
@@ -68,6 +68,14 @@ class Answer:
     @property
     def warnings(self) -> list[str]:
         return [*self.result.warnings, *shortfalls(self.stats)]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of an answer among those kept."""
+
+    key: AnswerKey
+    fingerprint: str
 
 
 def shortfalls(stats: ScanStats) -> list[str]:
@@ -157,8 +165,8 @@ class Desk:
     def answer(self, question: Question, query: RunningQuery) -> Answer:
         """The whole answer, kept or computed."""
         expr, extent = self.read(question)
-        kept = None if question.fresh else self._kept(question, query, expr, extent)
-        if isinstance(kept, Answer):
+        place = self.place(question, query, expr, extent)
+        if (kept := self.kept(place, query)) is not None:
             return kept
         source = self.source(query)
         engine = Engine(source, self.options(question, query))
@@ -167,32 +175,35 @@ class Desk:
             result = engine.range(question.text, context.start_ms, context.end_ms, context.step_ms, query.check)
         else:
             result = engine.instant(question.text, question.start_ms, query.check)
-        stats = source.stats()
-        if kept is not None and not stats.segments_failed and not stats.warnings:
-            self._cache.put(*kept, result, stats)
-        outcome: CacheOutcome = "bypass" if kept is None else "miss"
-        return Answer(result, stats, outcome, query.query_id, query.elapsed_s, source.explain())
+        self.keep(place, result, source.stats())
+        outcome: CacheOutcome = "bypass" if place is None else "miss"
+        return Answer(result, source.stats(), outcome, query.query_id, query.elapsed_s, source.explain())
 
-    def _kept(
-        self, question: Question, query: RunningQuery, expr: Expr, extent: Extent | None
-    ) -> Answer | tuple[AnswerKey, str] | None:
-        """The answer, or the key and fingerprint to keep one under, or None where nothing may be kept.
+    def place(self, question: Question, query: RunningQuery, expr: Expr, extent: Extent | None) -> Place | None:
+        """Where the answer may be kept; None where it may not.
 
         The fingerprint is taken before the data is read: a segment that comes in between makes what is kept
         invalid at once, never wrong.
         """
-        if not self.settings.cache_bytes or extent is None:
+        if question.fresh or not self.settings.cache_bytes or extent is None:
             return None
         org_id = query.caller.org_id
         fingerprint = self.lake.fingerprint(org_id, extent.start_ms, extent.end_ms)
         if fingerprint is None:
             return None
-        text = print_expr(expr)
-        key = AnswerKey(org_id, text, question.start_ms, question.end_ms, question.step_ms, question.lookback_ms)
-        kept = self._cache.get(key, fingerprint)
-        if kept is None:
-            return key, fingerprint
-        return Answer(kept.result, replace(kept.stats), "hit", query.query_id, query.elapsed_s)
+        times = (question.start_ms, question.end_ms, question.step_ms, question.lookback_ms)
+        return Place(AnswerKey(org_id, print_expr(expr), *times), fingerprint)
+
+    def kept(self, place: Place | None, query: RunningQuery) -> Answer | None:
+        found = None if place is None else self._cache.get(place.key, place.fingerprint)
+        if found is None:
+            return None
+        return Answer(found.result, found.stats, "hit", query.query_id, query.elapsed_s)
+
+    def keep(self, place: Place | None, result: QueryResult, stats: ScanStats) -> None:
+        """Keep a complete answer: one that is short of something may be whole the next time."""
+        if place is not None and not shortfalls(stats):
+            self._cache.put(place.key, place.fingerprint, result, stats)
 
 
 def begun(query: RunningQuery, call: Callable[[RunningQuery], T]) -> T:

@@ -43,8 +43,12 @@ def query_routes(desk: Desk) -> list[BaseRoute]:
 
 def wants_fresh(request: Request, params: Params) -> bool:
     """Whether the client does not want an answer that was kept."""
+    return wants_fresh_by_header(request) or params.flag("nocache")
+
+
+def wants_fresh_by_header(request: Request) -> bool:
     control = request.headers.get("cache-control", "").lower()
-    return "no-cache" in control or "no-store" in control or params.flag("nocache")
+    return "no-cache" in control or "no-store" in control
 
 
 async def _answered(desk: Desk, request: Request, params: Params, kind: str, times: tuple[int, int, int]) -> Response:
