@@ -166,7 +166,9 @@ class SparkSettings(Section):
 
     master: str = Field("local[*]", description="Spark's master: local[*], spark://, yarn or k8s://.")
     memory: str = Field(
-        "1g", description="Heap of the driver's Java. Telemetry is held by Python, not there.", pattern=r"^[0-9]+[kmgKMG]$"
+        "1g",
+        description="Heap of the driver's Java. Telemetry is held by Python, not there.",
+        pattern=r"^[0-9]+[kmgKMG]$",
     )
     options: str = Field("", description="Further settings of Spark, as spark.name=value between blanks.")
 
@@ -177,9 +179,7 @@ class PipelineSettings(Section):
     bundle_bytes: Count = Field(
         134_217_728, description="Telemetry, uncompressed, after which a boxer closes a bundle of raw objects."
     )
-    bundle_objects: Annotated[int, Field(ge=1, le=2_000)] = Field(
-        1_000, description="Raw objects after which it does."
-    )
+    bundle_objects: Annotated[int, Field(ge=1, le=2_000)] = Field(1_000, description="Raw objects after which it does.")
     bundle_idle_s: Seconds = Field(2.0, description="Age at which a bundle is closed while ingest has nothing to do.")
     bundle_age_s: Seconds = Field(15.0, description="Age at which a bundle is closed in any case.")
     expansion: Annotated[float, Field(ge=1)] = Field(
@@ -193,6 +193,38 @@ class PipelineSettings(Section):
     fetches: Count = Field(8, description="Raw objects that one task fetches at the same time.")
     reconcile_after_s: Seconds = Field(
         300.0, description="After how long an object or work item that nobody ended is announced again."
+    )
+
+
+class QuerySettings(Section):
+    """Answering: plans, workers and what a query may cost."""
+
+    workers: str = Field(
+        "",
+        description="Query workers, as host:port,host:port, or dns://name:port for all addresses of a name; empty means "
+        "the one of this data.dir where it runs, else the asking process itself.",
+    )
+    worker_host: str = Field("127.0.0.1", description="Address that a query worker binds.")
+    worker_port: Port = Field(0, description="Port of a query worker's Arrow Flight; 0 lets the system choose.")
+    worker_token: str = Field(
+        "",
+        description="Secret shared by the API and its workers; empty means one kept in data.dir, for a single machine.",
+        json_schema_extra={"secret": True},
+    )
+    cache_dir: str = Field("", description="Folder of fetched segments, one a process; empty means under data.dir.")
+    cache_bytes: Count = Field(10_737_418_240, description="What that folder may hold.")
+    table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded tables of series.")
+    fetches: Annotated[int, Field(ge=1, le=256)] = Field(
+        16, description="Segments that a worker fetches and reads at once."
+    )
+    worker_scans: Count = Field(8, description="Requests that a worker answers at once; others wait.")
+    max_scan_bytes: Count = Field(
+        2_147_483_648, description="Samples, as bytes, that one request may make a worker hold."
+    )
+    attempts: Count = Field(3, description="Workers that a segment is tried on before it counts as failed.")
+    timeout_s: Seconds = Field(120.0, description="How long a query may take.")
+    index_patience_s: Seconds = Field(
+        300.0, description="How long queries go on from segments known before while the index does not answer."
     )
 
 
@@ -244,6 +276,7 @@ class Settings(Section):
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
+    query: QuerySettings = Field(default_factory=QuerySettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
 

@@ -124,6 +124,8 @@ def _load(line: str, body: list[str]) -> Load:
         starts_here = pending
         if pending is None and default:
             starts_here = [default[i % len(default)] for i in range(len(points))]
+        # A series that is written twice in one load is the last one.
+        load.series = [one for one in load.series if one[0] != labels]
         load.series.append((labels, points, starts_here))
         pending = None
     return load

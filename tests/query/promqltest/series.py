@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -219,7 +219,3 @@ def same_histogram(expected: Histogram, got: Histogram, with_hint: bool) -> bool
         and close(expected.neg_count, got.neg_count)
         and (not with_hint or expected.hint == got.hint)
     )
-
-
-def without_hint(histogram: Histogram) -> Histogram:
-    return replace(histogram, hint=ResetHint.UNKNOWN)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from lakerunner.query.kit.errors import position_of
-from lakerunner.query.promql.go_format import general_short
+from lakerunner.query.promql.go_format import general
 
 _MONOTONICITY = (
     "input to histogram_quantile needed to be fixed for monotonicity "
@@ -87,10 +87,10 @@ class Annotations:
         self.warn(f"incompatible bucket layout encountered for binary operator {op}", position)
 
     def invalid_quantile(self, value: float, position: int) -> None:
-        self.warn(f"quantile value should be between 0 and 1, got {general_short(value)}", position)
+        self.warn(f"quantile value should be between 0 and 1, got {general(value)}", position)
 
     def invalid_ratio(self, value: float, capped: float, position: int) -> None:
-        shown = f"got {general_short(value)}, capping to {general_short(capped)}"
+        shown = f"got {general(value)}, capping to {general(capped)}"
         self.warn(f"ratio value should be between -1 and 1, {shown}", position)
 
     def sort_in_range(self, position: int) -> None:
@@ -148,7 +148,7 @@ class Annotations:
     def _forced_texts(self) -> list[str]:
         out = []
         for (message, position), (first, last, worst, samples, start_ms, end_ms) in self._forced.items():
-            buckets = f"from buckets {general_short(first)} to {general_short(last)}"
+            buckets = f"from buckets {general(first)} to {general(last)}"
             extent = f"with a max diff of {worst:.2g}, over {samples} samples from {start_ms} ms to {end_ms} ms"
             out.append(self._placed("PromQL info", f"{message}, {buckets}, {extent}", position))
         return out

@@ -55,8 +55,7 @@ class _Checker:
                 self._selector(vector)
                 return ValueType.MATRIX
             case Subquery(expr=inner):
-                if self.type_of(inner) is not _VECTOR and self.type_of(inner) is not _SCALAR:
-                    self.fail(f"subquery is only allowed on instant vector, got {self.type_of(inner)}", expr)
+                self.expect(inner, _VECTOR, "subquery")
                 return ValueType.MATRIX
             case Paren(expr=inner):
                 return self.type_of(inner)

@@ -39,7 +39,7 @@ class Engine:
     def instant(self, text: str, time_ms: int, cancelled: Cancelled | None = None) -> QueryResult:
         """The value of the expression at one time."""
         expr = parse(text)
-        evaluation = self._evaluation(text, QueryContext(time_ms, time_ms, 0), cancelled, instant=True)
+        evaluation = self._evaluation(text, QueryContext(time_ms, time_ms, 0), cancelled)
         times = np.array([time_ms], dtype=np.int64)
         value: Value
         if isinstance(unwrapped(expr), MatrixSelector | Subquery):
@@ -54,7 +54,7 @@ class Engine:
         """The value of the expression at `start_ms` and every `step_ms` after it, up to `end_ms`."""
         expr = parse(text)
         times = self._steps(text, expr, start_ms, end_ms, step_ms)
-        evaluation = self._evaluation(text, QueryContext(start_ms, end_ms, step_ms), cancelled, instant=False)
+        evaluation = self._evaluation(text, QueryContext(start_ms, end_ms, step_ms), cancelled)
         block = Evaluator(evaluation).block(expr, times)
         return _finished(evaluation, matrix_of(block.finished(), times))
 
@@ -77,8 +77,8 @@ class Engine:
             )
         return start_ms + step_ms * np.arange(steps, dtype=np.int64)
 
-    def _evaluation(self, text: str, query: QueryContext, cancelled: Cancelled | None, *, instant: bool) -> Evaluation:
-        return Evaluation(self._source, query, self._options, Annotations(text), cancelled, instant=instant)
+    def _evaluation(self, text: str, query: QueryContext, cancelled: Cancelled | None) -> Evaluation:
+        return Evaluation(self._source, query, self._options, Annotations(text), cancelled)
 
 
 def _finished(evaluation: Evaluation, value: Value) -> QueryResult:

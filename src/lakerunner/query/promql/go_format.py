@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+#: Go's choice for numbers printed with as many digits as needed.
+_EXPONENT_FROM = 6
+
 
 def _special(value: float) -> str | None:
     if math.isnan(value):
@@ -28,35 +31,21 @@ def plain(value: float) -> str:
 
 
 def general(value: float) -> str:
-    """Shortest digits, with an exponent below 1e-4 and from 1e21 on (the default verb of Go).
+    """Shortest digits, with an exponent below 1e-4 and from 1e6 on (the verb `%g`).
 
-    >>> general(0.5), general(1e21), general(1e-7)
-    ('0.5', '1e+21', '1e-07')
+    >>> general(0.5), general(10.0), general(1e6), general(123456789.0), general(1e-7)
+    ('0.5', '10', '1e+06', '1.23456789e+08', '1e-07')
     """
-    return _general(value, 21)
-
-
-def general_short(value: float) -> str:
-    """As `general`, but with an exponent where the digits do not reach the point (the verb `%g`).
-
-    >>> general_short(10.0), general_short(1e6), general_short(123456789.0)
-    ('10', '1e+06', '1.23456789e+08')
-    """
-    return _general(value, 6)
-
-
-def _general(value: float, threshold: int) -> str:
     special = _special(value)
     if special is not None:
         return special
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
     sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    text = "".join(map(str, digits)).rstrip("0")
     assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).rstrip("0")
     point = len(digits) + exponent - 1
-    limit = max(threshold, len(text)) if threshold == 6 and len(text) > 6 and len(text) >= point + 1 else threshold
-    if -4 <= point < limit:
+    if -4 <= point < _EXPONENT_FROM:
         return plain(value)
     mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
     return f"{'-' if sign else ''}{mantissa}e{'-' if point < 0 else '+'}{abs(point):02d}"
@@ -68,7 +57,7 @@ def open_metrics(value: float) -> str:
     >>> open_metrics(1.0), open_metrics(0.99)
     ('1.0', '0.99')
     """
-    text = _general(value, 21)
+    text = general(value)
     if _special(value) is not None or "e" in text or "." in text:
         return text
     return text + ".0"

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from lakerunner.query.promql.go_format import general_short
+from lakerunner.query.promql.go_format import general
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -134,13 +134,13 @@ class Histogram:
 
     def __str__(self) -> str:
         """As Prometheus prints it, which `count_values` makes a label of."""
-        out = [f"count:{general_short(self.count)}, sum:{general_short(self.sum)}"]
+        out = [f"count:{general(self.count)}, sum:{general(self.sum)}"]
         lower, upper, count = self.all_buckets_unclipped()
         for low, high, number in zip(lower.tolist(), upper.tolist(), count.tolist(), strict=True):
             if number:
                 opened = "[" if low < 0 else "("
                 closed = "]" if high > 0 else ")"
-                out.append(f"{opened}{general_short(low)},{general_short(high)}{closed}:{general_short(number)}")
+                out.append(f"{opened}{general(low)},{general(high)}{closed}:{general(number)}")
         return f"{{{', '.join(out)}}}"
 
     def all_buckets_unclipped(self) -> tuple[Floats, Floats, Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,26 @@ class HistogramColumn:
             bounds_offsets=_offsets([len(h.bounds) for h in present]),
             bounds=_joined([np.array(h.bounds, dtype=np.float64) for h in present]),
         )
+
+
+class ColumnHistograms(Sequence[Histogram]):
+    """Rows of a column as a sequence of histograms, made only when looked at."""
+
+    def __init__(self, column: HistogramColumn, rows: Ints) -> None:
+        self.column = column
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Histogram: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Histogram]: ...
+    def __getitem__(self, index: int | slice) -> Histogram | Sequence[Histogram]:
+        if isinstance(index, slice):
+            return ColumnHistograms(self.column, self.rows[index])
+        return self.column.at(int(self.rows[index]))
 
 
 def _offsets(lengths: list[int]) -> Ints:

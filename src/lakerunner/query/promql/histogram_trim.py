@@ -93,11 +93,12 @@ class _Trimmer:
         """The zero bucket reaches only to the side on which there is anything at all."""
         low = 0.0 if has_positive and not has_negative else -width
         high = 0.0 if has_negative and not has_positive else width
-        first, last = (low, min(high, self.limit)) if self.upper else (max(low, self.limit), high)
-        if last <= first and not (low == high and (self.limit >= high if self.upper else self.limit <= low)):
-            return self._keep(number, 0.0, 0.0)
-        share = 1.0 if (first, last) == (low, high) else (last - first) / (high - low)
-        return self._keep(number, number * share, (first + last) / 2)
+        limit = self.limit
+        if limit <= low or limit >= high:
+            whole = (limit > low) == self.upper
+            return self._keep(number, number if whole else 0.0, (low + high) / 2 if whole else 0.0)
+        first, last = (low, limit) if self.upper else (limit, high)
+        return self._keep(number, number * ((last - first) / (high - low)), (first + last) / 2)
 
 
 def _below(limit: float, low: float, high: float, number: float, *, positive: bool, linear: bool) -> float:

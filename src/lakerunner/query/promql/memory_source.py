@@ -52,7 +52,7 @@ class MemorySource:
             self._by_name.setdefault(labels.get(METRIC_NAME), []).append(labels)
         else:
             series = _joined(known, series)
-        if len(times) > 1 and (np.diff(series.timestamps_ms) <= 0).any():
+        if (np.diff(series.timestamps_ms) <= 0).any():
             raise BadInput(f"cannot add samples to {labels}: their times do not ascend")
         self._series[labels] = series
 
@@ -60,8 +60,8 @@ class MemorySource:
         chosen = [self._series[labels] for labels in self._candidates(matchers) if _accepts(matchers, labels)]
         parts: list[tuple[MemorySeries, int, int]] = []
         for series in chosen:
-            begin = int(np.searchsorted(series.timestamps_ms, start_ms, side="left"))
-            end = int(np.searchsorted(series.timestamps_ms, end_ms, side="right"))
+            begin = int(series.timestamps_ms.searchsorted(start_ms, side="left"))
+            end = int(series.timestamps_ms.searchsorted(end_ms, side="right"))
             if end > begin:
                 parts.append((series, begin, end))
         if not parts:

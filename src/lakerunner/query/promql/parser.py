@@ -313,6 +313,8 @@ class Parser(DurationParser):
     def _bracket(self, expr: Expr) -> Expr:
         opened = self.take()
         width = self.duration("subquery or range selector")
+        if isinstance(expr, MatrixSelector | Subquery):
+            self.fail("a range vector can not have a range itself", opened.start, self.token.end)
         if self.accept(":"):
             step = None if self.at("]") else self.duration("subquery selector")
             close = self.expect("]", "subquery selector")

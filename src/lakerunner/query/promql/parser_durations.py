@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lakerunner.query.kit.limits import DepthGuard
+from lakerunner.query.kit.limits import MAX_DEPTH, DepthGuard
 from lakerunner.query.kit.tokens import Cursor, Token
 from lakerunner.query.promql.durations import (
     Duration,
@@ -39,8 +39,12 @@ class DurationParser(Cursor):
         """An arithmetic expression over durations."""
         self.depth.enter(self.token.start)
         left = self._signed(context)
+        operators = 0
         while (precedence := _PRECEDENCE.get(self.token.kind, -1)) >= max(least, 1):
             op = self.take()
+            operators += 1
+            if operators > MAX_DEPTH:
+                self.fail(f"a duration has more than {MAX_DEPTH} operators", op.start, op.end)
             right = self.duration(context, precedence if op.kind == "^" else precedence + 1)
             left = DurationOp(op.kind, left, right, left.start)
         self.depth.leave()

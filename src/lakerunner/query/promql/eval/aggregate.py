@@ -115,7 +115,7 @@ def grouped_rows(group: Ints, number: int) -> tuple[Ints, Ints]:
 
 def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats) -> Block:
     """topk, bottomk, limitk, limit_ratio: some of the input series, as they are."""
-    if np.isnan(param).any():
+    if np.isnan(param).any() and not evaluation.planning:
         what = "Ratio" if expr.op == "limit_ratio" else "Parameter"
         raise EvaluationError(f"{what} value is NaN")
     if expr.op == "limit_ratio":
@@ -145,7 +145,7 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
         keep[members] = present & (ranks < np.floor(limit))
         order[members] = g * block.shape[0] + ranks[:, 0]
     out = block.masked(keep)
-    if evaluation.instant and ranked:
+    if block.shape[1] == 1 and ranked:
         out = out.rows(np.argsort(order, kind="stable"))
     return out.pruned()
 

@@ -70,6 +70,9 @@ class VectorMatch:
             self.live = np.ones_like(self.live)
 
     def pairs(self) -> Pairs:
+        simple = self._simple_pairs()
+        if simple is not None:
+            return simple
         pairs = Pairs([], [], [], [])
         for signature, ones in self.one_groups.items():
             self._check_one_side(ones)
@@ -78,6 +81,27 @@ class VectorMatch:
         for signature, manys in self.many_groups.items():
             self._meet(pairs, manys, self.one_groups.get(signature, []))
         return pairs
+
+    def _simple_pairs(self) -> Pairs | None:
+        """The common case, without a look at single cells: one series a group on the one side, nothing filled in."""
+        if self.matching.fill_left is not None or self.matching.fill_right is not None:
+            return None
+        if any(len(ones) > 1 for ones in self.one_groups.values()):
+            return None
+        one_to_one = self.matching.cardinality is Cardinality.ONE_TO_ONE
+        if one_to_one and any(len(manys) > 1 for manys in self.many_groups.values()):
+            return None
+        many, one = [], []
+        for signature, manys in self.many_groups.items():
+            ones = self.one_groups.get(signature)
+            if ones:
+                many += manys
+                one += ones * len(manys)
+        labels = [self._result_labels(self.many.labels[m], self.one.labels[o]) for m, o in zip(many, one, strict=True)]
+        if len(set(labels)) < len(labels):
+            return None
+        cells = self.many_present[many] & self.one_present[one]
+        return Pairs(many, one, list(cells), labels)
 
     def _meet(self, pairs: Pairs, manys: list[int], ones: list[int]) -> None:
         one_there = any_series(self.one_present[ones]) if ones else np.zeros_like(self.live)

@@ -146,7 +146,7 @@ class Calls(ABC):
         block = self.block(expr.args[0], times)
         descending = expr.name.endswith("_desc")
         by_label = expr.name.startswith("sort_by_label")
-        if not self.evaluation.instant:
+        if len(times) > 1:
             self.evaluation.notes.sort_in_range(expr.start)
             return block if by_label else block.floats().pruned()
         if by_label:

@@ -41,8 +41,8 @@ class Evaluation:
     #: Raises to stop the evaluation: the client has gone, the server stops.
     cancelled: Callable[[], None] | None = None
     samples: int = 0
-    #: True when the query asks for one moment.
-    instant: bool = False
+    #: Nothing is read: what depends on values must not stop the evaluation.
+    planning: bool = False
     #: Only counts and sums of histograms are asked for, so that resets are worked out while reading.
     histogram_stats: bool = False
     _stats_barred: bool = False

@@ -13,7 +13,8 @@ def extended_samples(vector: RangeVector) -> Samples:
     """One window per series; histograms have no raw extended form."""
     samples = vector.samples
     if samples.has_histograms:
-        raise EvaluationError("smoothed and anchored range vectors of native histograms cannot be shown raw")
+        word = "anchored" if vector.anchored else "smoothed"
+        raise EvaluationError(f"{word} modifier is not supported with histograms")
     after, until = int(vector.after[0]), int(vector.until[0])
     pieces = [_extended(vector, row, after, until) for row in range(len(samples.labels))]
     offsets = np.concatenate([[0], np.cumsum([len(ts) for ts, _ in pieces])]).astype(np.int64)

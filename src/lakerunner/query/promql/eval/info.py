@@ -10,7 +10,7 @@ import numpy as np
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.ast import Expr, Subquery, VectorSelector, children
 from lakerunner.query.promql.eval.binary import shown
-from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError
+from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_step
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.selectors import latest_in, reference_times
 from lakerunner.query.promql.histogram import Ints
@@ -158,9 +158,10 @@ def _fetch(
     evaluation.spend(len(batch.values))
     index = latest_in(batch, at, lookback_ms)
     if batch.histograms is not None and len(batch.labels):
-        used = index[index >= 0]
-        if (batch.histograms.row[used] >= 0).any():
-            raise EvaluationError("info sample should be float")
+        held = (index >= 0) & (batch.histograms.row[index] >= 0)
+        if held.any():
+            labels = batch.labels[int(any_step(held).argmax())]
+            raise EvaluationError(f"this should be an info metric, with float samples: {shown(labels)}")
     return _Info(batch, index)
 
 
@@ -178,12 +179,13 @@ def _looked_at(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:
 
 
 def _path_to_selector(expr: Expr) -> list[VectorSelector | Subquery]:
-    """The subqueries on the way to the first selector, and the selector."""
-    here: list[VectorSelector | Subquery] = [expr] if isinstance(expr, Subquery) else []
-    if isinstance(expr, VectorSelector):
-        return [expr]
-    for child in children(expr):
-        below = _path_to_selector(child)
-        if below:
-            return [*here, *below]
+    """The subqueries on the way to the first selector, and the selector. With a stack: chains may be long."""
+    waiting: list[tuple[Expr, tuple[VectorSelector | Subquery, ...]]] = [(expr, ())]
+    while waiting:
+        node, path = waiting.pop()
+        if isinstance(node, VectorSelector):
+            return [*path, node]
+        if isinstance(node, Subquery):
+            path = (*path, node)
+        waiting += [(child, path) for child in reversed(children(node))]
     return []

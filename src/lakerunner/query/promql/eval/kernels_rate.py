@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 
@@ -21,8 +20,22 @@ def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
+def count_oddities(ts, values, starts, resets, overlaps):  # type: ignore[no-untyped-def]
+    """Running numbers of resets and of overlapping start timestamps: equal at both ends of a window means none in it.
+
+    Counted across series too, which does no harm: a window never spans two.
+    """
+    for j in range(1, len(ts)):
+        p = j - 1
+        reset = values[j] < values[p] or is_start_reset(starts[p], ts[p], starts[j], ts[j])
+        overlap = starts[j] != 0 and starts[j] < ts[p] and starts[j] != starts[p]
+        resets[j] = resets[p] + (1 if reset else 0)
+        overlaps[j] = overlaps[p] + (1 if overlap else 0)
+
+
+@njit(cache=True, nogil=True)
 def extrapolated(  # type: ignore[no-untyped-def]
-    begin, end, ts, values, starts, after, until, counter, per_second, range_s, out, ok, overlap
+    begin, end, ts, values, starts, resets, overlaps, after, until, counter, per_second, range_s, out, ok, overlap
 ):
     """rate (counter, per_second), increase (counter) and delta."""
     for i in range(begin.shape[0]):
@@ -33,13 +46,12 @@ def extrapolated(  # type: ignore[no-untyped-def]
                 continue
             first, last = lo, hi - 1
             result = values[last] - values[first]
-            if counter:
+            if counter and resets[first] != resets[last]:
                 for j in range(first + 1, hi):
-                    p = j - 1
-                    if starts[j] != 0 and starts[j] < ts[p] and starts[j] != starts[p]:
-                        overlap[i] = True
-                    if values[j] < values[p] or is_start_reset(starts[p], ts[p], starts[j], ts[j]):
-                        result += values[p]
+                    if resets[j] != resets[j - 1]:
+                        result += values[j - 1]
+            if counter and overlaps[first] != overlaps[last]:
+                overlap[i] = True
             to_start = (ts[first] - after[s]) / 1000
             to_end = (until[s] - ts[last]) / 1000
             sampled = (ts[last] - ts[first]) / 1000
@@ -183,8 +195,3 @@ def smoothed_at(offsets, ts, values, at, lookback_ms, out, ok):  # type: ignore[
             elif has_previous:
                 out[i, s] = values[p]
                 ok[i, s] = True
-
-
-def as_flag(value: bool) -> bool:
-    """Kernels are compiled once per type: numpy booleans and Python's must not both occur."""
-    return bool(np.bool_(value))

@@ -77,7 +77,9 @@ def _summed(
         notes.incompatible_layout(op, position)
         return None
     if result.hint_collision:
+        # Prometheus gives no sample here, only the warning.
         notes.hint_collision(operation, position)
+        return None
     if result.bounds_reconciled:
         notes.bounds_reconciled(operation, position)
     value = result.value.compact()

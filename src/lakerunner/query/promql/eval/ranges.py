@@ -12,6 +12,7 @@ from lakerunner.query.promql.eval import kernels_fold as fold
 from lakerunner.query.promql.eval import kernels_rate as rates
 from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_series, any_step, with_histograms
 from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.dense_histograms import dense_rates
 from lakerunner.query.promql.eval.kernels_window import anchored_begin, windows
 from lakerunner.query.promql.eval.ranges_histogram import HISTOGRAM_FUNCTIONS, Window
 from lakerunner.query.promql.eval.samples import Samples
@@ -164,8 +165,11 @@ def _rate(evaluation: Evaluation, c: _Call) -> None:
         )  # fmt: skip
         return
     overlap = np.zeros(len(vector.samples.labels), dtype=bool)
+    resets, overlaps = np.zeros(len(floats.ts), dtype=np.int64), np.zeros(len(floats.ts), dtype=np.int64)
+    if counter:
+        rates.count_oddities(floats.ts, vector.samples.values, floats.starts, resets, overlaps)
     rates.extrapolated(
-        c.begin, c.end, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
+        c.begin, c.end, floats.ts, vector.samples.values, floats.starts, resets, overlaps, vector.after, vector.until,
         counter, per_second, range_s, c.out, c.ok, overlap,
     )  # fmt: skip
     for row in overlap.nonzero()[0].tolist():
@@ -202,6 +206,14 @@ def _note_non_counters(evaluation: Evaluation, vector: RangeVector, block: Block
             evaluation.notes.possible_non_counter(name, vector.position)
 
 
+def _plain_rate(c: _Call, row: int) -> bool:
+    """Whether the series has histograms only, and its rate asks for nothing but extrapolation."""
+    if c.name not in ("rate", "increase", "delta") or c.vector.anchored or c.vector.smoothed:
+        return False
+    offsets = c.vector.samples.floats.offsets
+    return bool(offsets[row] == offsets[row + 1])
+
+
 def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> Block:
     """Redo the windows that hold histograms, one by one: what they yield depends on all that is in them."""
     samples, vector = c.vector.samples, c.vector
@@ -210,7 +222,16 @@ def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> B
     function: Callable[[Evaluation, Window], float | Histogram | None] = HISTOGRAM_FUNCTIONS[c.name]
     cells: list[tuple[int, int, Histogram]] = []
     values, valid = block.values, block.valid
-    for row, step in zip(*(end > begin).nonzero(), strict=True):
+    filled = end > begin
+    for row in any_step(filled).nonzero()[0].tolist():
+        if _plain_rate(c, row):
+            found = dense_rates(vector, row, c.name, begin[row], end[row])
+            if found is not None:
+                cells += [(row, step, histogram) for step, histogram in found[0]]
+                filled[row] = False
+                if found[1]:
+                    evaluation.notes.start_overlap(samples.labels[row].get(METRIC_NAME), vector.position)
+    for row, step in zip(*filled.nonzero(), strict=True):
         window = Window(
             samples, int(row), int(c.begin[row, step]), int(c.end[row, step]), int(begin[row, step]),
             int(end[row, step]), int(vector.after[step]), int(vector.until[step]), vector,

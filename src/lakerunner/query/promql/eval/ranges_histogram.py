@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.dense_histograms import dense_sum
 from lakerunner.query.promql.eval.histogram_rates import extended_rate, extrapolated_rate, instant_rate
 from lakerunner.query.promql.eval.kernels_rate import is_start_reset
 from lakerunner.query.promql.eval.samples import Samples
 from lakerunner.query.promql.histogram import Histogram, ResetHint
-from lakerunner.query.promql.histogram_math import CompensatedSum, IncompatibleSchemas, is_reset
+from lakerunner.query.promql.histogram_math import CompensatedSum, IncompatibleSchemas, is_reset, joined_hint
 
 if TYPE_CHECKING:
     from lakerunner.query.promql.eval.ranges import RangeVector
@@ -43,7 +44,7 @@ class Window:
         return self.float_end - self.float_begin
 
     @property
-    def hists(self) -> list[Histogram]:
+    def hists(self) -> Sequence[Histogram]:
         return self.samples.hists[self.hist_begin : self.hist_end]
 
     @property
@@ -137,16 +138,22 @@ def _fold(evaluation: Evaluation, window: Window, average: bool) -> Result:
     return result
 
 
-def sum_of(histograms: list[Histogram]) -> tuple[Histogram, bool]:
+def sum_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
     """The sum, and whether custom bounds had to be reconciled."""
+    quick = dense_sum(histograms, joined_hint(histograms), mean=False)
+    if quick is not None:
+        return quick, False
     total = CompensatedSum(histograms[0])
     for histogram in histograms[1:]:
         total.add(histogram)
     return total.total(), total.bounds_reconciled
 
 
-def mean_of(histograms: list[Histogram]) -> tuple[Histogram, bool]:
+def mean_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
     """The mean: from the sum as long as that does not overflow, incrementally from there on."""
+    quick = dense_sum(histograms, joined_hint(histograms), mean=True)
+    if quick is not None:
+        return quick, False
     total = CompensatedSum(histograms[0])
     incremental = False
     for count, histogram in enumerate(histograms[1:], 2):
@@ -261,7 +268,3 @@ HISTOGRAM_FUNCTIONS: dict[str, Callable[[Evaluation, Window], Result]] = {
         _only_floats,
     ),
 }
-
-
-def as_gauge(histogram: Histogram) -> Histogram:
-    return replace(histogram.compact(), hint=ResetHint.GAUGE)

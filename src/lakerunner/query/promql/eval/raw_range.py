@@ -24,7 +24,9 @@ def raw_range(evaluator: Evaluator, expr: Expr, times: Ints) -> MatrixResult:
     series = []
     for row in sorted(range(len(samples.labels)), key=lambda i: samples.labels[i].pairs):
         some, held = slice(begin[row, 0], end[row, 0]), slice(hist_begin[row, 0], hist_end[row, 0])
-        made = Series(samples.labels[row], floats.ts[some], samples.values[some], hists.ts[held], samples.hists[held])
+        made = Series(
+            samples.labels[row], floats.ts[some], samples.values[some], hists.ts[held], list(samples.hists[held])
+        )
         if len(made.timestamps_ms) or made.histograms:
             series.append(made)
     evaluator.evaluation.spend(int(np.sum(end - begin)))

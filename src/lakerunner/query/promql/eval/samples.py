@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.eval.block import Block, Bools
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints, ResetHint
+from lakerunner.query.promql.histogram_column import ColumnHistograms
 from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
 
 
@@ -37,11 +39,11 @@ class Samples:
     floats: Points
     values: Floats
     hist_points: Points
-    hists: list[Histogram]
+    hists: Sequence[Histogram]
 
     @property
     def has_histograms(self) -> bool:
-        return bool(self.hists)
+        return len(self.hists) > 0
 
 
 def from_batch(batch: SeriesBatch) -> Samples:
@@ -60,12 +62,12 @@ def from_batch(batch: SeriesBatch) -> Samples:
         is_hist = batch.histograms.row >= 0
         stale &= ~is_hist
     column = batch.histograms
-    hists: list[Histogram] = []
+    hists: Sequence[Histogram] = []
     if column is not None:
         kept = is_hist.copy()
         # A stale histogram is one whose sum is the stale marker.
         kept[is_hist] = ~stale_mask(column.sum)[column.row[is_hist]]
-        hists = [column.at(row) for row in column.row[kept].tolist()]
+        hists = ColumnHistograms(column, column.row[kept])
     else:
         kept = is_hist
     is_float = ~is_hist & ~stale

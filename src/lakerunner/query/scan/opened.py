@@ -1,0 +1,137 @@
+"""Segments opened for reading: through the disk cache, with decoded tables of series and footers kept in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Bug
+from lakerunner.query.cache import ObjectCache
+from lakerunner.query.scan.row_groups import RowGroup, row_groups
+from lakerunner.query.scan.series_table import SeriesTable
+
+T = TypeVar("T")
+
+#: What pyarrow raises on bytes that are not the Parquet they should be.
+BAD_BYTES = (pa.ArrowException, OSError, ValueError)
+#: Footers are small beside what they describe.
+_FOOTER_BYTES_PER_GROUP = 8_192
+_FOOTER_SHARE = 8
+
+
+@dataclass(slots=True)
+class Tally:
+    """What opening took, for one segment."""
+
+    read_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    fetch_s: float = 0.0
+
+
+class Kept(Generic[T]):
+    """Things in memory by key, the least recently used first out, bounded by what they weigh."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._held_bytes = 0
+        self._entries: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> T | None:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: str, thing: T, size_bytes: int) -> None:
+        with self._lock:
+            if key in self._entries or size_bytes > self._limit_bytes:
+                return
+            self._entries[key] = (thing, size_bytes)
+            self._held_bytes += size_bytes
+            while self._held_bytes > self._limit_bytes:
+                self._held_bytes -= self._entries.popitem(last=False)[1][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    metadata: pq.FileMetaData
+    groups: list[RowGroup]
+
+
+@dataclass(slots=True)
+class OpenedFile:
+    """A samples file, open."""
+
+    file: pq.ParquetFile
+    groups: list[RowGroup]
+
+
+class Opener:
+    def __init__(self, cache: ObjectCache, memory_bytes: int) -> None:
+        self._cache = cache
+        self._tables: Kept[SeriesTable] = Kept(memory_bytes - memory_bytes // _FOOTER_SHARE)
+        self._footers: Kept[Footer] = Kept(memory_bytes // _FOOTER_SHARE)
+
+    def series(self, key: str, tally: Tally) -> SeriesTable:
+        """The table of series, decoded once while there is room."""
+        table = self._tables.get(key)
+        if table is not None:
+            tally.hits += 1
+            return table
+        table = self._reading(key, tally, lambda path: SeriesTable.of(pq.read_table(path, partitioning=None)))
+        self._tables.put(key, table, table.size_bytes)
+        return table
+
+    @contextmanager
+    def samples(self, key: str, tally: Tally) -> Iterator[OpenedFile]:
+        """The samples file. What is read from it inside may still prove bad: see `again_if_bad`."""
+        opened = self._reading(key, tally, lambda path: self._open(key, path))
+        try:
+            yield opened
+        finally:
+            opened.file.close()
+
+    def again_if_bad(self, key: str, read: Callable[[], T]) -> T:
+        """The result of reading an object; once more with fresh bytes where those of the cache are bad."""
+        try:
+            return read()
+        except BAD_BYTES:
+            self._cache.discard(key)
+            return read()
+
+    def _open(self, key: str, path: Path) -> OpenedFile:
+        footer = self._footers.get(key)
+        file = pq.ParquetFile(path, memory_map=True, metadata=footer.metadata if footer else None)
+        if footer is None:
+            footer = Footer(file.metadata, row_groups(file.metadata))
+            self._footers.put(key, footer, _FOOTER_BYTES_PER_GROUP * max(1, len(footer.groups)))
+        return OpenedFile(file, footer.groups)
+
+    def _reading(self, key: str, tally: Tally, read: Callable[[Path], T]) -> T:
+        for fresh in (False, True):
+            started = time.perf_counter()
+            found = self._cache.get(key)
+            tally.fetch_s += time.perf_counter() - started
+            tally.hits, tally.misses = tally.hits + found.hit, tally.misses + (not found.hit)
+            tally.read_bytes += found.size_bytes
+            try:
+                return read(found.path)
+            except BAD_BYTES:
+                # Evicted between two lines of ours, or damaged on the disk: either way the store has it.
+                self._cache.discard(key)
+                if fresh:
+                    raise
+        raise Bug("cannot come here")
