@@ -1,28 +1,31 @@
 # Lakerunner. `make` alone lists what can be made.
 # Knobs:  PYTHON=python3.12   the interpreter of the virtual environment (3.11 or newer)
 #         PYTEST_ARGS="-k x"  further arguments of pytest
+#         JOBS=3              tests at the same time; most of their time is waiting
+#         CASE=ingest         which benchmark; without it `make bench` lists them
 #         DATA=folder         where `make demo` keeps its data
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
 DATA ?= lakerunner-data
+JOBS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix docs clean
+.PHONY: help demo init test test-fast lint fix bench faults docs clean
 
 ##@ Use
 
-demo: $(VENV)/.run ## Start everything on this machine, on the embedded default; Ctrl-C stops it
-	@$(BIN)/lakerunner serve --set data.dir=$(DATA)
+demo: $(VENV)/.run ## Start everything on this machine, with a small shop's telemetry coming in; Ctrl-C stops it
+	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA)
 
 ##@ Develop
 
 init: $(VENV)/.dev ## Make the virtual environment with everything that tests need
 
 test: lint $(VENV)/.dev ## All checks and tests, on real components that the suite starts itself
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 test-fast: $(VENV)/.dev ## The tests that take seconds
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
@@ -34,6 +37,12 @@ lint: $(VENV)/.dev ## Style, types and the direction of imports
 
 fix: $(VENV)/.dev ## Mend what style checks can mend
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## Benchmarks against a peer or a limit, as JSON lines: make bench CASE=ingest
+	@$(BIN)/python -m bench $(CASE)
+
+faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
+	@$(BIN)/python -m tests.faults.ingest
 
 docs: $(VENV)/.dev ## Write the generated parts of docs/ anew
 	@$(BIN)/python -m tests.docs.generate

@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-
 from bench.otlp import objects
+
 from lakerunner.bus import topics
 from lakerunner.bus.messages import ObjectSeen, encode
 from lakerunner.bus.relay import relay_once

@@ -16,7 +16,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 START_NS = 1_763_200_800_000_000_000
 SERVICES = tuple(f"{name}-{part}" for name in ("cart", "pay", "ship", "search", "user") for part in ("api", "worker"))
-ROUTES = tuple(f"/api/v1/{noun}/{verb}" for noun in ("cart", "order", "item", "user") for verb in ("get", "put", "list"))
+ROUTES = tuple(
+    f"/api/v1/{noun}/{verb}" for noun in ("cart", "order", "item", "user") for verb in ("get", "put", "list")
+)
 #: Records of one object, about what a collector sends after a few seconds.
 OBJECT_ROWS = 10_000
 #: Series of one scrape.
@@ -88,7 +90,9 @@ def logs(number: int, rows: int) -> bytes:
                 span_id=rng.randbytes(8),
                 flags=1,
             )
-            record.body.string_value = f"GET {route} answered {status} for user u-{rng.randrange(20_000)} in {i % 97} ms"
+            record.body.string_value = (
+                f"GET {route} answered {status} for user u-{rng.randrange(20_000)} in {i % 97} ms"
+            )
     return batch.SerializeToString()
 
 
@@ -127,7 +131,9 @@ def traces(number: int, rows: int) -> bytes:
             parents[i] = span.span_id
             if status == 500:
                 span.status.code = 2
-                span.events.add(time_unix_nano=start_ns + 5_000, name="exception", attributes=_pairs({"type": "IOError"}))
+                span.events.add(
+                    time_unix_nano=start_ns + 5_000, name="exception", attributes=_pairs({"type": "IOError"})
+                )
     return batch.SerializeToString()
 
 

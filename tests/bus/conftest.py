@@ -82,6 +82,8 @@ def make_bus(
             settings = Settings(bus=BusSettings(**chosen), index=IndexSettings(url=database_url))
             bus = open_bus(settings, database)
             stack.callback(bus.close)
+            if isinstance(server, KafkaBroker):
+                stack.callback(server.delete_topics, settings.bus.prefix)
             bus.ensure_topics()
             return BusUnderTest(bus, settings, server)
 

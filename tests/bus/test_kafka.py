@@ -6,7 +6,6 @@ import pytest
 from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.components.process import free_port
 
 from lakerunner.bus.kafka import KafkaBus
 from lakerunner.bus.kafka_client import told_as_ours
@@ -14,6 +13,7 @@ from lakerunner.bus.kafka_consumer import mark_to_text, text_to_mark
 from lakerunner.bus.partition import Mark
 from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, Missing, Unavailable
 from lakerunner.runtime.settings import BusSettings
+from tests.components.process import free_port
 
 #: Kafka's default for offset.metadata.max.bytes.
 MAX_METADATA_BYTES = 4_096

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, receive
 
 from lakerunner.bus.contract import Outgoing
 from lakerunner.bus.postgres import PostgresBus, forget_passed
@@ -18,6 +17,7 @@ from lakerunner.bus.postgres_cursor import fair_share
 from lakerunner.bus.topics import partition_of
 from lakerunner.index.database import Database
 from lakerunner.model.errors import Conflict, Missing, Unavailable
+from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, receive
 
 ORG_PARTITION = partition_of("org", PARTITIONS)
 

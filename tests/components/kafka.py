@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.components.process import RunningProcess, free_port
 
@@ -64,6 +65,13 @@ class KafkaBroker:
         assert self._process is not None
         self._process.kill()
         self._process = None
+
+    def delete_topics(self, prefix: str) -> None:
+        """A test clears up after itself: a broker takes long to restart with a thousand partitions."""
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        names = [name for name in admin.list_topics(timeout=10.0).topics if name.startswith(prefix)]
+        for future in admin.delete_topics(names).values():
+            future.result()
 
     def _format(self, controller_port: int) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from lakerunner.model.signals import SIGNALS
 from lakerunner.runtime.settings_table import TABLE, sections
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -43,8 +44,65 @@ def configuration() -> str:
     return "\n".join(parts) + "\n"
 
 
+_SEGMENTS_HEAD = """# Segments
+
+A segment is one immutable, sorted piece of a signal: one Parquet object, for metrics two. It lies at
+
+```
+db/{org}/{collector}/{yyyymmdd}/{signal}/{HH}/tbl_{id}.parquet
+   │     │           │          │        │        └ UUID version 7: sorts by its time of making
+   │     │           │          │        └ hour of the event times, UTC
+   │     │           │          └ logs, metrics or traces
+   │     │           └ day of the event times, UTC
+   │     └ who sent it, percent-encoded where needed
+   └ UUID of the org
+```
+
+All of it is plain Parquet: ZSTD, page index, statistics, bloom filters on the columns marked below, and the sort order
+in the file's own metadata. Nothing else is needed to read it: see [reading.md](reading.md).
+
+An object at such a path counts only while the index has it as live. What a lost attempt wrote is there until it is
+swept, and nobody should read it; `lakerunner` never does.
+
+## Attributes
+
+Logs and traces have a column for every attribute key: `resource_*`, `scope_*` and `attr_*`, lower case, other
+characters as `_`. Types are kept (string, int64, double, bool); a key that mixes kinds within a segment is a string. At
+most 256 keys have a column of their own; the others are in `attributes_overflow`. The original keys are in the file's
+key-value metadata.
+
+This page is made from `src/lakerunner/model/signals/` by `make docs`.
+"""
+
+
+def segments() -> str:
+    """docs/formats/segments.md."""
+    parts = [_SEGMENTS_HEAD]
+    for signal in SIGNALS:
+        parts.append(f"\n## {signal.name}\n")
+        parts.append(f"Event time: `{signal.time_column}`. Kept in the index for pruning: {_names(signal.pruning)}.")
+        if signal.dedup_key:
+            parts.append(f"Rows equal in {_names(signal.dedup_key)} are one row.")
+        for table in signal.tables:
+            parts.append(f"\n### `tbl_{{id}}{table.suffix}.parquet`, sorted by {_names(table.sort_key)}\n")
+            parts.append("| column | type | | |\n|---|---|---|---|")
+            for column in table.columns:
+                marks = ", ".join(
+                    mark for mark, holds in (("bloom", column.bloom), ("never null", not column.nullable)) if holds
+                )
+                kind = str(column.type).replace("|", "or")
+                parts.append(f"| `{column.name}` | `{kind}` | {marks} | {column.doc} |")
+            if table.attributes:
+                parts.append("| `resource_*`, `scope_*`, `attr_*` | as sent | | Attributes, a column each. |")
+    return "\n".join(parts) + "\n"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 #: Page -> what makes it.
-PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration}
+PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "formats/segments.md": segments}
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ class S3Lake:
 def make_s3_lake(moto: Moto, make_lake: Callable[..., Lake]) -> Iterator[Callable[..., S3Lake]]:
     clients: list[Any] = []
 
-    def make(prefix: str = "", **intake: Any) -> S3Lake:
+    def make(prefix: str = "", path: str = "", **intake: Any) -> S3Lake:
         name = f"lake-{next(_numbers)}-{uuid.uuid4().hex[:6]}"
         s3, sqs = (boto3.client(kind, endpoint_url=moto.endpoint, region_name=REGION) for kind in ("s3", "sqs"))
         clients.extend((s3, sqs))
@@ -150,7 +150,9 @@ def make_s3_lake(moto: Moto, make_lake: Callable[..., Lake]) -> Iterator[Callabl
         if prefix:
             rule["Filter"] = {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}]}}
         s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration={"QueueConfigurations": [rule]})
-        store = StoreSettings(url=f"s3://{name}", endpoint=moto.endpoint, region=REGION, allow_http=True, timeout_s=5)
+        store = StoreSettings(
+            url=f"s3://{name}{path}", endpoint=moto.endpoint, region=REGION, allow_http=True, timeout_s=5
+        )
         lake = make_lake(store, sqs_url=url, sqs_endpoint=moto.endpoint, **intake)
         return S3Lake(lake, name, url, s3, sqs)
 

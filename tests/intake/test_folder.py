@@ -101,6 +101,16 @@ def test_a_name_that_is_no_key_is_told_as_unreadable(make_source: MakeSource, tm
     assert "not Unicode" in received.event.unreadable[0].reason
 
 
+def test_a_profile_of_everything_leaves_segments_alone(tmp_path: Path) -> None:
+    for key in ("db/o/logs.parquet", "app/logs_1.json", "app/x/logs_2.json", "dbx/logs_3.json"):
+        write(tmp_path, key)
+    fast = IntakeSettings(folder_poll_s=0.02, folder_settle_s=0.05)
+    everything = FolderSource(lambda: [Watched(BUCKET, str(tmp_path), ("",))], fast)
+    assert keys(everything.receive(10, 2)) == ["app/logs_1.json", "app/x/logs_2.json", "dbx/logs_3.json"]
+    within_a_name = FolderSource(lambda: [Watched(BUCKET, str(tmp_path), ("app/log", "app/x"))], fast)
+    assert keys(within_a_name.receive(10, 2)) == ["app/logs_1.json", "app/x/logs_2.json"]
+
+
 def test_a_vanished_root_is_an_outage(make_source: MakeSource, tmp_path: Path) -> None:
     source = FolderSource(lambda: [Watched(BUCKET, str(tmp_path / "gone"), ("",))], IntakeSettings())
     with pytest.raises(Unavailable, match="cannot watch"):

@@ -75,9 +75,12 @@ def test_killed_with_a_queue_it_loses_and_doubles_nothing(
     recorded = len(s3_lake.lake.ledger())
     assert 0 < recorded < 25
     assert s3_lake.queued()[1] > 0, "something must be unacknowledged, or nothing was tested"
-    with start(s3_lake.lake) as process:
+    process = start(s3_lake.lake)
+    try:
         wait_for(lambda: s3_lake.queued() == (0, 0), process)
-        s3_lake.lake.assert_each_once(keys)
+    finally:
+        process.kill()
+    s3_lake.lake.assert_each_once(keys)
 
 
 @pytest.mark.parametrize("point", ["intake_before_record", "intake_after_record"])

@@ -24,7 +24,8 @@ MakeS3Lake = Callable[..., S3Lake]
 def running(s3_lake: S3Lake) -> Iterator[SourceLoop]:
     recorder = Recorder(s3_lake.lake.settings, s3_lake.lake.database)
     source = SqsSource(s3_lake.lake.settings)
-    loop, stop = SourceLoop(source, recorder, 100, poll_s=1.0), Stop()
+    source.wait_s = 1.0
+    loop, stop = SourceLoop(source, recorder, 100), Stop()
     thread = threading.Thread(target=loop.run, args=(stop,))
     thread.start()
     try:
@@ -92,6 +93,16 @@ def test_a_prefix_filter_of_the_bucket_is_enough(make_s3_lake: MakeS3Lake) -> No
         wait_for(lambda: s3_lake.queued() == (0, 0))
     s3_lake.lake.assert_each_once(["otel-raw/logs_1.json"])
     assert s3_lake.lake.rejected() == []
+
+
+def test_a_lake_may_be_a_folder_of_a_bucket(make_s3_lake: MakeS3Lake) -> None:
+    s3_lake = make_s3_lake(path="/some/folder", default_org="always")
+    for key in ("some/folder/otel-raw/logs_1.json", "some/folder/db/x/logs.parquet", "otel-raw/logs_2.json"):
+        s3_lake.put(key)
+    with running(s3_lake):
+        wait_for(lambda: s3_lake.queued() == (0, 0))
+    s3_lake.lake.assert_each_once(["otel-raw/logs_1.json"])
+    assert [row.kind for row in s3_lake.lake.rejected()] == ["foreign"]
 
 
 def test_rubbish_does_not_block_the_queue(make_s3_lake: MakeS3Lake) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.lake import Lake, settings_of
 
 from lakerunner.pipeline.session import spark_session, stop_session
 from lakerunner.runtime.settings import SparkSettings
+from tests.pipeline.lake import Lake, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf.message import Message
-from tests.formats import otlp_samples
 
 from lakerunner.bus import topics
 from lakerunner.bus.contract import Bus
@@ -43,7 +42,9 @@ from lakerunner.runtime.settings import (
 from lakerunner.runtime.settings_load import settings_as_env
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
+from lakerunner.store.nanos import join_nanos
 from lakerunner.store.open import open_store
+from tests.formats import otlp_samples
 
 ORG = uuid.UUID(int=7)
 COLLECTOR = "shop"
@@ -123,7 +124,8 @@ class Lake:
 
     def rows(self, signal: Signal, table: int = 0) -> pa.Table:
         """All live rows."""
-        tables = [pq.read_table(self.path(segment, table), partitioning=None) for segment in self.segments(signal)]
+        paths = [self.path(segment, table) for segment in self.segments(signal)]
+        tables = [join_nanos(pq.read_table(path, partitioning=None)) for path in paths]
         return pa.concat_tables(tables, promote_options="permissive")
 
     def row_count(self, signal: Signal) -> int:

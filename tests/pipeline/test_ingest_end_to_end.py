@@ -11,7 +11,6 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.pipeline.lake import OBJECT_TOPICS, ORG, WORK_TOPICS, Lake, otlp
 
 from lakerunner.bus import topics
 from lakerunner.formats.read import read_object
@@ -22,6 +21,7 @@ from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.pipeline.ingest_worker import IngestWorker
 from lakerunner.runtime.stop import Stop
+from tests.pipeline.lake import OBJECT_TOPICS, ORG, WORK_TOPICS, Lake, otlp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,11 +137,12 @@ def test_duckdb_and_spark_read_the_segments_without_us(lake: Lake, role: Ingest,
     for signal in SIGNALS:
         lake.put(signal, otlp(signal, 100))
     through(lake, role)
-    spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
     for signal in SIGNALS:
         files = [str(lake.path(segment)) for segment in lake.segments(signal)]
         counted = lake.row_count(signal)
-        assert duckdb.sql(f"SELECT count(*) FROM (SELECT * FROM read_parquet({files}))").fetchall() == [(counted,)]
+        assert duckdb.connect().sql(f"SELECT count(*) FROM (SELECT * FROM read_parquet({files}))").fetchall() == [
+            (counted,)
+        ]
         frame = spark.read.parquet(*files)
         assert len(frame.collect()) == counted
         assert set(signal.rows.schema().names) <= set(frame.columns)

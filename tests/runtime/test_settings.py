@@ -81,6 +81,11 @@ def test_passwords_are_starred() -> None:
     assert mask(setting, "postgresql:///d?password=x&host=h") == "postgresql:///d?password=***&host=h"
 
 
+def test_passwords_among_options_are_starred() -> None:
+    shown = mask(TABLE["bus.kafka_options"], "sasl.username=lake sasl.password=hunter2 ssl.key.password=x")
+    assert shown == "sasl.username=lake sasl.password=*** ssl.key.password=***"
+
+
 def test_every_setting_has_a_sentence_and_a_variable_of_its_own() -> None:
     assert len({setting.env for setting in TABLE.values()}) == len(TABLE)
     assert all(setting.sentence.endswith((".", "?")) for setting in TABLE.values())

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.components.moto import Moto, running_moto
-from tests.components.process import free_port
-from tests.store.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 
 from lakerunner.model.errors import Conflict, Denied, Unavailable
 from lakerunner.runtime.stop import Stop
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
+from tests.components.moto import Moto, running_moto
+from tests.components.process import free_port
+from tests.store.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 
 
 @pytest.fixture(scope="module")

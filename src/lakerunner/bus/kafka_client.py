@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, Missing, Unavailable
+from lakerunner.runtime.options import parse_options
 from lakerunner.runtime.settings import BusSettings
 
 #: librdkafka's own words; a broker that is away is told here, not in our errors.
@@ -64,6 +65,7 @@ def base_config(settings: BusSettings) -> dict[str, Any]:
         "reconnect.backoff.ms": 100,
         "reconnect.backoff.max.ms": 2_000,
         "logger": logger,
+        **parse_options(settings.kafka_options, "bus.kafka_options"),
     }
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from lakerunner import __version__
-from lakerunner.cli.verb import Cli, verb
-from lakerunner.cli.verbs import bus, config, house, key, org
-from lakerunner.ops.roles import ROLES
-from lakerunner.runtime.role import Role
-from lakerunner.runtime.run import EXIT_MISUSE, run_role
+from lakerunner.cli.verbs import bus, config, demo, house, ingest, key, org, profile
+from lakerunner.cli.verbs.role import role_command
+from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
+from lakerunner.pipeline.ingest_role import Ingest
+from lakerunner.runtime.run import EXIT_MISUSE
 
 app = typer.Typer(
     name="lakerunner",
@@ -38,20 +37,13 @@ def _root(
         raise typer.Exit(EXIT_MISUSE)
 
 
-def _role_command(role: type[Role]) -> Callable[..., None]:
-    def run(cli: Cli) -> int:
-        return run_role(role, cli.settings)
-
-    run.__doc__ = role.sentence
-    return verb(run)
-
-
-for _function in (house.serve, house.migrate, house.status, house.doctor):
+for _function in (house.serve, demo.demo, house.migrate, house.status, house.doctor):
     app.command(rich_help_panel="House")(_function)
-for _role in ROLES:
-    app.command(_role.name, rich_help_panel="Roles, run alone")(_role_command(_role))
-for _name, _app in (("bus", bus.app), ("config", config.app), ("key", key.app), ("org", org.app)):
-    app.add_typer(_app, name=_name, rich_help_panel="Nouns")
+for _role in (*ROLES, *ROLES_BY_SIGNAL, *DEMO_ROLES):
+    if _role is not Ingest:  # a noun too, which runs the role when no verb follows it
+        app.command(_role.name, rich_help_panel="Roles, run alone")(role_command(_role))
+for _noun in (bus, config, ingest, key, org, profile):
+    app.add_typer(_noun.app, name=_noun.__name__.rpartition(".")[2], rich_help_panel="Nouns")
 
 
 def main() -> None:

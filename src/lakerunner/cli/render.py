@@ -37,6 +37,11 @@ class Output:
             table.add_row(*(_text(row.get(column)) for column in columns))
         self._console.print(table)
 
+    def clear(self) -> None:
+        """Begin a new page, on a terminal."""
+        if self.kind is OutputFormat.TEXT and self._console.is_terminal:
+            self._console.clear()
+
     def document(self, document: object) -> None:
         """One JSON document, whatever the format."""
         sys.stdout.buffer.write(orjson.dumps(document, default=_plain, option=orjson.OPT_INDENT_2) + b"\n")

@@ -82,9 +82,16 @@ def with_keys(table: pa.Table, keys: dict[str, list[str]]) -> pa.Table:
 
 
 def keys_of(schema: pa.Schema) -> dict[str, list[str]]:
-    """Column -> original keys, as `with_keys` wrote it."""
+    """Column -> original keys, as `with_keys` wrote it. In a file of somebody else's they may be anything."""
     document = (schema.metadata or {}).get(KEYS_METADATA)
-    return {str(name): list(keys) for name, keys in orjson.loads(document).items()} if document else {}
+    try:
+        found = orjson.loads(document) if document else {}
+    except orjson.JSONDecodeError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    lists = {name: keys for name, keys in found.items() if isinstance(keys, list) and keys}
+    return {name: keys for name, keys in lists.items() if all(isinstance(key, str) for key in keys)}
 
 
 def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MAX_PROMOTED_COLUMNS) -> Promoted:

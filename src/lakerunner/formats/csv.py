@@ -24,7 +24,7 @@ _DELIMITERS = ",\t;|"
 
 def read_csv(data: bytes, signal: Signal, limits: Limits, options: Options) -> tuple[dict[str, pa.Table], Tally]:
     tally = Tally()
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    data = _valid_text(data.removeprefix(b"\xef\xbb\xbf"), tally)
     header = data.split(b"\n", 1)[0]
     if len(header) > limits.line_bytes:
         raise refuse("line_bytes", limits.line_bytes, "its header is longer")
@@ -38,6 +38,17 @@ def read_csv(data: bytes, signal: Signal, limits: Limits, options: Options) -> t
 
     records = Records(table.num_rows, _entries(table), describe, tally)
     return tables_of(records, signal, limits, options), tally
+
+
+def _valid_text(data: bytes, tally: Tally) -> bytes:
+    """The data with what is not UTF-8 shown as U+FFFD: the reader would lose the object for it."""
+    try:
+        data.decode("utf-8")
+        return data
+    except UnicodeDecodeError:
+        repaired = data.decode("utf-8", "replace")
+        tally.shorten("invalid_utf8", repaired.count("\ufffd"))
+        return repaired.encode()
 
 
 def delimiter_of(header: bytes) -> str:

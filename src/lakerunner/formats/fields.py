@@ -31,7 +31,6 @@ LOG_FIELDS: Mapping[str, tuple[str, ...]] = {
         "service_name",
         "service.name",
         "resource.service.name",
-        "resource_service_name",
         "serviceName",
         "service",
         "dd.service",
@@ -61,6 +60,7 @@ LOG_FIELDS: Mapping[str, tuple[str, ...]] = {
     "trace_id": ("trace_id", "traceId", "traceID", "trace.id", "otelTraceID", "traceid", "dd.trace_id"),
     "span_id": ("span_id", "spanId", "spanID", "span.id", "otelSpanID", "spanid", "dd.span_id"),
     "flags": ("flags", "trace_flags", "traceFlags"),
+    "dropped_attributes_count": ("dropped_attributes_count", "droppedAttributesCount"),
 }
 
 METRIC_FIELDS: Mapping[str, tuple[str, ...]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,10 +58,36 @@ def documents(data: bytes, limits: Limits, tally: Tally) -> Iterator[tuple[int, 
             tally.reject("line_bytes", where=f"line {number}", excerpt=excerpt_of(line))
             continue
         try:
-            yield number, line, orjson.loads(line)
+            yield number, line, _loads(line, tally)
         except orjson.JSONDecodeError as reason:
             excerpt = excerpt_of(line[max(reason.pos - 40, 0) :])
             tally.reject("bad_json", where=f"line {number}, byte {reason.pos}", excerpt=excerpt)
+
+
+def _loads(line: bytes, tally: Tally) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as reason:
+        if "utf-8" in reason.msg.lower():
+            document = orjson.loads(line.decode("utf-8", "replace"))
+            tally.shorten("invalid_utf8", 1)
+            return document
+        # Python's loggers write NaN and Infinity, which JSON does not have.
+        if b"NaN" not in line and b"Infinity" not in line:
+            raise
+        try:
+            document = json.loads(line, parse_int=_whole_or_float)
+            # It takes half characters too, which no Arrow text can hold.
+            orjson.dumps(document)
+            return document
+        except (ValueError, TypeError, RecursionError):
+            pass
+        raise
+
+
+def _whole_or_float(digits: str) -> int | float:
+    """As orjson reads whole numbers: those beyond 64 bits are floats."""
+    return int(digits) if len(digits) < 19 else float(digits)
 
 
 def _whole(data: bytes) -> Any:

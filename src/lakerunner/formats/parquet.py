@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakerunner.formats.attributes import Entry
+from lakerunner.formats.attributes import OVERFLOW, Entry, as_text, keys_of
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
@@ -28,7 +28,7 @@ def read_parquet(data: bytes, signal: Signal, limits: Limits, options: Options) 
     def describe(row: int) -> tuple[str, str]:
         return f"row {row + 1}", str(table.slice(row, 1).to_pylist()[0])
 
-    entries = list(_entries(table, limits))
+    entries = list(_entries(table, limits, tally))
     records = Records(table.num_rows, entries, describe, tally)
     return tables_of(records, signal, limits, options), tally
 
@@ -66,10 +66,21 @@ def _check_size(metadata: pq.FileMetaData, limits: Limits) -> None:
         raise refuse("expanded_bytes", limits.expanded_bytes, f"its columns expand to {size:,} bytes")
 
 
-def _entries(table: pa.Table, limits: Limits) -> Iterator[Entry]:
+def _entries(table: pa.Table, limits: Limits, tally: Tally) -> Iterator[Entry]:
+    originals = keys_of(table.schema)
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        yield from _flatten(name, _decoded(array, limits), limits.nesting_depth)
+        yield from _flatten(_key(name, originals), array, limits, tally, limits.nesting_depth)
+
+
+def _key(name: str, originals: dict[str, list[str]]) -> str:
+    """The key of a column. Attribute columns of a table like ours give back level and original key."""
+    if name == OVERFLOW:
+        return "attributes"
+    for prefix in ("resource", "scope", "attr"):
+        if name.startswith(f"{prefix}_"):
+            return f"{prefix}.{originals.get(name, [name[len(prefix) + 1 :]])[0]}"
+    return name
 
 
 def _decoded(array: pa.Array, limits: Limits) -> pa.Array:
@@ -83,28 +94,30 @@ def _decoded(array: pa.Array, limits: Limits) -> pa.Array:
     return array.dictionary_decode()
 
 
-def _flatten(name: str, array: pa.Array, depth: int) -> Iterator[Entry]:
+def _flatten(name: str, array: pa.Array, limits: Limits, tally: Tally, depth: int) -> Iterator[Entry]:
+    array = _decoded(array, limits)
     kind = array.type
     if depth <= 0 or not len(array):
         return
     if pa.types.is_struct(kind):
         for field, child in zip(kind, array.flatten(), strict=True):
-            yield from _flatten(f"{name}.{field.name}", child, depth - 1)
-    elif pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
-        yield from _map_entries(name, array)
+            yield from _flatten(f"{name}.{field.name}", child, limits, tally, depth - 1)
+    elif pa.types.is_map(kind):
+        yield from _map_entries(name, array, limits, tally)
     else:
         rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
         if len(rows):
-            yield Entry(name, rows, _plain(array), rows)
+            yield Entry(name, rows, _plain(array, tally), rows)
 
 
-def _map_entries(name: str, array: pa.MapArray) -> Iterator[Entry]:
+def _map_entries(name: str, array: pa.MapArray, limits: Limits, tally: Tally) -> Iterator[Entry]:
     """The values of a map by key. A map of attributes gives its keys without its own name."""
-    prefix = "" if name in ("attributes", "labels", "tags", "attributes_overflow") else f"{name}."
+    prefix = "" if name in ("attributes", "labels", "tags") else f"{name}."
     lengths = pc.fill_null(pc.list_value_length(array.cast(pa.list_(array.type.field(0).type))), 0)
     rows = np.repeat(np.arange(len(array)), lengths.to_numpy(zero_copy_only=False))
     flat = array.cast(pa.list_(array.type.field(0).type)).flatten()
-    keys, values = flat.field(0).dictionary_encode(), _plain(flat.field(1))
+    values = _plain(_decoded(flat.field(1), limits), tally)
+    keys = as_text(_plain(_decoded(flat.field(0), limits), tally)).dictionary_encode()
     codes = keys.indices.to_numpy(zero_copy_only=False)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     for code, key in enumerate(keys.dictionary.to_pylist()):
@@ -113,10 +126,12 @@ def _map_entries(name: str, array: pa.MapArray) -> Iterator[Entry]:
             yield Entry(f"{prefix}{key}", rows[mine], values, mine)
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def _plain(array: pa.Array, tally: Tally) -> pa.Array:
     """The column as one of the types that an attribute may have; times keep theirs, for they may be the row's."""
     kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+    if pa.types.is_string(kind):
+        return _valid_text(array, tally)
+    if pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return array
     if kind == pa.uint64():
         # Those beyond int64 would not fit; the column is then text.
@@ -128,9 +143,23 @@ def _plain(array: pa.Array) -> pa.Array:
         return array.cast(pa.float64())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return _bytes_text(array.cast(pa.binary()))
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return _valid_text(array.cast(pa.string()), tally)
+    if pa.types.is_decimal(kind):
         return array.cast(pa.string())
     texts = [None if value is None else orjson.dumps(value, default=str).decode() for value in array.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def _valid_text(array: pa.Array, tally: Tally) -> pa.Array:
+    """Text that is UTF-8 indeed: nothing in a Parquet file makes it so, and what is not would fail much later."""
+    try:
+        array.validate(full=True)
+        return array
+    except pa.ArrowInvalid:
+        raw = array.view(pa.binary()).to_pylist()
+    texts = [None if value is None else value.decode("utf-8", "replace") for value in raw]
+    tally.shorten("invalid_utf8", sum("\ufffd" in text for text in texts if text))
     return pa.array(texts, pa.string())
 
 

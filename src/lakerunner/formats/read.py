@@ -43,7 +43,8 @@ def read_object(
     name, reader = _reader(found, content, signal, limits)
     try:
         tables, tally = reader(content, signal, limits, options)
-    except pa.ArrowException as reason:
+    # Names and zones in a Parquet schema need not be UTF-8 either; Arrow finds out when they are asked for.
+    except (pa.ArrowException, UnicodeDecodeError) as reason:
         raise BadInput(
             f"cannot read the object as {name}: {(str(reason) or type(reason).__name__).splitlines()[0][:200]}",
             where=f"{len(content)} bytes",

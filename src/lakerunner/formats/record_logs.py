@@ -42,6 +42,7 @@ def tables(
         "trace_id": hex_text(records.text(fields["trace_id"])),
         "span_id": hex_text(records.text(fields["span_id"])),
         "flags": records.numbers(fields["flags"], pa.uint32()),
+        "dropped_attributes_count": records.numbers(fields["dropped_attributes_count"], pa.uint32()),
     }
     return {LOGS.rows.suffix: records.table(LOGS.rows, columns, limits)}
 

@@ -131,10 +131,10 @@ def _hex(text: str | None) -> str | None:
 
 
 def _level_of(key: str) -> tuple[str, str]:
-    """The level that a key names itself, and the key within it: `resource.host`, or `attr_host` of a table of ours."""
+    """The level that a key names itself, and the key within it: `resource.host`, `resource.attributes.host`."""
     for prefix in _PREFIXES:
-        for mark in (".attributes.", ".", "_"):
-            if key.startswith(prefix + mark) and len(key) > len(prefix + mark) and (mark != "_" or prefix != "scope"):
+        for mark in (".attributes.", "."):
+            if key.startswith(prefix + mark) and len(key) > len(prefix + mark):
                 return prefix, key[len(prefix + mark) :]
     return "attr", key
 

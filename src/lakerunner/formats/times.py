@@ -96,7 +96,7 @@ def _from_texts(array: pa.Array) -> tuple[Ints, Mask]:
 
 def _from_digits(text: pa.Array) -> tuple[Ints, Mask]:
     """Whole numbers stay whole: nanoseconds do not fit a float."""
-    whole = pc.fill_null(pc.match_substring_regex(text, r"^[+-]?\d{1,18}$"), False)
+    whole = pc.fill_null(pc.match_substring_regex(text, r"^[+-]?(\d{1,18}|[0-8]\d{18})$"), False)
     none = pa.scalar(None, pa.string())
     nanos, valid = _from_integers(pc.utf8_ltrim(pc.if_else(whole, text, none), "+").cast(pa.int64()))
     parts, read = _from_floats(pc.if_else(whole, none, text).cast(pa.float64()))

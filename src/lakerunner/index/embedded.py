@@ -71,7 +71,7 @@ class EmbeddedPostgres:
         return [str(self._bin / "postgres"), "-D", str(self.pgdata), "-k", str(self.socket_dir), *options]
 
     def spawn(self, log_path: Path) -> subprocess.Popen[bytes]:
-        """Start the server as a child of this process. It answers when `wait_ready` returns."""
+        """Start the server as a child of this process. It answers a moment later: ask it until it does."""
         self.prepare()
         with log_path.open("ab") as log:
             return subprocess.Popen(

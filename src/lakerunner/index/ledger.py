@@ -6,8 +6,10 @@ import enum
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from lakerunner.index.database import Connection
+from lakerunner.model.errors import Missing
 from lakerunner.model.ids import hashed_id
 
 
@@ -111,6 +113,70 @@ def objects_of_item(tx: Connection, item_id: uuid.UUID) -> list[RawObject]:
         [item_id],
     ).fetchall()
     return [RawObject(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    object_id: uuid.UUID
+    org_id: uuid.UUID
+    signal: str
+    bucket: str
+    key: str
+    size_bytes: int
+    reason: str
+    ended_at: datetime
+
+
+_QUARANTINED = "SELECT object_id, org_id, signal, bucket, key, size_bytes, reason, ended_at FROM raw_object"
+
+
+def find_quarantined(tx: Connection, wanted: uuid.UUID) -> Quarantined:
+    row = tx.execute(_QUARANTINED + " WHERE object_id = %s AND state = 'quarantined'", [wanted]).fetchone()
+    if row is None:
+        raise Missing(f"cannot find {wanted} in quarantine", hint="see `lakerunner ingest quarantine list`")
+    return Quarantined(**row)
+
+
+def quarantined(tx: Connection, org_id: uuid.UUID | None = None, limit: int = 100) -> list[Quarantined]:
+    """The latest objects that could not be read, with the reason."""
+    rows = tx.execute(
+        _QUARANTINED + " WHERE state = 'quarantined' AND (%(org)s::uuid IS NULL OR org_id = %(org)s)"
+        " ORDER BY ended_at DESC, object_id LIMIT %(limit)s",
+        {"org": org_id, "limit": limit},
+    ).fetchall()
+    return [Quarantined(**row) for row in rows]
+
+
+def release_quarantined(tx: Connection, object_ids: Sequence[uuid.UUID] | None) -> list[RawObject]:
+    """Set objects free to be tried again, those or all; return them. The caller announces them in this transaction."""
+    rows = tx.execute(
+        "UPDATE raw_object SET state = 'seen', item_id = NULL, reason = NULL, ended_at = NULL, seen_at = now()"
+        " WHERE state = 'quarantined' AND (%(ids)s::uuid[] IS NULL OR object_id = ANY(%(ids)s))"
+        " RETURNING org_id, collector, signal, bucket, key, version, size_bytes",
+        {"ids": None if object_ids is None else list(object_ids)},
+    ).fetchall()
+    return [RawObject(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """From seen to visible, for objects of the last minutes; None when there were none."""
+
+    objects: int
+    p50_s: float | None
+    p99_s: float | None
+
+
+def freshness(tx: Connection, minutes: int = 5) -> Freshness:
+    row = tx.execute(
+        "SELECT count(*) AS objects, percentile_cont(0.5) WITHIN GROUP (ORDER BY took_s) AS p50_s,"
+        " percentile_cont(0.99) WITHIN GROUP (ORDER BY took_s) AS p99_s FROM (SELECT"
+        " extract(epoch FROM ended_at - seen_at)::float8 AS took_s FROM raw_object"
+        " WHERE state = 'done' AND ended_at > now() - make_interval(mins => %s)) AS recent",
+        [minutes],
+    ).fetchone()
+    assert row is not None
+    return Freshness(**row)
 
 
 def count_by_state(tx: Connection) -> dict[str, int]:

@@ -8,12 +8,14 @@ from psycopg.rows import DictRow
 
 from lakerunner.index import leases, ledger, outbox, segments, work
 from lakerunner.index.database import Database
+from lakerunner.index.ledger import Freshness
 from lakerunner.index.outbox import Backlog
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
     objects: dict[str, int]
+    freshness: Freshness
     items: dict[str, int]
     segments: list[DictRow]
     outbox: Backlog
@@ -27,6 +29,7 @@ def index_status(database: Database) -> IndexStatus:
         tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         return IndexStatus(
             objects=ledger.count_by_state(tx),
+            freshness=ledger.freshness(tx),
             items=work.count_by_state(tx),
             segments=segments.count_by_state(tx),
             outbox=outbox.backlog(tx),

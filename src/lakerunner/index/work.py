@@ -51,6 +51,15 @@ def create_item(tx: Connection, item: WorkItem) -> bool:
     return done.rowcount == 1
 
 
+def reopen_item(tx: Connection, item: WorkItem) -> None:
+    """Enter the item, or open it again: for inputs that ended without rows and were set free to be tried once more."""
+    tx.execute(
+        "INSERT INTO work_item (item_id, stage, org_id, signal, plan) VALUES (%s, %s, %s, %s, %s)"
+        " ON CONFLICT (item_id) DO UPDATE SET state = 'open', reason = NULL, created_at = now(), ended_at = NULL",
+        [item.item_id, item.stage, item.org_id, item.signal, Jsonb(dict(item.plan))],
+    )
+
+
 def load_item(tx: Connection, wanted: uuid.UUID) -> tuple[WorkItem, ItemState]:
     row = tx.execute(
         "SELECT item_id, stage, org_id, signal, plan, state FROM work_item WHERE item_id = %s", [wanted]

@@ -23,10 +23,13 @@ _RETRY_AFTER_S = 10
 _CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 #: With an https:// address of the queue, the first of these that is set is the credential.
 _CREDENTIALS = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_KEY")
+#: The loop above retries and says so; the library's own retries would be a minute of silence.
+_PATIENCE = {"retry_total": 0, "connection_timeout": 5, "read_timeout": 30}
 
 
 class AzureQueueSource:
     name = "azure"
+    wait_s = 1.0
 
     def __init__(self, settings: Settings, sleep: Callable[[float], None] = time.sleep) -> None:
         queue = require_module("azure.storage.queue", "azure", "intake.azure_queue")
@@ -100,11 +103,11 @@ def _client(kind: Any, name: str) -> Any:
                 hint="set it, or write the queue's https:// address",
                 where="intake.azure_queue",
             )
-        return kind.from_connection_string(os.environ[_CONNECTION], name)
+        return kind.from_connection_string(os.environ[_CONNECTION], name, **_PATIENCE)
     credential: Any = next((os.environ[variable] for variable in _CREDENTIALS if variable in os.environ), None)
     if credential is None:
         credential = require_module("azure.identity", "azure", "intake.azure_queue").DefaultAzureCredential()
-    return kind.from_queue_url(name, credential=credential)
+    return kind.from_queue_url(name, credential=credential, **_PATIENCE)
 
 
 def _ours(act: str, name: str, error: Exception, code: Any, errors: Any) -> LakeError:

@@ -54,7 +54,8 @@ class ParsedEvent:
 
     @classmethod
     def of_parts(cls, parts: Iterable[ParsedEvent]) -> ParsedEvent:
-        parts = tuple(parts)
+        """A message of several events. One of none is ignored, and so counted as well."""
+        parts = tuple(parts) or (IGNORED,)
         return cls(
             tuple(event for part in parts for event in part.objects),
             tuple(problem for part in parts for problem in part.unreadable),

@@ -21,7 +21,7 @@ from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import IntakeSettings
 from lakerunner.store.folder import STAGING
-from lakerunner.store.keys import check_key, is_cooked
+from lakerunner.store.keys import COOKED_PREFIX, check_key
 
 #: Looking takes at most this part of a core, however many directories there are.
 _MAX_LOAD = 0.1
@@ -63,6 +63,7 @@ class FolderSource:
     """Remembers which files were recorded; a restart forgets, and the ledger then says that it knows them."""
 
     name = "folder"
+    wait_s = 0.5
 
     def __init__(
         self,
@@ -159,10 +160,13 @@ class FolderSource:
     def _walk(self, watched: Watched) -> Iterator[tuple[Name, str, Stamp]]:
         if not os.path.isdir(watched.root):  # noqa: PTH112  (strings: half the cost at a hundred thousand files)
             raise Unavailable(f"cannot watch {watched.root}: it is not there", hint="mount it, or make it")
-        stack = [watched.root + "/" + prefix[: prefix.rfind("/")] if "/" in prefix else watched.root
-                 for prefix in watched.prefixes]  # fmt: skip
+        # Two prefixes may begin in the same directory, which is walked once.
+        stack = list(dict.fromkeys(f"{watched.root}/{prefix}".rpartition("/")[0] for prefix in watched.prefixes))
+        cooked = f"{watched.root}/{COOKED_PREFIX}".rstrip("/")
         while stack:
             directory = stack.pop()
+            if directory == cooked:
+                continue
             try:
                 changed_ns = os.lstat(directory).st_mtime_ns
                 known = self._directories.get(directory)
@@ -181,7 +185,7 @@ class FolderSource:
             stack += subdirectories
             for path, stamp in files:
                 key = path[len(watched.root) + 1 :]
-                if key.startswith(watched.prefixes) and not is_unfinished(key) and not is_cooked(key):
+                if key.startswith(watched.prefixes) and not is_unfinished(key):
                     yield (watched.bucket, key), path, stamp
 
 

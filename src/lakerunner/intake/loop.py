@@ -13,8 +13,6 @@ from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
-#: How long one wait for events takes, and so a stop.
-_POLL_S = 5.0
 _PATIENCE = Backoff(base_s=0.25, cap_s=5.0)
 #: How often events whose bucket does not answer are tried before they go back to their queue.
 _TRIES = 5
@@ -25,11 +23,10 @@ _MISCONFIGURED_S = 15.0
 class SourceLoop:
     """Runs a source until stopped. Errors of the source are waited out and told by `probe`, never raised."""
 
-    def __init__(self, source: EventSource, recorder: Recorder, batch: int, poll_s: float = _POLL_S) -> None:
+    def __init__(self, source: EventSource, recorder: Recorder, batch: int) -> None:
         self._source = source
         self._recorder = recorder
         self._batch = batch
-        self._poll_s = poll_s
         self._reason: str | None = None
 
     @property
@@ -44,20 +41,23 @@ class SourceLoop:
         failures = 0
         while not stop:
             try:
-                received = self._source.receive(self._batch, self._poll_s)
-                if received:
-                    self._handle(received, stop)
+                received = self._source.receive(self._batch, self._source.wait_s)
+                all_done = self._handle(received, stop)
             except LakeError as error:
                 failures += 1
                 self._tell(error)
                 stop.wait(_PATIENCE.ceiling_s(failures) if error.retryable else _MISCONFIGURED_S)
             else:
                 failures = 0
-                self._tell(None)
+                if all_done:
+                    self._tell(None)
 
-    def _handle(self, received: list[ReceivedEvent], stop: Stop) -> None:
-        """Record until all is done or given back. While the index is down nothing more is received: a queue that
-        counts deliveries would otherwise move events aside that have nothing wrong with them."""
+    def _handle(self, received: list[ReceivedEvent], stop: Stop) -> bool:
+        """Record until all is done (True) or the rest was given back (False).
+
+        While the index is down the same events are tried again and nothing more is received: a queue that counts
+        deliveries would otherwise move events aside that have nothing wrong with them.
+        """
         waiting, tries, failures = received, 0, 0
         while waiting and tries < _TRIES and not stop:
             try:
@@ -73,6 +73,7 @@ class SourceLoop:
         if waiting:
             RETURNED.labels(self.name).inc(len(waiting))
             self._source.nack(waiting)
+        return not waiting
 
     def _record(self, events: list[ReceivedEvent]) -> list[ReceivedEvent]:
         """Record and acknowledge; return what must come again."""
@@ -82,6 +83,7 @@ class SourceLoop:
         if recorded.later:
             first = next(iter(recorded.later.values()))
             log().warning("objects not readable yet", source=self.name, count=len(recorded.later), error=str(first))
+            self._tell(first)
         return [events[position] for position in recorded.later]
 
     def _one_by_one(self, events: list[ReceivedEvent]) -> list[ReceivedEvent]:

@@ -22,6 +22,8 @@ from lakerunner.runtime.telemetry import log
 _LEASE = "intake-reconcile"
 #: Longer than a page takes, renewed with every page.
 _LEASE_S = 60.0
+#: Listing takes at most this part of the time: buckets of very many objects are listed more rarely.
+_MAX_SHARE = 0.1
 
 
 class _Interrupted(Exception):
@@ -38,6 +40,7 @@ class Reconciler:
     def run(self, stop: Stop) -> None:
         """A round at once, since events may have been lost while nobody ran, and then one every interval."""
         while not stop:
+            started = time.monotonic()
             try:
                 self.round(stop)
             except _Interrupted:
@@ -45,7 +48,8 @@ class Reconciler:
             except LakeError as error:
                 SWALLOWED.labels("intake_reconcile").inc()
                 log().warning("reconciliation failed", error=str(error))
-            stop.wait(self._settings.reconcile_interval_s)
+            took_s = time.monotonic() - started
+            stop.wait(max(self._settings.reconcile_interval_s, took_s * (1 / _MAX_SHARE - 1)))
 
     def round(self, stop: Stop) -> bool:
         """List everything once. False when another does it now."""

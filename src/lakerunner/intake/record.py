@@ -7,15 +7,12 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from lakerunner.bus import topics
-from lakerunner.bus.messages import ObjectSeen, encode
-from lakerunner.index import outbox
+from lakerunner.bus.announce import announce
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.ledger import RawObject, record_seen
 from lakerunner.index.orgs import list_orgs
-from lakerunner.index.outbox import Outgoing
 from lakerunner.index.profiles import list_profiles
 from lakerunner.intake.buckets import Buckets, own_bucket, resolve_address
 from lakerunner.intake.events import ObjectEvent, ParsedEvent
@@ -23,7 +20,6 @@ from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, Place, Unmappe
 from lakerunner.intake.metrics import BATCH_SECONDS, EVENTS
 from lakerunner.intake.rejected import RejectedKind, Rejection, put_rejected, resolve
 from lakerunner.model.errors import BadInput, LakeError, Missing
-from lakerunner.model.signals import signal_named
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import log
@@ -98,6 +94,8 @@ class Recorder:
         """The rules as they are now."""
         with self._database.transaction() as tx:
             profiles, orgs = list_profiles(tx), list_orgs(tx)
+        # A slash behind the bucket's name means nothing, and would hide it from events.
+        profiles = [replace(profile, bucket=profile.bucket.rstrip("/")) for profile in profiles]
         return KeyMap(
             profiles, {org.org_id for org in orgs}, own_bucket(self._settings), self._settings.intake.default_org
         )
@@ -184,7 +182,7 @@ class Recorder:
                     known = _known(tx, objects)
                     objects = [each for each in objects if each.object_id not in known]
                 new = record_seen(tx, objects)
-                outbox.put(tx, [_message(each) for each in new])
+                announce(tx, new)
                 resolve(tx, [(each.bucket, each.key) for each in new])
                 put_rejected(tx, batch.rejections)
         counts = batch.recorded.counts
@@ -241,10 +239,3 @@ def _known(tx: Connection, objects: Iterable[RawObject]) -> set[uuid.UUID]:
         "SELECT object_id FROM raw_object WHERE object_id = ANY(%s)", [[each.object_id for each in objects]]
     ).fetchall()
     return {row["object_id"] for row in rows}
-
-
-def _message(seen: RawObject) -> Outgoing:
-    message = ObjectSeen(
-        seen.object_id, seen.org_id, seen.collector, seen.signal, seen.bucket, seen.key, seen.version, seen.size_bytes
-    )
-    return Outgoing(topics.objects(signal_named(seen.signal)).name, str(seen.org_id), encode(message))

@@ -13,6 +13,8 @@ from lakerunner.model.ids import hashed_id
 
 #: A sender gone mad must not fill the index: of kinds that only senders can mend, so many rows are kept.
 _KEEP_ROWS = 10_000
+#: What did not come again for this long is over: its object was deleted, or its sender mended.
+_KEEP_DAYS = 90
 
 
 class RejectedKind(enum.StrEnum):
@@ -109,8 +111,9 @@ def count_rejected(tx: Connection) -> dict[str, int]:
 
 
 def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
-    """Delete the oldest rows above the limit, of kinds that grow with a sender's mistakes and not with objects."""
-    return sum(
+    """Delete what is over, and the oldest rows above the limit of kinds that grow with a sender's mistakes."""
+    over = tx.execute("DELETE FROM intake_rejected WHERE last_at < now() - make_interval(days => %s)", [_KEEP_DAYS])
+    return over.rowcount + sum(
         tx.execute(
             "DELETE FROM intake_rejected WHERE rejected_id IN (SELECT rejected_id FROM intake_rejected"
             " WHERE kind = %s ORDER BY last_at DESC, rejected_id OFFSET %s)",

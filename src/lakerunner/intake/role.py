@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.index.indexed import IndexedRole
 from lakerunner.intake.azure import AzureQueueSource
-from lakerunner.intake.folder import FolderSource, watched_folders
+from lakerunner.intake.folder import FolderSource, Watched, watched_folders
 from lakerunner.intake.gcp import PubsubSource
 from lakerunner.intake.http import webhook_routes
 from lakerunner.intake.loop import SourceLoop
@@ -36,6 +36,7 @@ class Pubsub(IndexedRole):
 
     def start(self) -> None:
         super().start()
+        _watched(self._recorder)
         if not self._sources:
             self._sources = _sources(self.settings, self._recorder)
             self._loops = [SourceLoop(source, self._recorder, self.settings.intake.batch) for source in self._sources]
@@ -83,8 +84,17 @@ def _sources(settings: Settings, recorder: Recorder) -> list[EventSource]:
         sources.append(AzureQueueSource(settings))
     if intake.folder:
         # Profiles may name further folders while this runs, so what is watched is asked for anew with every look.
-        sources.append(FolderSource(lambda: watched_folders(recorder.key_map()), intake))
+        sources.append(FolderSource(lambda: _watched(recorder), intake))
     return sources
+
+
+def _watched(recorder: Recorder) -> list[Watched]:
+    key_map = recorder.key_map()
+    folders = watched_folders(key_map)
+    for folder in folders:
+        # Makes the folder, once a process: one that vanishes later is an unmounted disk.
+        recorder.store(key_map, folder.bucket)
+    return folders
 
 
 def _guarded(work: Callable[[Stop], None], stop: Stop, failed: list[BaseException]) -> None:

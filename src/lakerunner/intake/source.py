@@ -25,6 +25,11 @@ class EventSource(Protocol):
         """For metrics, logs and health."""
         ...
 
+    @property
+    def wait_s(self) -> float:
+        """How long one wait for events should take: the longer, the fewer requests; a stop waits as long."""
+        ...
+
     def receive(self, max_events: int, timeout_s: float) -> list[ReceivedEvent]:
         """Up to that many, waiting up to that long for the first."""
         ...

@@ -74,11 +74,13 @@ def attribute_column(prefix: str, key: str) -> str:
 def prometheus_label(key: str) -> str:
     """The label name that Prometheus' OTLP translation gives to an attribute key.
 
-    >>> prometheus_label("http.method"), prometheus_label("2xx")
-    ('http_method', 'key_2xx')
+    >>> prometheus_label("http.method"), prometheus_label("2xx"), prometheus_label("_id"), prometheus_label("__x__")
+    ('http_method', 'key_2xx', 'key_id', '__x__')
     """
     label = _NOT_LABEL.sub("_", key)
-    return f"key_{label}" if label[:1].isdigit() else label
+    if label[:1].isdigit():
+        return f"key_{label}"
+    return f"key{label}" if label.startswith("_") and not label.startswith("__") else label
 
 
 def _quote(value: str) -> str:

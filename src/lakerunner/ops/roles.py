@@ -1,14 +1,35 @@
-"""The roles that there are, in the order in which `serve` starts them. Adding one is one class and one line."""
+"""The roles that there are. Adding one is one class and one line."""
 
 from __future__ import annotations
 
 from lakerunner.bus.relay_role import Relay
+from lakerunner.intake.role import Pubsub
+from lakerunner.ops.demo.role import Demo
 from lakerunner.ops.monitor import Monitor
 from lakerunner.ops.sweeper import Sweeper
+from lakerunner.pipeline.boxer_role import IngestBoxer, LogsIngestBoxer, MetricsIngestBoxer, TracesIngestBoxer
+from lakerunner.pipeline.ingest_role import Ingest, IngestLogs, IngestMetrics, IngestTraces
 from lakerunner.runtime.role import Role
 
+#: What `serve` runs, in the order in which it starts them.
 ROLES: tuple[type[Role], ...] = (
     Monitor,
     Relay,
     Sweeper,
+    Ingest,
+    IngestBoxer,
+    Pubsub,
+)
+
+#: What `serve --demo` runs besides.
+DEMO_ROLES: tuple[type[Role], ...] = (Demo,)
+
+#: The same work cut by signal, for houses of many machines.
+ROLES_BY_SIGNAL: tuple[type[Role], ...] = (
+    LogsIngestBoxer,
+    MetricsIngestBoxer,
+    TracesIngestBoxer,
+    IngestLogs,
+    IngestMetrics,
+    IngestTraces,
 )

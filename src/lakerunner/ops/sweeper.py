@@ -1,20 +1,25 @@
-"""The sweeper: the singleton that keeps index and bus tidy."""
+"""The sweeper: the singleton that keeps index and bus tidy, and announces again what nobody ended."""
 
 from __future__ import annotations
+
+import time
 
 from lakerunner.bus.postgres import forget_passed
 from lakerunner.index.leases import Lease, require_held
 from lakerunner.index.singleton import SingletonRole
 from lakerunner.index.upkeep import tidy
+from lakerunner.intake.rejected import forget_excess
+from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
 
 class Sweeper(SingletonRole):
     name = "sweeper"
-    sentence = "Forget what the index and the bus no longer need. One leads; others stand by."
+    sentence = "Forget what is no longer needed, and announce again what nobody ended. One leads; others stand by."
 
     def lead(self, lease: Lease, until: Stop) -> None:
+        reconciled_at = float("-inf")
         while not until:
             removed = tidy(self.database, self.settings.upkeep, lease)
             # Kafka forgets by itself; the bus in PostgreSQL is ours to sweep.
@@ -22,6 +27,12 @@ class Sweeper(SingletonRole):
                 with self.database.transaction() as tx:
                     require_held(tx, lease)
                     removed["bus_message"] = forget_passed(tx, self.settings.bus.retention_s)
+                    forget_excess(tx)
             if any(removed.values()):
                 log().info("tidied", **removed)
+            now = time.monotonic()
+            again = reconcile(self.database, self.settings.pipeline.reconcile_after_s, now - reconciled_at, lease)
+            reconciled_at = now
+            if again.objects or again.items:
+                log().warning("announced again", objects=again.objects, items=again.items)
             until.wait(self.settings.upkeep.interval_s)

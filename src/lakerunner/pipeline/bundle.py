@@ -11,8 +11,7 @@ from lakerunner.bus.messages import WorkReady, encode
 from lakerunner.index import ledger, outbox
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.outbox import Outgoing
-from lakerunner.index.work import WorkItem, create_item, item_id
-from lakerunner.model.errors import Bug
+from lakerunner.index.work import WorkItem, item_id, reopen_item
 from lakerunner.model.signals import signal_named
 
 STAGE: Final = "ingest"
@@ -27,8 +26,9 @@ def bundle_objects(
         if not free:
             return None
         item = WorkItem(item_id(STAGE, free), STAGE, org_id, signal)
-        if not create_item(tx, item):
-            raise Bug(f"cannot make work item {item.item_id}: it exists, though its raw objects are free")
+        # An item of exactly these objects may have ended with all of them in quarantine. Free again, they are
+        # to be tried again.
+        reopen_item(tx, item)
         ledger.bundle(tx, free, item.item_id)
         outbox.put(tx, [work_ready(item)])
     return item.item_id

@@ -118,6 +118,11 @@ def _run_grouped(
 
 def _object_by_object(tasks: Sequence[IngestTask], run_tasks: RunTasks) -> list[TaskResult] | LakeError:
     """The last resort for an item whose task dies: find the object that kills it, and quarantine that."""
+    try:
+        # A task without objects that dies too tells that it is not the objects' fault.
+        run_tasks([replace(tasks[0], objects=())])
+    except Unavailable as error:
+        return error
     results: list[TaskResult] = []
     for task in tasks:
         for ref in task.objects:

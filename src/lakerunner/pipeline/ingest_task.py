@@ -6,12 +6,14 @@ done twice at any point.
 
 from __future__ import annotations
 
+import traceback
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -21,7 +23,8 @@ from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
 from lakerunner.index.ledger import ObjectOutcome
 from lakerunner.intake.record import version_of
-from lakerunner.model.errors import LakeError, Missing, Unavailable
+from lakerunner.model.errors import Bug, LakeError, Missing, Unavailable
+from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
@@ -31,7 +34,7 @@ from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
-from lakerunner.store.segment_writer import describe, encode_tables, new_segment_id, segment_of
+from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 
 #: Bytes of raw objects that may wait, fetched, for their turn to be decoded.
 _FETCHED_BYTES = 64 << 20
@@ -92,6 +95,12 @@ def run_task(task: IngestTask) -> TaskResult:
         return TaskResult(task.item_id, error=error)
     except MemoryError:
         return TaskResult(task.item_id, error=Unavailable("cannot ingest the item: the task is out of memory"))
+    except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        return TaskResult(
+            task.item_id, error=Bug(f"cannot ingest the item: {type(error).__name__}: {error}", where=where)
+        )
 
 
 def _run(task: IngestTask) -> TaskResult:
@@ -110,7 +119,7 @@ def _run(task: IngestTask) -> TaskResult:
     if decoded:
         tables = merged(signal, [one.tables for one in decoded])
         decoded.clear()
-        target = _store(task.target)
+        target = open_source(task.target)
         segments = [_write(task, signal, part, target) for part in parts(signal, tables)]
     crash_point("ingest_after_write")
     return TaskResult(task.item_id, tuple(segments), tuple(outcomes), rejected)
@@ -160,7 +169,7 @@ def _fetch_all(task: IngestTask) -> Iterator[tuple[ObjectRef, _Fetched | LakeErr
 
 def _fetch(task: IngestTask, ref: ObjectRef) -> _Fetched | LakeError:
     """The bytes of exactly that version, or why they cannot be had for good. A store that is down raises."""
-    store = _store(task.sources[ref.bucket])
+    store = open_source(task.sources[ref.bucket])
     try:
         meta = store.head(ref.key)
         if version_of(meta) != ref.version:
@@ -180,7 +189,7 @@ def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore) 
     segment = segment_of(
         signal,
         described,
-        segment_id=new_segment_id(),
+        segment_id=fresh_id(),
         org_id=task.org_id,
         collector=task.collector,
         size_bytes=sum(file.size for file in files),
@@ -191,6 +200,6 @@ def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore) 
 
 
 @lru_cache(maxsize=32)
-def _store(config: StoreConfig) -> ObjectStore:
+def open_source(config: StoreConfig) -> ObjectStore:
     """One store a config and process: workers live long, and connections are worth keeping."""
     return open_store(config)

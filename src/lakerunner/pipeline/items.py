@@ -64,24 +64,22 @@ def _item(head: Mapping[str, object], rows: list[Mapping[str, object]], expansio
 
 
 def shares(objects: Sequence[ObjectRef], task_bytes: int, expansion: float) -> list[tuple[ObjectRef, ...]]:
-    """The objects in runs of about equal weight, as few as keep each below the cap of a task.
+    """The objects in runs of about equal weight, as few as keep the average below the cap of a task.
 
-    >>> refs = [ObjectRef(uuid.UUID(int=n), "b", f"{n}.json", "", 40) for n in range(5)]
+    >>> refs = [ObjectRef(uuid.UUID(int=n), "b", f"{n}.json", "", 40) for n in range(6)]
     >>> [len(share) for share in shares(refs, 100, 1.0)]
-    [2, 2, 1]
+    [2, 2, 2]
     """
     weights = [estimated_bytes(ref.key, ref.size_bytes, expansion) for ref in objects]
-    count = max(1, -(-sum(weights) // task_bytes))
-    aim = sum(weights) / count
-    runs: list[list[ObjectRef]] = [[]]
-    filled = 0.0
+    total = sum(weights)
+    count = max(1, -(-total // task_bytes))
+    runs: list[list[ObjectRef]] = [[] for _ in range(count)]
+    before = 0
     for ref, weight in zip(objects, weights, strict=True):
-        if runs[-1] and filled + weight > max(aim, 1) * 1.001 and filled + weight > task_bytes * 0.5:
-            runs.append([])
-            filled = 0.0
-        runs[-1].append(ref)
-        filled += weight
-    return [tuple(run) for run in runs]
+        # An object belongs to the run in which its middle lies.
+        runs[(2 * before + weight) * count // (2 * total)].append(ref)
+        before += weight
+    return [tuple(run) for run in runs if run]
 
 
 def next_batch(waiting: Iterable[IngestItem], max_items: int, max_bytes: int) -> list[IngestItem]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakerunner.bus import topics
-from lakerunner.bus.messages import ObjectSeen, encode
+from lakerunner.bus.announce import object_seen
 from lakerunner.index import outbox
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.leases import Lease, require_held
+from lakerunner.index.ledger import RawObject
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.work import WorkItem
-from lakerunner.model.signals import signal_named
 from lakerunner.pipeline.bundle import STAGE, work_ready
 
 #: Messages of one transaction; the rest follows in the next.
@@ -75,9 +74,6 @@ def _page(tx: Connection, query: str, terms: dict[str, object], key: str) -> tup
     rows = tx.execute(query, terms).fetchall()
     last = str(rows[-1][key]) if rows else _NIL
     if key == "object_id":
-        return [_object_seen(ObjectSeen(**row)) for row in rows], last
+        # The id is a hash of the rest, so the object itself has it.
+        return [object_seen(RawObject(**{k: v for k, v in row.items() if k != key})) for row in rows], last
     return [work_ready(WorkItem(**row)) for row in rows], last
-
-
-def _object_seen(seen: ObjectSeen) -> Outgoing:
-    return Outgoing(topics.objects(signal_named(seen.signal)).name, str(seen.org_id), encode(seen))

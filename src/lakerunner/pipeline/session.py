@@ -16,8 +16,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.model.errors import Unavailable
 from lakerunner.runtime.java import Java, find_java
+from lakerunner.runtime.options import parse_options
 from lakerunner.runtime.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -78,28 +79,7 @@ def session_options(settings: SparkSettings) -> dict[str, str]:
     if settings.master.startswith("local"):
         # Nobody else has business with the ports of a session on this machine.
         options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    return options | parse_options(settings.options)
-
-
-def parse_options(text: str) -> dict[str, str]:
-    """Settings as `spark-submit` names them, between blanks.
-
-    >>> parse_options('spark.executor.memory=4g spark.app.note="two words"')
-    {'spark.executor.memory': '4g', 'spark.app.note': 'two words'}
-    """
-    options = {}
-    try:
-        parts = shlex.split(text)
-    except ValueError as reason:
-        raise BadInput(f"cannot read spark.options: {reason}", where="spark.options") from None
-    for part in parts:
-        name, equals, value = part.partition("=")
-        if not equals or not name.startswith("spark."):
-            raise BadInput(
-                f"cannot use {part!r} as a setting of Spark", hint="write spark.name=value", where="spark.options"
-            )
-        options[name] = value
-    return options
+    return options | parse_options(settings.options, "spark.options", "spark.")
 
 
 def _prepare_environment(java: Java) -> None:

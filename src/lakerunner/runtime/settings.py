@@ -46,6 +46,11 @@ class BusSettings(Section):
 
     kind: Literal["postgres", "kafka"] = Field("postgres", description="What carries messages.")
     brokers: str = Field("", description="Kafka's bootstrap servers, as host:port,host:port.")
+    kafka_options: str = Field(
+        "",
+        description="Further settings of librdkafka, for TLS and SASL, as name=value between blanks.",
+        json_schema_extra={"secret": True},
+    )
     prefix: str = Field("lakerunner.", description="What every topic's name begins with.", pattern=r"^[a-zA-Z0-9._-]*$")
     partitions: Annotated[int, Field(ge=1, le=1_024)] = Field(
         16, description="Partitions of a topic, when it is made: the most consumers that can share one."
@@ -54,7 +59,9 @@ class BusSettings(Section):
     session_timeout_s: Annotated[float, Field(ge=1)] = Field(
         10.0, description="How long a consumer may be silent before others take over its partitions."
     )
-    max_attempts: Count = Field(5, description="Attempts at a message before it goes to the dead letters.")
+    max_attempts: Count = Field(
+        15, description="Attempts at a message before it goes to the dead letters: minutes of patience with an outage."
+    )
     retry_base_s: Seconds = Field(0.5, description="Wait before the second attempt; it doubles with every further one.")
     retry_max_s: Seconds = Field(30.0, description="The longest wait between two attempts.")
     retention_s: Seconds = Field(
@@ -228,6 +235,36 @@ class QuerySettings(Section):
     )
 
 
+class FormatsSettings(Section):
+    """How raw objects are read, and what one of them may cost."""
+
+    compressed_bytes: Count = Field(268_435_456, description="The largest object, as it lies in the bucket.")
+    expanded_bytes: Annotated[int, Field(ge=1, le=2_000_000_000)] = Field(
+        1_073_741_824, description="The largest object after decompression."
+    )
+    ratio: Count = Field(500, description="How many times larger an object may become by decompression.")
+    line_bytes: Count = Field(8_388_608, description="The longest line of JSON or CSV; a longer one is counted as bad.")
+    nesting_depth: Annotated[int, Field(ge=1, le=512)] = Field(
+        64, description="Arrays and objects within each other; a deeper object is refused."
+    )
+    attributes_per_row: Count = Field(1_024, description="Attributes of one row; later ones are dropped and counted.")
+    value_bytes: Count = Field(1_048_576, description="One attribute or message; a longer one is cut and counted.")
+    promote_resource: str = Field(
+        "",
+        description="Resource attributes that become labels of every metric series, between commas, as "
+        "k8s.cluster.name,deployment.environment.",
+    )
+
+
+class DemoSettings(Section):
+    """The small shop of `serve --demo`."""
+
+    rate: Annotated[float, Field(ge=1)] = Field(
+        200.0, description="Log records a second, as the day's mean; spans and metrics in proportion."
+    )
+    seed: int = Field(0, description="The same seed tells of the same shop.")
+
+
 class AuthSettings(Section):
     """Who may ask."""
 
@@ -239,7 +276,9 @@ class AuthSettings(Section):
 class ApiSettings(Section):
     """The query API: what one org may ask of it, and how it shares itself between orgs."""
 
-    threads: Annotated[int, Field(ge=1, le=256)] = Field(8, description="Queries that run at once; others wait in turn.")
+    threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        8, description="Queries that run at once; others wait in turn."
+    )
     org_queries: Count = Field(4, description="Queries of one org that run at once.")
     org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
     timeout_s: Seconds = Field(60.0, description="How long a query may take, its wait included.")
@@ -277,6 +316,8 @@ class Settings(Section):
     spark: SparkSettings = Field(default_factory=SparkSettings)
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
+    formats: FormatsSettings = Field(default_factory=FormatsSettings)
+    demo: DemoSettings = Field(default_factory=DemoSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
 

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from lakerunner.runtime.settings import Section, Settings
 
 _URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
-_QUERY_PASSWORD = re.compile(r"(password=)[^&\s]+")
+_QUERY_PASSWORD = re.compile(r"((?:password|secret|key)[\w.]*=)[^&\s]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from lakerunner.model.segment import MAX_PRUNING_VALUES, RAW_TIER_S, Pruning, Se
 from lakerunner.model.signal import Signal, Table
 from lakerunner.model.time import TimeRange
 from lakerunner.store.encoding import choose
+from lakerunner.store.nanos import split_nanos
 
 #: Of the layout that this release writes; `Segment.format_version` and the file's own metadata say the same.
 FORMAT_VERSION = 1
@@ -42,6 +41,7 @@ class Described:
 
 def to_parquet(signal: Signal, description: Table, table: pa.Table, compression_level: int = FRESH_LEVEL) -> pa.Buffer:
     """The table as a Parquet file. It must be in the order of the description's sort key."""
+    table = split_nanos(table)
     rows = group_rows(table)
     chosen = choose(description, table, rows)
     sink = pa.BufferOutputStream()
@@ -124,14 +124,6 @@ def segment_of(
         format_version=FORMAT_VERSION,
         pruning=described.pruning,
     )
-
-
-def new_segment_id() -> uuid.UUID:
-    """A fresh id that sorts by its time of making (UUID version 7), so that listings and B-trees stay in order."""
-    millis = time.time_ns() // 1_000_000
-    random = int.from_bytes(os.urandom(10), "big")
-    value = (millis & ((1 << 48) - 1)) << 80 | 7 << 76 | (random >> 68) << 64 | 2 << 62 | random & ((1 << 62) - 1)
-    return uuid.UUID(int=value)
 
 
 def encode_tables(

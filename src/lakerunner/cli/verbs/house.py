@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from lakerunner.bus.open import open_bus
@@ -12,17 +15,23 @@ from lakerunner.cli.verb import Cli, verb
 from lakerunner.index.migrate import migrate as migrate_index
 from lakerunner.index.orgs import ensure_default_org
 from lakerunner.ops.doctor import Finding, examine
-from lakerunner.ops.roles import ROLES
+from lakerunner.ops.roles import DEMO_ROLES, ROLES
 from lakerunner.ops.supervisor import Supervisor, read_note
 from lakerunner.runtime.telemetry import configure_telemetry
 from lakerunner.serve.status import status_document
 
+_WATCH_S = 2.0
+
 
 @verb
-def serve(cli: Cli) -> int:
+def serve(
+    cli: Cli,
+    demo: Annotated[bool, typer.Option("--demo", help="Also keep the telemetry of a small shop coming.")] = False,
+) -> int:
     """Run everything on this machine: the embedded PostgreSQL and every role, until Ctrl-C."""
     configure_telemetry("serve", cli.settings)
-    return Supervisor(cli.settings, ROLES, _announce).run()
+    roles = (*ROLES, *DEMO_ROLES) if demo else ROLES
+    return Supervisor(cli.settings, roles, _announce).run()
 
 
 def _announce(house: Supervisor) -> None:
@@ -32,7 +41,7 @@ def _announce(house: Supervisor) -> None:
         console.print(f"  {place.name:<12} {place.url}/healthz")
     console.print(f"  {'data':<12} {house.data_dir}")
     console.print(f"  {'logs':<12} {house.data_dir / 'logs'}")
-    console.print("Try `lakerunner status`. Ctrl-C stops everything.\n")
+    console.print("Try `lakerunner status --watch`. Ctrl-C stops everything.\n")
 
 
 @verb
@@ -47,15 +56,29 @@ def migrate(cli: Cli) -> None:
 
 
 @verb
-def status(cli: Cli) -> None:
-    """Show what came, what is being done, what is there, and who leads."""
+def status(
+    cli: Cli,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every two seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Show what came, what is being done, what is there, how fresh it is, and who leads."""
     with cli.index() as database:
         bus = open_bus(cli.settings, database)
         try:
-            document = status_document(database, bus)
+            while True:
+                _show_status(
+                    cli, {**status_document(database, bus), "serve": read_note(cli.settings.data.dir.resolve())}
+                )
+                if not watch:
+                    return
+                time.sleep(_WATCH_S)
+                cli.output.clear()
+        except KeyboardInterrupt:
+            return
         finally:
             bus.close()
-    document["serve"] = read_note(cli.settings.data.dir.resolve())
+
+
+def _show_status(cli: Cli, document: dict[str, object]) -> None:
     if cli.output.kind is OutputFormat.JSON:
         cli.output.document(document)
     else:
@@ -72,6 +95,10 @@ def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
             rows.append({"what": process["name"], "state": state, "count": f"{process['restarts']} restarts"})
     for what in ("objects", "items"):
         rows += [{"what": what, "state": state, "count": count} for state, count in index[what].items()]
+    fresh = index["freshness"]
+    if fresh["objects"]:
+        state = f"p50 {fresh['p50_s']:.1f} s, p99 {fresh['p99_s']:.1f} s"
+        rows.append({"what": "seen to visible", "state": state, "count": f"{fresh['objects']} in 5 min"})
     for line in index["segments"]:
         rows.append({"what": f"segments of {line['signal']}", "state": line["state"], "count": line["segments"]})
         rows.append({"what": f"rows of {line['signal']}", "state": line["state"], "count": line["rows"]})

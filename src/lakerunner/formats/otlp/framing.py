@@ -1,7 +1,7 @@
 """One export request, or many in a file: a bare message, varint-delimited messages, or 4-byte lengths.
 
 A bare message of OTLP is a row of fields with tag 0x0A. A delimited file is a row of lengths. Each reading is
-checked to the last byte before it is believed; both can hold only for messages of exactly ten bytes.
+checked to the last byte before it is believed; both can hold only where every length is ten, which is that tag.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ def _json(kind: Kind, array: pa.Array) -> pa.Array:
         encoded = array.dictionary_encode()
         return _quoted(encoded.dictionary).take(encoded.indices)
     if kind == Kind.DOUBLE:
-        text = pc.cast(array, pa.string())
+        # 1.0 stays a double: nested values, rendered elsewhere, look so too.
+        text = pc.replace_substring_regex(pc.cast(array, pa.string()), r"^(-?\d+)$", r"\1.0")
         named = pc.if_else(pc.is_nan(array), "NaN", pc.if_else(pc.greater(array, 0), "+Inf", "-Inf"))
         return pc.if_else(pc.is_finite(array), text, pc.binary_join_element_wise('"', named, '"', ""))
     return pc.cast(array, pa.string())

@@ -122,7 +122,7 @@ def _table(descriptor: Descriptor) -> dict[str, tuple[bytes, _Encode, bool]]:
 def _encoder(field: FieldDescriptor) -> _Encode:
     match field.type:
         case FieldDescriptor.TYPE_MESSAGE:
-            inner = _message(field.message_type)
+            inner: _Encode = _message(field.message_type)
             return lambda value, depth: _delimited(inner(value, depth))
         case FieldDescriptor.TYPE_STRING:
             return _string
@@ -143,9 +143,9 @@ def _integer(field: FieldDescriptor) -> _Encode:
         FieldDescriptor.TYPE_FIXED64: struct.Struct("<Q").pack,
         FieldDescriptor.TYPE_SFIXED64: struct.Struct("<q").pack,
         FieldDescriptor.TYPE_FIXED32: struct.Struct("<I").pack,
-        FieldDescriptor.TYPE_SINT32: lambda number: _varint((number << 1) ^ (number >> 31)),
+        FieldDescriptor.TYPE_SINT32: _zigzag,
     }
-    pack = packers.get(field.type, lambda number: _varint(number & (1 << 64) - 1))
+    pack = packers.get(field.type, _two_complement)
 
     def encode(value: Any, depth: int) -> bytes:
         number = names[value] if isinstance(value, str) and value in names else _whole(value)
@@ -154,6 +154,14 @@ def _integer(field: FieldDescriptor) -> _Encode:
         return pack(number)
 
     return encode
+
+
+def _zigzag(number: int) -> bytes:
+    return _varint((number << 1) ^ (number >> 31))
+
+
+def _two_complement(number: int) -> bytes:
+    return _varint(number & (1 << 64) - 1)
 
 
 def _whole(value: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,9 +43,7 @@ class Targets:
         wanted = set(options.promoted_resource_attributes)
         yield _spread(Rank.TARGET, [_target_labels(attributes) for attributes in self.resources], resource_of)
         if wanted:
-            promoted = [
-                sorted((key, text) for key, text in attributes if key in wanted) for attributes in self.resources
-            ]
+            promoted = [_by_key(attributes, lambda key: key in wanted) for attributes in self.resources]
             labels = [[(prometheus_label(key), text) for key, text in pairs] for pairs in promoted]
             yield _spread(Rank.PROMOTED, labels, resource_of)
         if options.promote_scope:
@@ -79,6 +77,11 @@ def _distinct(lists: pa.ListArray, limits: Limits, tally: Tally) -> tuple[Ints, 
         [(pairs.keys[pairs.codes[i]], words[value[i]]) for i in range(starts[at], starts[at] + sizes[at])]
         for at in first.tolist()
     ]
+
+
+def _by_key(attributes: Attributes, wanted: Callable[[str], bool]) -> Attributes:
+    """Those whose key is wanted, sorted by it; two of one key stay in order."""
+    return sorted((pair for pair in attributes if wanted(pair[0])), key=lambda pair: pair[0])
 
 
 def _target_labels(attributes: Attributes) -> Attributes:
@@ -138,7 +141,7 @@ def target_info(
 
 
 def _sample_times(resource_of_point: Ints, time_ms: Ints, step_ms: int) -> tuple[Ints, Ints]:
-    """The first time of each step in which the resource has points, and the last of all.
+    """The first time of each half step in which the resource has points, and the last of all: never a step apart.
 
     Prometheus walks from the first to the last time; a point with a wrong clock would make that walk very long.
     """
@@ -147,7 +150,8 @@ def _sample_times(resource_of_point: Ints, time_ms: Ints, step_ms: int) -> tuple
     order = np.lexsort((at, resource))
     resource, at = resource[order], at[order]
     fresh = np.ones(len(at), np.bool_)
-    fresh[1:] = (resource[1:] != resource[:-1]) | (at[1:] // step_ms != at[:-1] // step_ms)
+    half = at // max(step_ms // 2, 1)
+    fresh[1:] = (resource[1:] != resource[:-1]) | (half[1:] != half[:-1])
     last = np.ones(len(at), np.bool_)
     last[:-1] = resource[1:] != resource[:-1]
     return resource[fresh | last], at[fresh | last]
@@ -155,7 +159,7 @@ def _sample_times(resource_of_point: Ints, time_ms: Ints, step_ms: int) -> tuple
 
 def _info_labels(attributes: Attributes) -> LabelSet | None:
     target = dict(_target_labels(attributes))
-    rest = sorted((key, text) for key, text in attributes if key not in _IDENTIFYING)
+    rest = _by_key(attributes, lambda key: key not in _IDENTIFYING)
     # With nothing to add to job and instance it is of no use; without either, nothing could be joined to it.
     if not rest or not any(target.values()):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 import ptars
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.logs.v1 import logs_pb2
@@ -20,9 +20,13 @@ from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from lakerunner.formats.decoded import Tally
+from lakerunner.formats.otlp.deepstack import on_deep_stack
 from lakerunner.model.errors import BadInput
 
 _FILES = (common_pb2, resource_pb2, logs_pb2, metrics_pb2, trace_pb2)
+#: The Arrow decoder recurses into nested groups (which OTLP never has, but an attacker may) with some 80 bytes of stack
+#: for each, and does not bound it. A message has no more levels than bytes: up to this size, a deep stack holds them.
+_DEEPEST = 8_000_000
 _RECURSIVE = {"array_value", "kvlist_value"}
 _UNUSED = {
     "AnyValue": {"string_value_strindex"},
@@ -76,8 +80,19 @@ def canonical(payload: bytes, signal: str) -> bytes:
 
 
 def _resources(payloads: list[bytes], signal: str, *, text_as_bytes: bool) -> pa.StructArray:
-    batch = _handler(signal, text_as_bytes).list_to_record_batch(payloads)
-    return batch.column(0).flatten()
+    handler = _handler(signal, text_as_bytes)
+    _refuse_deep_groups([payload for payload in payloads if len(payload) > _DEEPEST], signal)
+    return on_deep_stack(lambda: handler.list_to_record_batch(payloads)).column(0).flatten()
+
+
+def _refuse_deep_groups(payloads: list[bytes], signal: str) -> None:
+    """Let the reference decoder, which bounds its recursion, refuse what would overflow the stack of the other."""
+    kind = message_factory.GetMessageClass(_pool(True).FindMessageTypeByName(ROOTS[signal].DESCRIPTOR.full_name))
+    for payload in payloads:
+        try:
+            kind.FromString(payload)
+        except DecodeError as reason:
+            raise ValueError(str(reason)) from None
 
 
 def _unreadable(payloads: list[bytes], signal: str, reason: str) -> BadInput:
@@ -90,12 +105,17 @@ def _unreadable(payloads: list[bytes], signal: str, reason: str) -> BadInput:
 
 
 @functools.cache
-def _handler(signal: str, text_as_bytes: bool) -> Any:
+def _pool(text_as_bytes: bool) -> descriptor_pool.DescriptorPool:
     pool = descriptor_pool.DescriptorPool()
-    files = [_patched(module.DESCRIPTOR, text_as_bytes) for module in _FILES]
-    for file in files:
-        pool.Add(file)
-    handlers = ptars.HandlerPool([pool.FindFileByName(file.name) for file in files])
+    for module in _FILES:
+        pool.Add(_patched(module.DESCRIPTOR, text_as_bytes))
+    return pool
+
+
+@functools.cache
+def _handler(signal: str, text_as_bytes: bool) -> Any:
+    pool = _pool(text_as_bytes)
+    handlers = ptars.HandlerPool([pool.FindFileByName(module.DESCRIPTOR.name) for module in _FILES])
     return handlers.get_for_message(pool.FindMessageTypeByName(ROOTS[signal].DESCRIPTOR.full_name))
 
 

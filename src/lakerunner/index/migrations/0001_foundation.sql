@@ -58,6 +58,7 @@ CREATE TABLE raw_object (
 );
 CREATE INDEX raw_object_item ON raw_object (item_id) WHERE item_id IS NOT NULL;
 CREATE INDEX raw_object_waiting ON raw_object (seen_at) WHERE state IN ('seen', 'bundled');
+CREATE INDEX raw_object_done ON raw_object (ended_at) WHERE state = 'done';
 CREATE INDEX raw_object_quarantined ON raw_object (ended_at) WHERE state = 'quarantined';
 
 -- A piece of work. The id is a hash of its inputs: made twice, it is one row; committed twice, the second loses.

@@ -1,0 +1,32 @@
+"""`make bench CASE=name` runs one benchmark; without a name it lists them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+NOT_CASES = {"__main__", "__init__", "otlp", "report"}
+
+
+def cases() -> dict[str, str]:
+    """Name -> first line of its docstring."""
+    found = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem not in NOT_CASES:
+            found[path.stem] = path.read_text(encoding="utf-8").split('"""', 2)[1].splitlines()[0]
+    return found
+
+
+def main() -> int:
+    known = cases()
+    if len(sys.argv) < 2 or sys.argv[1] not in known:
+        for name, sentence in known.items():
+            sys.stderr.write(f"  make bench CASE={name:<14} {sentence}\n")
+        return 2 if len(sys.argv) > 1 else 0
+    del sys.argv[0]
+    return int(importlib.import_module(f"bench.{sys.argv[0]}").main() or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

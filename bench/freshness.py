@@ -1,0 +1,92 @@
+"""Freshness: from an object's creation to its rows being visible in the index, under light load.
+
+    python -m bench freshness [--objects 200] [--every 0.5]
+
+The house is `lakerunner serve` as users run it. The peer is the sum of the waits that its settings ask for: until a
+file counts as written, until the folder is next looked at (on average half the interval), and until an idle bundle is
+closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import orjson
+
+from lakerunner.index.database import Database
+from lakerunner.model.time import NS_PER_S
+from lakerunner.ops.demo.produce import batches
+from lakerunner.runtime.settings import DataSettings, Settings
+from lakerunner.store.config import StoreConfig
+from lakerunner.store.open import open_store
+from tests.ops.house import House
+
+_TIMEOUT_S = 120.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--objects", type=int, default=200)
+    parser.add_argument("--every", type=float, default=0.5)
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="lakerunner-bench-"))
+    house = House(folder, module="lakerunner")
+    try:
+        house.start().await_all_ready()
+        took = measure(house, Settings(data=DataSettings(dir=folder)), args.objects, args.every)
+    finally:
+        house.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    settings = Settings()
+    waits_s = settings.intake.folder_settle_s + settings.intake.folder_poll_s / 2 + settings.pipeline.bundle_idle_s
+    for name, value in (("p50", statistics.median(took)), ("p99", sorted(took)[int(len(took) * 0.99) - 1])):
+        line = {
+            "bench": "freshness", "case": name, "value": round(value, 3), "unit": "s", "better": "lower",
+            "peer": "configured waits", "peer_value": waits_s, "ratio": round(value / waits_s, 3),
+            "objects": len(took),
+        }  # fmt: skip
+        sys.stdout.write(orjson.dumps(line).decode() + "\n")
+    return 0
+
+
+def measure(house: House, settings: Settings, count: int, every_s: float) -> list[float]:
+    """Seconds from put to done, of each object. Clocks are one: all of it is this machine."""
+    store = open_store(StoreConfig.of(settings))
+    start_ns = time.time_ns() // NS_PER_S * NS_PER_S - 3_600 * NS_PER_S
+    payloads = batches("logs", 0, start_ns, start_ns + 3_600 * NS_PER_S, 100.0)
+    created: dict[str, float] = {}
+    for nth in range(count):
+        key = f"otel-raw/year=2026/month=01/day=01/hour=00/minute=00/logs_{nth}.binpb"
+        store.put(key, next(payloads))
+        created[key] = time.time()
+        time.sleep(every_s)
+    database = house.database()
+    try:
+        done = _await_done(database, count)
+    finally:
+        database.close()
+    return [done[key] - created[key] for key in created]
+
+
+def _await_done(database: Database, count: int) -> dict[str, float]:
+    end = time.monotonic() + _TIMEOUT_S
+    while True:
+        with database.transaction() as tx:
+            rows = tx.execute(
+                "SELECT key, extract(epoch FROM ended_at)::float8 AS done_at FROM raw_object WHERE state = 'done'"
+            ).fetchall()
+        if len(rows) == count:
+            return {row["key"]: row["done_at"] for row in rows}
+        if time.monotonic() > end:
+            raise SystemExit(f"only {len(rows)} of {count} objects became visible in time")
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

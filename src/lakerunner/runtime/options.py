@@ -1,0 +1,31 @@
+"""Options of a library, passed through as they are: NAME=VALUE between blanks, quoted as in a shell."""
+
+from __future__ import annotations
+
+import shlex
+
+from lakerunner.model.errors import BadInput
+
+
+def parse_options(text: str, where: str, prefix: str = "") -> dict[str, str]:
+    """Name -> value.
+
+    >>> parse_options('spark.executor.memory=4g spark.app.note="two words"', "spark.options", "spark.")
+    {'spark.executor.memory': '4g', 'spark.app.note': 'two words'}
+    """
+    try:
+        parts = shlex.split(text)
+    except ValueError as reason:
+        raise BadInput(f"cannot read {where}: {reason}", where=where) from None
+    options = {}
+    for nth, part in enumerate(parts, 1):
+        name, equals, value = part.partition("=")
+        if not equals or not name.startswith(prefix):
+            # Not shown whole: what is meant as a value may be a password.
+            raise BadInput(
+                f"cannot use part {nth} of {where}, which begins {part[:16]!r}",
+                hint=f"write {prefix}name=value",
+                where=where,
+            )
+        options[name] = value
+    return options

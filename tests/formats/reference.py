@@ -1,0 +1,100 @@
+"""What OTLP means, written slowly and plainly over opentelemetry-proto: the decoders are held against it."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+
+from lakerunner.formats.otlp.anyvalue import float_text
+from lakerunner.model.labels import attribute_column
+
+KINDS = ("string_value", "bool_value", "int_value", "double_value", "array_value", "kvlist_value", "bytes_value")
+TEXT_KINDS = {"string_value", "array_value", "kvlist_value", "bytes_value"}
+
+
+def plain(value: AnyValue) -> Any:
+    """The value as Python would have it within JSON."""
+    kind = value.WhichOneof("value")
+    if kind is None or kind == "string_value_strindex":
+        return None
+    if kind == "array_value":
+        return [plain(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return {pair.key: plain(pair.value) for pair in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return base64.b64encode(value.bytes_value).decode()
+    if kind == "double_value" and not math.isfinite(value.double_value):
+        return float_text(value.double_value)
+    return getattr(value, kind)
+
+
+def cell(value: AnyValue) -> tuple[str, Any] | None:
+    """Type and value in a column, None where the key has no value."""
+    kind = value.WhichOneof("value")
+    if kind is None or kind == "string_value_strindex":
+        return None
+    if kind in ("array_value", "kvlist_value"):
+        return "text", orjson.dumps(plain(value)).decode()
+    if kind in TEXT_KINDS:
+        return "text", plain(value)
+    return kind, getattr(value, kind)
+
+
+def text(content: Any) -> str:
+    """The content of a cell in a column of mixed kinds."""
+    return str(pa.scalar(content).cast(pa.string()).as_py())
+
+
+def message(value: AnyValue) -> str | None:
+    found = cell(value)
+    if found is None:
+        return None
+    kind, content = found
+    if kind == "double_value":
+        return float_text(content)
+    return text(content)
+
+
+def attribute_rows(rows: list[dict[str, list[Any]]]) -> list[dict[str, Any]]:
+    """Attribute columns and overflow of rows given as prefix -> key-value pairs."""
+    types: dict[str, set[str]] = {}
+    placed: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for row in rows:
+        columns: dict[str, Any] = {}
+        losers: dict[str, Any] = {}
+        for prefix, pairs in row.items():
+            known = [(pair.key, KINDS.index(pair.value.WhichOneof("value")), at, cell(pair.value)) for at, pair in
+                     enumerate(pairs) if cell(pair.value) is not None]  # fmt: skip
+            for key, _, _, (kind, content) in sorted(known, key=lambda item: item[:3]):
+                name = attribute_column(prefix, key)
+                types.setdefault(name, set()).add(kind)
+                if name not in columns:
+                    columns[name] = content
+                else:
+                    losers.setdefault(f"{prefix}_{key}", content)
+        placed.append((columns, losers))
+    result = []
+    for columns, losers in placed:
+        out = {name: text(v) if len(types[name]) > 1 else v for name, v in columns.items()}
+        if losers:
+            out["attributes_overflow"] = sorted((name, text(v)) for name, v in losers.items())
+        result.append(out)
+    return result
+
+
+def hex_id(raw: bytes) -> str | None:
+    return raw.hex() if any(raw) or (raw and len(raw) not in (8, 16)) else None
+
+
+def present(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without its nulls, floats made comparable (NaN equals NaN), empty maps left out."""
+    return {
+        name: repr(value) if isinstance(value, float) else value
+        for name, value in row.items()
+        if value is not None and not (name == "attributes_overflow" and not value)
+    }

@@ -1,0 +1,16 @@
+"""One role of the pipeline as a process of its own: `python -m tests.pipeline.run_role NAME`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from lakerunner.pipeline.boxer_role import IngestBoxer
+from lakerunner.pipeline.ingest_role import Ingest
+from lakerunner.runtime.run import run_role
+from lakerunner.runtime.settings_load import load_settings
+
+ROLES = {role.name: role for role in (IngestBoxer, Ingest)}
+
+if __name__ == "__main__":
+    sys.exit(run_role(ROLES[sys.argv[1]], load_settings(env=os.environ)))
