@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx
@@ -68,9 +69,9 @@ def open_door(postgres_server: PostgresServer) -> Iterator[Door]:
 MakeHouse = Callable[..., House]
 
 
-@pytest.fixture
-def make_house(open_door: Door) -> Iterator[MakeHouse]:
-    """Serve a lake; everything is closed after."""
+@contextmanager
+def houses(open_door: Door) -> Iterator[MakeHouse]:
+    """Serve lakes; everything is closed after."""
     opened: list[tuple[HttpServer, httpx.Client, Desk]] = []
 
     def make(lake: MemoryLake | None = None, door: Door | None = None, **limits: float) -> House:
@@ -82,11 +83,26 @@ def make_house(open_door: Door) -> Iterator[MakeHouse]:
         opened.append((server, client, desk))
         return House(desk, lake, f"http://127.0.0.1:{server.port}", client)
 
-    yield make
-    for server, client, desk in opened:
-        client.close()
-        desk.close()
-        server.close()
+    try:
+        yield make
+    finally:
+        for server, client, desk in opened:
+            client.close()
+            desk.close()
+            server.close()
+
+
+@pytest.fixture
+def make_house(open_door: Door) -> Iterator[MakeHouse]:
+    with houses(open_door) as make:
+        yield make
+
+
+@pytest.fixture(scope="session")
+def house(open_door: Door) -> Iterator[House]:
+    """One for all tests that change nothing."""
+    with houses(open_door) as make:
+        yield make()
 
 
 def default_lake() -> MemoryLake:
@@ -102,11 +118,6 @@ def default_lake() -> MemoryLake:
         )
     ]
     return lake
-
-
-@pytest.fixture
-def house(make_house: MakeHouse) -> House:
-    return make_house()
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakerunner.model.errors import LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake_port import Exemplar, HeadCount, MetricMeta, ScanLimits, ScanStats, Selector
+from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.memory_source import MemorySource
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
@@ -25,12 +26,15 @@ class MemoryScan:
     series: MemorySource
     limits: ScanLimits
     delay_s: float
+    cancelled: Callable[[], None]
     counted: ScanStats = field(default_factory=ScanStats)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
-        if self.delay_s:
-            time.sleep(self.delay_s)
+        until = time.monotonic() + self.delay_s
+        while time.monotonic() < until:
+            time.sleep(0.02)
+            self.cancelled()
         batch = self.series.select(matchers, start_ms, end_ms, hints)
         with self.lock:
             self.counted.segments_planned += 1
@@ -43,6 +47,9 @@ class MemoryScan:
                 f"cannot read more than {self.limits.max_bytes:,} bytes (api.max_bytes)", hint="ask for less"
             )
         return batch
+
+    def prepare(self, text: str, start_ms: int, end_ms: int, step_ms: int, options: EngineOptions) -> None:
+        pass
 
     def stats(self) -> ScanStats:
         return self.counted
@@ -65,8 +72,8 @@ class MemoryLake:
     def of(self, org_id: uuid.UUID) -> MemorySource:
         return self.by_org.setdefault(org_id, MemorySource())
 
-    def source(self, org_id: uuid.UUID, limits: ScanLimits) -> MemoryScan:
-        scan = MemoryScan(self.by_org.get(org_id, MemorySource()), limits, self.delay_s)
+    def source(self, org_id: uuid.UUID, limits: ScanLimits, cancelled: Callable[[], None]) -> MemoryScan:
+        scan = MemoryScan(self.by_org.get(org_id, MemorySource()), limits, self.delay_s, cancelled)
         self.scans.append(scan)
         return scan
 

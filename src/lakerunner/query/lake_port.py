@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakerunner.model.labels import LabelSet
+from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.source import SeriesSource
 
@@ -57,6 +58,10 @@ class ScanStats:
 class ScannedSource(SeriesSource, Protocol):
     """A source for one query of one org. `select` may be called by several threads at once."""
 
+    def prepare(self, text: str, start_ms: int, end_ms: int, step_ms: int, options: EngineOptions) -> None:
+        """Look up what all selectors of a query need, so that they see one state of the lake."""
+        ...
+
     def stats(self) -> ScanStats: ...
 
     def explain(self) -> Sequence[Mapping[str, object]]:
@@ -93,7 +98,9 @@ class HeadCount:
 class LakePort(Protocol):
     """Everything is asked for one org; nothing of another can come back. Times are inclusive milliseconds."""
 
-    def source(self, org_id: uuid.UUID, limits: ScanLimits) -> ScannedSource: ...
+    def source(self, org_id: uuid.UUID, limits: ScanLimits, cancelled: Callable[[], None]) -> ScannedSource:
+        """For one query. `cancelled` raises when nobody waits for it any more."""
+        ...
 
     def labels(self, org_id: uuid.UUID, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[str]: ...
 

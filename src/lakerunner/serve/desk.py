@@ -149,9 +149,12 @@ class Desk:
             )
         return expr, extent
 
-    def source(self, query: RunningQuery) -> ScannedSource:
+    def source(self, question: Question, query: RunningQuery, options: EngineOptions) -> ScannedSource:
+        """What the query reads from: all of it on one state of the lake."""
         limits = ScanLimits(self.settings.max_bytes, self.settings.max_series, query.remaining_s)
-        return self.lake.source(query.caller.org_id, limits)
+        source = self.lake.source(query.caller.org_id, limits, query.check)
+        source.prepare(question.text, question.start_ms, question.end_ms, question.step_ms, options)
+        return source
 
     def options(self, question: Question, query: RunningQuery) -> EngineOptions:
         return EngineOptions(
@@ -168,8 +171,9 @@ class Desk:
         place = self.place(question, query, expr, extent)
         if (kept := self.kept(place, query)) is not None:
             return kept
-        source = self.source(query)
-        engine = Engine(source, self.options(question, query))
+        options = self.options(question, query)
+        source = self.source(question, query, options)
+        engine = Engine(source, options)
         if question.step_ms:
             context = question.context
             result = engine.range(question.text, context.start_ms, context.end_ms, context.step_ms, query.check)

@@ -79,8 +79,8 @@ class StreamWork:
 
     def _computed(self, query: RunningQuery, place: Place | None) -> Answer:
         question, cursor = self.wanted.question, self.wanted.cursor
-        source = self.desk.source(query)
         options = self.desk.options(question, query)
+        source = self.desk.source(question, query, options)
         from_ms = None if cursor is None else cursor.time_ms
         flow = EvalFlow(source, question.text, question.context, options, query.check, from_ms)
         matrices: list[MatrixResult] = []
