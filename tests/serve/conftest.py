@@ -34,9 +34,9 @@ STEP_S = 15
 END_S = START_S + (STEPS - 1) * STEP_S
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class House:
-    """What a test may touch."""
+    """What a test may touch. Without a repr: pytest would print a whole lake."""
 
     desk: Desk
     lake: MemoryLake
@@ -120,7 +120,7 @@ def default_lake() -> MemoryLake:
     return lake
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TwoOrgs:
     door: Door
     lake: MemoryLake

@@ -19,7 +19,7 @@ from lakerunner.query.promql.source import SelectHints, SeriesBatch
 EVERYTHING = SelectHints()
 
 
-@dataclass
+@dataclass(repr=False)
 class MemoryScan:
     """A source for one query, that counts, and may be slow or broken on purpose."""
 
@@ -58,7 +58,7 @@ class MemoryScan:
         return [{"segments": self.counted.segments_read}]
 
 
-@dataclass
+@dataclass(repr=False)
 class MemoryLake:
     """Implements `LakePort`."""
 

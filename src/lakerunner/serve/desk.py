@@ -119,7 +119,7 @@ class Desk:
             if ended:
                 return done.result()
             future.cancel()
-            done.add_done_callback(_taken_note_of)
+            done.add_done_callback(taken_note_of)
             raise query.cancelled or query.timed_out()
 
     def submit(self, query: RunningQuery, call: Callable[[RunningQuery], T]) -> Future[T]:
@@ -245,7 +245,7 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-def _taken_note_of(done: asyncio.Future[T]) -> None:
+def taken_note_of(done: asyncio.Future[T]) -> None:
     """An error that nobody waits for any more must not be reported as forgotten."""
     if not done.cancelled():
         done.exception()

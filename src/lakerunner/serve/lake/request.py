@@ -46,7 +46,11 @@ async def stream_request(request: Request, lookback_ms: int, now_ms: int) -> Str
         raise BadInput("cannot read this request: `q`, the query, is missing", where="q")
     end_ms = _time_ms("e", fields.get("e", "now"), now_ms, now_ms)
     start_ms = _time_ms("s", fields.get("s", "e-1h"), end_ms, now_ms)
-    step_ms = _span_ms("step", fields["step"]) if fields.get("step") else _fitting_step_ms(end_ms - start_ms)
+    step_ms = (
+        _span_ms("step", fields["step"])
+        if fields.get("step") not in (None, "")
+        else _fitting_step_ms(end_ms - start_ms)
+    )
     if fields.get("lookback"):
         lookback_ms = _span_ms("lookback", fields["lookback"])
     question = Question(text, start_ms, end_ms, step_ms, lookback_ms, fresh=_flag(fields, "nocache"))

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from lakerunner.model.errors import Bug, LakeError
 from lakerunner.runtime.telemetry import log
 from lakerunner.serve.caller import Caller
-from lakerunner.serve.desk import Desk, disconnected, now_ms
+from lakerunner.serve.desk import Desk, disconnected, now_ms, taken_note_of
 from lakerunner.serve.lake.errors import error_document, lake_route
 from lakerunner.serve.lake.frames import frame
 from lakerunner.serve.lake.request import StreamRequest, stream_request
@@ -66,6 +66,7 @@ async def _pieces(desk: Desk, query: RunningQuery, wanted: StreamRequest) -> Asy
     pipe = Pipe(asyncio.get_running_loop())
     done = asyncio.wrap_future(desk.submit(query, StreamWork(desk, wanted, pipe).run))
     done.add_done_callback(lambda _: pipe.end())
+    done.add_done_callback(taken_note_of)
     silent_until = query.elapsed_s + desk.settings.heartbeat_s
     while True:
         piece = await pipe.get(min(0.5, desk.settings.heartbeat_s))
