@@ -1,6 +1,7 @@
 """Killing boxer and ingest at each of their crash points: afterwards a clean run must find every row, once.
 
-`make faults` runs this file: it prints a line for each cell of points and signals, and fails if one does not hold.
+`make faults` runs this file: it prints a line for each cell of bus, point and signal, and fails if one does not hold.
+`python -m tests.faults.ingest kafka` runs the cells whose line holds that word.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
+import pytest
 
+from lakerunner.formats.read import read_object
 from lakerunner.model.errors import LakeError
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
+from tests.components.kafka import KafkaBroker, kafka_jars
 from tests.components.postgres import PostgresServer
 from tests.pipeline.lake import Lake, otlp, settings_of
 
@@ -135,14 +140,19 @@ def crash_ingest(lake: Lake, point: str) -> None:
 
 
 def check_exact(lake: Lake, kind: Signal) -> str:
-    """Ledger, index and files agree, and no row is there twice. Returns the figures."""
-    sent = OBJECTS * ROWS
-    in_ledger, in_files = lake.ledger_rows(kind), lake.row_count(kind)
+    """Ledger, index and files agree, and the rows are those that were sent, each once. Returns the figures."""
+    sent = pa.concat_tables([read_object(otlp(kind, ROWS, seed), kind).tables[""] for seed in range(OBJECTS)])
     assert lake.states() == {"done": OBJECTS}, lake.states()
-    assert in_ledger == in_files, f"{in_ledger} rows in the ledger, {in_files} in files"
-    # Metrics gain target_info, which the sender did not count.
-    assert in_files == sent if kind.name != "metrics" else in_files > sent, f"{sent} sent, {in_files} stored"
-    return f"sent {sent} stored {in_files}"
+    in_ledger, in_files = lake.ledger_rows(kind), lake.row_count(kind)
+    figures = f"sent {sent.num_rows} ledger {in_ledger} stored {in_files}"
+    assert in_ledger == in_files == sent.num_rows, figures
+    assert _identities(lake.rows(kind), kind) == _identities(sent, kind), "other rows than were sent"
+    return figures
+
+
+def _identities(table: pa.Table, kind: Signal) -> list[tuple[str, ...]]:
+    names = [name for name in ("trace_id", "span_id", "tid", kind.time_column) if name in table.column_names]
+    return sorted(zip(*(table.column(name).cast(pa.string()).to_pylist() for name in names), strict=True))
 
 
 def recover(lake: Lake) -> None:
@@ -151,10 +161,10 @@ def recover(lake: Lake) -> None:
         until(lambda: nothing_waits(lake), "a clean run ends all")
 
 
-def run_cell(server: PostgresServer, point: str, kind: Signal) -> str:
+def run_cell(server: PostgresServer, point: str, kind: Signal, brokers: str = "") -> str:
     url = server.new_database()
     with tempfile.TemporaryDirectory(prefix="lakerunner-faults-", ignore_cleanup_errors=True) as folder:
-        lake = Lake(settings_of(url, Path(folder)))
+        lake = Lake(settings_of(url, Path(folder), brokers))
         try:
             with relaying(lake):
                 put_objects(lake, kind)
@@ -166,25 +176,57 @@ def run_cell(server: PostgresServer, point: str, kind: Signal) -> str:
             server.drop_database(url)
 
 
-def main() -> int:
-    failures = 0
-    with tempfile.TemporaryDirectory(prefix="lakerunner-faults-pg-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)
-        server = PostgresServer(Path(folder))
+@contextmanager
+def servers() -> Iterator[tuple[PostgresServer, str]]:
+    """PostgreSQL, and the address of a Kafka broker; "" where there can be none."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lakerunner-faults-", ignore_cleanup_errors=True) as name,
+        ExitStack() as stack,
+    ):
+        folder = Path(name)
+        # PostgreSQL runs as a user of its own when we are root.
+        folder.chmod(0o755)
+        server = PostgresServer(folder)
         server.start()
+        stack.callback(server.stop)
+        brokers = ""
         try:
-            for point in (*BOXER_POINTS, *DRIVER_POINTS, *TASK_POINTS):
-                for kind in SIGNALS:
-                    started = time.monotonic()
-                    try:
-                        found, verdict = run_cell(server, point, kind), "ok"
-                    except (AssertionError, LakeError) as error:
-                        found, verdict = str(error), "FAILED"
-                        failures += 1
-                    seconds = time.monotonic() - started
-                    print(f"{verdict:6} {point:28} {kind!s:8} {found} ({seconds:.0f} s)", flush=True)  # noqa: T201
-        finally:
-            server.stop()
+            broker = KafkaBroker(kafka_jars(), folder / "kafka")
+        except pytest.skip.Exception as reason:
+            print(f"skipped Kafka: {reason}", flush=True)  # noqa: T201
+        else:
+            broker.start()
+            stack.callback(broker.stop)
+            brokers = broker.brokers
+        yield server, brokers
+
+
+def cells(brokers: str) -> Iterator[tuple[str, str, Signal]]:
+    """Bus, point and signal. On Kafka the signals take turns, since they share all that differs there."""
+    points = (*BOXER_POINTS, *DRIVER_POINTS, *TASK_POINTS)
+    for point in points:
+        for kind in SIGNALS:
+            yield "", point, kind
+    if brokers:
+        for number, point in enumerate(points):
+            yield brokers, point, SIGNALS[number % len(SIGNALS)]
+
+
+def main() -> int:
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    failures = 0
+    with servers() as (server, brokers):
+        for bus, point, kind in cells(brokers):
+            name = f"{'kafka' if bus else 'postgres':8} {point:28} {kind!s:8}"
+            if wanted not in name:
+                continue
+            started = time.monotonic()
+            try:
+                found, verdict = run_cell(server, point, kind, bus), "ok"
+            except (AssertionError, LakeError) as error:
+                found, verdict = str(error), "FAILED"
+                failures += 1
+            print(f"{verdict:6} {name} {found} ({time.monotonic() - started:.0f} s)", flush=True)  # noqa: T201
     return 1 if failures else 0
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import io
 import random
 
+import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakerunner.formats.attributes import OVERFLOW, keys_of
@@ -104,6 +107,33 @@ def test_hours_of_metrics_take_their_series_along():
     data = b"timestamp,name,value,host\n1763200000,load,1,a\n1763203600,load,2,a\n1763203600,load,3,b\n"
     hours = split_hours(merge([read_object(data, METRICS, "m.csv").tables], METRICS), METRICS)
     assert [(h.tables[""].num_rows, h.tables[".series"].num_rows) for h in hours] == [(1, 1), (2, 2)]
+
+
+def through_parquet(table: pa.Table) -> pa.Table:
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return pq.read_table(io.BytesIO(out.getvalue()))
+
+
+def test_stale_markers_and_other_nans_survive_parquet_bit_for_bit():
+    batch = next(metric_batches(48, series=48))
+    for metric in batch.resource_metrics[0].scope_metrics[0].metrics:
+        for point in metric.gauge.data_points:
+            point.flags = 1
+    samples = merge([read_object(batch.SerializeToString(), METRICS).tables], METRICS)[""]
+    again = through_parquet(samples)
+    bits = [table.column("value").drop_null().to_numpy().view(np.uint64).tolist() for table in (samples, again)]
+    assert bits[0] == bits[1]
+    assert bits[0].count(0x7FF0000000000002) == 4
+    assert str(again.to_pylist()) == str(samples.to_pylist())
+
+
+def test_overflow_and_original_keys_survive_parquet():
+    table = merge([logs({"a.b": 1, "a_b": 2}), logs({"a-b": "x"})], LOGS)[""]
+    again = through_parquet(table)
+    assert again.column(OVERFLOW).to_pylist() == [[("attr_a_b", "2")], None]
+    assert again.column("attr_a_b").to_pylist() == ["1", "x"]
+    assert keys_of(again.schema) == {"attr_a_b": ["a-b", "a.b", "a_b"]}
 
 
 def test_nothing_merges_to_nothing():

@@ -56,16 +56,17 @@ _BATCHES = {
 }
 
 
-def settings_of(url: str, folder: Path, **pipeline: Any) -> Settings:
-    """Small and impatient: bundles close at once, a dead consumer is noticed in a second."""
+def settings_of(url: str, folder: Path, brokers: str = "") -> Settings:
+    """Small and impatient: bundles close at once, a dead consumer is noticed in a second. With brokers, on Kafka."""
+    bus = {"kind": "kafka", "brokers": brokers, "prefix": f"t{uuid.uuid4().hex[:8]}."} if brokers else {}
     return Settings(
         data=DataSettings(dir=folder),
         index=IndexSettings(url=url),
-        bus=BusSettings(partitions=2, session_timeout_s=1.0, retry_base_s=0.05, retry_max_s=0.2, max_attempts=3),
+        bus=BusSettings(partitions=2, session_timeout_s=1.5, retry_base_s=0.05, retry_max_s=0.2, max_attempts=3, **bus),
         http=HttpSettings(port=0),
         log=LogSettings(format="json"),
         spark=SparkSettings(master="local[2]"),
-        pipeline=PipelineSettings(bundle_idle_s=0.05, bundle_age_s=0.2, **pipeline),
+        pipeline=PipelineSettings(bundle_idle_s=0.05, bundle_age_s=0.2),
     )
 
 

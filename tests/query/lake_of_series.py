@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
+from lakerunner.index.work import WorkItem, create_item
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import Segment
@@ -56,6 +57,9 @@ class LakeOfSeries:
     def put(self, org_id: uuid.UUID, series: list[MemorySeries], temporality: str | None = None) -> Segment:
         """The objects of one segment, and its description. The index does not know it yet."""
         tables = {SAMPLES.suffix: samples_table(series), SERIES.suffix: series_table(series, temporality)}
+        return self.put_tables(org_id, tables)
+
+    def put_tables(self, org_id: uuid.UUID, tables: dict[str, pa.Table]) -> Segment:
         files = encode_tables(METRICS, tables)
         segment = segment_of(
             METRICS,
@@ -72,10 +76,7 @@ class LakeOfSeries:
     def commit(self, org_id: uuid.UUID, segments: list[Segment]) -> None:
         item_id = uuid.uuid4()
         with self.database.transaction() as tx:
-            tx.execute(
-                "INSERT INTO work_item (item_id, stage, org_id, signal, plan) VALUES (%s, 'ingest', %s, 'metrics', '{}')",
-                [item_id, org_id],
-            )
+            create_item(tx, WorkItem(item_id, "ingest", org_id, METRICS.name))
         assert commit_item(self.database, ItemResult(item_id, made=segments)) is Outcome.COMMITTED
 
 

@@ -161,7 +161,7 @@ class ObjectCache:
         entry.path.unlink(missing_ok=True)
 
     def _load(self) -> None:
-        """What an earlier process left, oldest use first; anything else in the folder is a part of a fetch, or not ours."""
+        """What an earlier process left, oldest use first. Anything else there is a part of a fetch, or not ours."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             found = [(entry.stat(), Path(entry.path)) for entry in os.scandir(self._folder) if entry.is_file()]

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 from lakerunner.index.database import Database
-from lakerunner.query.cache import ObjectCache
 from lakerunner.query.catalog import Catalog
 from lakerunner.query.lake_source import LakeSource, QueryLimits
 from lakerunner.query.planner import Planner
-from lakerunner.query.scan.opened import Opener
 from lakerunner.query.worker.answer import Workers
-from lakerunner.query.worker.local import LocalWorkers
+from lakerunner.query.worker.open import open_workers
 from lakerunner.runtime.settings import Settings
-from lakerunner.store.config import StoreConfig
-from lakerunner.store.open import open_store
 
 
 class Lake:
@@ -43,15 +38,3 @@ def open_lake(settings: Settings, database: Database) -> Lake:
     query = settings.query
     catalog = Catalog(database, patience_s=query.index_patience_s)
     return Lake(catalog, open_workers(settings), QueryLimits(query.timeout_s, query.max_scan_bytes))
-
-
-def open_workers(settings: Settings) -> Workers:
-    return local_workers(settings, "query-api")
-
-
-def local_workers(settings: Settings, who: str) -> LocalWorkers:
-    """Workers in this process, with a cache folder of its own."""
-    query = settings.query
-    folder = Path(query.cache_dir) if query.cache_dir else settings.data.dir / "cache" / who
-    cache = ObjectCache(open_store(StoreConfig.of(settings)), folder, query.cache_bytes)
-    return LocalWorkers(Opener(cache, query.table_cache_bytes), query.fetches)

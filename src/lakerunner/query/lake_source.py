@@ -12,10 +12,10 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.plan import Leaf, LeafPlan
 from lakerunner.query.planner import Planner
-from lakerunner.query.promql.ast import Expr
+from lakerunner.query.promql.eval.context import EngineOptions
+from lakerunner.query.promql.leaves import leaves
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
-from lakerunner.query.promql_leaves import leaves_of
 from lakerunner.query.scan.merge import merge
 from lakerunner.query.scan.samples import Samples
 from lakerunner.query.stats import QueryStats
@@ -55,14 +55,19 @@ class LakeSource:
         self._cancelled = cancelled or _go_on
         self._deadline_s = time.time() + self._limits.timeout_s
 
-    def prepare(self, expr: Expr, start_ms: int, end_ms: int, step_ms: int, lookback_ms: int = 300_000) -> None:
-        """Look up at once what all selectors of an expression need, so that they see one state of the lake."""
-        leaves = [
-            Leaf(self.org_id, want.matchers, want.start_ms, want.end_ms)
-            for want in leaves_of(expr, start_ms, end_ms, step_ms, lookback_ms)
+    def prepare(
+        self, text: str, start_ms: int, end_ms: int, step_ms: int, options: EngineOptions | None = None
+    ) -> None:
+        """Look up at once what all selectors of a query need, so that they see one state of the lake.
+
+        For an instant query the step is 0, as for the engine.
+        """
+        wanted = [
+            Leaf(self.org_id, leaf.matchers, leaf.start_ms, leaf.end_ms)
+            for leaf in leaves(text, start_ms, end_ms, step_ms, options)
         ]
-        if leaves:
-            self._timed("plan", lambda: self._planner.prepare(leaves))
+        if wanted:
+            self._timed("plan", lambda: self._planner.prepare(wanted))
 
     def look_up(self, start_ms: int, end_ms: int) -> None:
         """Look up the segments of a time once, for all that is going to be selected within it."""
@@ -74,7 +79,7 @@ class LakeSource:
         parts: list[Samples] = [part for answer in answers for part in answer.samples]
         return self._timed("merge", lambda: merge(parts))
 
-    def answers(self, leaf: Leaf, kind: Kind) -> Iterator[SegmentAnswer]:
+    def answers(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
         """What the segments of a leaf hold of it, in no order; those that failed are counted and left out."""
         plan = self.plan(leaf)
         if not plan.segments:
@@ -89,14 +94,19 @@ class LakeSource:
             end_ms=leaf.end_ms,
             deadline_s=self._deadline_s,
             max_bytes=self._limits.max_bytes,
+            label=label,
         )
         started = time.perf_counter()
+        missed: list[str] = []
         for answer in self._workers.scan(request, self._cancelled):
             self.stats.answered(answer)
             if answer.error is None:
                 yield answer
-            elif not self._limits.partial:
-                raise Unavailable(f"cannot answer whole: {answer.error}", hint="allow a partial answer, or ask again")
+                continue
+            missed.append(answer.error)
+            # Nothing at all is not a partial answer.
+            if not self._limits.partial or len(missed) == len(plan.segments):
+                raise Unavailable(f"cannot answer whole: {answer.error}", hint="ask again")
         self.stats.spent("read", time.perf_counter() - started)
 
     def plan(self, leaf: Leaf) -> LeafPlan:

@@ -208,8 +208,8 @@ class QuerySettings(Section):
 
     workers: str = Field(
         "",
-        description="Query workers, as host:port,host:port, or dns://name:port for all addresses of a name; empty means "
-        "the one of this data.dir where it runs, else the asking process itself.",
+        description="Query workers, as host:port,host:port, or dns://name:port for all addresses of a name; empty "
+        "means the one of this data.dir where it runs, else the asking process itself.",
     )
     worker_host: str = Field("127.0.0.1", description="Address that a query worker binds.")
     worker_port: Port = Field(0, description="Port of a query worker's Arrow Flight; 0 lets the system choose.")
@@ -218,9 +218,12 @@ class QuerySettings(Section):
         description="Secret shared by the API and its workers; empty means one kept in data.dir, for a single machine.",
         json_schema_extra={"secret": True},
     )
-    cache_dir: str = Field("", description="Folder of fetched segments, one a process; empty means under data.dir.")
-    cache_bytes: Count = Field(10_737_418_240, description="What that folder may hold.")
+    cache_dir: str = Field("", description="Folder under which processes keep fetched segments; empty means data.dir.")
+    cache_bytes: Count = Field(10_737_418_240, description="What one process may keep there.")
     table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded tables of series.")
+    decoded_cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        268_435_456, description="Memory for decoded samples that are read again and again; 0 means none."
+    )
     fetches: Annotated[int, Field(ge=1, le=256)] = Field(
         16, description="Segments that a worker fetches and reads at once."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from tests.query.promqltest.series import Point, parse_metric, parse_series, par
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.durations import parse_duration_ms
+from lakerunner.query.promql.lexer import tokenize, unquote
 
 _LOAD = re.compile(r"^load(?:_(with_nhcb))?\s+(.+?)$")
 _INSTANT = re.compile(r"^eval(?:_(fail|warn|ordered|info))?\s+instant\s+(?:at\s+(.+?))?\s+(.+)$")
@@ -158,7 +158,8 @@ def _expectation(command: Eval, text: str) -> None:
         command.range_vector = True
         command.start_ms, command.end_ms, command.step_ms = (duration_ms(found[i]) for i in (1, 2, 3))
     elif text.startswith("expect string"):
-        command.string = ast.literal_eval(text.removeprefix("expect string").strip())
+        quoted = text.removeprefix("expect string").strip()
+        command.string = unquote(quoted, tokenize(quoted)[0])
     elif text.split(" ")[0] == "expect":
         found = _EXPECT.match(text)
         assert found, text

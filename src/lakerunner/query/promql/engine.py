@@ -21,7 +21,7 @@ from lakerunner.query.promql.results import (
     MatrixResult,
     QueryResult,
     ScalarResult,
-    Series,
+    StepMatrix,
     StringResult,
     Value,
     VectorResult,
@@ -42,10 +42,12 @@ class Engine:
         evaluation = self._evaluation(text, QueryContext(time_ms, time_ms, 0), cancelled)
         times = np.array([time_ms], dtype=np.int64)
         value: Value
-        if isinstance(unwrapped(expr), MatrixSelector | Subquery):
-            value = raw_range(Evaluator(evaluation), unwrapped(expr), times)
-        else:
-            value = _instant_value(Evaluator(evaluation).value(expr, times), time_ms)
+        # Division by zero and NaN are values here, not mistakes.
+        with np.errstate(all="ignore"):
+            if isinstance(unwrapped(expr), MatrixSelector | Subquery):
+                value = raw_range(Evaluator(evaluation), unwrapped(expr), times)
+            else:
+                value = _instant_value(Evaluator(evaluation).value(expr, times), time_ms)
         return _finished(evaluation, value)
 
     def range(
@@ -55,8 +57,9 @@ class Engine:
         expr = parse(text)
         times = self._steps(text, expr, start_ms, end_ms, step_ms)
         evaluation = self._evaluation(text, QueryContext(start_ms, end_ms, step_ms), cancelled)
-        block = Evaluator(evaluation).block(expr, times)
-        return _finished(evaluation, matrix_of(block.finished(), times))
+        with np.errstate(all="ignore"):
+            block = Evaluator(evaluation).block(expr, times)
+            return _finished(evaluation, matrix_of(block.finished(), times))
 
     def _steps(self, text: str, expr: Expr, start_ms: int, end_ms: int, step_ms: int) -> Ints:
         if check(text, expr) not in (ValueType.SCALAR, ValueType.VECTOR):
@@ -100,10 +103,5 @@ def _instant_value(found: Block | np.ndarray | str, time_ms: int) -> Value:
 
 def matrix_of(block: Block, times: Ints) -> MatrixResult:
     block = block.pruned()
-    series = []
-    for row in sorted(range(len(block.labels)), key=lambda i: block.labels[i].pairs):
-        valid = block.valid[row]
-        held = np.zeros(len(times), dtype=bool) if block.hmask is None else block.hmask[row]
-        hists = [] if block.hists is None else block.hists[row, held].tolist()
-        series.append(Series(block.labels[row], times[valid], block.values[row, valid], times[held], hists))
-    return MatrixResult(series)
+    block = block.rows(sorted(range(len(block.labels)), key=lambda row: block.labels[row].pairs))
+    return MatrixResult(steps=StepMatrix(block.labels, times, block.values, block.valid, block.hists, block.hmask))

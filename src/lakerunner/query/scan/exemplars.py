@@ -50,8 +50,7 @@ def scan_exemplars(
     rows = chosen.rows()
     if not len(rows):
         return SCHEMA.empty_table()
-    names = [table.names.values[code] for code in table.names.codes[rows].tolist()]
-    wanted = Wanted.of(names, table.tids[rows])
+    wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
 
     def read() -> pa.Table:
         with opener.samples(samples_key, tally) as opened:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import orjson
 import pyarrow as pa
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
@@ -21,6 +22,7 @@ class Interned:
         self._limit = limit
         self._by_tid: dict[int, LabelSet] = {}
         self._derived: dict[tuple[int, str, str], tuple[int, LabelSet]] = {}
+        self._packed: dict[int, bytes] = {}
         self._lock = threading.Lock()
 
     def get(self, tid: int) -> LabelSet | None:
@@ -45,6 +47,25 @@ class Interned:
                     self._derived = {}
                 self._derived[key] = made
         return made
+
+    def packed(self, tid: int, labels: LabelSet) -> bytes:
+        """The labels as one piece of bytes, made once: what goes over the network for a series, query after query."""
+        made = self._packed.get(tid)
+        if made is None:
+            made = orjson.dumps(labels.pairs)
+            with self._lock:
+                if len(self._packed) >= self._limit:
+                    self._packed = {}
+                self._packed[tid] = made
+        return made
+
+    def unpacked(self, tids: Sequence[int], column: pa.BinaryArray) -> list[LabelSet]:
+        """The label sets of a column of packed ones; only those that are new here are read."""
+        found = [self._by_tid.get(tid) for tid in tids]
+        for place in [place for place, labels in enumerate(found) if labels is None]:
+            pairs = orjson.loads(column[place].as_py())
+            found[place] = self.put(tids[place], LabelSet(tuple((name, value) for name, value in pairs)))
+        return [labels for labels in found if labels is not None]
 
 
 INTERNED = Interned()

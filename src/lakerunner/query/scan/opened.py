@@ -26,6 +26,7 @@ BAD_BYTES = (pa.ArrowException, OSError, ValueError)
 #: Footers are small beside what they describe.
 _FOOTER_BYTES_PER_GROUP = 8_192
 _FOOTER_SHARE = 8
+_MAX_OFFERED = 20_000
 
 
 @dataclass(slots=True)
@@ -45,6 +46,7 @@ class Kept(Generic[T]):
         self._limit_bytes = limit_bytes
         self._held_bytes = 0
         self._entries: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._offered: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: str) -> T | None:
@@ -54,6 +56,17 @@ class Kept(Generic[T]):
                 return None
             self._entries.move_to_end(key)
             return entry[0]
+
+    def offer(self, key: str, thing: T, size_bytes: int) -> None:
+        """Keep it if it was offered not long ago as well: what is read once only must not push out what is not."""
+        with self._lock:
+            again = key in self._offered
+            self._offered[key] = None
+            self._offered.move_to_end(key)
+            while len(self._offered) > _MAX_OFFERED:
+                self._offered.popitem(last=False)
+        if again:
+            self.put(key, thing, size_bytes)
 
     def put(self, key: str, thing: T, size_bytes: int) -> None:
         with self._lock:
@@ -75,13 +88,25 @@ class Footer:
 class OpenedFile:
     """A samples file, open."""
 
+    key: str
     file: pq.ParquetFile
     groups: list[RowGroup]
+    decoded: Kept[pa.Table]
+
+    def read(self, group: RowGroup) -> pa.Table:
+        """The columns of samples of one row group; from memory where it is read again and again."""
+        name = f"{self.key}#{group.number}"
+        table = self.decoded.get(name)
+        if table is None:
+            table = self.file.read_row_group(group.number, columns=group.columns(), use_threads=False)
+            self.decoded.offer(name, table, table.nbytes)
+        return table
 
 
 class Opener:
-    def __init__(self, cache: ObjectCache, memory_bytes: int) -> None:
+    def __init__(self, cache: ObjectCache, memory_bytes: int, decoded_bytes: int = 0) -> None:
         self._cache = cache
+        self._decoded: Kept[pa.Table] = Kept(decoded_bytes)
         self._tables: Kept[SeriesTable] = Kept(memory_bytes - memory_bytes // _FOOTER_SHARE)
         self._footers: Kept[Footer] = Kept(memory_bytes // _FOOTER_SHARE)
 
@@ -118,7 +143,7 @@ class Opener:
         if footer is None:
             footer = Footer(file.metadata, row_groups(file.metadata))
             self._footers.put(key, footer, _FOOTER_BYTES_PER_GROUP * max(1, len(footer.groups)))
-        return OpenedFile(file, footer.groups)
+        return OpenedFile(key, file, footer.groups, self._decoded)
 
     def _reading(self, key: str, tally: Tally, read: Callable[[Path], T]) -> T:
         for fresh in (False, True):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.scan.histograms import COLUMNS as HISTOGRAM_COLUMNS
+
+_SCALARS = ("tid", "timestamp", "value", "start_timestamp")
+#: Not null where the sample is a histogram: it stands for all columns that make one.
+_HISTOGRAM = "h_schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,11 @@ class RowGroup:
     #: Columns that are null in all of its rows: not read.
     null_columns: frozenset[str]
 
+    def columns(self) -> list[str]:
+        """What has to be read of it for samples."""
+        names = [name for name in _SCALARS if name not in self.null_columns]
+        return names if _HISTOGRAM in self.null_columns else [*names, *HISTOGRAM_COLUMNS]
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -37,19 +48,19 @@ class Wanted:
     tids: Ints
 
     @classmethod
-    def of(cls, names: list[str], tids: Ints) -> Wanted:
-        """From a name and an id for each series."""
-        by_name: dict[str, list[int]] = {}
-        for name, tid in zip(names, tids.tolist(), strict=True):
-            by_name.setdefault(name, []).append(tid)
-        sorted_ids = {name: np.sort(np.array(ids, np.int64)) for name, ids in by_name.items()}
-        return cls(sorted_ids, sorted(by_name), np.sort(tids))
+    def of(cls, codes: npt.NDArray[np.int32], names: Sequence[str], tids: Ints) -> Wanted:
+        """From a name, as its place in `names`, and an id for each series."""
+        order = np.lexsort((tids, codes))
+        distinct, begins = np.unique(codes[order], return_index=True)
+        parts = np.split(tids[order], begins[1:])
+        by_name = {names[code]: part for code, part in zip(distinct.tolist(), parts, strict=True)}
+        return cls(by_name, sorted(by_name), np.sort(tids))
 
 
 def row_groups(metadata: pq.FileMetaData) -> list[RowGroup]:
     names = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-    leaves = {name: _leaf(name, names) for name in ("metric_name", "tid", "timestamp")}
-    optional = {name: _leaf(name, names) for name in ("value", "start_timestamp", *HISTOGRAM_COLUMNS)}
+    leaves = {name: names.get(name) for name in ("metric_name", "tid", "timestamp")}
+    optional = {name: names.get(name) for name in ("value", "start_timestamp", _HISTOGRAM)}
     if None in leaves.values():
         raise Unavailable("cannot read a samples file: it lacks a column that every one has")
     return [_row_group(metadata.row_group(i), i, leaves, optional) for i in range(metadata.num_row_groups)]
@@ -99,14 +110,7 @@ def _all_null(group: Any, leaf: int) -> bool:
     return bool(statistics is not None and statistics.has_null_count and statistics.null_count == group.num_rows)
 
 
-def _leaf(name: str, names: Mapping[str, int]) -> int | None:
-    """The number of a column; of a list, None unless its first leaf can tell."""
-    return names.get(name)
-
-
 def _ms(moment: Any) -> int:
-    # Whole microseconds of a datetime are exact; its float timestamp is not.
-    import datetime as dt
-
+    # By whole units and not by its float timestamp, which is not exact.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1))

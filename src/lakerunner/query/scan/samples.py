@@ -15,9 +15,9 @@ from lakerunner.query.promql.histogram_column import HistogramColumn
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Series i has the samples `offsets[i]` to `offsets[i + 1]`. A series may occur twice, and times may tie.
+    """Series i has the samples `offsets[i]` to `offsets[i + 1]`, at least one. A series may occur twice.
 
-    That is what one segment gives; `merge` makes a `SeriesBatch` of several.
+    Times never descend within it, but may tie: that is what one segment gives, and `merge` makes a batch of several.
     """
 
     tids: Ints

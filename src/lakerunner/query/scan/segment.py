@@ -39,8 +39,7 @@ def scan_samples(
     rows = chosen.rows()
     if not len(rows):
         return []
-    names = [table.names.values[code] for code in table.names.codes[rows].tolist()]
-    wanted = Wanted.of(names, table.tids[rows])
+    wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
 
     def read() -> list[Samples]:
         with opener.samples(samples_key, tally) as opened:
@@ -59,7 +58,7 @@ def scan_samples(
 def _read(opened: OpenedFile, wanted: Wanted, start_ms: int, end_ms: int, spend: Spend) -> list[Samples]:
     groups = choose(opened.groups, wanted, start_ms, end_ms)
     # Time, value and start of each row; histograms are counted when they are there.
-    parts = read_samples(opened.file, groups, wanted, start_ms, end_ms, lambda rows: spend(24 * rows))
+    parts = read_samples(opened, groups, wanted, start_ms, end_ms, lambda rows: spend(24 * rows))
     spend(sum(part.size_bytes for part in parts))
     return parts
 

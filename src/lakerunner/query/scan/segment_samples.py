@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakerunner.query.promql.histogram import Floats, Ints
 from lakerunner.query.scan import histograms
+from lakerunner.query.scan.opened import OpenedFile
 from lakerunner.query.scan.row_groups import RowGroup, Wanted
 from lakerunner.query.scan.samples import Samples, offsets_of
 
-_SCALARS = ("tid", "timestamp", "value", "start_timestamp")
-
 
 def read_samples(
-    file: pq.ParquetFile,
+    file: OpenedFile,
     groups: Sequence[RowGroup],
     wanted: Wanted,
     start_ms: int,
@@ -35,18 +33,11 @@ def read_samples(
     rows = 0
     for group in groups:
         check(rows)
-        part = _part(_table(file, group), wanted.tids, *_clip(group, start_ms, end_ms))
+        part = _part(file.read(group), wanted.tids, *_clip(group, start_ms, end_ms))
         if len(part):
             parts.append(part)
             rows += len(part)
     return parts
-
-
-def _table(file: pq.ParquetFile, group: RowGroup) -> pa.Table:
-    wanted = [name for name in _SCALARS if name not in group.null_columns]
-    if "h_schema" not in group.null_columns:
-        wanted += histograms.COLUMNS
-    return file.read_row_group(group.number, columns=wanted, use_threads=False)
 
 
 def _clip(group: RowGroup, start_ms: int, end_ms: int) -> tuple[int | None, int | None]:
@@ -60,7 +51,7 @@ def _clip(group: RowGroup, start_ms: int, end_ms: int) -> tuple[int | None, int 
 def _part(table: pa.Table, wanted: Ints, start_ms: int | None, end_ms: int | None) -> Samples:
     tids = _ints(table, "tid")
     times_ms = _ints(table, "timestamp")
-    begins = np.flatnonzero(np.concatenate([[True], tids[1:] != tids[:-1]])) if len(tids) else np.zeros(0, np.int64)
+    begins = np.append(0, np.flatnonzero(tids[1:] != tids[:-1]) + 1) if len(tids) else np.zeros(0, np.int64)
     run_tids = tids[begins]
     lengths = np.diff(np.append(begins, len(tids)))
     keep = _contained(run_tids, wanted)
@@ -100,11 +91,12 @@ def _contained(tids: Ints, wanted: Ints) -> npt.NDArray[np.bool_]:
 def _ints(table: pa.Table, name: str) -> Ints:
     """Numbers or times as integers, 0 where null."""
     column = table.column(name)
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    if column.null_count:
-        column = column.fill_null(0)
-    numbers: Ints = column.to_numpy()
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if pa.types.is_timestamp(array.type):
+        array = array.view(pa.int64())
+    if array.null_count:
+        array = array.fill_null(0)
+    numbers: Ints = array.to_numpy()
     return numbers
 
 

@@ -79,8 +79,7 @@ def _rows(table: SeriesTable, rows: np.ndarray, tids: list[int], labels: list[La
 
 def _bounds(opened: OpenedFile, table: SeriesTable, rows: np.ndarray, spend: Spend) -> dict[int, list[float]]:
     """All bounds that each histogram has had in the segment."""
-    names = [table.names.values[code] for code in table.names.codes[rows].tolist()]
-    wanted = Wanted.of(names, table.tids[rows])
+    wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
     found: dict[int, list[float]] = {}
     for group in choose(opened.groups, wanted, *_ALL_TIME):
         spend(0)

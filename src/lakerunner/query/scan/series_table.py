@@ -14,7 +14,7 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.scan.labels import label_sets
-from lakerunner.query.scan.names import CLASSIC, LE
+from lakerunner.query.scan.names import BUCKET, CLASSIC, LE
 
 Mask = npt.NDArray[np.bool_]
 
@@ -63,6 +63,8 @@ class SeriesTable:
     _values: Coded
     _by_label: dict[str, Coded] = field(default_factory=dict)
     _order: Ints | None = None
+    _sets: npt.NDArray[np.object_] | None = None
+    _made: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     @classmethod
     def of(cls, table: pa.Table) -> SeriesTable:
@@ -128,7 +130,7 @@ class SeriesTable:
     def _accepted(self, matchers: Sequence[Matcher], suffix: str) -> Mask:
         accepted = np.ones(len(self), np.bool_)
         for matcher in matchers:
-            if suffix and matcher.name == LE:
+            if suffix == BUCKET and matcher.name == LE:
                 continue  # Made by the expansion, and matched there.
             accepted &= self.label(matcher.name).matching(matcher, suffix if matcher.name == METRIC_NAME else "")
             if not accepted.any():
@@ -143,8 +145,18 @@ class SeriesTable:
         return rows
 
     def label_sets(self, rows: Ints) -> list[LabelSet]:
-        names = [self.names.values[code] for code in self.names.codes[rows].tolist()]
-        return label_sets(self.tids[rows].tolist(), rows.tolist(), names, _only(self.table, "labels"))
+        if self._sets is None:
+            self._made, self._sets = np.zeros(len(self), np.bool_), np.full(len(self), None, object)
+        missing = rows[~self._made[rows]]
+        if len(missing):
+            names = [self.names.values[code] for code in self.names.codes[missing].tolist()]
+            maps = _only(self.table, "labels")
+            made = label_sets(self.tids[missing].tolist(), missing.tolist(), names, maps)
+            for row, labels in zip(missing.tolist(), made, strict=True):
+                self._sets[row] = labels
+            self._made[missing] = True
+        sets: list[LabelSet] = self._sets[rows].tolist()
+        return sets
 
 
 def _only(table: pa.Table, name: str) -> pa.Array:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakerunner.model.errors import LakeError, LimitHit, Unavailable
 from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
 from lakerunner.query.scan.exemplars import scan_exemplars
+from lakerunner.query.scan.label_rows import scan_labels
 from lakerunner.query.scan.opened import BAD_BYTES, Opener, Tally
 from lakerunner.query.scan.samples import Samples
 from lakerunner.query.scan.segment import scan_samples
@@ -98,6 +99,8 @@ class LocalWorkers:
                 budget.settle(sum(part.size_bytes for part in samples))
             elif request.kind is Kind.SERIES:
                 table = scan_series(self._opener, segment.keys, request.matchers, budget.look, tally)
+            elif request.kind is Kind.LABELS:
+                table = scan_labels(self._opener, segment.keys, request.matchers, request.label, budget.look, tally)
             else:
                 table = scan_exemplars(
                     self._opener, segment.keys, request.matchers, request.start_ms, request.end_ms, budget.look, tally

@@ -22,6 +22,8 @@ class Kind(enum.StrEnum):
     SAMPLES = "samples"
     SERIES = "series"
     EXEMPLARS = "exemplars"
+    #: Names of labels, or with `label` the values of one.
+    LABELS = "labels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class ScanRequest:
     deadline_s: float
     #: Bytes of samples that the answer may have.
     max_bytes: int
+    label: str = ""
 
     def of_segments(self, segments: Sequence[SegmentObjects]) -> ScanRequest:
         """The same question to some of the segments."""
@@ -68,6 +71,7 @@ class ScanRequest:
                 "end_ms": self.end_ms,
                 "deadline_s": self.deadline_s,
                 "max_bytes": self.max_bytes,
+                "label": self.label,
             }
         )
 
@@ -86,6 +90,7 @@ def read_ticket(ticket: bytes) -> tuple[str, ScanRequest]:
             end_ms=int(document["end_ms"]),
             deadline_s=float(document["deadline_s"]),
             max_bytes=int(document["max_bytes"]),
+            label=str(document["label"]),
         )
         token = str(document["token"])
     except (ValueError, KeyError, TypeError) as reason:

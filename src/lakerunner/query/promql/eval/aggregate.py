@@ -130,6 +130,8 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
         if (block.hmask & (param >= 1)).any():
             evaluation.notes.histogram_ignored(expr.op, position)
         block = block.floats()
+    # Of equals, the first by labels: the choice must not depend on the order in which a source gives its series.
+    block = block.rows(sorted(range(len(block.labels)), key=lambda row: block.labels[row].pairs))
     labels, group = _groups(expr, block)
     offsets, rows = grouped_rows(group, len(labels))
     keep = np.zeros(block.shape, dtype=bool)

@@ -130,9 +130,13 @@ class Block:
         return Block(labels, self.values, self.valid, drop, self.hists, self.hmask)
 
     def merged(self) -> Block:
-        """Series of the same labels made one. Two samples at one step are an error."""
-        first: dict[LabelSet, int] = {}
-        target = [first.setdefault(labels, len(first)) for labels in self.labels]
+        """Series of the same labels made one. Two samples at one step are an error.
+
+        A series whose name is to go is not the same as one whose name stays: in the end they differ.
+        """
+        first: dict[tuple[LabelSet, bool], int] = {}
+        keys = zip(self.labels, self.drop_name.tolist(), strict=True)
+        target = [first.setdefault(key, len(first)) for key in keys]
         if len(first) == len(self.labels):
             return self
         index = np.array(target)
@@ -153,13 +157,11 @@ class Block:
 
     def finished(self) -> Block:
         """With the names dropped that were to be dropped: the form in which results leave the evaluator."""
-        if not self.drop_name.any():
-            return self.merged()
         labels = [
             label_set.without(*METADATA_LABELS) if drop else label_set
             for label_set, drop in zip(self.labels, self.drop_name.tolist(), strict=True)
         ]
-        return self.relabelled(labels).merged()
+        return self.relabelled(labels, np.zeros_like(self.drop_name)).merged()
 
 
 def _overlay(out: Block, target: int, block: Block, row: int) -> None:

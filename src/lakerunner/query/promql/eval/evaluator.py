@@ -9,6 +9,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.ast import (
     COMPARISONS,
     SET_OPERATORS,
+    TRIM_OPERATORS,
     Aggregate,
     Binary,
     Call,
@@ -101,6 +102,12 @@ class Evaluator(Calls):
         spine = [expr]
         while isinstance(spine[-1].left, Binary):
             spine.append(spine[-1].left)
+        if any(node.op in TRIM_OPERATORS for node in spine):
+            with self.evaluation.reading_buckets():
+                return self._along(spine, times)
+        return self._along(spine, times)
+
+    def _along(self, spine: list[Binary], times: Ints) -> Value:
         found = self.value(spine[-1].left, times)
         for node in reversed(spine):
             found = self._binary(node, found, self.value(node.right, times))

@@ -20,38 +20,38 @@ def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def count_oddities(ts, values, starts, resets, overlaps):  # type: ignore[no-untyped-def]
-    """Running numbers of resets and of overlapping start timestamps: equal at both ends of a window means none in it.
-
-    Counted across series too, which does no harm: a window never spans two.
-    """
-    for j in range(1, len(ts)):
-        p = j - 1
-        reset = values[j] < values[p] or is_start_reset(starts[p], ts[p], starts[j], ts[j])
-        overlap = starts[j] != 0 and starts[j] < ts[p] and starts[j] != starts[p]
-        resets[j] = resets[p] + (1 if reset else 0)
-        overlaps[j] = overlaps[p] + (1 if overlap else 0)
-
-
-@njit(cache=True, nogil=True)
 def extrapolated(  # type: ignore[no-untyped-def]
-    begin, end, ts, values, starts, resets, overlaps, after, until, counter, per_second, range_s, out, ok, overlap
+    begin, end, ts, values, starts, after, until, counter, per_second, range_s, out, ok, overlap
 ):
-    """rate (counter, per_second), increase (counter) and delta."""
+    """rate (counter, per_second), increase (counter) and delta.
+
+    Windows only move forward, so every pair of samples is looked at once: a window without a reset costs nothing more.
+    """
     for i in range(begin.shape[0]):
+        seen = begin[i, 0]
+        latest_reset, latest_overlap = -1, -1
         for s in range(begin.shape[1]):
             lo, hi = begin[i, s], end[i, s]
             ok[i, s] = False
+            while counter and seen < hi:
+                p = seen - 1
+                if p >= begin[i, 0]:
+                    if values[seen] < values[p] or is_start_reset(starts[p], ts[p], starts[seen], ts[seen]):
+                        latest_reset = seen
+                    if starts[seen] != 0 and starts[seen] < ts[p] and starts[seen] != starts[p]:
+                        latest_overlap = seen
+                seen += 1
             if lo >= hi:
                 continue
             first, last = lo, hi - 1
             result = values[last] - values[first]
-            if counter and resets[first] != resets[last]:
-                for j in range(first + 1, hi):
-                    if resets[j] != resets[j - 1]:
-                        result += values[j - 1]
-            if counter and overlaps[first] != overlaps[last]:
+            if latest_overlap > first:
                 overlap[i] = True
+            if latest_reset > first:
+                for j in range(first + 1, hi):
+                    p = j - 1
+                    if values[j] < values[p] or is_start_reset(starts[p], ts[p], starts[j], ts[j]):
+                        result += values[p]
             to_start = (ts[first] - after[s]) / 1000
             to_end = (until[s] - ts[last]) / 1000
             sampled = (ts[last] - ts[first]) / 1000

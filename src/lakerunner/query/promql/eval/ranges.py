@@ -165,11 +165,8 @@ def _rate(evaluation: Evaluation, c: _Call) -> None:
         )  # fmt: skip
         return
     overlap = np.zeros(len(vector.samples.labels), dtype=bool)
-    resets, overlaps = np.zeros(len(floats.ts), dtype=np.int64), np.zeros(len(floats.ts), dtype=np.int64)
-    if counter:
-        rates.count_oddities(floats.ts, vector.samples.values, floats.starts, resets, overlaps)
     rates.extrapolated(
-        c.begin, c.end, floats.ts, vector.samples.values, floats.starts, resets, overlaps, vector.after, vector.until,
+        c.begin, c.end, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
         counter, per_second, range_s, c.out, c.ok, overlap,
     )  # fmt: skip
     for row in overlap.nonzero()[0].tolist():

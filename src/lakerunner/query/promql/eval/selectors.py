@@ -14,7 +14,7 @@ from lakerunner.query.promql.eval.kernels_rate import smoothed_at
 from lakerunner.query.promql.eval.kernels_window import latest
 from lakerunner.query.promql.eval.samples import from_batch, stale_mask
 from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
-from lakerunner.query.promql.histogram import Ints, ResetHint
+from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
 from lakerunner.query.promql.histogram_column import HistogramColumn
 from lakerunner.query.promql.histogram_math import is_reset
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
@@ -46,9 +46,13 @@ class Latest:
 
 def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
     evaluation.check_time()
-    batch = evaluation.source.select(node.matchers, start_ms, end_ms, hints)
-    evaluation.check_series(len(batch.labels))
-    evaluation.spend(len(batch.values))
+    # The same selector often stands twice in a query: above and below a division, say.
+    asked = (node.matchers, start_ms, end_ms, hints)
+    batch = evaluation.selected.get(asked)
+    if batch is None:
+        batch = evaluation.selected[asked] = evaluation.source.select(*asked)
+        evaluation.check_series(len(batch.labels))
+        evaluation.spend(len(batch.values))
     if evaluation.histogram_stats and batch.histograms is not None:
         return _with_found_resets(batch)
     return batch
@@ -59,16 +63,17 @@ def _with_found_resets(batch: SeriesBatch) -> SeriesBatch:
     column = batch.histograms
     assert column is not None
     samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]
-    found = list(samples)
+    found: list[Histogram | None] = [None] * len(samples)
     for begin, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
         previous = None
         for i in range(begin, end):
             histogram = samples[i]
             if histogram is None:
                 continue
-            if previous is not None and histogram.hint is ResetHint.UNKNOWN:
-                reset = is_reset(histogram, previous)
-                found[i] = histogram.with_hint(ResetHint.RESET if reset else ResetHint.NOT_RESET)
+            hint = histogram.hint
+            if previous is not None and hint is ResetHint.UNKNOWN:
+                hint = ResetHint.RESET if is_reset(histogram, previous) else ResetHint.NOT_RESET
+            found[i] = histogram.with_hint(hint)
             previous = histogram
     return replace(batch, histograms=HistogramColumn.of(found))
 
