@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from tests.query.promqltest.compare import Mismatch, check_annotations, check_value
-from tests.query.promqltest.loading import load_into
-from tests.query.promqltest.script import Clear, Eval, Load, read_script
 
 from lakerunner.model.errors import LakeError
 from lakerunner.query.promql.ast import (
@@ -31,6 +28,9 @@ from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, Value, VectorResult
 from lakerunner.query.promql.source import SeriesSource
+from tests.query.promqltest.compare import Mismatch, check_annotations, check_value
+from tests.query.promqltest.loading import load_into
+from tests.query.promqltest.script import Clear, Eval, Load, read_script
 
 #: Makes the source to query from what was loaded, all of which `loaded.select([], start, end, hints)` gives.
 SourceFactory = Callable[[MemorySource], SeriesSource]

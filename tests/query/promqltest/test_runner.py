@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.query.promqltest.__main__ import main
-from tests.query.promqltest.runner import run_script
-from tests.query.promqltest.series import parse_series, parse_starts
 
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from tests.query.promqltest.__main__ import main
+from tests.query.promqltest.runner import run_script
+from tests.query.promqltest.series import parse_series, parse_starts
 
 LOAD = """
 load 1m
