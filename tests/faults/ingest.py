@@ -81,7 +81,8 @@ class RoleProcess:
         assert not alive, f"outlived their driver: {alive}"
 
 
-def until(holds: Callable[[], bool], what: str, timeout_s: float = 90.0) -> None:
+def until(holds: Callable[[], bool], what: str, timeout_s: float = 240.0) -> None:
+    """Wait for it. Long, because a Spark session may take a minute to start on a machine that is busy with tests."""
     end = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < end, f"not in time: {what}"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["role"]
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
 
 @pytest.mark.parametrize("point", BOXER_POINTS)
 def test_a_killed_boxer_loses_and_doubles_nothing(point: str, lake: Lake, role: Ingest, spark: SparkSession) -> None:

@@ -276,6 +276,33 @@ class AuthSettings(Section):
     )
 
 
+class ApiSettings(Section):
+    """The query API: what one org may ask of it, and how it shares itself between orgs."""
+
+    threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        8, description="Queries that run at once; others wait in turn."
+    )
+    org_queries: Count = Field(4, description="Queries of one org that run at once.")
+    org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
+    timeout_s: Seconds = Field(60.0, description="How long a query may take, its wait included.")
+    max_range_s: Seconds = Field(
+        31_622_400.0, description="How much time a query may span, from the first sample that it reads to the last."
+    )
+    max_steps: Count = Field(11_000, description="Steps of one range query.")
+    max_series: Count = Field(200_000, description="Series in any part of a query.")
+    max_samples: Count = Field(50_000_000, description="Samples that a query may read and compute.")
+    max_bytes: Count = Field(4_294_967_296, description="Bytes of segments that a query may read.")
+    lookback_s: Seconds = Field(300.0, description="How far back a selector looks for the latest sample.")
+    metadata_range_s: Seconds = Field(
+        86_400.0, description="How far back labels and series are looked for when a request gives no start."
+    )
+    cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        134_217_728, description="Memory for answers that may be given again; 0 means none are kept."
+    )
+    cache_ttl_s: Seconds = Field(3_600.0, description="How long an answer is kept at most.")
+    heartbeat_s: Seconds = Field(5.0, description="Silence on a stream after which a heartbeat is sent.")
+
+
 class Settings(Section):
     """Everything that can be set."""
 
@@ -295,6 +322,7 @@ class Settings(Section):
     formats: FormatsSettings = Field(default_factory=FormatsSettings)
     demo: DemoSettings = Field(default_factory=DemoSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
+    api: ApiSettings = Field(default_factory=ApiSettings)
 
     @property
     def store_url(self) -> str:

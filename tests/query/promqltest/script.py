@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.query.promqltest.series import Point, parse_metric, parse_series, parse_starts
-
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.durations import parse_duration_ms
 from lakerunner.query.promql.lexer import tokenize, unquote
+from tests.query.promqltest.series import Point, parse_metric, parse_series, parse_starts
 
 _LOAD = re.compile(r"^load(?:_(with_nhcb))?\s+(.+?)$")
 _INSTANT = re.compile(r"^eval(?:_(fail|warn|ordered|info))?\s+instant\s+(?:at\s+(.+?))?\s+(.+)$")

@@ -1,0 +1,32 @@
+"""`/api/v1/metadata`: type, help and unit of metrics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from lakerunner.serve.desk import Desk
+from lakerunner.serve.params import Params
+from lakerunner.serve.prometheus.answers import data_response, prometheus_route
+from lakerunner.serve.running import RunningQuery
+
+
+def metadata_routes(desk: Desk) -> list[BaseRoute]:
+    async def metadata(request: Request) -> Response:
+        params = await Params.of(request)
+        caller = await desk.door.caller(request)
+        metric = params.text("metric") or None
+        limit, per_metric = params.count("limit"), params.count("limit_per_metric")
+
+        def answer(_: RunningQuery) -> Response:
+            found = desk.lake.metadata(caller.org_id, metric)
+            names = list(found)[: limit or None]
+            document = {name: [asdict(each) for each in found[name][: per_metric or None]] for name in names}
+            return data_response(request, document)
+
+        return await desk.turn(request, caller, "metadata", metric or "", answer)
+
+    return [prometheus_route("/api/v1/metadata", metadata, ["GET"])]
