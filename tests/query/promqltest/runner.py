@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tests.query.promqltest.compare import Mismatch, check_annotations, check_value
 from tests.query.promqltest.loading import load_into
-from tests.query.promqltest.script import Clear, Eval, Load, read_script
+from tests.query.promqltest.script import Clear, Eval, Load, Unreadable, read_script
 
 from lakerunner.model.errors import LakeError
 from lakerunner.query.promql.ast import (
@@ -73,8 +73,13 @@ def run_script(path: Path, factory: SourceFactory = lambda loaded: loaded) -> It
         if isinstance(command, Clear):
             loaded, source = MemorySource(), None
         elif isinstance(command, Load):
-            load_into(loaded, command)
             source = None
+            try:
+                load_into(loaded, command)
+            except LakeError as reason:
+                yield Outcome(path, command.line, "load", str(reason))
+        elif isinstance(command, Unreadable):
+            yield Outcome(path, command.line, command.text, command.reason)
         else:
             source = source or factory(loaded)
             yield Outcome(path, command.line, command.expr, _failure(Engine(source), command))
