@@ -56,6 +56,20 @@ _BATCHES = {
 }
 
 
+#: What tells the rows of a signal apart.
+_IDENTITY = {
+    "logs": ["timestamp", "service_name", "message", "span_id", "attr_user_id"],
+    "metrics": ["tid", "timestamp", "metric_name"],
+    "traces": ["trace_id", "span_id", "start_timestamp", "name"],
+}
+
+
+def identities(table: pa.Table, signal: Signal) -> list[tuple[object, ...]]:
+    """The rows in an order of their own, each as often as it is there: equal lists are equal tables."""
+    columns = [table.column(name).cast(pa.string()).to_pylist() for name in _IDENTITY[signal.name]]
+    return sorted(zip(*columns, strict=True), key=str)
+
+
 def settings_of(url: str, folder: Path, **pipeline: Any) -> Settings:
     """Small and impatient: bundles close at once, a dead consumer is noticed in a second."""
     return Settings(
