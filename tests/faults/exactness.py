@@ -44,7 +44,7 @@ def check_index(lake: Lake, sent: Sent) -> None:
         for segment in lake.segments(signal):
             for table in range(len(signal.tables)):
                 # Opened, so that a file that is there but torn is found as well.
-                assert pq.read_metadata(lake.path(segment, table)).num_rows > 0
+                assert pq.read_metadata(lake.file(segment, table)).num_rows > 0
         for topic in (topics.objects(signal), topics.work(signal, "ingest")):
             assert dead_letters(lake.bus, topic.name) == [], f"dead letters of {topic}"
 

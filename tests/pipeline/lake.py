@@ -136,15 +136,19 @@ class Lake:
     def path(self, segment: Segment, table: int = 0) -> Path:
         return self.settings.data.dir / "bucket" / keys.segment_keys(segment)[table]
 
+    def file(self, segment: Segment, table: int = 0) -> pa.BufferReader:
+        """A file of a segment, wherever the bucket is."""
+        return pa.BufferReader(self.store.get(keys.segment_keys(segment)[table]))
+
     def rows(self, signal: Signal, table: int = 0) -> pa.Table:
         """All live rows."""
-        paths = [self.path(segment, table) for segment in self.segments(signal)]
-        tables = [join_nanos(pq.read_table(path, partitioning=None)) for path in paths]
+        files = [self.file(segment, table) for segment in self.segments(signal)]
+        tables = [join_nanos(pq.read_table(file)) for file in files]
         return pa.concat_tables(tables, promote_options="permissive")
 
     def row_count(self, signal: Signal) -> int:
         """Counted in the files, not believed from the index."""
-        return sum(pq.read_metadata(self.path(segment)).num_rows for segment in self.segments(signal))
+        return sum(pq.read_metadata(self.file(segment)).num_rows for segment in self.segments(signal))
 
     def ledger_rows(self, signal: Signal) -> int:
         return int(self.value("SELECT coalesce(sum(row_count), 0) FROM raw_object WHERE signal = %s", [signal.name]))
