@@ -30,7 +30,7 @@ from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarRes
 from lakerunner.query.promql.source import SeriesSource
 from tests.query.promqltest.compare import Mismatch, check_annotations, check_value
 from tests.query.promqltest.loading import load_into
-from tests.query.promqltest.script import Clear, Eval, Load, read_script
+from tests.query.promqltest.script import Clear, Eval, Load, Unreadable, read_script
 
 #: Makes the source to query from what was loaded, all of which `loaded.select([], start, end, hints)` gives.
 SourceFactory = Callable[[MemorySource], SeriesSource]
@@ -73,8 +73,13 @@ def run_script(path: Path, factory: SourceFactory = lambda loaded: loaded) -> It
         if isinstance(command, Clear):
             loaded, source = MemorySource(), None
         elif isinstance(command, Load):
-            load_into(loaded, command)
             source = None
+            try:
+                load_into(loaded, command)
+            except LakeError as reason:
+                yield Outcome(path, command.line, "load", str(reason))
+        elif isinstance(command, Unreadable):
+            yield Outcome(path, command.line, command.text, command.reason)
         else:
             source = source or factory(loaded)
             yield Outcome(path, command.line, command.expr, _failure(Engine(source), command))

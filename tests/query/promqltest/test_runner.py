@@ -100,3 +100,10 @@ def test_notations() -> None:
     assert values[:10] == [1.0, None, 2.0, 2.0, 2.0, None, None, 5.0, 4.0, 3.0]
     assert len(values) == 12
     assert parse_starts("_ -1m 30s+1sx2 _x2") == [None, -60_000, 30_000, 31_000, 32_000, None, None]
+
+
+def test_what_cannot_be_read_fails_alone(tmp_path: Path) -> None:
+    failures = _failures(tmp_path, "eval sometimes at 1m m\n    {} 1\n\neval instant at 1m sum(m)\n    {} 7\n")
+    assert len(failures) == 1 and "cannot read the block" in failures[0]
+    assert len(_failures(tmp_path, "load 1m\n    m one two\n\neval instant at 1m sum(m)\n    {} 7\n")) == 1
+    assert len(_failures(tmp_path, 'load 1m\n    m{a="x"} 9\n\neval instant at 1m sum(m)\n    {} 7\n')) == 1

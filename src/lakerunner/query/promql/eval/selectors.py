@@ -92,7 +92,7 @@ def latest_in(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Ints:
         column = batch.histograms
         held = column.row >= 0
         stale[held] = stale_mask(column.sum)[column.row[held]]
-    return latest(batch.offsets, batch.timestamps_ms, batch.values, stale, at, lookback_ms)
+    return latest(batch.offsets, batch.timestamps_ms, stale, at, lookback_ms)
 
 
 def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Block:
