@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 ##@ Use
 
 demo: $(VENV)/.run ## Start everything on this machine, with a small shop's telemetry coming in; Ctrl-C stops it
-	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA)
+	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA) --set auth.required=false
 
 ##@ Develop
 
