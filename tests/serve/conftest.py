@@ -108,8 +108,8 @@ def house(open_door: Door) -> Iterator[House]:
 def default_lake() -> MemoryLake:
     lake = MemoryLake()
     fill(lake.of(DEFAULT_ORG_ID), "")
-    lake.meta[DEFAULT_ORG_ID] = {"requests_total": [MetricMeta("counter", "Requests.", "")]}
-    lake.kept_exemplars[DEFAULT_ORG_ID] = [
+    lake.org(DEFAULT_ORG_ID).meta = {"requests_total": [MetricMeta("counter", "Requests.", "")]}
+    lake.org(DEFAULT_ORG_ID).exemplars = [
         Exemplar(
             LabelSet.of({"__name__": "requests_total", "job": "job0"}),
             LabelSet.of({"trace_id": "abc"}),
@@ -148,7 +148,7 @@ def two_orgs(postgres_server: PostgresServer) -> Iterator[TwoOrgs]:
     lake = MemoryLake()
     fill(lake.of(ours), "our_")
     fill(lake.of(theirs), "secret_")
-    lake.meta[theirs] = {"secret_requests_total": [MetricMeta("counter", "secret_help", "")]}
+    lake.org(theirs).meta = {"secret_requests_total": [MetricMeta("counter", "secret_help", "")]}
     secrets = {name: made.secret for name, made in keys.items()}
     yield TwoOrgs(Door(database, required=True), lake, ours, theirs, secrets)
     database.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,10 +21,19 @@ EVERYTHING = SelectHints()
 
 
 @dataclass(repr=False)
+class MemoryOrg:
+    """What one org has."""
+
+    samples: MemorySource = field(default_factory=MemorySource)
+    meta: dict[str, list[MetricMeta]] = field(default_factory=dict)
+    exemplars: list[Exemplar] = field(default_factory=list)
+
+
+@dataclass(repr=False)
 class MemoryScan:
     """A source for one query, that counts, and may be slow or broken on purpose."""
 
-    series: MemorySource
+    org: MemoryOrg
     limits: ScanLimits
     delay_s: float
     cancelled: Callable[[], None]
@@ -35,7 +45,7 @@ class MemoryScan:
         while time.monotonic() < until:
             time.sleep(0.02)
             self.cancelled()
-        batch = self.series.select(matchers, start_ms, end_ms, hints)
+        batch = self.org.samples.select(matchers, start_ms, end_ms, hints)
         with self.lock:
             self.counted.segments_planned += 1
             self.counted.segments_read += 1
@@ -57,66 +67,55 @@ class MemoryScan:
     def explain(self) -> Sequence[Mapping[str, object]]:
         return [{"segments": self.counted.segments_read}]
 
+    def series(self, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[LabelSet]:
+        found = {
+            labels
+            for selector in selectors or [()]
+            for labels in self.org.samples.select(selector, start_ms, end_ms, EVERYTHING).labels
+        }
+        return sorted(found, key=lambda labels: labels.pairs)
+
+    def labels(self, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[str]:
+        return sorted({name for labels in self.series(selectors, start_ms, end_ms) for name, _ in labels})
+
+    def label_values(self, name: str, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[str]:
+        return sorted({labels.get(name) for labels in self.series(selectors, start_ms, end_ms)} - {""})
+
+    def metadata(self, metric: str, start_ms: int, end_ms: int) -> Mapping[str, Sequence[MetricMeta]]:
+        return {name: entries for name, entries in self.org.meta.items() if metric in ("", name)}
+
+    def exemplars(self, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[Exemplar]:
+        return [
+            one
+            for one in self.org.exemplars
+            if start_ms <= one.timestamp_ms <= end_ms
+            and any(all(each.matches(one.series.get(each.name)) for each in selector) for selector in selectors)
+        ]
+
+    def head_count(self, start_ms: int, end_ms: int, limit: int) -> HeadCount:
+        names: Counter[str] = Counter(labels.get("__name__") for labels in self.series([], -(1 << 60), 1 << 60))
+        return HeadCount(series=names.total(), by_metric=names.most_common(limit))
+
 
 @dataclass(repr=False)
 class MemoryLake:
     """Implements `LakePort`."""
 
-    by_org: dict[uuid.UUID, MemorySource] = field(default_factory=dict)
-    meta: dict[uuid.UUID, dict[str, list[MetricMeta]]] = field(default_factory=dict)
-    kept_exemplars: dict[uuid.UUID, list[Exemplar]] = field(default_factory=dict)
+    orgs: dict[uuid.UUID, MemoryOrg] = field(default_factory=dict)
     version: int = 0
     delay_s: float = 0.0
     scans: list[MemoryScan] = field(default_factory=list)
 
+    def org(self, org_id: uuid.UUID) -> MemoryOrg:
+        return self.orgs.setdefault(org_id, MemoryOrg())
+
     def of(self, org_id: uuid.UUID) -> MemorySource:
-        return self.by_org.setdefault(org_id, MemorySource())
+        return self.org(org_id).samples
 
     def source(self, org_id: uuid.UUID, limits: ScanLimits, cancelled: Callable[[], None]) -> MemoryScan:
-        scan = MemoryScan(self.by_org.get(org_id, MemorySource()), limits, self.delay_s, cancelled)
+        scan = MemoryScan(self.orgs.get(org_id, MemoryOrg()), limits, self.delay_s, cancelled)
         self.scans.append(scan)
         return scan
-
-    def series(
-        self, org_id: uuid.UUID, selectors: Sequence[Selector], start_ms: int, end_ms: int
-    ) -> Sequence[LabelSet]:
-        source = self.by_org.get(org_id, MemorySource())
-        found = {
-            labels
-            for selector in selectors or [()]
-            for labels in source.select(selector, start_ms, end_ms, EVERYTHING).labels
-        }
-        return sorted(found, key=lambda labels: labels.pairs)
-
-    def labels(self, org_id: uuid.UUID, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[str]:
-        return sorted({name for labels in self.series(org_id, selectors, start_ms, end_ms) for name, _ in labels})
-
-    def label_values(
-        self, org_id: uuid.UUID, name: str, selectors: Sequence[Selector], start_ms: int, end_ms: int
-    ) -> Sequence[str]:
-        found = {labels.get(name) for labels in self.series(org_id, selectors, start_ms, end_ms)}
-        return sorted(found - {""})
-
-    def metadata(self, org_id: uuid.UUID, metric: str | None) -> Mapping[str, Sequence[MetricMeta]]:
-        known = self.meta.get(org_id, {})
-        return {name: entries for name, entries in known.items() if metric in (None, name)}
-
-    def exemplars(
-        self, org_id: uuid.UUID, selectors: Sequence[Selector], start_ms: int, end_ms: int
-    ) -> Sequence[Exemplar]:
-        return [
-            one
-            for one in self.kept_exemplars.get(org_id, [])
-            if start_ms <= one.timestamp_ms <= end_ms
-            and any(all(each.matches(one.series.get(each.name)) for each in selector) for selector in selectors)
-        ]
-
-    def head_count(self, org_id: uuid.UUID, limit: int) -> HeadCount:
-        found = self.series(org_id, [], -(1 << 60), 1 << 60)
-        names: dict[str, int] = {}
-        for labels in found:
-            names[labels.get("__name__")] = names.get(labels.get("__name__"), 0) + 1
-        return HeadCount(series=len(found), by_metric=sorted(names.items(), key=lambda pair: -pair[1])[:limit])
 
     def fingerprint(self, org_id: uuid.UUID, start_ms: int, end_ms: int) -> str | None:
         return str(self.version)

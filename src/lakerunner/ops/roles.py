@@ -10,16 +10,20 @@ from lakerunner.ops.sweeper import Sweeper
 from lakerunner.pipeline.boxer_role import IngestBoxer
 from lakerunner.pipeline.by_signal import by_signal
 from lakerunner.pipeline.ingest_role import Ingest
+from lakerunner.query.worker.role import QueryWorker
 from lakerunner.runtime.role import Role
+from lakerunner.serve.query_api import QueryApi
 
 #: What `serve` runs, in the order in which it starts them.
 ROLES: tuple[type[Role], ...] = (
+    QueryApi,
     Monitor,
     Relay,
     Sweeper,
     Ingest,
     IngestBoxer,
     Pubsub,
+    QueryWorker,
 )
 
 #: What `serve --demo` runs besides.

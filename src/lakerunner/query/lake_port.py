@@ -55,20 +55,6 @@ class ScanStats:
         }
 
 
-class ScannedSource(SeriesSource, Protocol):
-    """A source for one query of one org. `select` may be called by several threads at once."""
-
-    def prepare(self, text: str, start_ms: int, end_ms: int, step_ms: int, options: EngineOptions) -> None:
-        """Look up what all selectors of a query need, so that they see one state of the lake."""
-        ...
-
-    def stats(self) -> ScanStats: ...
-
-    def explain(self) -> Sequence[Mapping[str, object]]:
-        """One entry a selector read: segments considered, what pruned them, what was left."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class MetricMeta:
     type: str
@@ -95,30 +81,44 @@ class HeadCount:
     by_pair: Sequence[tuple[str, int]] = ()
 
 
-class LakePort(Protocol):
-    """Everything is asked for one org; nothing of another can come back. Times are inclusive milliseconds."""
+class OrgSource(SeriesSource, Protocol):
+    """All that one query may see: the series of one org. Methods may be called by several threads at once.
 
-    def source(self, org_id: uuid.UUID, limits: ScanLimits, cancelled: Callable[[], None]) -> ScannedSource:
-        """For one query. `cancelled` raises when nobody waits for it any more."""
+    Times are milliseconds, both ends included. A series that any of the selectors accepts is meant; without
+    selectors, every series.
+    """
+
+    def prepare(self, text: str, start_ms: int, end_ms: int, step_ms: int, options: EngineOptions) -> None:
+        """Look up what all selectors of a query need, so that they see one state of the lake."""
         ...
 
-    def labels(self, org_id: uuid.UUID, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[str]: ...
+    def stats(self) -> ScanStats:
+        """What was read so far, and what is missing from it."""
+        ...
 
-    def label_values(
-        self, org_id: uuid.UUID, name: str, selectors: Sequence[Selector], start_ms: int, end_ms: int
-    ) -> Sequence[str]: ...
+    def explain(self) -> Sequence[Mapping[str, object]]:
+        """One entry a selector read: segments considered, what pruned them, what was left."""
+        ...
 
-    def series(
-        self, org_id: uuid.UUID, selectors: Sequence[Selector], start_ms: int, end_ms: int
-    ) -> Sequence[LabelSet]: ...
+    def labels(self, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[str]: ...
 
-    def metadata(self, org_id: uuid.UUID, metric: str | None) -> Mapping[str, Sequence[MetricMeta]]: ...
+    def label_values(self, name: str, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[str]: ...
 
-    def exemplars(
-        self, org_id: uuid.UUID, selectors: Sequence[Selector], start_ms: int, end_ms: int
-    ) -> Sequence[Exemplar]: ...
+    def series(self, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[LabelSet]: ...
 
-    def head_count(self, org_id: uuid.UUID, limit: int) -> HeadCount: ...
+    def metadata(self, metric: str, start_ms: int, end_ms: int) -> Mapping[str, Sequence[MetricMeta]]: ...
+
+    def exemplars(self, selectors: Sequence[Selector], start_ms: int, end_ms: int) -> Sequence[Exemplar]: ...
+
+    def head_count(self, start_ms: int, end_ms: int, limit: int) -> HeadCount: ...
+
+
+class LakePort(Protocol):
+    """Everything is asked for one org; nothing of another can come back."""
+
+    def source(self, org_id: uuid.UUID, limits: ScanLimits, cancelled: Callable[[], None]) -> OrgSource:
+        """For one query. `cancelled` raises when nobody waits for it any more."""
+        ...
 
     def fingerprint(self, org_id: uuid.UUID, start_ms: int, end_ms: int) -> str | None:
         """A text that changes whenever the live segments of the range do. None: unknown, so nothing may be kept."""

@@ -279,6 +279,10 @@ class AuthSettings(Section):
 class ApiSettings(Section):
     """The query API: what one org may ask of it, and how it shares itself between orgs."""
 
+    url: str = Field(
+        "", description="Address of the API that `lakerunner query` asks; empty means the one of this machine."
+    )
+    key: str = Field("", description="API key that `lakerunner query` sends.", json_schema_extra={"secret": True})
     threads: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Queries that run at once; others wait in turn."
     )

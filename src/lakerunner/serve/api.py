@@ -7,6 +7,7 @@ from starlette.routing import BaseRoute
 from lakerunner.serve.desk import Desk
 from lakerunner.serve.lake.queries import running_routes
 from lakerunner.serve.lake.stream import stream_routes
+from lakerunner.serve.openapi import openapi_routes
 from lakerunner.serve.prometheus.exemplars import exemplar_routes
 from lakerunner.serve.prometheus.labels import label_routes
 from lakerunner.serve.prometheus.language import language_routes
@@ -26,4 +27,5 @@ def api_routes(desk: Desk) -> list[BaseRoute]:
         *health_routes(desk),
         *stream_routes(desk),
         *running_routes(desk),
+        *openapi_routes(),
     ]

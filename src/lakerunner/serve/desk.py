@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.query.extent import Extent, extent_of
-from lakerunner.query.lake_port import LakePort, ScanLimits, ScannedSource, ScanStats
+from lakerunner.query.lake_port import LakePort, OrgSource, ScanLimits, ScanStats
 from lakerunner.query.promql.ast import Expr
 from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import Engine
@@ -79,11 +79,10 @@ class Place:
 
 
 def shortfalls(stats: ScanStats) -> list[str]:
-    """What an answer must admit to."""
-    missed = []
-    if stats.segments_failed:
-        missed.append(f"{stats.segments_failed} of {stats.segments_planned} segments could not be read")
-    return [*missed, *stats.warnings]
+    """What an answer must admit to: in the lake's own words, where it has some."""
+    if stats.segments_failed and not stats.warnings:
+        return [f"{stats.segments_failed} of {stats.segments_planned} segments could not be read"]
+    return list(stats.warnings)
 
 
 class Desk:
@@ -149,12 +148,21 @@ class Desk:
             )
         return expr, extent
 
-    def source(self, question: Question, query: RunningQuery, options: EngineOptions) -> ScannedSource:
+    def source(self, question: Question, query: RunningQuery, options: EngineOptions) -> OrgSource:
         """What the query reads from: all of it on one state of the lake."""
-        limits = ScanLimits(self.settings.max_bytes, self.settings.max_series, query.remaining_s)
-        source = self.lake.source(query.caller.org_id, limits, query.check)
+        source = self.scan(query)
         source.prepare(question.text, question.start_ms, question.end_ms, question.step_ms, options)
         return source
+
+    def scan(self, query: RunningQuery) -> OrgSource:
+        """All that the query's caller may see."""
+        limits = ScanLimits(self.settings.max_bytes, self.settings.max_series, query.remaining_s)
+        return self.lake.source(query.caller.org_id, limits, query.check)
+
+    def recent(self) -> tuple[int, int]:
+        """The time that is meant where a request for labels or metadata gives none."""
+        end_ms = now_ms()
+        return end_ms - round(self.settings.metadata_range_s * 1000), end_ms
 
     def options(self, question: Question, query: RunningQuery) -> EngineOptions:
         return EngineOptions(

@@ -13,7 +13,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake_port import Exemplar, Selector
 from lakerunner.query.promql.ast import Expr, VectorSelector, children
 from lakerunner.query.promql.parser import parse
-from lakerunner.serve.desk import Desk
+from lakerunner.serve.desk import Desk, shortfalls
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import prometheus_route, success
 from lakerunner.serve.prometheus.numbers import time_text, value_text
@@ -30,10 +30,11 @@ def exemplar_routes(desk: Desk) -> list[BaseRoute]:
         if end_ms < start_ms:
             raise BadInput('invalid parameter "end": end timestamp must not be before start timestamp')
 
-        def answer(_: RunningQuery) -> Response:
+        def answer(query: RunningQuery) -> Response:
             selectors = selectors_of(parse(text))
-            found = desk.lake.exemplars(caller.org_id, selectors, start_ms, end_ms) if selectors else ()
-            return success(request, _data(found))
+            source = desk.scan(query)
+            found = source.exemplars(selectors, start_ms, end_ms) if selectors else ()
+            return success(request, _data(found), shortfalls(source.stats()))
 
         return await desk.turn(request, caller, "query_exemplars", text, answer)
 

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from lakerunner.model.errors import BadInput
 from lakerunner.query.lake_port import Selector
 from lakerunner.serve.caller import Caller
-from lakerunner.serve.desk import Desk, now_ms
+from lakerunner.serve.desk import Desk, shortfalls
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import data_response, prometheus_route, success
 from lakerunner.serve.prometheus.render import labels_json
@@ -31,8 +31,9 @@ def label_routes(desk: Desk) -> list[BaseRoute]:
     async def labels(request: Request) -> Response:
         caller, selectors, start_ms, end_ms, limit = await asked(desk, request)
 
-        def answer(_: RunningQuery) -> Response:
-            return _names(request, desk.lake.labels(caller.org_id, selectors, start_ms, end_ms), limit)
+        def answer(query: RunningQuery) -> Response:
+            source = desk.scan(query)
+            return _names(request, source.labels(selectors, start_ms, end_ms), limit, shortfalls(source.stats()))
 
         return await desk.turn(request, caller, "labels", str(request.url.query), answer)
 
@@ -42,17 +43,20 @@ def label_routes(desk: Desk) -> list[BaseRoute]:
             raise BadInput('invalid parameter "name": it is empty')
         caller, selectors, start_ms, end_ms, limit = await asked(desk, request)
 
-        def answer(_: RunningQuery) -> Response:
-            return _names(request, desk.lake.label_values(caller.org_id, name, selectors, start_ms, end_ms), limit)
+        def answer(query: RunningQuery) -> Response:
+            source = desk.scan(query)
+            found = source.label_values(name, selectors, start_ms, end_ms)
+            return _names(request, found, limit, shortfalls(source.stats()))
 
         return await desk.turn(request, caller, "label_values", name, answer)
 
     async def series(request: Request) -> Response:
         caller, selectors, start_ms, end_ms, limit = await asked(desk, request, required=True)
 
-        def answer(_: RunningQuery) -> Response:
-            found = desk.lake.series(caller.org_id, selectors, start_ms, end_ms)
-            shown, warnings = limited(found, limit)
+        def answer(query: RunningQuery) -> Response:
+            source = desk.scan(query)
+            shown, warnings = limited(source.series(selectors, start_ms, end_ms), limit)
+            warnings += shortfalls(source.stats())
             return success(request, b"[%s]" % b",".join(map(labels_json, shown)), warnings)
 
         return await desk.turn(request, caller, "series", str(request.url.query), answer)
@@ -68,8 +72,9 @@ async def asked(desk: Desk, request: Request, *, required: bool = False) -> Aske
     """Who asks for what: the parameters that these endpoints share."""
     params = await Params.of(request)
     caller = await desk.door.caller(request)
-    end_ms = params.time_ms("end", now_ms())
-    start_ms = params.time_ms("start", end_ms - round(desk.settings.metadata_range_s * 1000))
+    since_ms, now_ms = desk.recent()
+    end_ms = params.time_ms("end", now_ms)
+    start_ms = params.time_ms("start", end_ms - (now_ms - since_ms))
     if end_ms < start_ms:
         raise BadInput('invalid parameter "end": end timestamp must not be before start time')
     selectors: list[Selector] = list(params.selectors(required=required))
@@ -80,9 +85,9 @@ def limited(found: Sequence[Selected], limit: int) -> tuple[Sequence[Selected], 
     return (found[:limit], [TRUNCATED]) if 0 < limit < len(found) else (found, [])
 
 
-def _names(request: Request, names: Sequence[str], limit: int) -> Response:
+def _names(request: Request, names: Sequence[str], limit: int, missed: list[str]) -> Response:
     shown, warnings = limited(names, limit)
-    return data_response(request, list(shown), warnings)
+    return data_response(request, list(shown), [*warnings, *missed])
 
 
 def unescaped(name: str) -> str:

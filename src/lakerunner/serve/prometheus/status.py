@@ -49,11 +49,12 @@ def status_routes(desk: Desk) -> list[BaseRoute]:
         caller = await desk.door.caller(request)
         limit = min(params.count("limit", _DEFAULT_TOP) or _DEFAULT_TOP, 10_000)
 
-        def answer(_: RunningQuery) -> Response:
-            count = desk.lake.head_count(caller.org_id, limit)
+        def answer(query: RunningQuery) -> Response:
+            since_ms, now_ms = desk.recent()
+            count = desk.scan(query).head_count(since_ms, now_ms, limit)
             head = {"numSeries": count.series, "numLabelPairs": count.label_pairs, "chunkCount": 0}
             document = {
-                "headStats": {**head, "minTime": 0, "maxTime": 0},
+                "headStats": {**head, "minTime": since_ms, "maxTime": now_ms},
                 "seriesCountByMetricName": _pairs(count.by_metric),
                 "labelValueCountByLabelName": _pairs(count.values_by_label),
                 "memoryInBytesByLabelName": [],
