@@ -79,14 +79,11 @@ def test_a_killed_worker_is_not_missed(lake: LakeOfSeries, tmp_path: Path) -> No
         ends = [threading.Timer(0.3, started[0][0].kill), threading.Timer(1.0, started[1][0].stop)]
         for one in ends:
             one.start()
-        end = time.monotonic() + 2.5
-        answers = 0
-        while time.monotonic() < end:
+        answers_after = 0
+        while answers_after < 5:
+            answers_after += not any(one.is_alive() for one in ends)
             assert _select(lake, org, workers).stats.complete
-            answers += 1
-        for one in ends:
-            one.join()
-        assert started[0][0].returncode is not None and answers > 3
+        assert started[0][0].returncode is not None
         assert started[1][0].returncode == 0, "a worker that is asked to end does, cleanly"
         assert not noted(tmp_path / "two")
         workers.close()

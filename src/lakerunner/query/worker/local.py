@@ -61,11 +61,17 @@ class LocalWorkers:
 
     def __init__(self, opener: Opener, threads: int) -> None:
         self._opener = opener
+        self._closing = False
         self._share = max(1, threads // 2)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
 
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
-        budget = Budget(request, check)
+        def wanted() -> None:
+            if self._closing:
+                raise Unavailable("cannot go on with the scan: the worker stops")
+            check()
+
+        budget = Budget(request, wanted)
         segments = iter(request.segments)
         waiting: set[Future[SegmentAnswer]] = set()
         try:
@@ -85,6 +91,8 @@ class LocalWorkers:
                 one.cancel()
 
     def close(self) -> None:
+        """Scans under way end at their next look."""
+        self._closing = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _scan(self, request: ScanRequest, segment: SegmentObjects, budget: Budget) -> SegmentAnswer:
