@@ -65,7 +65,7 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
                 ],
                 log_path=folder / "spark-master.log",
                 env=env,
-            )  # fmt: skip
+            )
         )
         master.wait_for_port("127.0.0.1", port, 60)
         work = tuple(folder / f"spark-work-{number}" for number in range(workers))
@@ -89,6 +89,6 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
                     ],
                     log_path=folder / f"{path.name}.log",
                     env=env,
-                )  # fmt: skip
+                )
             )
         yield SparkCluster(f"spark://127.0.0.1:{port}", work)

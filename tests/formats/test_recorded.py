@@ -1,4 +1,4 @@
-"""Objects that a real collector wrote: OpenTelemetry Collector 0.152 (awss3exporter, otlp_proto, gzip), fed by telemetrygen."""
+"""Objects of a real collector: OpenTelemetry Collector 0.152 (awss3exporter, otlp_proto, gzip), fed by telemetrygen."""
 
 from __future__ import annotations
 
