@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.components.process import RunningProcess, free_port
 
@@ -32,6 +33,18 @@ class Moto:
         request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
         with urllib.request.urlopen(request, timeout=10):
             pass
+
+
+def create_bucket_with_queue(s3: Any, sqs: Any, name: str, prefix: str = "") -> str:
+    """A bucket that tells a queue of its new objects, as S3 does; the queue's address. Takes boto3's clients."""
+    s3.create_bucket(Bucket=name)
+    url: str = sqs.create_queue(QueueName=name)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    rule: dict[str, Any] = {"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}
+    if prefix:
+        rule["Filter"] = {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}]}}
+    s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration={"QueueConfigurations": [rule]})
+    return url
 
 
 @contextmanager

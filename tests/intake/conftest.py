@@ -20,7 +20,7 @@ from lakerunner.index.profiles import StorageProfile, create_profile
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejected import RejectedRow, list_rejected
 from lakerunner.runtime.settings import HttpSettings, IndexSettings, IntakeSettings, Settings, StoreSettings
-from tests.components.moto import CREDENTIALS, REGION, Moto, running_moto
+from tests.components.moto import CREDENTIALS, REGION, Moto, create_bucket_with_queue, running_moto
 
 _numbers = itertools.count()
 ORG = uuid.UUID("11111111-2222-4333-8444-555555555555")
@@ -143,13 +143,7 @@ def make_s3_lake(moto: Moto, make_lake: Callable[..., Lake]) -> Iterator[Callabl
         name = f"lake-{next(_numbers)}-{uuid.uuid4().hex[:6]}"
         s3, sqs = (boto3.client(kind, endpoint_url=moto.endpoint, region_name=REGION) for kind in ("s3", "sqs"))
         clients.extend((s3, sqs))
-        s3.create_bucket(Bucket=name)
-        url = sqs.create_queue(QueueName=name)["QueueUrl"]
-        arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        rule: dict[str, Any] = {"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}
-        if prefix:
-            rule["Filter"] = {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}]}}
-        s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration={"QueueConfigurations": [rule]})
+        url = create_bucket_with_queue(s3, sqs, name, prefix)
         store = StoreSettings(
             url=f"s3://{name}{path}", endpoint=moto.endpoint, region=REGION, allow_http=True, timeout_s=5
         )

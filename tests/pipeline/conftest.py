@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 from lakerunner.pipeline.session import spark_session, stop_session
 from lakerunner.runtime.settings import SparkSettings
+from tests.components.moto import CREDENTIALS
 from tests.pipeline.lake import Lake, settings_of
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    # Its Python workers inherit the environment of now, and some tests have their bucket at moto.
+    os.environ.update(CREDENTIALS)
     yield spark_session(SparkSettings(master="local[2]"))
     stop_session()
 

@@ -21,7 +21,7 @@ from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.pipeline.ingest_worker import IngestWorker
 from lakerunner.runtime.stop import Stop
-from tests.pipeline.lake import OBJECT_TOPICS, ORG, WORK_TOPICS, Lake, otlp
+from tests.pipeline.lake import OBJECT_TOPICS, ORG, WORK_TOPICS, Lake, identities, otlp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,18 +78,6 @@ def through(lake: Lake, role: Ingest) -> None:
     ingest(lake, role, lambda: nothing_waits(lake))
 
 
-def as_set(table: pa.Table, names: list[str]) -> list[tuple[object, ...]]:
-    columns = [table.column(name).cast(pa.string()).to_pylist() for name in names]
-    return sorted(zip(*columns, strict=True), key=str)
-
-
-_IDENTITY = {
-    "logs": ["timestamp", "service_name", "message", "span_id", "attr_user_id"],
-    "metrics": ["tid", "timestamp", "metric_name"],
-    "traces": ["trace_id", "span_id", "start_timestamp", "name"],
-}
-
-
 @pytest.mark.parametrize("signal", SIGNALS, ids=str)
 def test_every_row_arrives_once_and_in_order(signal: Signal, lake: Lake, role: Ingest) -> None:
     bodies = [otlp(signal, 200, seed) for seed in (1, 2, 3)]
@@ -101,8 +89,7 @@ def test_every_row_arrives_once_and_in_order(signal: Signal, lake: Lake, role: I
         [read_object(body, signal).tables[signal.rows.suffix] for body in bodies], promote_options="permissive"
     )
     stored = lake.rows(signal)
-    names = _IDENTITY[signal.name]
-    assert as_set(stored, names) == as_set(sent, names)
+    assert identities(stored, signal) == identities(sent, signal)
     assert lake.ledger_rows(signal) == lake.row_count(signal) == sent.num_rows
     for segment in lake.segments(signal):
         table = pq.read_table(lake.path(segment), partitioning=None)

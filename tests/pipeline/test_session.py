@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.model.errors import BadInput
-from lakerunner.pipeline.session import _java_home, parse_options, session_options
+from lakerunner.pipeline.session import _java_home, session_options
 from lakerunner.runtime.java import Java, find_java
 from lakerunner.runtime.settings import SparkSettings
 
@@ -27,7 +27,7 @@ def test_a_local_session_binds_loopback_and_a_cluster_does_not() -> None:
 @pytest.mark.parametrize("text", ["executor.memory=3g", "spark.executor.memory", 'spark.a="open'])
 def test_options_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(BadInput) as error:
-        parse_options(text)
+        session_options(SparkSettings(options=text))
     assert error.value.where == "spark.options"
 
 

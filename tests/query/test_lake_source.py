@@ -155,3 +155,13 @@ def test_a_lookup_describes_only_segments_that_are_new(lake: LakeOfSeries, monke
     for _ in range(3):
         assert len(lake.lake._catalog.lookup(org, [want, want]).segments) == 4
     assert asked == [4]
+
+
+def test_times_apart_are_looked_up_apart(lake: LakeOfSeries) -> None:
+    source = lake.lake.source(_write(lake))
+    source.prepare("m - m offset 3h", 4 * HOUR_MS - 60_000, 4 * HOUR_MS - 60_000, 0)
+    for start_ms in (4 * HOUR_MS - 300_000, HOUR_MS - 300_000):
+        assert len(source.select(M, start_ms, start_ms + 200_000, SelectHints()).values) == 4
+    assert source.stats.index_lookups == 1
+    # The second segment begins with the last sample of the first hour; the third is in neither time.
+    assert [explain.considered for explain in source.stats.explains] == [3, 3]

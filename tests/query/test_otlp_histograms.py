@@ -7,9 +7,9 @@ import uuid
 import numpy as np
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, HistogramDataPoint, MetricsData
 
-from lakerunner.formats.merge import merge
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals.metrics import METRICS
+from lakerunner.pipeline.split import parts
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.source import STALE_BITS, SelectHints
 from tests.formats.otlp_samples import pairs
@@ -48,7 +48,7 @@ def _export() -> bytes:
 def _read(lake: LakeOfSeries, name: str) -> dict[str, list[tuple[int, float | str]]]:
     """Series by their `le`: minutes and values, "stale" for the marker."""
     org_id = uuid.uuid4()
-    tables = merge([read_object(_export(), METRICS, "metrics.binpb").tables], METRICS)
+    [tables] = parts(METRICS, read_object(_export(), METRICS, "metrics.binpb").tables)
     lake.commit(org_id, [lake.put_tables(org_id, tables)])
     start_ms = START_NS // 1_000_000
     matchers = [Matcher("__name__", MatchKind.EQUAL, name)]

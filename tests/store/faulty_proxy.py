@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import http.client
+import random
 import threading
 import time
 from collections import deque
@@ -17,10 +18,16 @@ _KEPT = {"content-length", "content-type", "content-encoding", "content-range", 
 class Fault(enum.Enum):
     PASS = "let it through"
     BUSY = "answer 503 and do nothing"
+    BROKEN = "answer 500 and do nothing"
     DENY = "answer 403 and do nothing"
     DROP = "close the connection and do nothing"
     LOSE_ANSWER = "do it, then close the connection without an answer"
     HANG = "do nothing and do not answer"
+
+
+_STATUS = {Fault.BUSY: 503, Fault.BROKEN: 500, Fault.DENY: 403}
+#: What a store in passing trouble does.
+_PASSING = (Fault.BUSY, Fault.BROKEN, Fault.DROP, Fault.LOSE_ANSWER)
 
 
 class FaultyProxy(ThreadingHTTPServer):
@@ -32,6 +39,11 @@ class FaultyProxy(ThreadingHTTPServer):
         self.planned: deque[Fault] = deque()
         self.calls: list[str] = []
         self.hang_s = 2.0
+        #: While set, every call finds its connection closed.
+        self.is_down = False
+        self._share, self._random = 0.0, random.Random()
+        #: Calls that did not pass.
+        self.failed = 0
         self.lock = threading.Lock()
 
     @property
@@ -44,10 +56,24 @@ class FaultyProxy(ThreadingHTTPServer):
             self.planned = deque(faults)
             self.calls = []
 
+    def fail_at_random(self, share: float, seed: int) -> None:
+        """From now on that share of calls fails, in any of the ways that pass."""
+        with self.lock:
+            self._share, self._random = share, random.Random(seed)
+
     def next_fault(self, call: str) -> Fault:
         with self.lock:
             self.calls.append(call)
-            return self.planned.popleft() if self.planned else Fault.PASS
+            fault = self._draw()
+            self.failed += fault is not Fault.PASS
+            return fault
+
+    def _draw(self) -> Fault:
+        if self.is_down:
+            return Fault.DROP
+        if self.planned:
+            return self.planned.popleft()
+        return self._random.choice(_PASSING) if self._random.random() < self._share else Fault.PASS
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that gave up is what the tests are about."""
@@ -60,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.server.next_fault(f"{self.command} {self.path}")
-        if fault in (Fault.BUSY, Fault.DENY):
-            self.send_response(503 if fault is Fault.BUSY else 403)
+        if fault in _STATUS:
+            self.send_response(_STATUS[fault])
             self.send_header("Content-Length", "0")
             self.end_headers()
             return

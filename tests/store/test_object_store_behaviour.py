@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lakerunner.model.errors import BadInput, Conflict, Missing, Unavailable
@@ -54,7 +55,8 @@ def test_what_was_put_is_got(store: ObjectStore) -> None:
 
 
 def test_bytes_may_come_in_many_forms(store: ObjectStore) -> None:
-    forms = [bytearray(b"abc"), memoryview(b"xabcx")[1:4], [b"a", b"bc"], iter([b"ab", b"c"]), io.BytesIO(b"abc")]
+    forms = [bytearray(b"abc"), memoryview(b"xabcx")[1:4], [b"a", b"bc"], iter([b"ab", b"c"]), io.BytesIO(b"abc"),
+             memoryview(pa.py_buffer(b"abc"))]  # fmt: skip
     for number, body in enumerate(forms):
         store.put(f"form {number}", body)
         assert store.get(f"form {number}") == b"abc"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lakerunner.model.errors import Unavailable
+from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.plan import Leaf, LeafPlan
 from lakerunner.query.planner import Planner
@@ -53,6 +53,7 @@ class LakeSource:
         self._workers = workers
         self._limits = limits or QueryLimits()
         self._cancelled = cancelled or _go_on
+        self._held_bytes = 0
         self._deadline_s = time.time() + self._limits.timeout_s
 
     def prepare(
@@ -101,6 +102,7 @@ class LakeSource:
         for answer in self._workers.scan(request, self._cancelled):
             self.stats.answered(answer)
             if answer.error is None:
+                self._hold(sum(part.size_bytes for part in answer.samples))
                 yield answer
                 continue
             missed.append(answer.error)
@@ -108,6 +110,15 @@ class LakeSource:
             if not self._limits.partial or len(missed) == len(plan.segments):
                 raise Unavailable(f"cannot answer whole: {answer.error}", hint="ask again")
         self.stats.spent("read", time.perf_counter() - started)
+
+    def _hold(self, size_bytes: int) -> None:
+        """Count what came. Each worker keeps the limit for itself; together they may still exceed it."""
+        self._held_bytes += size_bytes
+        if self._held_bytes > self._limits.max_bytes:
+            raise LimitHit(
+                f"cannot hold the samples of the query: more than {self._limits.max_bytes:,} bytes",
+                hint="narrow the selectors or the time range, or raise query.max_scan_bytes",
+            )
 
     def plan(self, leaf: Leaf) -> LeafPlan:
         plan = self._timed("plan", lambda: self._planner.plan(leaf))

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 
 from lakerunner.index.lookup import Want
-from lakerunner.model.time import TimeRange
 from lakerunner.query.catalog import Catalog, Looked
 from lakerunner.query.plan import Leaf, LeafPlan
 from lakerunner.query.prune import prune
@@ -19,19 +18,13 @@ class Planner:
         self._catalog = catalog
         self._org_id = org_id
         self._looked: Looked | None = None
-        self._hulls: dict[tuple[str, int], TimeRange] = {}
+        self._wants: list[Want] = []
         self.lookups = 0
 
     def prepare(self, leaves: Sequence[Leaf]) -> None:
         """Look up what all these leaves need, at once."""
-        hulls: dict[tuple[str, int], TimeRange] = {}
-        for leaf in leaves:
-            key, time_range = (leaf.signal, leaf.tier_s), leaf.time_range
-            if time_range.start_ns < time_range.end_ns:
-                hulls[key] = hulls[key].hull(time_range) if key in hulls else time_range
-        wants = [Want(signal, hull, tier_s) for (signal, tier_s), hull in hulls.items()]
-        self._looked = self._catalog.lookup(self._org_id, wants)
-        self._hulls = hulls
+        self._wants = _united(leaves)
+        self._looked = self._catalog.lookup(self._org_id, self._wants)
         self.lookups += 1
 
     def plan(self, leaf: Leaf) -> LeafPlan:
@@ -52,5 +45,28 @@ class Planner:
         wanted = leaf.time_range
         if wanted.start_ns == wanted.end_ns:
             return True
-        hull = self._hulls.get((leaf.signal, leaf.tier_s))
-        return hull is not None and hull.start_ns <= wanted.start_ns and wanted.end_ns <= hull.end_ns
+        return any(
+            (want.signal, want.tier_s) == (leaf.signal, leaf.tier_s)
+            and want.time_range.start_ns <= wanted.start_ns
+            and wanted.end_ns <= want.time_range.end_ns
+            for want in self._wants
+        )
+
+
+def _united(leaves: Sequence[Leaf]) -> list[Want]:
+    """What the leaves want, overlapping times as one; those apart stay so, and nothing between them is looked up."""
+    united: list[Want] = []
+    for leaf in sorted(leaves, key=lambda leaf: (leaf.signal, leaf.tier_s, leaf.time_range)):
+        want = Want(leaf.signal, leaf.time_range, leaf.tier_s)
+        if want.time_range.start_ns == want.time_range.end_ns:
+            continue
+        last = united[-1] if united else None
+        if (
+            last
+            and (last.signal, last.tier_s) == (want.signal, want.tier_s)
+            and (want.time_range.start_ns <= last.time_range.end_ns)
+        ):
+            united[-1] = Want(want.signal, last.time_range.hull(want.time_range), want.tier_s)
+        else:
+            united.append(want)
+    return united

@@ -50,7 +50,12 @@ class ObjectStore:
         An iterable is gathered in memory first, since it could not be sent a second time: large objects are
         written to a file and put with `put_file`.
         """
-        whole = body if isinstance(body, (bytes, bytearray, memoryview)) else b"".join(body)
+        whole: Buffer
+        if isinstance(body, memoryview):
+            # Of whatever items, as Arrow's are of signed ones: clients of buckets take unsigned bytes only.
+            whole = body.cast("B")
+        else:
+            whole = body if isinstance(body, (bytes, bytearray)) else b"".join(body)
         check_key(key)
         return self._put(
             key,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tests.query.promqltest.runner import run_script
 
 _HERE = Path(__file__).parent

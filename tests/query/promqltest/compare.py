@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.query.promqltest.script import Eval, Expectation
-from tests.query.promqltest.series import Point, almost_equal, same_histogram
-
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, StringResult, Value, VectorResult
+from tests.query.promqltest.script import Eval, Expectation
+from tests.query.promqltest.series import Point, almost_equal, same_histogram
 
 
 class Mismatch(AssertionError):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from tests.query.promqltest.script import Load
-from tests.query.promqltest.series import Point
-
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.eval.histogram_functions import bucket_bound_of
 from lakerunner.query.promql.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
 from lakerunner.query.promql.histogram_math import is_reset
 from lakerunner.query.promql.memory_source import MemorySource
+from tests.query.promqltest.script import Load
+from tests.query.promqltest.series import Point
 
 import numpy as np  # isort: skip
 

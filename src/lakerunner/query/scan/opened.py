@@ -84,23 +84,39 @@ class Footer:
     groups: list[RowGroup]
 
 
-@dataclass(slots=True)
 class OpenedFile:
-    """A samples file, open."""
+    """A samples file. It is opened when something is read that is not in memory."""
 
-    key: str
-    file: pq.ParquetFile
-    groups: list[RowGroup]
-    decoded: Kept[pa.Table]
+    def __init__(self, key: str, path: Path, footer: Footer | None, decoded: Kept[pa.Table]) -> None:
+        self._key = key
+        self._path = path
+        self._decoded = decoded
+        self._file: pq.ParquetFile | None = None
+        self._metadata: pq.FileMetaData | None = footer.metadata if footer else None
+        self.footer = footer or Footer(self.file.metadata, row_groups(self.file.metadata))
+
+    @property
+    def groups(self) -> list[RowGroup]:
+        return self.footer.groups
+
+    @property
+    def file(self) -> pq.ParquetFile:
+        if self._file is None:
+            self._file = pq.ParquetFile(self._path, memory_map=True, metadata=self._metadata)
+        return self._file
 
     def read(self, group: RowGroup) -> pa.Table:
         """The columns of samples of one row group; from memory where it is read again and again."""
-        name = f"{self.key}#{group.number}"
-        table = self.decoded.get(name)
+        name = f"{self._key}#{group.number}"
+        table = self._decoded.get(name)
         if table is None:
             table = self.file.read_row_group(group.number, columns=group.columns(), use_threads=False)
-            self.decoded.offer(name, table, table.nbytes)
+            self._decoded.offer(name, table, table.nbytes)
         return table
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 class Opener:
@@ -127,7 +143,7 @@ class Opener:
         try:
             yield opened
         finally:
-            opened.file.close()
+            opened.close()
 
     def again_if_bad(self, key: str, read: Callable[[], T]) -> T:
         """The result of reading an object; once more with fresh bytes where those of the cache are bad."""
@@ -138,12 +154,11 @@ class Opener:
             return read()
 
     def _open(self, key: str, path: Path) -> OpenedFile:
-        footer = self._footers.get(key)
-        file = pq.ParquetFile(path, memory_map=True, metadata=footer.metadata if footer else None)
-        if footer is None:
-            footer = Footer(file.metadata, row_groups(file.metadata))
-            self._footers.put(key, footer, _FOOTER_BYTES_PER_GROUP * max(1, len(footer.groups)))
-        return OpenedFile(key, file, footer.groups, self._decoded)
+        known = self._footers.get(key)
+        opened = OpenedFile(key, path, known, self._decoded)
+        if known is None:
+            self._footers.put(key, opened.footer, _FOOTER_BYTES_PER_GROUP * max(1, len(opened.groups)))
+        return opened
 
     def _reading(self, key: str, tally: Tally, read: Callable[[Path], T]) -> T:
         for fresh in (False, True):

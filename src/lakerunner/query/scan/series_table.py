@@ -61,10 +61,11 @@ class SeriesTable:
     _offsets: Ints
     _keys: Coded
     _values: Coded
+    #: Label sets that were asked for, and which those are. Threads may make the same one twice: it is the same.
+    _sets: npt.NDArray[np.object_]
+    _made: Mask
     _by_label: dict[str, Coded] = field(default_factory=dict)
     _order: Ints | None = None
-    _sets: npt.NDArray[np.object_] | None = None
-    _made: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     @classmethod
     def of(cls, table: pa.Table) -> SeriesTable:
@@ -80,6 +81,8 @@ class SeriesTable:
             _offsets=maps.offsets.to_numpy().astype(np.int64) - maps.offsets[0].as_py(),
             _keys=_coded(_within(maps, maps.keys)),
             _values=_coded(_within(maps, maps.items)),
+            _sets=np.full(table.num_rows, None, object),
+            _made=np.zeros(table.num_rows, np.bool_),
         )
 
     def __len__(self) -> int:
@@ -145,8 +148,6 @@ class SeriesTable:
         return rows
 
     def label_sets(self, rows: Ints) -> list[LabelSet]:
-        if self._sets is None:
-            self._made, self._sets = np.zeros(len(self), np.bool_), np.full(len(self), None, object)
         missing = rows[~self._made[rows]]
         if len(missing):
             names = [self.names.values[code] for code in self.names.codes[missing].tolist()]

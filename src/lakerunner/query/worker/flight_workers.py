@@ -253,9 +253,11 @@ class FlightWorkers:
 
 
 def _ours(error: flight.FlightError, address: str) -> LakeError:
+    """What a worker said, by its code; anything else is the transport's, and another worker may do better."""
     text = str(error).split(". gRPC client debug context")[0].split(". Detail:")[0]
-    if isinstance(error, flight.FlightUnauthenticatedError):
-        return Denied(f"cannot ask worker {address}: {text}")
-    if isinstance(error, flight.FlightCancelledError | flight.FlightTimedOutError):
+    code = (error.extra_info or b"").decode(errors="replace")
+    if code == LimitHit.code or isinstance(error, flight.FlightTimedOutError):
         return LimitHit(text)
+    if code == Denied.code:
+        return Denied(f"cannot ask worker {address}: {text}")
     return Unavailable(f"cannot read from worker {address}: {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -60,18 +61,20 @@ class LocalWorkers:
 
     def __init__(self, opener: Opener, threads: int) -> None:
         self._opener = opener
+        self._share = max(1, threads // 2)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
 
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         budget = Budget(request, check)
-        if len(request.segments) == 1:
-            yield self._scan(request, request.segments[0], budget)
-            return
-        waiting: set[Future[SegmentAnswer]] = {
-            self._pool.submit(self._scan, request, segment, budget) for segment in request.segments
-        }
+        segments = iter(request.segments)
+        waiting: set[Future[SegmentAnswer]] = set()
         try:
-            while waiting:
+            while True:
+                # A few at a time: a request for very many segments must leave room for those of others.
+                for segment in itertools.islice(segments, self._share - len(waiting)):
+                    waiting.add(self._pool.submit(self._scan, request, segment, budget))
+                if not waiting:
+                    return
                 done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
                 budget.look()
                 for one in done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pyarrow.flight as flight
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Unavailable
 from lakerunner.query.scan import exemplars, label_rows, series_rows
 from lakerunner.query.worker import wire
-from lakerunner.query.worker.answer import SegmentAnswer, Workers
+from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
 from lakerunner.query.worker.request import Kind, ScanRequest, read_ticket
 from lakerunner.query.worker.token import check_token
 
@@ -30,6 +31,7 @@ SCHEMAS = {
 _MAX_CANCELLED = 1_024
 #: How long a request waits for others to end before it is refused.
 _PATIENCE_S = 10.0
+_LOOK_S = 0.1
 
 
 class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
@@ -75,8 +77,10 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
             if context.is_cancelled() or request.query_id in self._cancelled:
                 raise LimitHit("cannot go on with the scan: it was cancelled")
 
-        if not self._turns.acquire(timeout=_PATIENCE_S):
-            raise told(Unavailable("cannot scan now: the worker is busy with other requests"))
+        try:
+            self._await_turn(check)
+        except LakeError as error:
+            raise told(error) from None
         try:
             for answer in self._workers.scan(self._bounded(request), check):
                 yield from self._messages(request.kind, answer, check)
@@ -85,11 +89,18 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         finally:
             self._turns.release()
 
+    def _await_turn(self, check: Check) -> None:
+        end_s = time.monotonic() + _PATIENCE_S
+        while not self._turns.acquire(timeout=_LOOK_S):
+            check()
+            if time.monotonic() > end_s:
+                raise Unavailable("cannot scan now: the worker is busy with other requests")
+
     def _bounded(self, request: ScanRequest) -> ScanRequest:
         """Never more than this worker allows, whatever the asker would."""
         return replace(request, max_bytes=min(request.max_bytes, self._max_bytes))
 
-    def _messages(self, kind: Kind, answer: SegmentAnswer, check: Any) -> Iterator[Any]:
+    def _messages(self, kind: Kind, answer: SegmentAnswer, check: Check) -> Iterator[Any]:
         """The segment's batches, then one without rows that says how it went: without it, the segment is not done."""
         for part in answer.samples:
             for batch in wire.to_batches(part):
@@ -105,12 +116,6 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def told(error: LakeError) -> flight.FlightError:
-    """The error as Flight carries it: its class decides on the other side too."""
-    text = str(error)
-    if isinstance(error, Denied):
-        return flight.FlightUnauthenticatedError(text)
-    if isinstance(error, Unavailable):
-        return flight.FlightUnavailableError(text)
-    if isinstance(error, LimitHit):
-        return flight.FlightCancelledError(text)
-    return flight.FlightServerError(text)
+    """The error as Flight carries it. Its code goes along, because Flight's own kinds also come from the transport."""
+    kind = flight.FlightUnauthenticatedError if isinstance(error, Denied) else flight.FlightServerError
+    return kind(str(error), error.code.encode())

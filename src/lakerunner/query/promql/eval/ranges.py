@@ -108,8 +108,8 @@ def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[
     evaluation.check_time()
     samples = vector.samples
     floats = samples.floats
+    evaluation.spend(len(samples.labels) * len(vector.until))
     begin, end = windows(floats.offsets, floats.ts, *_reach(vector))
-    evaluation.spend(begin.size)
     shape = begin.shape
     request = _Call(name, vector, params, times, begin, end, np.zeros(shape), np.zeros(shape, dtype=bool))
     if vector.anchored and name in ("changes", "resets"):

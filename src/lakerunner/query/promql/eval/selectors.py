@@ -82,6 +82,7 @@ def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hin
     at, fixed = reference_times(evaluation, node, times)
     lookback_ms = evaluation.options.lookback_ms
     batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints)
+    evaluation.spend(len(batch.labels) * len(at))
     return Latest(batch, latest_in(batch, at, lookback_ms), fixed)
 
 
@@ -91,7 +92,7 @@ def latest_in(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Ints:
         column = batch.histograms
         held = column.row >= 0
         stale[held] = stale_mask(column.sum)[column.row[held]]
-    return latest(batch.offsets, batch.timestamps_ms, batch.values, stale, at, lookback_ms)
+    return latest(batch.offsets, batch.timestamps_ms, stale, at, lookback_ms)
 
 
 def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Block:
@@ -100,7 +101,6 @@ def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: Sel
         return _smoothed(evaluation, node, times, hints)
     found = select_latest(evaluation, node, times, hints)
     block = latest_block(found.batch, found.index)
-    evaluation.spend(found.index.size)
     return block.repeated(len(times)) if found.fixed else block
 
 
@@ -124,6 +124,7 @@ def _smoothed(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: 
     lookback_ms = evaluation.options.lookback_ms
     batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]) + lookback_ms, hints)
     samples = from_batch(batch)
+    evaluation.spend(len(samples.labels) * len(at))
     out = np.zeros((len(samples.labels), len(at)))
     ok = np.zeros(out.shape, dtype=bool)
     smoothed_at(samples.floats.offsets, samples.floats.ts, samples.values, at, lookback_ms, out, ok)

@@ -1,40 +1,22 @@
 from __future__ import annotations
 
 import io
-import random
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from lakerunner.formats.attributes import OVERFLOW, keys_of
-from lakerunner.formats.merge import merge, sort, split_hours, unify
 from lakerunner.formats.read import read_object
-from lakerunner.model.signals import LOGS, METRICS, TRACES
-from lakerunner.model.time import NS_PER_HOUR
-from tests.formats.otlp_samples import START_NS, log_batches, metric_batches, trace_batches
-
-BATCHES = {"logs": (LOGS, log_batches), "traces": (TRACES, trace_batches)}
+from lakerunner.formats.unify import unify
+from lakerunner.model.signals import LOGS, METRICS
+from tests.formats.otlp_samples import log_batches, metric_batches
 
 
 def logs(*records: dict) -> dict[str, pa.Table]:
     data = b"\n".join(orjson.dumps({"ts": at, **record}) for at, record in enumerate(records, 1))
     return dict(read_object(data, LOGS, "x.json").tables)
-
-
-@pytest.mark.parametrize("name", sorted(BATCHES))
-def test_rows_of_many_objects_are_all_there_and_in_order(name):
-    signal, batches = BATCHES[name]
-    decoded = [read_object(b.SerializeToString(), signal).tables for b in batches(900, per_batch=300, seed=3)]
-    merged = merge(decoded, signal)[""]
-    key = signal.rows.sort_key
-    rows = [row for tables in decoded for row in tables[""].to_pylist()]
-    assert merged.num_rows == 900
-    assert sorted(map(str, merged.to_pylist())) == sorted(map(str, rows))
-    found = list(zip(*(merged.column(column).to_pylist() for column in key), strict=True))
-    assert found == sorted(found)
 
 
 def test_types_are_unified_and_absent_columns_are_null():
@@ -73,42 +55,6 @@ def test_the_cap_holds_and_nothing_is_lost():
     ]
 
 
-def test_series_are_described_once():
-    decoded = [read_object(b.SerializeToString(), METRICS).tables for b in metric_batches(240, series=48)]
-    merged = merge(decoded, METRICS)
-    assert merged[""].num_rows == sum(tables[""].num_rows for tables in decoded)
-    assert merged[".series"].num_rows == decoded[0][".series"].num_rows
-    for description in METRICS.tables:
-        table = merged[description.suffix]
-        found = list(zip(*(table.column(column).to_pylist() for column in description.sort_key), strict=True))
-        assert found == sorted(found)
-
-
-def test_absent_values_sort_last_and_equal_rows_stay():
-    rng = random.Random(5)
-    records = [{"service": rng.choice(["b", "a", None]), "n": n, "ts": 7} for n in range(50)]
-    table = sort(logs(*records)[""], LOGS.rows)
-    wanted = sorted(records, key=lambda r: (r["service"] is None, r["service"] or ""))
-    assert table.column("attr_n").to_pylist() == [record["n"] for record in wanted]
-
-
-def test_hours_part_the_rows():
-    start = START_NS - START_NS % NS_PER_HOUR
-    times = [start + NS_PER_HOUR * 14, start + 1, start + NS_PER_HOUR - 1, start + NS_PER_HOUR]
-    hours = split_hours(merge([logs(*({"ts": at, "n": i} for i, at in enumerate(times)))], LOGS), LOGS)
-    assert [(h.dateint, h.hour, h.tables[""].column("attr_n").to_pylist()) for h in hours] == [
-        (20251115, 9, [1, 2]),
-        (20251115, 10, [3]),
-        (20251115, 23, [0]),
-    ]
-
-
-def test_hours_of_metrics_take_their_series_along():
-    data = b"timestamp,name,value,host\n1763200000,load,1,a\n1763203600,load,2,a\n1763203600,load,3,b\n"
-    hours = split_hours(merge([read_object(data, METRICS, "m.csv").tables], METRICS), METRICS)
-    assert [(h.tables[""].num_rows, h.tables[".series"].num_rows) for h in hours] == [(1, 1), (2, 2)]
-
-
 def through_parquet(table: pa.Table) -> pa.Table:
     out = io.BytesIO()
     pq.write_table(table, out)
@@ -120,7 +66,7 @@ def test_stale_markers_and_other_nans_survive_parquet_bit_for_bit():
     for metric in batch.resource_metrics[0].scope_metrics[0].metrics:
         for point in metric.gauge.data_points:
             point.flags = 1
-    samples = merge([read_object(batch.SerializeToString(), METRICS).tables], METRICS)[""]
+    samples = read_object(batch.SerializeToString(), METRICS).tables[""]
     again = through_parquet(samples)
     bits = [table.column("value").drop_null().to_numpy().view(np.uint64).tolist() for table in (samples, again)]
     assert bits[0] == bits[1]
@@ -129,7 +75,7 @@ def test_stale_markers_and_other_nans_survive_parquet_bit_for_bit():
 
 
 def test_overflow_and_original_keys_survive_parquet():
-    table = merge([logs({"a.b": 1, "a_b": 2}), logs({"a-b": "x"})], LOGS)[""]
+    table = unify([logs({"a.b": 1, "a_b": 2})[""], logs({"a-b": "x"})[""]], LOGS.rows)
     again = through_parquet(table)
     assert again.column(OVERFLOW).to_pylist() == [[("attr_a_b", "2")], None]
     assert again.column("attr_a_b").to_pylist() == ["1", "x"]
@@ -137,6 +83,5 @@ def test_overflow_and_original_keys_survive_parquet():
 
 
 def test_nothing_merges_to_nothing():
-    empty = read_object(b"", LOGS).tables
-    assert merge([empty, empty], LOGS)[""].num_rows == 0
-    assert split_hours(merge([empty], LOGS), LOGS) == []
+    empty = read_object(b"", LOGS).tables[""]
+    assert unify([empty, empty], LOGS.rows).num_rows == 0

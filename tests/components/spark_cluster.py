@@ -1,0 +1,94 @@
+"""A real Spark cluster on loopback: a standalone master and its workers, from the jars of pyspark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from lakerunner.pipeline.session import _java_home
+from lakerunner.runtime.java import find_java
+from tests.components.process import RunningProcess, free_port
+
+_HOME = Path(pyspark.__file__).parent
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class SparkCluster:
+    master: str
+    #: Where each worker keeps the logs of its executors.
+    work_folders: tuple[Path, ...]
+
+    @property
+    def executors(self) -> list[Path]:
+        """A folder for each executor that ever ran."""
+        return [path for folder in self.work_folders for path in folder.glob("app-*/*") if path.is_dir()]
+
+    @property
+    def options(self) -> str:
+        """What a driver on this machine needs: small executors of one core, and loopback."""
+        return (
+            "spark.driver.host=127.0.0.1 spark.driver.bindAddress=127.0.0.1 spark.executor.memory=512m"
+            f" spark.executor.cores=1 spark.cores.max={len(self.work_folders)}"
+        )
+
+
+@contextmanager
+def running_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
+    port = free_port()
+    env = {
+        "SPARK_HOME": str(_HOME),
+        "JAVA_HOME": str(_java_home(find_java())),
+        # Executors inherit the workers' environment: the package must be importable there.
+        "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT)]),
+        "SPARK_DAEMON_MEMORY": "128m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    java_class = [_HOME / "bin" / "spark-class"]
+    with ExitStack() as stack:
+        master = stack.enter_context(
+            RunningProcess.start(
+                [
+                    *java_class,
+                    "org.apache.spark.deploy.master.Master",
+                    "--host",
+                    "127.0.0.1",
+                    "--port",
+                    str(port),
+                    "--webui-port",
+                    "0",
+                ],
+                log_path=folder / "spark-master.log",
+                env=env,
+            )
+        )
+        master.wait_for_port("127.0.0.1", port, 60)
+        work = tuple(folder / f"spark-work-{number}" for number in range(workers))
+        for path in work:
+            stack.enter_context(
+                RunningProcess.start(
+                    [
+                        *java_class,
+                        "org.apache.spark.deploy.worker.Worker",
+                        f"spark://127.0.0.1:{port}",
+                        "--host",
+                        "127.0.0.1",
+                        "--cores",
+                        "1",
+                        "--memory",
+                        "512m",
+                        "--webui-port",
+                        "0",
+                        "--work-dir",
+                        str(path),
+                    ],
+                    log_path=folder / f"{path.name}.log",
+                    env=env,
+                )
+            )
+        yield SparkCluster(f"spark://127.0.0.1:{port}", work)

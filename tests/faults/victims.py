@@ -1,0 +1,163 @@
+"""Processes that are made to die: a role armed with a crash point, by itself or with a Spark of its own.
+
+Most victims are forked from one process that has imported everything, and do the tasks of ingest themselves: what they
+test is the promise of driver, boxer, relay and intake, and a tenth of a second instead of ten starts one. The others
+are the ingest role as it is run, with its Java and its Python workers.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from lakerunner.bus.relay_role import Relay
+from lakerunner.index.indexed import IndexedRole
+from lakerunner.intake.loop import SourceLoop
+from lakerunner.intake.record import Recorder
+from lakerunner.pipeline.boxer_role import IngestBoxer
+from lakerunner.pipeline.ingest_role import Ingest
+from lakerunner.pipeline.ingest_task import IngestTask, TaskResult, run_task
+from lakerunner.runtime import crash
+from lakerunner.runtime.role import Role
+from lakerunner.runtime.run import run_role
+from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.stop import Stop
+from tests.faults.event_folder import EventFolder
+from tests.pipeline.lake import Lake
+
+ROOT = Path(__file__).parents[2]
+EVENTS_VARIABLE = "LAKERUNNER_TEST_EVENTS"
+
+
+class EventIntake(IndexedRole):
+    """Intake with the queue of these tests."""
+
+    name = "pubsub"
+    sentence = "Record what an event folder tells of."
+
+    def run(self, stop: Stop) -> None:
+        recorder = Recorder(self.settings, self.database)
+        source = EventFolder(Path(os.environ[EVENTS_VARIABLE]))
+        SourceLoop(source, recorder, self.settings.intake.batch).run(stop)
+
+
+class IngestWithoutSpark(Ingest):
+    """The ingest role whose tasks run in its own process: a death within a task is the death of all."""
+
+    def start(self) -> None:
+        IndexedRole.start(self)
+        self.bus.ensure_topics()
+
+    def _run_tasks(self, tasks: Sequence[IngestTask]) -> list[TaskResult]:
+        return [run_task(task) for task in tasks]
+
+
+ROLES: dict[str, type[Role]] = {
+    "intake": EventIntake,
+    "relay": Relay,
+    "boxer": IngestBoxer,
+    "ingest": IngestWithoutSpark,
+}
+
+
+class Victim:
+    """What both kinds share: a log, a death, and the certainty that nothing of it is left."""
+
+    def __init__(self, lake: Lake, name: str) -> None:
+        self.log_path = Path(tempfile.mkstemp(prefix=f"{name}-", suffix=".log", dir=lake.settings.data.dir)[1])
+
+    def __enter__(self) -> Victim:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.log_path.unlink(missing_ok=True)
+
+    @property
+    def returncode(self) -> int | None:
+        raise NotImplementedError
+
+    @property
+    def died_by_itself(self) -> bool:
+        """At its crash point; any other end is an error."""
+        code = self.returncode
+        assert code in (None, -signal.SIGKILL), f"ended with {code}: {self.last_words()}"
+        return code is not None
+
+    def said(self, text: str) -> bool:
+        return text in self.log_path.read_text(errors="replace")
+
+    def last_words(self) -> str:
+        return self.log_path.read_text(errors="replace")[-2_000:]
+
+    def kill(self) -> None:
+        raise NotImplementedError
+
+
+def _run_forked(name: str, env: Mapping[str, str], log_path: str) -> None:
+    log = os.open(log_path, os.O_WRONLY | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    for variable in [each for each in os.environ if each.startswith("LAKERUNNER_")]:
+        del os.environ[variable]
+    os.environ.update(env)
+    # Read when the module was imported, which was before this process existed.
+    crash._NAME, crash._LEFT = crash._armed()
+    sys.exit(run_role(ROLES[name], load_settings(env=os.environ)))
+
+
+class ForkedVictim(Victim):
+    _context = multiprocessing.get_context("forkserver")
+
+    def __init__(self, lake: Lake, name: str, crash_point: str, **env: str) -> None:
+        super().__init__(lake, name)
+        variables = lake.env() | {crash.VARIABLE: crash_point} | env
+        self._context.set_forkserver_preload([__name__])
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        self._process = self._context.Process(
+            target=_run_forked, args=(name, variables, str(self.log_path)), daemon=True
+        )
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join(20)
+
+
+class SparkVictim(Victim):
+    """The ingest role with a Spark session of its own."""
+
+    def __init__(self, lake: Lake, crash_point: str) -> None:
+        super().__init__(lake, "ingest")
+        env = {key: value for key, value in os.environ.items() if not key.startswith("LAKERUNNER_")}
+        env |= lake.env() | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+        # A point in a task kills every attempt: the message must live until the driver is killed too.
+        env |= {"LAKERUNNER_BUS_MAX_ATTEMPTS": "1000", crash.VARIABLE: crash_point}
+        with self.log_path.open("wb") as log:
+            command = [sys.executable, "-m", "tests.pipeline.run_role", "ingest"]
+            self._process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=log, stderr=log)
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """As a power cut would end it. Java and its workers must notice by themselves."""
+        alive = self._process.poll() is None
+        children = psutil.Process(self._process.pid).children(recursive=True) if alive else []
+        self._process.kill()
+        self._process.wait(20)
+        _, left = psutil.wait_procs(children, timeout=20)
+        assert not left, f"outlived their driver: {left}"
