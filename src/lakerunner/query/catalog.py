@@ -18,8 +18,8 @@ from lakerunner.model.time import NS_PER_S
 
 #: Descriptions kept, at about a kilobyte each and more for many metric names.
 _MAX_SEGMENTS = 50_000
-#: Lookups remembered for when the index does not answer.
-_MAX_LOOKUPS = 256
+#: Lookups remembered for when the index does not answer: of so many orgs, so many each.
+_MAX_ORGS, _MAX_LOOKUPS = 256, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,13 @@ class Catalog:
             kept = self._recent.setdefault(key, [])
             self._recent.move_to_end(key)
             # A later lookup of the same or more makes an earlier one worthless.
-            kept[:] = [old for old in kept if not _covers(lookup.wants, old.wants, 0)][-_MAX_LOOKUPS:]
-            kept.append(lookup)
-            while len(self._recent) > _MAX_LOOKUPS:
+            useful = [
+                old
+                for old in kept
+                if lookup.at_s - old.at_s <= self._patience_s and not _covers(lookup.wants, old.wants, 0)
+            ]
+            kept[:] = [*useful[1 - _MAX_LOOKUPS :], lookup]
+            while len(self._recent) > _MAX_ORGS:
                 self._recent.popitem(last=False)
 
     def _remembered(self, org_id: uuid.UUID, wants: Sequence[Want], reason: Unavailable) -> Looked:
