@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import numpy as np
@@ -39,7 +40,7 @@ class House:
     """What a test may touch. Without a repr: pytest would print a whole lake."""
 
     desk: Desk
-    lake: MemoryLake
+    lake: Any
     url: str
     client: httpx.Client
 
@@ -74,7 +75,7 @@ def houses(open_door: Door) -> Iterator[MakeHouse]:
     """Serve lakes; everything is closed after."""
     opened: list[tuple[HttpServer, httpx.Client, Desk]] = []
 
-    def make(lake: MemoryLake | None = None, door: Door | None = None, **limits: float) -> House:
+    def make(lake: Any = None, door: Door | None = None, **limits: float) -> House:
         lake = lake or default_lake()
         desk = Desk(ApiSettings(**limits), lake, door or open_door)  # type: ignore[arg-type]
         server = HttpServer("127.0.0.1", 0, api_routes(desk))
@@ -123,7 +124,7 @@ def default_lake() -> MemoryLake:
 @dataclass(frozen=True, repr=False)
 class TwoOrgs:
     door: Door
-    lake: MemoryLake
+    lake: Any
     ours: uuid.UUID
     theirs: uuid.UUID
     #: Secrets by what their key may do.

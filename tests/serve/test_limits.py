@@ -216,7 +216,7 @@ def test_too_many_is_told_with_a_time_to_come_back(make_house: MakeHouse) -> Non
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda n: query(house, f"up + {n}"), range(6)))
     refused = [answer for answer in answers if answer.status_code == 429]
-    assert 1 <= len(refused) <= 4
+    assert 1 <= len(refused) <= 5
     assert all("retry-after" in answer.headers for answer in refused)
     assert {answer.status_code for answer in answers} == {200, 429}
 

@@ -25,6 +25,7 @@ from lakerunner.runtime.settings import ApiSettings
 from lakerunner.serve.admission import Admission
 from lakerunner.serve.answer_cache import AnswerCache, AnswerKey
 from lakerunner.serve.caller import Caller, Door
+from lakerunner.serve.metrics import API_CACHE
 from lakerunner.serve.running import Running, RunningQuery
 
 T = TypeVar("T")
@@ -208,6 +209,7 @@ class Desk:
 
     def kept(self, place: Place | None, query: RunningQuery) -> Answer | None:
         found = None if place is None else self._cache.get(place.key, place.fingerprint)
+        API_CACHE.labels("bypass" if place is None else "miss" if found is None else "hit").inc()
         if found is None:
             return None
         return Answer(found.result, found.stats, "hit", query.query_id, query.elapsed_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 
@@ -30,6 +31,9 @@ _USUAL = (
     "avg(increase(m[1m])) or vector(0)",
     "topk(2, m)",
 )
+#: How long a thread keeps the interpreter while others want it. With Python's own 5 ms, each of a small query's
+#: few hand-overs waits that long behind a large one (docs/decisions/0008-queries-in-threads.md has the figures).
+_SWITCH_S = 0.000_5
 
 
 class QueryApi(IndexedRole):
@@ -44,6 +48,7 @@ class QueryApi(IndexedRole):
 
     def start(self) -> None:
         super().start()
+        sys.setswitchinterval(_SWITCH_S)
         warm()
 
     def run(self, stop: Stop) -> None:

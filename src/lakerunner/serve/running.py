@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from lakerunner.model.errors import LakeError, LimitHit, Missing
 from lakerunner.serve.caller import Caller
+from lakerunner.serve.metrics import API_QUERIES, API_SECONDS
 
 #: Of a query's text, in listings: enough to recognise it.
 _SHOWN_TEXT = 2_000
@@ -102,11 +103,18 @@ class Running:
         query = RunningQuery(uuid.uuid4().hex, caller, kind, text, timeout_s)
         with self._lock:
             self._queries[query.query_id] = query
+        API_QUERIES.inc()
+        outcome = "ok"
         try:
             yield query
+        except LakeError as error:
+            outcome = error.code
+            raise
         finally:
             with self._lock:
                 del self._queries[query.query_id]
+            API_QUERIES.dec()
+            API_SECONDS.labels(kind, outcome).observe(query.elapsed_s)
 
     def visible_to(self, caller: Caller) -> list[RunningQuery]:
         with self._lock:

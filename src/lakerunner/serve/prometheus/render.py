@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 import orjson
 
 from lakerunner.model.labels import LabelSet
@@ -14,7 +18,8 @@ from lakerunner.query.promql.results import (
     Value,
     VectorResult,
 )
-from lakerunner.serve.prometheus.numbers import time_text, time_texts, value_text, value_texts
+from lakerunner.serve.prometheus.numbers import raw_texts, time_text, time_texts, value_text, value_texts
+from lakerunner.serve.prometheus.weave import weave
 
 #: Series of one answer mostly share their times; this many different arrays of times are kept as text.
 _KEPT_TIMES = 64
@@ -66,12 +71,29 @@ def _vector(vector: VectorResult) -> list[bytes]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """What stands before each value of a series, `"],[1700000000,"`, one after another."""
+
+    texts: list[bytes]
+    joined: npt.NDArray[np.uint8]
+    offsets: Ints
+
+    @classmethod
+    def of(cls, times_ms: Ints) -> _Times:
+        texts = [b'"],[%s,"' % text for text in time_texts(times_ms)]
+        texts[0] = b"[" + texts[0][3:]
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        return cls(texts, np.frombuffer(b"".join(texts), dtype=np.uint8), offsets)
+
+
 def _matrix(matrix: MatrixResult) -> list[bytes]:
-    known: dict[bytes, list[bytes]] = {}
+    known: dict[bytes, _Times] = {}
     return [_series(series, known) for series in matrix]
 
 
-def _series(series: Series, known: dict[bytes, list[bytes]]) -> bytes:
+def _series(series: Series, known: dict[bytes, _Times]) -> bytes:
     parts = [b'{"metric":%s' % labels_json(series.labels)]
     if len(series.timestamps_ms):
         parts.append(b',"values":%s' % _points(series.timestamps_ms, series.values, known))
@@ -82,18 +104,21 @@ def _series(series: Series, known: dict[bytes, list[bytes]]) -> bytes:
     return b"".join(parts) + b"}"
 
 
-def _points(times_ms: Ints, values: Floats, known: dict[bytes, list[bytes]]) -> bytes:
-    """`[[time,"value"],…]`. Times and values are woven by slices and one join."""
+def _points(times_ms: Ints, values: Floats, known: dict[bytes, _Times]) -> bytes:
+    """`[[time,"value"],…]`."""
     key = times_ms.tobytes()
-    before = known.get(key)
-    if before is None:
-        before = [b'"],[%s,"' % text for text in time_texts(times_ms)]
-        before[0] = b"[" + before[0][3:]
+    times = known.get(key)
+    if times is None:
         if len(known) >= _KEPT_TIMES:
             known.clear()
-        known[key] = before
-    woven: list[bytes] = [b""] * (2 * len(before))
-    woven[0::2] = before
+        times = known[key] = _Times.of(times_ms)
+    digits = np.frombuffer(raw_texts(values), dtype=np.uint8)
+    out = np.empty(len(digits) + len(times.joined), dtype=np.uint8)
+    length = weave(digits, times.joined, times.offsets, out)
+    if length >= 0:
+        return out[:length].tobytes() + b'"]]'
+    woven: list[bytes] = [b""] * (2 * len(times.texts))
+    woven[0::2] = times.texts
     woven[1::2] = value_texts(values)
     return b"".join(woven) + b'"]]'
 

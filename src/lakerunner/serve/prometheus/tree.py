@@ -21,9 +21,9 @@ from lakerunner.query.promql.ast import (
     children,
 )
 from lakerunner.query.promql.check import check
-from lakerunner.query.promql.durations import Duration, QueryContext, duration_ms
+from lakerunner.query.promql.durations import Duration, DurationNumber, QueryContext, duration_ms, print_duration
 from lakerunner.query.promql.functions import FUNCTIONS
-from lakerunner.serve.prometheus.numbers import value_text
+from lakerunner.query.promql.go_format import plain
 
 #: Durations that refer to the query's times have none here.
 _NO_TIMES = QueryContext(0, 0, 0)
@@ -56,7 +56,7 @@ def _depth(expr: Expr) -> int:
 def _node(expr: Expr) -> dict[str, object]:
     match expr:
         case Number(value=value):
-            return {"type": "numberLiteral", "val": value_text(value)}
+            return {"type": "numberLiteral", "val": plain(value)}
         case String(value=text):
             return {"type": "stringLiteral", "val": text}
         case Paren(expr=inner):
@@ -66,10 +66,11 @@ def _node(expr: Expr) -> dict[str, object]:
         case VectorSelector():
             return {"type": "vectorSelector", **_selector(expr)}
         case MatrixSelector(vector=vector, range=width):
-            return {"type": "matrixSelector", **_selector(vector), "range": _ms(width)}
+            return {"type": "matrixSelector", **_selector(vector), "range": _ms(width), "rangeExpr": _written(width)}
         case Subquery():
             step_ms = 0 if expr.step is None else _ms(expr.step)
             times = {"range": _ms(expr.range), "step": step_ms, **_offset_and_at(expr)}
+            times |= {"rangeExpr": _written(expr.range), "stepExpr": _written(expr.step)}
             return {"type": "subquery", "expr": _node(expr.expr), **times}
         case Call():
             return {"type": "call", "func": _function(expr.name), "args": [_node(arg) for arg in expr.args]}
@@ -137,9 +138,15 @@ def _offset_and_at(node: VectorSelector | Subquery) -> dict[str, object]:
     edge = node.at.value if isinstance(node.at, AtEdge) else None
     return {
         "offset": 0 if node.offset is None else _ms(node.offset),
+        "offsetExpr": _written(node.offset),
         "timestamp": None if isinstance(node.at, AtEdge) else node.at,
         "startOrEnd": edge,
     }
+
+
+def _written(duration: Duration | None) -> str | None:
+    """The text of a duration that is more than a literal: its milliseconds depend on the query's times."""
+    return None if duration is None or isinstance(duration, DurationNumber) else print_duration(duration)
 
 
 def _ms(duration: Duration) -> int:

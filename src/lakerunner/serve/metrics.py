@@ -1,0 +1,13 @@
+"""What the query API exports of itself."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECONDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+API_SECONDS = Histogram(
+    "lakerunner_api_query_seconds", "Time of one query, its wait included.", ["kind", "outcome"], buckets=_SECONDS
+)
+API_QUERIES = Gauge("lakerunner_api_queries", "Queries that run or wait now.")
+API_CACHE = Counter("lakerunner_api_cache", "Answers by whether they were kept ones.", ["outcome"])
