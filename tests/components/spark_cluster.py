@@ -53,9 +53,18 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
     with ExitStack() as stack:
         master = stack.enter_context(
             RunningProcess.start(
-                [*java_class, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port),
-                 "--webui-port", "0"],
-                log_path=folder / "spark-master.log", env=env,
+                [
+                    *java_class,
+                    "org.apache.spark.deploy.master.Master",
+                    "--host",
+                    "127.0.0.1",
+                    "--port",
+                    str(port),
+                    "--webui-port",
+                    "0",
+                ],
+                log_path=folder / "spark-master.log",
+                env=env,
             )  # fmt: skip
         )
         master.wait_for_port("127.0.0.1", port, 60)
@@ -63,9 +72,23 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
         for path in work:
             stack.enter_context(
                 RunningProcess.start(
-                    [*java_class, "org.apache.spark.deploy.worker.Worker", f"spark://127.0.0.1:{port}", "--host",
-                     "127.0.0.1", "--cores", "1", "--memory", "512m", "--webui-port", "0", "--work-dir", str(path)],
-                    log_path=folder / f"{path.name}.log", env=env,
+                    [
+                        *java_class,
+                        "org.apache.spark.deploy.worker.Worker",
+                        f"spark://127.0.0.1:{port}",
+                        "--host",
+                        "127.0.0.1",
+                        "--cores",
+                        "1",
+                        "--memory",
+                        "512m",
+                        "--webui-port",
+                        "0",
+                        "--work-dir",
+                        str(path),
+                    ],
+                    log_path=folder / f"{path.name}.log",
+                    env=env,
                 )  # fmt: skip
             )
         yield SparkCluster(f"spark://127.0.0.1:{port}", work)

@@ -1,4 +1,4 @@
-"""A queue of events in a folder: a file an event, gone when it is acknowledged. Whoever dies over one leaves it there."""
+"""A queue of events in a folder: a file an event, gone when acknowledged. Whoever dies over one leaves it there."""
 
 from __future__ import annotations
 

@@ -47,6 +47,8 @@ def test_a_killed_stage_loses_and_doubles_nothing(
 def test_the_matrix_has_every_point_of_ingest() -> None:
     """A crash point that nobody arms tests nothing."""
     source = Path(__file__).parents[2] / "src" / "lakerunner"
-    written = {name for path in source.rglob("*.py") for name in re.findall(r'crash_point\("(\w+)"\)', path.read_text())}
+    written = {
+        name for path in source.rglob("*.py") for name in re.findall(r'crash_point\("(\w+)"\)', path.read_text())
+    }
     # The redriving of dead letters has a test of its own, in the bus' suite.
     assert written - {"redrive_after_publish"} == POINTS.keys()

@@ -1,4 +1,4 @@
-"""One cell of the crash matrix: objects in, a victim dies, clean roles finish, everything is replayed, all is counted."""
+"""One cell of the crash matrix: objects in, a victim dies, clean roles finish, all is replayed, all is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that a real collector wrote: OpenTelemetry Collector 0.152 (awss3exporter, otlp_proto, gzip), fed by telemetrygen."""
+"""Objects that a real collector wrote (0.152, awss3exporter, otlp_proto, gzip), fed by telemetrygen 0.161."""
 
 from __future__ import annotations
 
