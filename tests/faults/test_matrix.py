@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakerunner.pipeline.session import spark_session, stop_session
-from lakerunner.runtime.settings import SparkSettings
 from tests.components.kafka import KafkaBroker
 from tests.components.postgres import PostgresServer
 from tests.faults.ingest import POINTS, Cell, Components, run_cell
@@ -28,12 +25,6 @@ SLICE = (
 )
 
 pytestmark = [pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    yield spark_session(SparkSettings(master="local[2]"))
-    stop_session()
 
 
 @pytest.mark.parametrize("cell", SLICE, ids=str)
