@@ -17,12 +17,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix bench faults docs clean
+.PHONY: help demo init test test-fast lint fix bench promqltest faults docs clean
 
 ##@ Use
 
 demo: $(VENV)/.run ## Start everything on this machine, with a small shop's telemetry coming in; Ctrl-C stops it
-	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA)
+	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA) --set auth.required=false
 
 ##@ Develop
 
@@ -44,6 +44,9 @@ fix: $(VENV)/.dev ## Mend what style checks can mend
 
 bench: $(VENV)/.dev ## Benchmarks against a peer or a limit, as JSON lines: make bench CASE=ingest
 	@$(BIN)/python -m bench $(CASE)
+
+promqltest: $(VENV)/.dev ## Prometheus' test scripts of a folder through a real lake: make promqltest SUITE=DIR
+	@$(BIN)/python -m tests.query.promqltest $(SUITE)
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
 	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"

@@ -20,7 +20,6 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from lakerunner.formats.merge import merge
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
@@ -103,7 +102,6 @@ def main(rows: int) -> None:
     header = b"timestamp,level,message,host,code\n"
     csv = header + b"".join(b"%d,info,hello world %d,h%d,200\n" % (1763200000000 + i, i, i % 9) for i in range(count))
     report("csv logs", count, cpu_seconds(lambda: read_object(csv, LOGS, "x.csv")))
-    report("merge and sort logs", count, cpu_seconds(lambda: merge([{"": table}], LOGS)))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Azurite:
 @contextmanager
 def running_azurite(folder: Path) -> Iterator[Azurite]:
     """A server that keeps its blobs in memory."""
-    main, port = _installed(), free_port()
+    main, port = installed_azurite(), free_port()
     argv = ["node", main, "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     argv += ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     with RunningProcess.start(argv, log_path=folder / "azurite.log") as process:
@@ -69,7 +69,7 @@ def running_azurite(folder: Path) -> Iterator[Azurite]:
         yield Azurite("127.0.0.1", port, process)
 
 
-def _installed() -> Path:
+def installed_azurite() -> Path:
     """The emulator's program, fetched by npm when absent. Without npm: a skip, in CI a failure."""
     main = _CACHE / _MAIN
     if main.exists():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.components.azurite import ACCOUNT, _installed
+from tests.components.azurite import ACCOUNT, installed_azurite
 from tests.components.process import RunningProcess, free_port
 
 
@@ -14,7 +14,7 @@ from tests.components.process import RunningProcess, free_port
 def running_azurite_queue(folder: Path) -> Iterator[str]:
     """The endpoint of a server that keeps its messages in memory."""
     port = free_port()
-    program = _installed().parents[1] / "queue" / "main.js"
+    program = installed_azurite().parents[1] / "queue" / "main.js"
     argv = ["node", program, "--queueHost", "127.0.0.1", "--queuePort", str(port)]
     argv += ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     with RunningProcess.start(argv, log_path=folder / "azurite-queue.log") as process:

@@ -19,6 +19,7 @@ from lakerunner.formats.read import read_object
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES
+from tests.formats.mutation import mutate
 from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
 from tests.formats.test_otlp_json import otlp_json
 
@@ -55,27 +56,6 @@ def seeds() -> dict[str, tuple[Signal, bytes]]:
 
 
 SEEDS = seeds()
-
-
-def mutate(data: bytes, rng: random.Random) -> bytes:
-    mutant = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        at = rng.randrange(len(mutant)) if mutant else 0
-        match rng.randrange(6):
-            case 0 if mutant:
-                mutant[at] ^= 1 << rng.randrange(8)
-            case 1 if mutant:
-                mutant[at] = rng.choice((0, 0x7F, 0x80, 0xFF, 0x0A, 0x12))
-            case 2:
-                del mutant[at:]
-            case 3:
-                del mutant[at : at + rng.randrange(1, 20)]
-            case 4:
-                mutant[at:at] = rng.randbytes(rng.randrange(1, 12))
-            case _:
-                end = at + rng.randrange(1, 40)
-                mutant[at:at] = mutant[at:end] * rng.randrange(1, 4)
-    return bytes(mutant)
 
 
 def check(decoded: Decoded, signal: Signal) -> None:

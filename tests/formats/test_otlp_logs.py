@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
@@ -17,6 +19,7 @@ from lakerunner.formats.otlp.decode import read_messages, read_protobuf
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signals import LOGS
 from tests.formats import reference
+from tests.formats.mutation import mutate
 from tests.formats.otlp_samples import START_NS, any_value, log_batches, pairs
 from tests.formats.otlp_strategies import COUNTS, IDS, TEXT, TIMES, key_values, maybe_value
 
@@ -109,8 +112,8 @@ def expected(batch: LogsData) -> list[dict[str, Any]]:
     return rows
 
 
-def found(batch: LogsData) -> list[dict[str, Any]]:
-    tables = read_messages([batch.SerializeToString()], LOGS, Limits(), Options(), Tally())
+def found_in(wire: bytes) -> list[dict[str, Any]]:
+    tables = read_messages([wire], LOGS, Limits(), Options(), Tally())
     table = tables[""]
     for name in ("timestamp", "observed_timestamp"):
         table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
@@ -120,7 +123,7 @@ def found(batch: LogsData) -> list[dict[str, Any]]:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches())
 def test_rows_are_what_the_reference_reads(batch):
-    actual = found(batch)
+    actual = found_in(batch.SerializeToString())
     wanted = expected(batch)
     for have, want in zip(actual, wanted, strict=True):
         # A number made from a name is ours; the reference only knows the one that was sent.
@@ -247,3 +250,32 @@ def test_deeply_nested_groups_do_not_overflow_the_stack(depth):
     else:
         tables, _ = read_protobuf(data, LOGS, Limits(), Options())
         assert tables[""].num_rows == 0
+
+
+def test_broken_wire_is_read_or_refused_as_the_reference_does():
+    batch = next(log_batches(4))
+    record = batch.resource_logs[0].scope_logs[0].log_records[0]
+    record.body.CopyFrom(any_value({"a": [1, {"b": "x"}], "c": b"zz"}))
+    record.attributes.extend(pairs({"n": [1, "a"], "e": None, "d": {"k": 1}}))
+    outcomes = set()
+    for number in range(400):
+        mutant = mutate(batch.SerializeToString(), random.Random(number))
+        try:
+            wanted, refused = expected(LogsData.FromString(mutant)), ""
+        except DecodeError as reason:
+            wanted, refused = [], str(reason)
+        try:
+            rows = found_in(mutant)
+        except BadInput:
+            # Text that is not UTF-8 we repair; but the object may have a second fault behind it.
+            assert refused, number
+            outcomes.add("refused")
+            continue
+        if refused:
+            assert "UTF-8" in refused, number
+            continue
+        for row in [*rows, *wanted]:
+            row.pop("severity_number", None), row.pop("severity", None)
+        assert rows == wanted, number
+        outcomes.add("read")
+    assert outcomes == {"read", "refused"}

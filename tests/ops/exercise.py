@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Mapping
 
 from lakerunner.bus import topics
-from lakerunner.bus.contract import Bus, Delivery
+from lakerunner.bus.contract import Delivery
 from lakerunner.bus.messages import ObjectSeen, SegmentsMade, decode, encode
-from lakerunner.bus.open import open_bus
 from lakerunner.bus.relay_role import Relay
+from lakerunner.bus.role import BusRole
 from lakerunner.bus.stage import run_stage
 from lakerunner.index import ledger, outbox, work
 from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Database
-from lakerunner.index.indexed import IndexedRole
 from lakerunner.index.ledger import ObjectOutcome, RawObject
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.work import WorkItem
@@ -32,9 +30,8 @@ from lakerunner.ops.monitor import Monitor
 from lakerunner.ops.supervisor import Supervisor
 from lakerunner.ops.sweeper import Sweeper
 from lakerunner.runtime.crash import crash_point
-from lakerunner.runtime.role import Probe, Role
+from lakerunner.runtime.role import Role
 from lakerunner.runtime.run import run_role
-from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.settings_load import load_settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import configure_telemetry
@@ -58,20 +55,12 @@ def _seen(obj: RawObject) -> Outgoing:
     return Outgoing(topics.objects(LOGS).name, obj.key, encode(message))
 
 
-class Exercise(IndexedRole):
+class Exercise(BusRole):
     name = "exercise"
     sentence = "Turn each object into one segment of one row."
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self._bus: Bus = open_bus(settings, self.database)
-
-    def start(self) -> None:
-        super().start()
-        self._bus.ensure_topics()
-
     def run(self, stop: Stop) -> None:
-        consumer = self._bus.consumer("exercise", [topics.objects(LOGS).name])
+        consumer = self.bus.consumer("exercise", [topics.objects(LOGS).name])
         try:
             run_stage(consumer, self._handle, stop, max_messages=8)
         finally:
@@ -91,13 +80,6 @@ class Exercise(IndexedRole):
         )
         follow_up = Outgoing(topics.made(LOGS, "compact").name, seen.key, encode(made))
         commit_item(self.database, ItemResult(item_id, [segment], (), [ObjectOutcome(seen.object_id, 1)], [follow_up]))
-
-    def probes(self) -> Mapping[str, Probe]:
-        return {**super().probes(), "bus": self._bus.ping}
-
-    def close(self) -> None:
-        self._bus.close()
-        super().close()
 
 
 #: What the exercise needs of a house. Spark is not part of it: its own tests kill it.

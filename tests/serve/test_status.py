@@ -27,7 +27,7 @@ def guarded(request: pytest.FixtureRequest) -> bool:
 def client(database: Database, guarded: bool) -> Iterator[httpx.Client]:
     settings = Settings(auth=AuthSettings(required=guarded))
     bus = open_bus(settings, database)
-    routes = status_routes(settings, database, lambda: bus)
+    routes = status_routes(settings, database, bus)
     server = HttpServer("127.0.0.1", 0, Starlette(routes=routes, exception_handlers={LakeError: render_error}))
     server.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:

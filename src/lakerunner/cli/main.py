@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lakerunner import __version__
-from lakerunner.cli.verbs import bus, config, demo, house, ingest, key, org, profile
+from lakerunner.cli.verbs import bus, config, demo, house, ingest, key, org, profile, query
 from lakerunner.cli.verbs.role import role_command
 from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.pipeline.ingest_role import Ingest
@@ -42,7 +42,7 @@ for _function in (house.serve, demo.demo, house.migrate, house.status, house.doc
 for _role in (*ROLES, *ROLES_BY_SIGNAL, *DEMO_ROLES):
     if _role is not Ingest:  # a noun too, which runs the role when no verb follows it
         app.command(_role.name, rich_help_panel="Roles, run alone")(role_command(_role))
-for _noun in (bus, config, ingest, key, org, profile):
+for _noun in (bus, config, ingest, key, org, profile, query):
     app.add_typer(_noun.app, name=_noun.__name__.rpartition(".")[2], rich_help_panel="Nouns")
 
 

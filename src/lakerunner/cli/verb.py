@@ -45,26 +45,32 @@ class Cli:
 def verb(function: Callable[..., int | None]) -> Callable[..., None]:
     """Make a function whose first parameter is a `Cli` into a command, with the options that all commands have.
 
-    The function may return an exit code; a LakeError becomes one line and its own code.
+    The function may return an exit code; a LakeError becomes one line and its own code. A function with a parameter
+    `output` of its own has other formats than most, and is given the chosen one.
     """
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    has_formats = any(parameter.name == "output" for parameter in own)
 
     @functools.wraps(function)
     def command(*args: Any, config: Any = None, set_: Any = None, output: Any = None, **options: Any) -> None:
         try:
             settings = load_settings(config, os.environ, _assignments(set_ or []))
-            code = function(Cli(settings, Output(output or OutputFormat.TEXT)), *args, **options)
+            if has_formats:
+                options["output"] = output
+            kind = OutputFormat.TEXT if has_formats else output or OutputFormat.TEXT
+            code = function(Cli(settings, Output(kind)), *args, **options)
         except LakeError as error:
             render_error(error)
             raise typer.Exit(exit_code_of(error)) from None
         raise typer.Exit(code or 0)
 
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
     common = [
         inspect.Parameter("config", keyword, default=None, annotation=ConfigOption),
         inspect.Parameter("set_", keyword, default=None, annotation=SetOption),
-        inspect.Parameter("output", keyword, default=OutputFormat.TEXT, annotation=OutputOption),
     ]
+    if not has_formats:
+        common.append(inspect.Parameter("output", keyword, default=OutputFormat.TEXT, annotation=OutputOption))
     command.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *common]}
     return command

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakerunner.runtime.settings import FormatsSettings
+
 
 @dataclass(frozen=True, slots=True)
 class MetricOptions:
@@ -27,3 +29,9 @@ class Options:
     fallback_time_ns: int | None = None
     #: Our field (`timestamp`, `message`, ...) -> the key or column that holds it, tried before the usual ones.
     fields: Mapping[str, str] = field(default_factory=dict)
+
+
+def options_of(settings: FormatsSettings) -> Options:
+    """The options that the settings ask for."""
+    promoted = tuple(name.strip() for name in settings.promote_resource.split(",") if name.strip())
+    return Options(metrics=MetricOptions(promoted_resource_attributes=promoted))

@@ -31,7 +31,7 @@ class RawObject:
     signal: str
     bucket: str
     key: str
-    #: The store's version id where it has one, else the etag.
+    #: The etag: listings give it, version ids they do not. The same bytes put again are the same object.
     version: str
     size_bytes: int
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from lakerunner.index.database import Connection
 from lakerunner.model.errors import BadInput, Conflict
@@ -42,6 +42,7 @@ def create_profile(tx: Connection, profile: StorageProfile) -> None:
         raise BadInput("cannot read raw objects from db/: that is where segments are written")
     if profile.signal is not None:
         signal_named(profile.signal)
+    profile = replace(profile, bucket=profile.bucket.rstrip("/"))
     values = [getattr(profile, field.name) for field in fields(profile)]
     places = ", ".join(["%s"] * len(values))
     done = tx.execute(

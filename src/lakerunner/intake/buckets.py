@@ -44,6 +44,7 @@ def config_of(settings: Settings, bucket: str, profiles: Iterable[StorageProfile
         region=telling.region,
         endpoint=telling.endpoint,
         credentials=_variables(urlsplit(bucket).scheme, telling.credentials_ref),
+        create=False,
     )
 
 

@@ -22,12 +22,12 @@ class Sweeper(SingletonRole):
         reconciled_at = float("-inf")
         while not until:
             removed = tidy(self.database, self.settings.upkeep, lease)
-            # Kafka forgets by itself; the bus in PostgreSQL is ours to sweep.
-            if self.settings.bus.kind == "postgres":
-                with self.database.transaction() as tx:
-                    require_held(tx, lease)
+            with self.database.transaction() as tx:
+                require_held(tx, lease)
+                removed["intake_rejected"] = forget_excess(tx)
+                # Kafka forgets by itself; the bus in PostgreSQL is ours to sweep.
+                if self.settings.bus.kind == "postgres":
                     removed["bus_message"] = forget_passed(tx, self.settings.bus.retention_s)
-                    forget_excess(tx)
             if any(removed.values()):
                 log().info("tidied", **removed)
             now = time.monotonic()

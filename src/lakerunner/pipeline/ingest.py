@@ -21,7 +21,8 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signals import signal_named
 from lakerunner.pipeline.ingest_task import IngestTask, TaskResult
 from lakerunner.pipeline.items import IngestItem, shares
-from lakerunner.pipeline.metrics import OBJECTS_QUARANTINED, ROWS_REJECTED, STAGE_LAG
+from lakerunner.pipeline.metrics import OBJECTS_QUARANTINED, ROWS_REJECTED, ROWS_SKEWED, STAGE_LAG
+from lakerunner.pipeline.skew import skewed_rows
 from lakerunner.runtime.metrics import STAGE_BYTES, STAGE_ITEMS, STAGE_ROWS, STAGE_SECONDS
 from lakerunner.runtime.settings import PipelineSettings
 from lakerunner.runtime.telemetry import log, span
@@ -168,6 +169,9 @@ def _tell(item: IngestItem, outcome: Outcome, made: ItemResult, results: Sequenc
     STAGE_ROWS.labels(STAGE).inc(rows)
     STAGE_BYTES.labels(STAGE).inc(size_bytes)
     STAGE_LAG.labels(STAGE).set(item.waited_s)
+    if skewed := skewed_rows(made.made, time.time_ns()):
+        ROWS_SKEWED.labels(item.signal).inc(skewed)
+        log().warning("rows skewed", rows=skewed, **about)
     bad = [each for each in made.objects if each.quarantine_reason is not None]
     for each in bad:
         OBJECTS_QUARANTINED.labels(item.signal).inc()

@@ -1,21 +1,20 @@
-"""The roles of ingest: one Spark driver for all signals, or one for each."""
+"""The role of ingest: a Spark driver."""
 
 from __future__ import annotations
 
 import itertools
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from lakerunner.bus import topics
 from lakerunner.bus.contract import Consumer
-from lakerunner.bus.open import open_bus
-from lakerunner.index.indexed import IndexedRole
+from lakerunner.formats.limits import limits_of
+from lakerunner.formats.options import options_of
 from lakerunner.index.profiles import list_profiles
 from lakerunner.intake.buckets import config_of
 from lakerunner.model.errors import LakeError
-from lakerunner.model.signal import Signal
-from lakerunner.model.signals import LOGS, METRICS, SIGNALS, TRACES
+from lakerunner.pipeline.by_signal import SignalsRole
 from lakerunner.pipeline.ingest import Ended, Reading, ingest_batch
 from lakerunner.pipeline.ingest_task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.ingest_worker import IngestWorker
@@ -34,26 +33,25 @@ if TYPE_CHECKING:
 GROUP = "ingest"
 
 
-class Ingest(IndexedRole):
+class Ingest(SignalsRole):
     name = "ingest"
     sentence = "Turn raw objects of all signals into segments, on Spark."
-    signals: ClassVar[tuple[Signal, ...]] = SIGNALS
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.bus = open_bus(settings, self.database)
         self.target = StoreConfig.of(settings)
         self.store = open_store(self.target)
+        self._limits, self._options = limits_of(settings.formats), options_of(settings.formats)
         self._spark: SparkSession | None = None
         self._job_numbers = itertools.count()
 
     def start(self) -> None:
         super().start()
-        self.bus.ensure_topics()
         self._spark = spark_session(self.settings.spark)
+        self._warm_up(self._spark)
 
     def probes(self) -> Mapping[str, Probe]:
-        return {**super().probes(), "bus": self.bus.ping, "store": self.store.ping}
+        return {**super().probes(), "store": self.store.ping}
 
     def run(self, stop: Stop) -> None:
         consumer = self._consumer()
@@ -64,7 +62,6 @@ class Ingest(IndexedRole):
 
     def close(self) -> None:
         stop_session()
-        self.bus.close()
         super().close()
 
     def do_batch(self, items: Sequence[IngestItem], attempts: Mapping[uuid.UUID, int]) -> Sequence[Ended]:
@@ -77,8 +74,14 @@ class Ingest(IndexedRole):
             if item not in known
         ]
         last = frozenset(each for each, attempt in attempts.items() if attempt >= self.settings.bus.max_attempts)
-        reading = Reading(sources, self.target)
+        reading = Reading(sources, self.target, self._limits, self._options)
         return [*failed, *ingest_batch(self.database, known, reading, self.settings.pipeline, self._run_tasks, last)]
+
+    def _warm_up(self, spark: SparkSession) -> None:
+        """Start the Python workers and let them import what they need, so that ready means ready (about 3 s)."""
+        cores = spark.sparkContext.defaultParallelism
+        nothing = IngestTask(uuid.UUID(int=0), uuid.UUID(int=0), "", self.signals[0].name, (), {}, self.target)
+        run_tasks(spark, "warm-up", run_task, [nothing] * cores)
 
     def _sources(self, items: Sequence[IngestItem]) -> tuple[dict[str, StoreConfig], dict[str, LakeError]]:
         with self.database.transaction() as tx:
@@ -100,21 +103,3 @@ class Ingest(IndexedRole):
 
     def _consumer(self) -> Consumer:
         return self.bus.consumer(GROUP, [topics.work(signal, "ingest").name for signal in self.signals])
-
-
-class IngestLogs(Ingest):
-    name = "ingest-logs"
-    sentence = "Turn raw objects of logs into segments, on Spark."
-    signals = (LOGS,)
-
-
-class IngestMetrics(Ingest):
-    name = "ingest-metrics"
-    sentence = "Turn raw objects of metrics into segments, on Spark."
-    signals = (METRICS,)
-
-
-class IngestTraces(Ingest):
-    name = "ingest-traces"
-    sentence = "Turn raw objects of traces into segments, on Spark."
-    signals = (TRACES,)

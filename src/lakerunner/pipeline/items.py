@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from psycopg.rows import DictRow
 
 from lakerunner.index.database import Connection
 from lakerunner.index.work import ItemState
@@ -43,23 +45,23 @@ def load_items(
         " WHERE item_id = ANY(%s) ORDER BY item_id, seen_at, key",
         [list(heads)],
     ).fetchall()
-    grouped: dict[uuid.UUID, list[Mapping[str, object]]] = {}
+    grouped: dict[uuid.UUID, list[DictRow]] = {}
     for row in objects:
         grouped.setdefault(row["item_id"], []).append(row)
     return {item_id: _item(heads[item_id], mine, expansion) for item_id, mine in grouped.items()}, ended
 
 
-def _item(head: Mapping[str, object], rows: list[Mapping[str, object]], expansion: float) -> IngestItem:
+def _item(head: DictRow, rows: list[DictRow], expansion: float) -> IngestItem:
     names = ("object_id", "bucket", "key", "version", "size_bytes")
-    refs = tuple(ObjectRef(*(row[name] for name in names)) for row in rows)  # type: ignore[arg-type]
+    refs = tuple(ObjectRef(*(row[name] for name in names)) for row in rows)
     return IngestItem(
-        item_id=head["item_id"],  # type: ignore[arg-type]
-        org_id=head["org_id"],  # type: ignore[arg-type]
+        item_id=head["item_id"],
+        org_id=head["org_id"],
         collector=str(rows[0]["collector"]),
         signal=str(head["signal"]),
         objects=refs,
         weight=sum(estimated_bytes(ref.key, ref.size_bytes, expansion) for ref in refs),
-        waited_s=max(float(row["waited_s"]) for row in rows),  # type: ignore[arg-type]
+        waited_s=max(float(row["waited_s"]) for row in rows),
     )
 
 

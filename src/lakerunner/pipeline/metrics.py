@@ -11,3 +11,6 @@ ROWS_REJECTED = Counter(
     "lakerunner_rows_rejected", "Rows refused while others of their object landed.", ["signal", "reason"]
 )
 OBJECTS_QUARANTINED = Counter("lakerunner_objects_quarantined", "Raw objects that could not be read.", ["signal"])
+ROWS_SKEWED = Counter(
+    "lakerunner_rows_skewed", "Rows that landed with an event time over a year ago or a day ahead.", ["signal"]
+)

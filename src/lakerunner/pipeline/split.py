@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.formats.merge import unify
+from lakerunner.formats.unify import unify
 from lakerunner.model.signal import Signal, Table
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR
 from lakerunner.pipeline.ordering import sort_order, sorted_table, take, whole

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.runtime.health import Health, Prober
@@ -34,10 +35,11 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
     stop = Stop()
     _stop_on_signals(stop)
     _stop_with_supervisor(stop)
-    role = role_class(settings)
     health = Health(role_class.name)
+    role: Role | None = None
     server: HttpServer | None = None
     try:
+        role = role_class(settings)
         server = HttpServer(settings.http.host, settings.http.port, [*health.routes(), *role.routes()])
         server.start()
         log().info("listening", host=server.host, port=server.port)
@@ -46,7 +48,7 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
         prober.probe_once()
         health.phase = "running"
         prober.start()
-        _persist(lambda: role.run(stop), stop, health, "running")
+        _persist(partial(role.run, stop), stop, health, "running")
         health.phase = "draining"
         log().info("drained")
         return EXIT_OK
@@ -56,7 +58,8 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
     finally:
         health.phase = "stopped"
         stop.request()
-        role.close()
+        if role is not None:
+            role.close()
         if server is not None:
             server.close()
         flush()

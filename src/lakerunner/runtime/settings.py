@@ -203,6 +203,41 @@ class PipelineSettings(Section):
     )
 
 
+class QuerySettings(Section):
+    """Answering: plans, workers and what a query may cost."""
+
+    workers: str = Field(
+        "",
+        description="Query workers, as host:port,host:port, or dns://name:port for all addresses of a name; empty "
+        "means the one of this data.dir where it runs, else the asking process itself.",
+    )
+    worker_host: str = Field("127.0.0.1", description="Address that a query worker binds.")
+    worker_port: Port = Field(0, description="Port of a query worker's Arrow Flight; 0 lets the system choose.")
+    worker_token: str = Field(
+        "",
+        description="Secret shared by the API and its workers; empty means one kept in data.dir, for a single machine.",
+        json_schema_extra={"secret": True},
+    )
+    cache_dir: str = Field("", description="Folder under which processes keep fetched segments; empty means data.dir.")
+    cache_bytes: Count = Field(10_737_418_240, description="What one process may keep there.")
+    table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded tables of series.")
+    decoded_cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        268_435_456, description="Memory for decoded samples that are read again and again; 0 means none."
+    )
+    fetches: Annotated[int, Field(ge=1, le=256)] = Field(
+        16, description="Segments that a worker fetches and reads at once."
+    )
+    worker_scans: Count = Field(8, description="Requests that a worker answers at once; others wait.")
+    max_scan_bytes: Count = Field(
+        2_147_483_648, description="Samples, as bytes, that one request may make a worker hold."
+    )
+    attempts: Count = Field(3, description="Workers that a segment is tried on before it counts as failed.")
+    timeout_s: Seconds = Field(120.0, description="How long a query may take.")
+    index_patience_s: Seconds = Field(
+        300.0, description="How long queries go on from segments known before while the index does not answer."
+    )
+
+
 class FormatsSettings(Section):
     """How raw objects are read, and what one of them may cost."""
 
@@ -241,6 +276,37 @@ class AuthSettings(Section):
     )
 
 
+class ApiSettings(Section):
+    """The query API: what one org may ask of it, and how it shares itself between orgs."""
+
+    url: str = Field(
+        "", description="Address of the API that `lakerunner query` asks; empty means the one of this machine."
+    )
+    key: str = Field("", description="API key that `lakerunner query` sends.", json_schema_extra={"secret": True})
+    threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        8, description="Queries that run at once; others wait in turn."
+    )
+    org_queries: Count = Field(4, description="Queries of one org that run at once.")
+    org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
+    timeout_s: Seconds = Field(60.0, description="How long a query may take, its wait included.")
+    max_range_s: Seconds = Field(
+        31_622_400.0, description="How much time a query may span, from the first sample that it reads to the last."
+    )
+    max_steps: Count = Field(11_000, description="Steps of one range query.")
+    max_series: Count = Field(200_000, description="Series in any part of a query.")
+    max_samples: Count = Field(50_000_000, description="Samples that a query may read and compute.")
+    max_bytes: Count = Field(4_294_967_296, description="Bytes of segments that a query may read.")
+    lookback_s: Seconds = Field(300.0, description="How far back a selector looks for the latest sample.")
+    metadata_range_s: Seconds = Field(
+        86_400.0, description="How far back labels and series are looked for when a request gives no start."
+    )
+    cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        134_217_728, description="Memory for answers that may be given again; 0 means none are kept."
+    )
+    cache_ttl_s: Seconds = Field(3_600.0, description="How long an answer is kept at most.")
+    heartbeat_s: Seconds = Field(5.0, description="Silence on a stream after which a heartbeat is sent.")
+
+
 class Settings(Section):
     """Everything that can be set."""
 
@@ -256,9 +322,11 @@ class Settings(Section):
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
+    query: QuerySettings = Field(default_factory=QuerySettings)
     formats: FormatsSettings = Field(default_factory=FormatsSettings)
     demo: DemoSettings = Field(default_factory=DemoSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
+    api: ApiSettings = Field(default_factory=ApiSettings)
 
     @property
     def store_url(self) -> str:

@@ -34,6 +34,11 @@ def secret_of(request: Request) -> str:
     raise Denied("cannot answer without an API key", hint=_HOW)
 
 
+def has_secret(request: Request) -> bool:
+    """Whether a key was sent at all, in whatever way."""
+    return "authorization" in request.headers or any(header in request.headers for header in _KEY_HEADERS)
+
+
 def key_of(request: Request, database: Database, scope: Scope) -> ApiKey:
     """The key of this request, holding the scope."""
     secret = secret_of(request)

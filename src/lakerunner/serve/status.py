@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict
 
 from starlette.requests import Request
@@ -38,11 +37,11 @@ def _lag_by_topic(bus: Bus) -> list[dict[str, object]]:
     return [{"group": group, "topic": topic, "lag": lag} for (group, topic), lag in sorted(behind.items())]
 
 
-def status_routes(settings: Settings, database: Database, bus: Callable[[], Bus]) -> list[BaseRoute]:
+def status_routes(settings: Settings, database: Database, bus: Bus) -> list[BaseRoute]:
     # A plain function, so that Starlette runs it in a thread: the database blocks.
     def status(request: Request) -> Response:
         if settings.auth.required:
             key_of(request, database, Scope.ADMIN)
-        return json_response(status_document(database, bus()))
+        return json_response(status_document(database, bus))
 
     return [Route("/api/v1/status", status)]

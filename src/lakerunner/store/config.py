@@ -24,6 +24,9 @@ class StoreConfig:
     #: obstore's option -> the variable that holds its value, as ("access_key_id", "AWS_ACCESS_KEY_ID"). Empty means
     #: what the provider's own chain finds: its variables, the machine's or the pod's identity.
     credentials: tuple[tuple[str, str], ...] = ()
+    #: Whether a folder that is not there is made. Only that of the embedded default: where somebody named a folder,
+    #: its absence means that its disk is not mounted, and every object in it would seem to be gone.
+    create: bool = True
 
     @classmethod
     def of(cls, settings: Settings) -> StoreConfig:
@@ -37,6 +40,7 @@ class StoreConfig:
             max_attempts=store.max_attempts,
             circuit_failures=store.circuit_failures,
             circuit_pause_s=store.circuit_pause_s,
+            create=not store.url,
         )
 
     def credential_values(self) -> dict[str, str]:

@@ -29,7 +29,9 @@ _PAGE = 1_000
 class FolderBucket:
     """Keys are paths below the root. A symbolic link is never followed, so the root cannot be left."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, create: bool = True) -> None:
+        if not create and not root.exists():
+            raise Unavailable(f"cannot find the folder {root}", hint="mount its disk, or make the folder")
         try:
             with folder_errors(f"use the folder {root} as a bucket"):
                 root.mkdir(parents=True, exist_ok=True)

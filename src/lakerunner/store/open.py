@@ -27,14 +27,14 @@ _CONNECT_S = 5.0
 
 
 def open_store(config: StoreConfig) -> ObjectStore:
-    """The store at `config.url`. Opening a folder makes it; opening a bucket sends nothing yet (see `ping`)."""
+    """The store at `config.url`. Opening may make a folder; opening a bucket sends nothing yet (see `ping`)."""
     return ObjectStore(_bucket(config), config)
 
 
 def _bucket(config: StoreConfig) -> Bucket:
     address = urlsplit(config.url)
     if address.scheme == "file":
-        return FolderBucket(_folder(config.url))
+        return FolderBucket(_folder(config.url), create=config.create)
     if address.scheme not in ("s3", "gs", "az") or not address.netloc:
         raise BadInput(
             f"cannot open {config.url!r}: it is not the address of a bucket",

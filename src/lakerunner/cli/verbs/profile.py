@@ -42,7 +42,7 @@ def create(
             profile_id=fresh_id(),
             org_id=orgs.find_org(tx, org).org_id,
             collector=collector,
-            bucket=bucket.rstrip("/"),
+            bucket=bucket,
             prefix=prefix,
             signal=signal or None,
             region=region,

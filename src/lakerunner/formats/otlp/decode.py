@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
@@ -13,6 +14,7 @@ from lakerunner.formats.otlp import framing, wire
 from lakerunner.formats.otlp.anyvalue import TwoValues
 from lakerunner.formats.otlp.logs import log_tables
 from lakerunner.formats.otlp.metrics import metric_tables
+from lakerunner.formats.otlp.nesting import unnest
 from lakerunner.formats.otlp.traces import trace_tables
 from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.model.signal import Signal
@@ -42,6 +44,8 @@ def read_messages(payloads: list[bytes], signal: Signal, limits: Limits, options
             where="byte 0",
             hint=f"it begins with {payloads[0][:24].hex(' ')}",
         )
+    if signal.name == "logs" and options.fallback_time_ns is not None:
+        _refuse_metrics(parents, payloads, limits)
     rows_tally = Tally()
     try:
         tables = _TABLES[signal.name](parents, limits, options, rows_tally)
@@ -51,6 +55,24 @@ def read_messages(payloads: list[bytes], signal: Signal, limits: Limits, options
         tables = _TABLES[signal.name](again, limits, options, rows_tally)
     tally.add(rows_tally)
     return tables
+
+
+def _refuse_metrics(parents: pa.StructArray, payloads: list[bytes], limits: Limits) -> None:
+    """Refuse metrics that were taken for logs: their bytes read as records without a time, and would be given one."""
+    records = unnest(parents, "scope_logs", "log_records").records
+    times = [records.field(name) for name in ("time_unix_nano", "observed_time_unix_nano")]
+    if not len(records) or any(pc.any(pc.not_equal(column, 0)).as_py() for column in times):
+        return
+    try:
+        read = metric_tables(wire.decode(payloads, "metrics", Tally()), limits, Options(), Tally())
+    except (BadInput, TwoValues):
+        return
+    if read[""].num_rows:
+        raise BadInput(
+            "cannot read the object as logs: it holds OTLP metrics",
+            where="byte 0",
+            hint="check the prefix that the collector writes to",
+        )
 
 
 def _likelier(readings: list[list[bytes]], signal: Signal, limits: Limits, options: Options) -> tuple[Tables, Tally]:

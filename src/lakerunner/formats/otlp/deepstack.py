@@ -1,4 +1,4 @@
-"""Run a call on a thread with a very large stack: for foreign code whose recursion the input decides."""
+"""Run foreign code whose recursion the input decides: on a thread with a very large stack, where that may be needed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 
 #: Address space, not memory: pages are allocated as the stack grows into them.
 _STACK_BYTES = 1 << 30
+#: Levels that fit any thread's stack. A thread of its own costs a millisecond, much for a small object.
+_SHALLOW_LEVELS = 4_096
 _stack_size_lock = threading.Lock()
 
 
-def on_deep_stack(call: Callable[[], Any]) -> Any:
-    """The result of the call, or what it raised (also a panic of Rust code, which is no Exception) as a ValueError."""
+def on_deep_stack(call: Callable[[], Any], levels: int) -> Any:
+    """The result of a call that may recurse as deep as that, or what it raised.
+
+    A panic of Rust code is no Exception, so that it would pass every handler of ours: it becomes a ValueError.
+    """
     results: list[Any] = []
     failures: list[BaseException] = []
 
@@ -22,15 +27,24 @@ def on_deep_stack(call: Callable[[], Any]) -> Any:
         except BaseException as reason:  # noqa: BLE001 - raised again below, in the thread that asked
             failures.append(reason)
 
-    thread = threading.Thread(target=run, name="decode")
-    with _stack_size_lock:
-        # The size is a setting of the process: whoever starts a thread in between gets more address space, no harm.
-        before = threading.stack_size(_STACK_BYTES)
-        try:
-            thread.start()
-        finally:
-            threading.stack_size(before)
-    thread.join()
+    if levels <= _SHALLOW_LEVELS:
+        run()
+    else:
+        thread = threading.Thread(target=run, name="decode")
+        with _stack_size_lock:
+            # The size is a setting of the process: whoever starts a thread meanwhile gets more address space, no harm.
+            before = threading.stack_size(_STACK_BYTES)
+            try:
+                thread.start()
+            finally:
+                threading.stack_size(before)
+        thread.join()
     if failures:
-        raise failures[0] if isinstance(failures[0], Exception) else ValueError(str(failures[0]))
+        raise _raisable(failures[0])
     return results[0]
+
+
+def _raisable(reason: BaseException) -> BaseException:
+    if isinstance(reason, Exception | KeyboardInterrupt | SystemExit):
+        return reason
+    return ValueError(str(reason))

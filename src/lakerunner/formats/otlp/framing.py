@@ -13,6 +13,8 @@ _LengthReader = Callable[[bytes, int], tuple[int, int]]
 #: Field 1, length-delimited: `resource_logs`, `resource_metrics` and `resource_spans` alike.
 _TAG = 0x0A
 _MAX_VARINT_BYTES = 10
+#: Small enough to spare a piece the check that the decoder of the wire gives to very large messages.
+_PIECE_BYTES = 2 << 20
 
 
 def readings(data: bytes) -> list[list[bytes]]:
@@ -24,8 +26,8 @@ def readings(data: bytes) -> list[list[bytes]]:
     [[b'\\n\\x00', b'\\n\\x00']]
     """
     found = []
-    if _is_bare(data):
-        found.append([data])
+    if pieces := _bare(data):
+        found.append(pieces)
     if messages := _delimited(data, _varint):
         found.append(messages)
     if messages := _delimited(data, _four_bytes):
@@ -33,16 +35,23 @@ def readings(data: bytes) -> list[list[bytes]]:
     return found
 
 
-def _is_bare(data: bytes) -> bool:
-    at = 0
+def _bare(data: bytes) -> list[bytes]:
+    """The message, cut between resources where it is large: each piece is a message again."""
+    pieces = []
+    begin = at = 0
     while at < len(data):
         if data[at] != _TAG:
-            return False
+            return []
         length, start = _varint(data, at + 1)
-        if start < 0 or start + length > len(data):
-            return False
         at = start + length
-    return bool(data)
+        if start < 0 or at > len(data):
+            return []
+        if at - begin >= _PIECE_BYTES:
+            pieces.append(data[begin:at])
+            begin = at
+    if begin < len(data):
+        pieces.append(data[begin:] if begin else data)
+    return pieces
 
 
 def _delimited(data: bytes, read_length: _LengthReader) -> list[bytes]:

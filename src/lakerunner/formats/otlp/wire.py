@@ -82,7 +82,8 @@ def canonical(payload: bytes, signal: str) -> bytes:
 def _resources(payloads: list[bytes], signal: str, *, text_as_bytes: bool) -> pa.StructArray:
     handler = _handler(signal, text_as_bytes)
     _refuse_deep_groups([payload for payload in payloads if len(payload) > _DEEPEST], signal)
-    return on_deep_stack(lambda: handler.list_to_record_batch(payloads)).column(0).flatten()
+    longest = max(map(len, payloads), default=0)
+    return on_deep_stack(lambda: handler.list_to_record_batch(payloads), longest).column(0).flatten()
 
 
 def _refuse_deep_groups(payloads: list[bytes], signal: str) -> None:

@@ -1,0 +1,131 @@
+"""What PromQL costs: queries over series in memory, beside one plain pass over the same bytes.
+
+Prints one JSON line a case. `peer` is the physical limit that the case is held against; `ratio` is value / peer_value.
+Run: PYTHONPATH=src python bench/promql_engine.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.promql.engine import Engine
+from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.promql.source import SelectHints, SeriesBatch
+
+POINTS, SCRAPE_MS = 360, 15_000
+STEPS = 60
+END_MS = POINTS * SCRAPE_MS
+
+
+def counters(series: int) -> MemorySource:
+    random = np.random.default_rng(7)
+    source = MemorySource()
+    times = np.arange(POINTS) * SCRAPE_MS
+    for i in range(series):
+        labels = {"__name__": "requests_total", "job": f"job-{i % 20}", "instance": f"10.0.{i // 250}.{i % 250}"}
+        source.add(LabelSet.of(labels), times, np.cumsum(random.poisson(3, POINTS)).astype(np.float64))
+    return source
+
+
+def histograms(series: int) -> MemorySource:
+    random = np.random.default_rng(7)
+    source = MemorySource()
+    times = np.arange(60) * SCRAPE_MS
+    index = np.arange(20, dtype=np.int64)
+    for i in range(series):
+        counts = np.cumsum(random.poisson(2, (60, 20)), axis=0).astype(np.float64)
+        samples = [
+            Histogram(schema=2, count=float(row.sum()), sum=float(row.sum()), pos_index=index, pos_count=row)
+            for row in counts
+        ]
+        labels = LabelSet.of({"__name__": "latency", "instance": str(i)})
+        source.add(labels, times, np.zeros(60), histograms=samples)
+    return source
+
+
+class Scanned:
+    """A source whose scan is done: what remains is the engine's own cost."""
+
+    def __init__(self, source: MemorySource) -> None:
+        self._batch = source.select([], 0, END_MS, SelectHints())
+
+    def select(self, matchers: object, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+        return self._batch
+
+
+def best_of(run: Callable[[], object], times: int = 5) -> float:
+    run()
+    found = []
+    for _ in range(times):
+        begin = time.process_time()
+        run()
+        found.append(time.process_time() - begin)
+    return min(found) * 1000
+
+
+def report(case: str, value: float, peer: str, peer_value: float) -> None:
+    line = {
+        "bench": "promql_engine",
+        "case": case,
+        "value": round(value, 3),
+        "unit": "ms CPU",
+        "better": "lower",
+        "peer": peer,
+        "peer_value": round(peer_value, 3),
+        "ratio": round(value / peer_value, 2),
+    }
+    sys.stdout.write(json.dumps(line) + "\n")
+
+
+def one_pass(source: MemorySource) -> float:
+    """Reading every timestamp and value once with numpy: nothing that looks at all samples can be faster."""
+    batch = source.select([], 0, END_MS, SelectHints())
+    column = batch.histograms
+    values = batch.values if column is None else column.pos_count
+    return best_of(lambda: (batch.timestamps_ms.sum(), values.sum()))
+
+
+QUERIES = (
+    "sum by (job) (rate(requests_total[5m]))",
+    "requests_total",
+    "sum(requests_total)",
+    "max_over_time(requests_total[5m])",
+    "quantile_over_time(0.9, requests_total[5m])",
+    "topk(5, rate(requests_total[5m]))",
+    "requests_total / on (instance, job) requests_total",
+    "sum by (job) (rate(requests_total[5m])) / ignoring (job) group_left sum(rate(requests_total[5m]))",
+)
+
+
+def main() -> None:
+    source = counters(10_000)
+    engine, limit = Engine(source), one_pass(source)
+    scanned = Engine(Scanned(source))
+    value = best_of(lambda: scanned.range(QUERIES[0], END_MS // 2, END_MS, END_MS // 2 // STEPS))
+    report(f"{QUERIES[0]}, the scan not counted", value, "one numpy pass", limit)
+    for query in QUERIES:
+        value = best_of(lambda query=query: engine.range(query, END_MS // 2, END_MS, END_MS // 2 // STEPS))
+        report(f"{query}, 10k series x {POINTS} points x {STEPS} steps", value, "one numpy pass", limit)
+    previous = 0.0
+    for number in (1_250, 2_500, 5_000, 10_000):
+        engine = Engine(counters(number))
+        value = best_of(lambda engine=engine: engine.range(QUERIES[0], END_MS // 2, END_MS, END_MS // 2 // STEPS))
+        if previous:
+            report(f"{QUERIES[0]}, {number} series", value, "half as many series", previous)
+        previous = value
+    source = histograms(200)
+    engine, limit = Engine(source), one_pass(source)
+    for query in ("sum(rate(latency[5m]))", "histogram_quantile(0.9, sum(rate(latency[5m])))"):
+        value = best_of(lambda query=query, engine=engine: engine.range(query, 300_000, 900_000, 60_000), 2)
+        report(f"{query}, 200 native histogram series x 60 points x 11 steps", value, "one numpy pass", limit)
+
+
+if __name__ == "__main__":
+    main()

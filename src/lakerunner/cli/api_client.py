@@ -1,0 +1,94 @@
+"""The query API as the command line asks it: plain HTTP, with errors told as ours."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Missing, Unavailable
+
+_TIMEOUT_S = 600.0
+#: How often a stream that broke is taken up again before its error is told.
+_RESUMES = 3
+_ERRORS: dict[int, type[LakeError]] = {400: BadInput, 401: Denied, 404: Missing, 422: LimitHit}
+
+
+@dataclass(frozen=True, slots=True)
+class ApiClient:
+    url: str
+    key: str = ""
+    org: str = ""
+
+    def get(self, path: str, params: Mapping[str, str | Sequence[str]]) -> Any:
+        """The member `data` of an answer of Prometheus' API, and beside it what it warns of."""
+        with self._open(f"{path}?{urlencode(params, doseq=True)}") as answer:
+            return orjson.loads(answer.read())
+
+    def stream(self, body: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+        """Type and data of each frame of a streamed range query. A stream that breaks goes on where it was."""
+        last_id, broken = "", 0
+        while True:
+            try:
+                for kind, data, frame_id in self._frames(body, last_id):
+                    last_id = frame_id or last_id
+                    yield kind, data
+                    if kind == "done":
+                        return
+                reason = "the connection ended before the answer"
+            except (OSError, http.client.HTTPException) as error:
+                reason = str(error)
+            broken += 1
+            if broken > _RESUMES:
+                raise Unavailable(f"cannot read the answer of {self.url}: {reason}", hint="ask again")
+
+    def _frames(self, body: Mapping[str, object], last_id: str) -> Iterator[tuple[str, Any, str]]:
+        headers = {"Last-Event-ID": last_id} if last_id else {}
+        frame_id = ""
+        with self._open("/api/v1/metrics/query", orjson.dumps(body), headers) as answer:
+            for line in answer:
+                if line.startswith(b"id: "):
+                    frame_id = line[4:].strip().decode()
+                elif line.startswith(b"data: "):
+                    document = orjson.loads(line[6:])
+                    yield document["type"], document["data"], frame_id
+                    frame_id = ""
+
+    def _open(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
+        if urlsplit(self.url).scheme not in ("http", "https"):
+            raise BadInput(f"cannot ask {self.url!r}: it is no http address", hint="give --url http://host:port")
+        request = urllib.request.Request(self.url.rstrip("/") + path, data=body, headers=dict(headers or {}))
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+        if self.key:
+            request.add_header("Authorization", f"Bearer {self.key}")
+        if self.org:
+            request.add_header("X-Scope-OrgID", self.org)
+        try:
+            return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+        except urllib.error.HTTPError as answer:
+            raise _told(answer) from None
+        except urllib.error.URLError as reason:
+            raise Unavailable(
+                f"cannot reach the query API at {self.url}: {reason.reason}",
+                hint="start it with `lakerunner serve`, or name it with --url",
+            ) from None
+
+
+def _told(answer: urllib.error.HTTPError) -> LakeError:
+    """An error answer of either API as the error that it was."""
+    kind = _ERRORS.get(answer.code, Unavailable)
+    try:
+        document = orjson.loads(answer.read())
+    except orjson.JSONDecodeError:
+        return kind(f"cannot ask the query API: it answered {answer.code}")
+    error = document.get("error") if isinstance(document, dict) else None
+    if isinstance(error, dict):
+        return kind(str(error.get("message")), hint=error.get("hint"), where=error.get("where"))
+    return kind(str(error))

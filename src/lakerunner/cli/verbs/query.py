@@ -1,0 +1,202 @@
+"""`lakerunner query`: ask the running query API."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from lakerunner.cli.api_client import ApiClient
+from lakerunner.cli.points import Point, PointFormat, write_points
+from lakerunner.cli.verb import Cli, verb
+from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
+from lakerunner.model.time import parse_duration_s
+from lakerunner.query.kit.errors import ParseError
+from lakerunner.query.promql.parser import parse
+from lakerunner.runtime.run import EXIT_FAILED, EXIT_MISUSE, EXIT_OK
+from lakerunner.serve.params import parse_time_ms
+
+app = typer.Typer(no_args_is_help=True, help="Ask the query API: values, labels, series, and what a query would read.")
+
+UrlOption = Annotated[str, typer.Option(help="Address of the query API.", show_default="api.url, or this machine's")]
+KeyOption = Annotated[str, typer.Option(help="API key.  [env: LAKERUNNER_API_KEY]", show_default="api.key")]
+OrgOption = Annotated[str, typer.Option(help="Org to ask for, where the key holds several.", show_default="the key's")]
+SinceOption = Annotated[str, typer.Option(help="How far back from the end, as 1h or 7d.")]
+StartOption = Annotated[str, typer.Option(help="Start, as 2026-01-31T12:00:00Z, now-2h or seconds; wins over --since.")]
+EndOption = Annotated[str, typer.Option(help="End, in the same forms.")]
+StepOption = Annotated[str, typer.Option(help="Distance of points, as 1m.", show_default="fits the range")]
+MatchOption = Annotated[
+    list[str] | None, typer.Option("--match", help="Series selector; may be repeated.", show_default="all series")
+]
+Expression = Annotated[str, typer.Argument(help="PromQL expression.", metavar="EXPR")]
+
+
+@app.command()
+@verb
+def metrics(
+    cli: Cli,
+    expr: Expression,
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    step: StepOption = "",
+    plot: Annotated[bool, typer.Option("--plot", help="Draw each series as a line of bars.")] = False,
+    limit: Annotated[int, typer.Option(help="Points after which to stop; 0 means none.", min=0)] = 0,
+    fresh: Annotated[bool, typer.Option("--no-cache", help="Compute it, whatever is kept.")] = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+    output: Annotated[PointFormat, typer.Option("--output", "-o", help="How points are shown.")] = PointFormat.TEXT,
+) -> int:
+    """Show the values of an expression over a range, as they come."""
+    if plot and output is not PointFormat.TEXT:
+        raise BadInput(f"cannot plot as {output}", hint="leave --plot or --output out")
+    body = _body(expr, since, start, end, step) | {"limit": limit, "nocache": fresh}
+    return _pointing_at_errors(
+        expr, lambda: write_points(_points(_client(cli, url, key, org).stream(body)), output, plot=plot)
+    )
+
+
+@app.command()
+@verb
+def explain(
+    cli: Cli,
+    expr: Expression,
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    step: StepOption = "",
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+) -> int:
+    """Run an expression and show how: segments considered, pruned by what, read, and the cost."""
+    body = _body(expr, since, start, end, step) | {"explain": True, "nocache": True}
+
+    def run() -> None:
+        for kind, data in _client(cli, url, key, org).stream(body):
+            if kind == "summary":
+                cli.output.document(data)
+            elif kind == "error":
+                raise _stream_error(data)
+
+    return _pointing_at_errors(expr, run)
+
+
+@app.command()
+@verb
+def labels(
+    cli: Cli,
+    name: Annotated[str, typer.Argument(help="Label whose values to show.", show_default="the names")] = "",
+    match: MatchOption = None,
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+) -> None:
+    """List the names of labels, or the values of one."""
+    start_ms, end_ms = _times(since, start, end)
+    path = f"/api/v1/label/{_escaped(name)}/values" if name else "/api/v1/labels"
+    params = {"match[]": match or [], "start": str(start_ms / 1000), "end": str(end_ms / 1000)}
+    answer = _client(cli, url, key, org).get(path, params)
+    _warn(answer.get("warnings", ()))
+    cli.output.rows([{name or "label": value} for value in answer["data"]], [name or "label"])
+
+
+@app.command()
+@verb
+def series(
+    cli: Cli,
+    match: Annotated[list[str], typer.Argument(help="Series selectors.", metavar="SELECTOR...")],
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+) -> None:
+    """List the series that any of the selectors accepts."""
+    start_ms, end_ms = _times(since, start, end)
+    params = {"match[]": match, "start": str(start_ms / 1000), "end": str(end_ms / 1000)}
+    answer = _client(cli, url, key, org).get("/api/v1/series", params)
+    _warn(answer.get("warnings", ()))
+    found: list[dict[str, str]] = answer["data"]
+    cli.output.rows(found, sorted({name for labels in found for name in labels}))
+
+
+def _client(cli: Cli, url: str, key: str, org: str) -> ApiClient:
+    settings = cli.settings
+    here = f"http://{settings.http.host}:{settings.http.port}"
+    return ApiClient(url or settings.api.url or here, key or settings.api.key, org)
+
+
+def _body(expr: str, since: str, start: str, end: str, step: str) -> dict[str, object]:
+    start_ms, end_ms = _times(since, start, end)
+    return {"q": expr, "s": start_ms, "e": end_ms, **({"step": step} if step else {})}
+
+
+def _times(since: str, start: str, end: str) -> tuple[int, int]:
+    now_ms = time.time_ns() // 1_000_000
+    end_ms = _time_ms("--end", end, now_ms)
+    start_ms = _time_ms("--start", start, now_ms) if start else end_ms - round(parse_duration_s(since) * 1000)
+    if start_ms > end_ms:
+        raise BadInput("cannot ask for a range that ends before it starts", hint="change --start, --end or --since")
+    return start_ms, end_ms
+
+
+def _time_ms(option: str, text: str, now_ms: int) -> int:
+    word, minus, span = text.partition("-")
+    if word == "now":
+        return now_ms - (round(parse_duration_s(span) * 1000) if minus else 0)
+    return parse_time_ms(option, text)
+
+
+def _pointing_at_errors(expr: str, run: Any) -> int:
+    """Errors of the language are found here, before anything is asked, and shown with the token underlined."""
+    try:
+        parse(expr)
+        run()
+    except ParseError as error:
+        sys.stderr.write(f"lakerunner: {error.rendered()}\n")
+        return EXIT_MISUSE
+    except BrokenPipeError:
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def _points(frames: Iterable[tuple[str, Any]]) -> Iterator[Point]:
+    """The points of a stream; how far it is, on a terminal; warnings, beside."""
+    tell = sys.stderr.isatty()
+    for kind, data in frames:
+        if kind == "result":
+            yield Point.of(data)
+        elif kind == "progress" and tell:
+            sys.stderr.write(f"\r{data['group']}/{data['groups']} read {data['rows']:,} rows, {data['bytes']:,} bytes ")
+            sys.stderr.write("\n" if data["group"] == data["groups"] else "")
+        elif kind == "warnings":
+            _warn([*data["warnings"], *data["infos"]])
+        elif kind == "error":
+            raise _stream_error(data)
+
+
+def _stream_error(data: Any) -> LakeError:
+    kind = LimitHit if data["code"] in ("limit_hit", "timeout") else Unavailable
+    return kind(data["message"], hint=data["hint"], where=data["where"])
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        sys.stderr.write(f"lakerunner: {warning}\n")
+
+
+def _escaped(name: str) -> str:
+    """A label's name as a part of a path, whatever is in it."""
+    if name.isascii() and name.replace("_", "a").isalnum():
+        return name
+    kept = (c if c.isascii() and c.isalnum() else "__" if c == "_" else f"_{ord(c):x}_" for c in name)
+    return "U__" + "".join(kept)

@@ -1,0 +1,1 @@
+"""Asking the lake: languages, planning, fan-out, evaluation, streaming."""

@@ -1,0 +1,202 @@
+"""Segments on the local disk: bounded, least recently used first out, and never trusted without a look.
+
+A file's name tells the object, its size and its etag; the time of last use is the file's own. So nothing but the
+folder itself must survive a restart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import uuid
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.query.metrics import CACHE_BYTES, CACHE_REQUESTS
+from lakerunner.store.bucket import ObjectMeta
+from lakerunner.store.object_store import CHUNK_BYTES, ObjectStore
+
+_PART = ".part"
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """An object on the disk. The path stays readable while it is open, even if the object is evicted meanwhile."""
+
+    path: Path
+    size_bytes: int
+    #: Whether it was there before it was asked for.
+    hit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: Path
+    size_bytes: int
+
+
+class ObjectCache:
+    """Immutable objects of one store. Safe for threads; one process a folder."""
+
+    def __init__(self, store: ObjectStore, folder: Path, limit_bytes: int) -> None:
+        self._store = store
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._fetching: dict[str, Future[_Entry]] = {}
+        #: Of entries and of fetches under way.
+        self._held_bytes = 0
+        self._reservations = 0
+        self._room = threading.Condition()
+        self._load()
+
+    @property
+    def size_bytes(self) -> int:
+        with self._room:
+            return self._held_bytes
+
+    def get(self, key: str) -> Cached:
+        """The object, fetched if need be. Who asks for one that is being fetched waits for that."""
+        name = _name(key)
+        with self._room:
+            entry = self._entries.get(name)
+            if entry is not None and _intact(entry):
+                self._entries.move_to_end(name)
+                _touch(entry.path)
+                CACHE_REQUESTS.labels("hit").inc()
+                return Cached(entry.path, entry.size_bytes, hit=True)
+            if entry is not None:
+                self._drop(name)
+            waiting = self._fetching.get(name)
+            if waiting is None:
+                mine: Future[_Entry] = Future()
+                self._fetching[name] = mine
+        if waiting is not None:
+            CACHE_REQUESTS.labels("joined").inc()
+            found = waiting.result()
+            return Cached(found.path, found.size_bytes, hit=False)
+        CACHE_REQUESTS.labels("miss").inc()
+        return self._fetched(key, name, mine)
+
+    def discard(self, key: str) -> None:
+        """Forget an object whose bytes turned out to be bad. The next to ask fetches it anew."""
+        with self._room:
+            if _name(key) in self._entries:
+                CACHE_REQUESTS.labels("discarded").inc()
+                self._drop(_name(key))
+
+    def _fetched(self, key: str, name: str, mine: Future[_Entry]) -> Cached:
+        try:
+            entry = self._fetch(key, name)
+        except BaseException as error:
+            # Whatever it is, those who wait must get it: a future that nobody ends would hold them for ever.
+            with self._room:
+                del self._fetching[name]
+            mine.set_exception(error)
+            raise
+        with self._room:
+            del self._fetching[name]
+            CACHE_BYTES.set(self._held_bytes)
+        mine.set_result(entry)
+        return Cached(entry.path, entry.size_bytes, hit=False)
+
+    def _fetch(self, key: str, name: str) -> _Entry:
+        meta = self._store.head(key)
+        self._reserve(meta.size_bytes)
+        entry: _Entry | None = None
+        part = self._folder / f"{uuid.uuid4().hex}{_PART}"
+        try:
+            path = self._folder / f"{name}-{meta.size_bytes}-{_digest(meta.etag or '')}"
+            with part.open("wb") as file:
+                self._copy(key, meta, file)
+            # Not synced: a file that a power cut left short has the wrong size, and is fetched again.
+            part.replace(path)
+            entry = _Entry(path, meta.size_bytes)
+        except OSError as reason:
+            raise Unavailable(
+                f"cannot keep {key!r} in the cache: {reason.strerror}", where="query.cache_dir"
+            ) from reason
+        finally:
+            part.unlink(missing_ok=True)
+            self._settle(name, entry, meta.size_bytes)
+        return entry
+
+    def _copy(self, key: str, meta: ObjectMeta, file: IO[bytes]) -> None:
+        chunks = [self._store.get(key)] if meta.size_bytes <= CHUNK_BYTES else self._store.stream(key)
+        written = sum(file.write(chunk) for chunk in chunks)
+        if written != meta.size_bytes:
+            raise Unavailable(f"cannot fetch {key!r}: {written:,} of its {meta.size_bytes:,} bytes came")
+
+    def _reserve(self, size_bytes: int) -> None:
+        """Make room for an object. One that is larger than the limit is let in when nothing else is: alone."""
+        with self._room:
+            while True:
+                while self._entries and self._held_bytes + size_bytes > self._limit_bytes:
+                    self._drop(next(iter(self._entries)))
+                if not self._reservations or self._held_bytes + size_bytes <= self._limit_bytes:
+                    break
+                self._room.wait()
+            self._held_bytes += size_bytes
+            self._reservations += 1
+
+    def _settle(self, name: str, entry: _Entry | None, size_bytes: int) -> None:
+        """End a reservation: as an entry, or as nothing."""
+        with self._room:
+            self._reservations -= 1
+            if entry is None:
+                self._held_bytes -= size_bytes
+            else:
+                self._entries[name] = entry
+            self._room.notify_all()
+
+    def _drop(self, name: str) -> None:
+        entry = self._entries.pop(name)
+        self._held_bytes -= entry.size_bytes
+        entry.path.unlink(missing_ok=True)
+
+    def _load(self) -> None:
+        """What an earlier process left, oldest use first. Anything else there is a part of a fetch, or not ours."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            found = [(entry.stat(), Path(entry.path)) for entry in os.scandir(self._folder) if entry.is_file()]
+        except OSError as reason:
+            raise BadInput(
+                f"cannot use the cache folder {self._folder}: {reason.strerror}", where="query.cache_dir"
+            ) from None
+        for stat, path in sorted(found, key=lambda one: one[0].st_mtime_ns):
+            name, _, rest = path.name.partition("-")
+            size, _, etag = rest.partition("-")
+            if size.isdecimal() and int(size) == stat.st_size and etag and name not in self._entries:
+                self._entries[name] = _Entry(path, stat.st_size)
+                self._held_bytes += stat.st_size
+            elif path.suffix == _PART or size.isdecimal():
+                path.unlink(missing_ok=True)
+        with self._room:
+            while self._entries and self._held_bytes > self._limit_bytes:
+                self._drop(next(iter(self._entries)))
+
+
+def _intact(entry: _Entry) -> bool:
+    try:
+        return entry.path.stat().st_size == entry.size_bytes
+    except OSError:
+        return False
+
+
+def _touch(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def _name(key: str) -> str:
+    return _digest(key)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

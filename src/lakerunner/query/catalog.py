@@ -1,0 +1,133 @@
+"""The segments that this process knows: one light lookup a plan, and something to go on from when the index is down."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lakerunner.index.database import Database
+from lakerunner.index.lookup import Want, described, live_refs
+from lakerunner.index.segments import SegmentRef
+from lakerunner.model.errors import Unavailable
+from lakerunner.model.segment import Segment
+from lakerunner.model.time import NS_PER_S
+
+#: Descriptions kept, at about a kilobyte each and more for many metric names.
+_MAX_SEGMENTS = 50_000
+#: Lookups remembered for when the index does not answer.
+_MAX_LOOKUPS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a lookup found. `age_s` is not 0 when it was found earlier, and the index does not answer now."""
+
+    segments: Sequence[Segment]
+    age_s: float = 0.0
+
+    @property
+    def looked_up_in(self) -> str:
+        return "memory" if self.age_s else "index"
+
+
+@dataclass(frozen=True, slots=True)
+class _Recent:
+    org_id: uuid.UUID
+    wants: tuple[Want, ...]
+    segments: Sequence[Segment]
+    at_s: float
+
+
+class Catalog:
+    """Safe to share between threads. Segments are immutable, so a description once read stays true."""
+
+    def __init__(
+        self, database: Database, *, patience_s: float = 300.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._patience_s = patience_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: OrderedDict[uuid.UUID, Segment] = OrderedDict()
+        self._recent: OrderedDict[tuple[uuid.UUID, tuple[str, ...]], list[_Recent]] = OrderedDict()
+
+    def lookup(self, org_id: uuid.UUID, wants: Sequence[Want]) -> Looked:
+        """The live segments of the org that any want needs, in order of time."""
+        wants = tuple(want for want in wants if want.time_range.start_ns < want.time_range.end_ns)
+        if not wants:
+            return Looked(())
+        try:
+            segments = self._ask(org_id, wants)
+        except Unavailable as reason:
+            return self._remembered(org_id, wants, reason)
+        self._remember(_Recent(org_id, wants, segments, self._clock()))
+        return Looked(segments)
+
+    def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> list[Segment]:
+        with self._database.transaction() as tx:
+            refs = live_refs(tx, org_id, wants)
+            found, missing = self._split(refs)
+            fresh = described(tx, missing) if missing else []
+        with self._lock:
+            for segment in fresh:
+                self._known[segment.segment_id] = segment
+            while len(self._known) > _MAX_SEGMENTS:
+                self._known.popitem(last=False)
+        return sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
+
+    def _split(self, refs: Sequence[SegmentRef]) -> tuple[list[Segment], list[SegmentRef]]:
+        found, missing = [], []
+        with self._lock:
+            for ref in refs:
+                segment = self._known.get(ref.segment_id)
+                if segment is None:
+                    missing.append(ref)
+                else:
+                    self._known.move_to_end(ref.segment_id)
+                    found.append(segment)
+        return found, missing
+
+    def _remember(self, lookup: _Recent) -> None:
+        key = (lookup.org_id, tuple(sorted({want.signal for want in lookup.wants})))
+        with self._lock:
+            kept = self._recent.setdefault(key, [])
+            self._recent.move_to_end(key)
+            # A later lookup of the same or more makes an earlier one worthless.
+            kept[:] = [old for old in kept if not _covers(lookup.wants, old.wants, 0)][-_MAX_LOOKUPS:]
+            kept.append(lookup)
+            while len(self._recent) > _MAX_LOOKUPS:
+                self._recent.popitem(last=False)
+
+    def _remembered(self, org_id: uuid.UUID, wants: Sequence[Want], reason: Unavailable) -> Looked:
+        """The latest lookup that covers the wants, but for time that has passed since it was made."""
+        now_s = self._clock()
+        with self._lock:
+            all_recent = [one for kept in self._recent.values() for one in kept if one.org_id == org_id]
+        for recent in sorted(all_recent, key=lambda one: -one.at_s):
+            age_s = now_s - recent.at_s
+            if age_s <= self._patience_s and _covers(recent.wants, wants, int((age_s + 1) * NS_PER_S)):
+                segments = [segment for segment in recent.segments if any(_needs(want, segment) for want in wants)]
+                return Looked(segments, max(age_s, 0.001))
+        raise reason
+
+
+def _covers(known: Sequence[Want], wants: Sequence[Want], slack_ns: int) -> bool:
+    """Whether each want lies within a known one, but for its end, which may be later by the slack."""
+    return all(
+        any(
+            (one.signal, one.tier_s) == (want.signal, want.tier_s)
+            and one.time_range.start_ns <= want.time_range.start_ns
+            and one.time_range.end_ns + slack_ns >= want.time_range.end_ns
+            for one in known
+        )
+        for want in wants
+    )
+
+
+def _needs(want: Want, segment: Segment) -> bool:
+    same = (segment.signal, segment.tier_s) == (want.signal, want.tier_s)
+    return same and segment.time_range.overlaps(want.time_range)

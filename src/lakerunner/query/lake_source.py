@@ -1,0 +1,140 @@
+"""The lake as a source of series: one a query, it plans, fans out, merges and keeps account."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lakerunner.model.errors import LimitHit, Unavailable
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.query.plan import Leaf, LeafPlan
+from lakerunner.query.planner import Planner
+from lakerunner.query.promql.eval.context import EngineOptions
+from lakerunner.query.promql.leaves import leaves
+from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.scan.merge import merge
+from lakerunner.query.scan.samples import Samples
+from lakerunner.query.stats import QueryStats
+from lakerunner.query.worker.answer import SegmentAnswer, Workers
+from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What one query may cost, and whether it may answer without segments that cannot be read."""
+
+    timeout_s: float = 120.0
+    max_bytes: int = 2 << 30
+    #: True: an answer may miss segments, and says so. False: a segment that cannot be read is an error.
+    partial: bool = True
+
+
+class LakeSource:
+    """Implements `SeriesSource`. `stats` tells what was read and missed, at any time."""
+
+    def __init__(
+        self,
+        org_id: uuid.UUID,
+        planner: Planner,
+        workers: Workers,
+        limits: QueryLimits | None = None,
+        cancelled: Callable[[], None] | None = None,
+    ) -> None:
+        self.org_id = org_id
+        self.query_id = uuid.uuid4()
+        self.stats = QueryStats()
+        self._planner = planner
+        self._workers = workers
+        self._limits = limits or QueryLimits()
+        self._cancelled = cancelled or _go_on
+        self._held_bytes = 0
+        self._deadline_s = time.time() + self._limits.timeout_s
+
+    def prepare(
+        self, text: str, start_ms: int, end_ms: int, step_ms: int, options: EngineOptions | None = None
+    ) -> None:
+        """Look up at once what all selectors of a query need, so that they see one state of the lake.
+
+        For an instant query the step is 0, as for the engine.
+        """
+        wanted = [
+            Leaf(self.org_id, leaf.matchers, leaf.start_ms, leaf.end_ms)
+            for leaf in leaves(text, start_ms, end_ms, step_ms, options)
+        ]
+        if wanted:
+            self._timed("plan", lambda: self._planner.prepare(wanted))
+
+    def look_up(self, start_ms: int, end_ms: int) -> None:
+        """Look up the segments of a time once, for all that is going to be selected within it."""
+        self._timed("plan", lambda: self._planner.prepare([Leaf(self.org_id, (), start_ms, end_ms)]))
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+        leaf = Leaf(self.org_id, tuple(matchers), start_ms, end_ms)
+        answers = sorted(self.answers(leaf, Kind.SAMPLES), key=lambda answer: answer.segment_id)
+        parts: list[Samples] = [part for answer in answers for part in answer.samples]
+        return self._timed("merge", lambda: merge(parts))
+
+    def answers(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
+        """What the segments of a leaf hold of it, in no order; those that failed are counted and left out."""
+        plan = self.plan(leaf)
+        if not plan.segments:
+            return
+        request = ScanRequest(
+            org_id=self.org_id,
+            query_id=self.query_id,
+            kind=kind,
+            segments=tuple(map(SegmentObjects.of, plan.segments)),
+            matchers=leaf.matchers,
+            start_ms=leaf.start_ms,
+            end_ms=leaf.end_ms,
+            deadline_s=self._deadline_s,
+            max_bytes=self._limits.max_bytes,
+            label=label,
+        )
+        started = time.perf_counter()
+        missed: list[str] = []
+        for answer in self._workers.scan(request, self._cancelled):
+            self.stats.answered(answer)
+            if answer.error is None:
+                self._hold(sum(part.size_bytes for part in answer.samples))
+                yield answer
+                continue
+            missed.append(answer.error)
+            # Nothing at all is not a partial answer.
+            if not self._limits.partial or len(missed) == len(plan.segments):
+                raise Unavailable(f"cannot answer whole: {answer.error}", hint="ask again")
+        self.stats.spent("read", time.perf_counter() - started)
+
+    def _hold(self, size_bytes: int) -> None:
+        """Count what came. Each worker keeps the limit for itself; together they may still exceed it."""
+        self._held_bytes += size_bytes
+        if self._held_bytes > self._limits.max_bytes:
+            raise LimitHit(
+                f"cannot hold the samples of the query: more than {self._limits.max_bytes:,} bytes",
+                hint="narrow the selectors or the time range, or raise query.max_scan_bytes",
+            )
+
+    def plan(self, leaf: Leaf) -> LeafPlan:
+        plan = self._timed("plan", lambda: self._planner.plan(leaf))
+        ends = [segment.time_range.end_ns // NS_PER_MS for segment in plan.segments]
+        self.stats.planned(plan.explain, max(ends, default=None))
+        self.stats.index_lookups = self._planner.lookups
+        self.stats.index_age_s = max(self.stats.index_age_s, self._planner.age_s)
+        return plan
+
+    def _timed(self, stage: str, call: Callable[[], T]) -> T:
+        started = time.perf_counter()
+        try:
+            return call()
+        finally:
+            self.stats.spent(stage, time.perf_counter() - started)
+
+
+def _go_on() -> None:
+    """Nobody cancels."""

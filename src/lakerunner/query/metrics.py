@@ -1,0 +1,14 @@
+"""What the query path exports of itself."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+CACHE_REQUESTS = Counter("lakerunner_query_cache_requests", "Segment objects asked of the local cache.", ["outcome"])
+CACHE_BYTES = Gauge("lakerunner_query_cache_bytes", "Bytes in the local cache.")
+SCAN_SECONDS = Histogram("lakerunner_query_scan_seconds", "Time of one segment's scan.", ["kind"], buckets=_SECONDS)
+SCAN_ROWS = Counter("lakerunner_query_scan_rows", "Rows that scans gave.", ["kind"])
+SCAN_ERRORS = Counter("lakerunner_query_scan_errors", "Segments that could not be scanned.", ["code"])
+WORKER_RETRIES = Counter("lakerunner_query_worker_retries", "Segments tried again on another worker.")

@@ -1,0 +1,154 @@
+"""Warnings and infos: what a reader of the result should know about how it came to be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from lakerunner.query.kit.errors import position_of
+from lakerunner.query.promql.go_format import general
+
+_MONOTONICITY = (
+    "input to histogram_quantile needed to be fixed for monotonicity "
+    "(see https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)"
+)
+
+
+def quoted(text: str) -> str:
+    """A name in quotes, as the messages show it."""
+    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    # Bytes that were not UTF-8 are lone surrogates here.
+    return '"' + "".join(f"\\x{ord(c) - 0xDC00:02x}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in out) + '"'
+
+
+def _named(message: str, metric: str) -> str:
+    return f"{message} for metric name {quoted(metric)}" if metric else message
+
+
+@dataclass
+class Annotations:
+    """Collects messages, each once, with the position of the expression concerned."""
+
+    text: str
+    _warnings: dict[str, None] = field(default_factory=dict)
+    _infos: dict[str, None] = field(default_factory=dict)
+    #: (message, position) -> first and last bucket, largest difference, samples, first and last time.
+    _forced: dict[tuple[str, int], tuple[float, float, float, int, int, int]] = field(default_factory=dict)
+
+    def warn(self, message: str, position: int) -> None:
+        self._warnings[self._placed("PromQL warning", message, position)] = None
+
+    def info(self, message: str, position: int) -> None:
+        self._infos[self._placed("PromQL info", message, position)] = None
+
+    def _placed(self, kind: str, message: str, position: int) -> str:
+        line, column = position_of(self.text, position)
+        return f"{kind}: {message} ({line}:{column})"
+
+    def warnings(self) -> list[str]:
+        return sorted(self._warnings)
+
+    def infos(self) -> list[str]:
+        return sorted([*self._infos, *self._forced_texts()])
+
+    # -- the messages ------------------------------------------------------------------------------------------
+
+    def mixed_samples(self, metric: str, position: int) -> None:
+        self.warn(f"encountered a mix of histograms and floats for metric name {quoted(metric)}", position)
+
+    def mixed_aggregation(self, position: int) -> None:
+        self.warn("encountered a mix of histograms and floats for aggregation", position)
+
+    def mixed_schemas(self, metric: str, position: int) -> None:
+        message = "vector contains a mix of histograms with exponential and custom buckets schemas for metric name"
+        self.warn(f"{message} {quoted(metric)}", position)
+
+    def mixed_classic_native(self, metric: str, position: int) -> None:
+        self.warn(_named("vector contains a mix of classic and native histograms", metric), position)
+
+    def bad_bucket_label(self, metric: str, value: str, position: int) -> None:
+        message = f'bucket label "le" is missing or has a malformed value of {quoted(value)}'
+        self.warn(_named(message, metric), position)
+
+    def not_a_counter(self, metric: str, position: int) -> None:
+        self.warn(f"this native histogram metric is not a counter: {quoted(metric)}", position)
+
+    def not_a_gauge(self, metric: str, position: int) -> None:
+        self.warn(f"this native histogram metric is not a gauge: {quoted(metric)}", position)
+
+    def hint_collision(self, operation: str, position: int) -> None:
+        self.warn(f"conflicting counter resets during histogram {operation}", position)
+
+    def start_overlap(self, metric: str, position: int) -> None:
+        message = "sample has start time that overlaps with previous sample timestamp for metric"
+        self.warn(f"{message} {quoted(metric)}", position)
+
+    def incompatible_layout(self, op: str, position: int) -> None:
+        self.warn(f"incompatible bucket layout encountered for binary operator {op}", position)
+
+    def invalid_quantile(self, value: float, position: int) -> None:
+        self.warn(f"quantile value should be between 0 and 1, got {general(value)}", position)
+
+    def invalid_ratio(self, value: float, capped: float, position: int) -> None:
+        shown = f"got {general(value)}, capping to {general(capped)}"
+        self.warn(f"ratio value should be between -1 and 1, {shown}", position)
+
+    def sort_in_range(self, position: int) -> None:
+        self.warn("sort is ineffective for range queries since results are always ordered by labels", position)
+
+    def bounds_reconciled(self, operation: str, position: int) -> None:
+        self.info(f"mismatched custom buckets were reconciled during {operation}", position)
+
+    def possible_non_counter(self, metric: str, position: int) -> None:
+        message = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket:"
+        self.info(f"{message} {quoted(metric)}", position)
+
+    def possible_non_counter_type(self, metric: str, kind: str, position: int) -> None:
+        message = 'metric might not be a counter, __type__ label is not set to "counter" or "histogram"'
+        self.info(f"{message}, got {quoted(kind)}: {quoted(metric)}", position)
+
+    def incompatible_types(self, left: str, op: str, right: str, position: int) -> None:
+        shown = f"{quoted(op)}: {left} {op} {right}"
+        self.info(f"incompatible sample types encountered for binary operator {shown}", position)
+
+    def histogram_ignored(self, aggregation: str, position: int) -> None:
+        self.info(f"ignored histogram in {aggregation} aggregation", position)
+
+    def histograms_ignored_in_range(self, metric: str, position: int) -> None:
+        message = "ignored histograms in a range containing both floats and histograms for metric name"
+        self.info(f"{message} {quoted(metric)}", position)
+
+    def quantile_is_nan(self, metric: str, position: int) -> None:
+        self.info(_named("input to histogram_quantile has NaN observations, result is NaN", metric), position)
+
+    def quantile_is_skewed(self, metric: str, position: int) -> None:
+        self.info(_named("input to histogram_quantile has NaN observations, result is skewed higher", metric), position)
+
+    def fraction_without_nan(self, metric: str, position: int) -> None:
+        message = "input to histogram_fraction has NaN observations, which are excluded from all fractions"
+        self.info(_named(message, metric), position)
+
+    def forced_monotonicity(
+        self, metric: str, position: int, time_ms: int, lowest: float, highest: float, difference: float
+    ) -> None:
+        """One message for all samples concerned, saying how bad it was."""
+        key = (_named(_MONOTONICITY, metric), position)
+        first, last, worst, samples, start_ms, end_ms = self._forced.get(
+            key, (math.inf, -math.inf, 0.0, 0, time_ms, time_ms)
+        )
+        self._forced[key] = (
+            min(first, lowest),
+            max(last, highest),
+            max(worst, difference),
+            samples + 1,
+            min(start_ms, time_ms),
+            max(end_ms, time_ms),
+        )
+
+    def _forced_texts(self) -> list[str]:
+        out = []
+        for (message, position), (first, last, worst, samples, start_ms, end_ms) in self._forced.items():
+            buckets = f"from buckets {general(first)} to {general(last)}"
+            extent = f"with a max diff of {worst:.2g}, over {samples} samples from {start_ms} ms to {end_ms} ms"
+            out.append(self._placed("PromQL info", f"{message}, {buckets}, {extent}", position))
+        return out

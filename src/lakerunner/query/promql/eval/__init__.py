@@ -1,0 +1,1 @@
+"""The vectorised evaluator: one array operation per node, never one per sample."""

@@ -1,0 +1,212 @@
+"""The value of an instant vector over all steps at once: a matrix of series by steps, with a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+
+Bools = npt.NDArray[np.bool_]
+Objects = npt.NDArray[np.object_]
+
+#: Labels that describe a metric as it was sent, and so do not describe what is computed from it.
+METADATA_LABELS = (METRIC_NAME, "__type__", "__unit__")
+
+SAME_LABELSET = "vector cannot contain metrics with the same labelset"
+
+
+class EvaluationError(BadInput):
+    """The query is well formed, but its data does not allow an answer."""
+
+
+def any_step(mask: Bools) -> Bools:
+    """For every series, whether any step is set."""
+    out: Bools = np.logical_or.reduce(mask, axis=1)
+    return out
+
+
+def any_series(mask: Bools) -> Bools:
+    """For every step, whether any series is set."""
+    out: Bools = np.logical_or.reduce(mask, axis=0)
+    return out
+
+
+@dataclass(slots=True)
+class Block:
+    """Cell (i, s) is a float where `valid`, a histogram where `hmask`, and nothing elsewhere.
+
+    NaN is a value like any other; only the masks say what is there. `hists` exists when any histogram does.
+    """
+
+    labels: list[LabelSet]
+    values: Floats
+    valid: Bools
+    #: The metric name of series i goes in the end (it stays until then, for functions that still ask for it).
+    drop_name: Bools
+    hists: Objects | None = None
+    hmask: Bools | None = None
+
+    @classmethod
+    def empty(cls, steps: int) -> Block:
+        return cls([], np.zeros((0, steps)), np.zeros((0, steps), dtype=bool), np.zeros(0, dtype=bool))
+
+    @classmethod
+    def single(cls, labels: LabelSet, values: Floats, valid: Bools | None = None) -> Block:
+        mask = np.ones((1, len(values)), dtype=bool) if valid is None else valid[np.newaxis]
+        return cls([labels], values[np.newaxis], mask, np.zeros(1, dtype=bool))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, steps = self.values.shape
+        return rows, steps
+
+    @property
+    def present(self) -> Bools:
+        return self.valid if self.hmask is None else self.valid | self.hmask
+
+    def histogram_cells(self) -> list[tuple[int, int, Histogram]]:
+        if self.hmask is None or self.hists is None:
+            return []
+        rows, steps = self.hmask.nonzero()
+        hists = self.hists
+        return [(row, step, hists[row, step]) for row, step in zip(rows.tolist(), steps.tolist(), strict=True)]
+
+    def rows(self, index: Ints | Sequence[int] | Bools) -> Block:
+        chosen = np.asarray(index)
+        if chosen.dtype == bool:
+            chosen = chosen.nonzero()[0]
+        chosen = chosen.astype(np.int64)
+        return Block(
+            [self.labels[i] for i in chosen.tolist()],
+            self.values[chosen],
+            self.valid[chosen],
+            self.drop_name[chosen],
+            None if self.hists is None else self.hists[chosen],
+            None if self.hmask is None else self.hmask[chosen],
+        )
+
+    def pruned(self) -> Block:
+        """Without series that have nothing at any step."""
+        keep = any_step(self.present)
+        return self if keep.all() else self.rows(keep)
+
+    def masked(self, keep: Bools) -> Block:
+        """Only the cells to keep."""
+        hmask = None if self.hmask is None else self.hmask & keep
+        return Block(self.labels, self.values, self.valid & keep, self.drop_name, self.hists, hmask)
+
+    def floats(self) -> Block:
+        """Without histograms."""
+        return self if self.hmask is None else Block(self.labels, self.values, self.valid, self.drop_name)
+
+    def mapped(self, values: Floats) -> Block:
+        """New floats for the same series; the old name does not fit them."""
+        return Block(self.labels, values, self.valid, np.ones(len(self.labels), dtype=bool)).pruned()
+
+    def repeated(self, steps: int) -> Block:
+        """The one step of this block, at every step."""
+        rows = len(self.labels)
+
+        def spread(matrix: np.ndarray) -> np.ndarray:
+            return np.repeat(matrix, steps, axis=1) if rows else np.zeros((0, steps), dtype=matrix.dtype)
+
+        return Block(
+            self.labels,
+            spread(self.values),
+            spread(self.valid),
+            self.drop_name,
+            None if self.hists is None else spread(self.hists),
+            None if self.hmask is None else spread(self.hmask),
+        )
+
+    def relabelled(self, labels: list[LabelSet], drop_name: Bools | None = None) -> Block:
+        drop = self.drop_name if drop_name is None else drop_name
+        return Block(labels, self.values, self.valid, drop, self.hists, self.hmask)
+
+    def merged(self) -> Block:
+        """Series of the same labels made one. Two samples at one step are an error.
+
+        A series whose name is to go is not the same as one whose name stays: in the end they differ.
+        """
+        first: dict[tuple[LabelSet, bool], int] = {}
+        keys = zip(self.labels, self.drop_name.tolist(), strict=True)
+        target = [first.setdefault(key, len(first)) for key in keys]
+        if len(first) == len(self.labels):
+            return self
+        index = np.array(target)
+        rows, steps = len(first), self.values.shape[1]
+        counts = np.zeros((rows, steps), dtype=np.int64)
+        np.add.at(counts, index, self.present.astype(np.int64))
+        if (counts > 1).any():
+            raise EvaluationError(SAME_LABELSET)
+        leaders = np.full(rows, -1)
+        leaders[index[::-1]] = np.arange(len(index))[::-1]
+        out = self.rows(leaders)
+        out.values, out.valid = out.values.copy(), out.valid.copy()
+        if out.hists is not None and out.hmask is not None:
+            out.hists, out.hmask = out.hists.copy(), out.hmask.copy()
+        for row in np.setdiff1d(np.arange(len(index)), leaders).tolist():
+            _overlay(out, target[row], self, row)
+        return out
+
+    def finished(self) -> Block:
+        """With the names dropped that were to be dropped: the form in which results leave the evaluator."""
+        labels = [
+            label_set.without(*METADATA_LABELS) if drop else label_set
+            for label_set, drop in zip(self.labels, self.drop_name.tolist(), strict=True)
+        ]
+        return self.relabelled(labels, np.zeros_like(self.drop_name)).merged()
+
+
+def _overlay(out: Block, target: int, block: Block, row: int) -> None:
+    cells = block.valid[row]
+    out.values[target, cells] = block.values[row, cells]
+    out.valid[target] |= cells
+    if block.hists is not None and block.hmask is not None and out.hists is not None and out.hmask is not None:
+        held = block.hmask[row]
+        out.hists[target, held] = block.hists[row, held]
+        out.hmask[target] |= held
+
+
+def concatenated(blocks: Sequence[Block], steps: int) -> Block:
+    """Blocks over the same steps, one under the other."""
+    blocks = [block for block in blocks if block.labels]
+    if not blocks:
+        return Block.empty(steps)
+    if len(blocks) == 1:
+        return blocks[0]
+    hists = hmask = None
+    if any(block.hmask is not None for block in blocks):
+        hists = np.concatenate([_objects(block) for block in blocks])
+        hmask = np.concatenate(
+            [np.zeros(block.shape, dtype=bool) if block.hmask is None else block.hmask for block in blocks]
+        )
+    return Block(
+        [labels for block in blocks for labels in block.labels],
+        np.concatenate([block.values for block in blocks]),
+        np.concatenate([block.valid for block in blocks]),
+        np.concatenate([block.drop_name for block in blocks]),
+        hists,
+        hmask,
+    )
+
+
+def _objects(block: Block) -> Objects:
+    return np.full(block.shape, None, dtype=object) if block.hists is None else block.hists
+
+
+def with_histograms(block: Block, cells: Sequence[tuple[int, int, Histogram]]) -> Block:
+    """The block with histograms set at the given cells, in place of whatever was there."""
+    if not cells:
+        return block
+    hists, hmask = np.full(block.shape, None, dtype=object), np.zeros(block.shape, dtype=bool)
+    for row, step, histogram in cells:
+        hists[row, step] = histogram
+        hmask[row, step] = True
+    return Block(block.labels, block.values, block.valid & ~hmask, block.drop_name, hists, hmask)

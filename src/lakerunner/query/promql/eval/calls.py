@@ -1,0 +1,272 @@
+"""Function calls: arguments evaluated as the function needs them, then the function."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from lakerunner.model.errors import Bug
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.promql.ast import Call, Expr, MatrixSelector, String, VectorSelector, unwrapped
+from lakerunner.query.promql.eval import histogram_functions, label_functions, ranges, vector_functions
+from lakerunner.query.promql.eval.block import Block, Bools, any_series
+from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.info import enrich
+from lakerunner.query.promql.eval.selectors import select_latest
+from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.matchers import MatchKind
+from lakerunner.query.promql.source import SelectHints
+
+#: Functions that read only the count and the sum of a histogram.
+_STATS = frozenset({"histogram_avg", "histogram_count", "histogram_sum"})
+#: Where the range vector stands among the arguments, if there are others.
+_RANGE_FUNCTIONS_WITH_SCALAR = {"quantile_over_time": 1, "predict_linear": 0, "double_exponential_smoothing": 0}
+
+
+class Calls(ABC):
+    """The function half of the evaluator."""
+
+    evaluation: Evaluation
+
+    @abstractmethod
+    def block(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Block: ...
+
+    @abstractmethod
+    def scalar(self, expr: Expr, times: Ints) -> Floats: ...
+
+    @abstractmethod
+    def range_vector(self, expr: Expr, times: Ints, function: str) -> ranges.RangeVector: ...
+
+    def call(self, expr: Call, times: Ints) -> Floats | Block:
+        name, args = expr.name, expr.args
+        if name in vector_functions.FLOAT_FUNCTIONS:
+            return vector_functions.apply_float(name, self.block(args[0], times))
+        if name in vector_functions.HISTOGRAM_VALUES:
+            return self._histogram_value(expr, times)
+        if name in vector_functions.DATE_FUNCTIONS:
+            return self._date(expr, times)
+        if name.endswith("_over_time") or name in ranges.OTHER_FUNCTIONS:
+            return self._range(expr, times)
+        method = _METHODS.get(name)
+        if method is None:
+            raise Bug(f"cannot call {name}: it has no implementation")
+        return method(self, expr, times)
+
+    # -- scalars -----------------------------------------------------------------------------------------------
+
+    def _time(self, expr: Call, times: Ints) -> Floats:
+        return times / 1000
+
+    def _pi(self, expr: Call, times: Ints) -> Floats:
+        return np.full(len(times), math.pi)
+
+    def _query_time(self, expr: Call, times: Ints) -> Floats:
+        query = self.evaluation.query
+        value_ms = {
+            "start": query.start_ms,
+            "end": query.end_ms,
+            "range": query.range_ms,
+            "step": query.step_ms,
+        }[expr.name]
+        return np.full(len(times), value_ms / 1000)
+
+    def _extreme(self, expr: Call, times: Ints) -> Floats:
+        left, right = (self.scalar(arg, times) for arg in expr.args)
+        return (vector_functions.largest if expr.name == "max_of" else vector_functions.least)(left, right)
+
+    def _scalar(self, expr: Call, times: Ints) -> Floats:
+        block = self.block(expr.args[0], times)
+        if not block.labels:
+            return np.full(len(times), np.nan)
+        only = block.values[block.valid.argmax(axis=0), np.arange(len(times))]
+        return np.where(block.valid.sum(axis=0) == 1, only, np.nan)
+
+    # -- vectors -----------------------------------------------------------------------------------------------
+
+    def _vector(self, expr: Call, times: Ints) -> Block:
+        return Block.single(LabelSet(()), self.scalar(expr.args[0], times))
+
+    def _absent(self, expr: Call, times: Ints) -> Block:
+        there = any_series(self.block(expr.args[0], times).present)
+        return self._absence(expr.args[0], ~there)
+
+    def _absence(self, arg: Expr, missing: Bools) -> Block:
+        return Block.single(_certain_labels(arg), np.ones(len(missing)), missing).pruned()
+
+    def _date(self, expr: Call, times: Ints) -> Block:
+        function = vector_functions.DATE_FUNCTIONS[expr.name]
+        if not expr.args:
+            return Block.single(LabelSet(()), function(np.floor_divide(times, 1000).astype(np.float64)))
+        block = self.block(expr.args[0], times)
+        return block.mapped(np.where(np.isnan(block.values), np.nan, function(block.values)))
+
+    def _clamp(self, expr: Call, times: Ints) -> Block:
+        block = self.block(expr.args[0], times)
+        low, high = np.full(len(times), -math.inf), np.full(len(times), math.inf)
+        if expr.name != "clamp_max":
+            low = self.scalar(expr.args[1], times)
+        if expr.name != "clamp_min":
+            high = self.scalar(expr.args[-1], times)
+        return vector_functions.clamp(block, low, high)
+
+    def _round(self, expr: Call, times: Ints) -> Block:
+        nearest = self.scalar(expr.args[1], times) if len(expr.args) > 1 else np.ones(len(times))
+        return vector_functions.round_to(self.block(expr.args[0], times), nearest)
+
+    def _timestamp(self, expr: Call, times: Ints) -> Block:
+        """Of a selector the time of the sample itself; of anything else the time of the step."""
+        arg = unwrapped(expr.args[0])
+        if not isinstance(arg, VectorSelector):
+            block = self.block(arg, times)
+            if expr.name == "start_timestamp":
+                return Block.empty(len(times))
+            values = np.broadcast_to(times / 1000, block.shape)
+            drop = np.ones(len(block.labels), dtype=bool)
+            return Block(block.labels, values, block.present, drop)
+        found = select_latest(self.evaluation, arg, times, SelectHints("timestamp", self.evaluation.query.step_ms))
+        source = found.batch.timestamps_ms if expr.name == "timestamp" else found.batch.start_timestamps_ms
+        if source is None or not len(source):
+            return Block.empty(len(times))
+        labels = list(found.batch.labels)
+        block = Block(labels, source[found.index] / 1000, found.index >= 0, np.ones(len(labels), dtype=bool)).pruned()
+        return block.repeated(len(times)) if found.fixed else block
+
+    def _label_replace(self, expr: Call, times: Ints) -> Block:
+        target, template, source, pattern = (_text(arg) for arg in expr.args[1:])
+        return label_functions.label_replace(self.block(expr.args[0], times), target, template, source, pattern)
+
+    def _label_join(self, expr: Call, times: Ints) -> Block:
+        target, separator, *sources = (_text(arg) for arg in expr.args[1:])
+        return label_functions.label_join(self.block(expr.args[0], times), target, separator, sources)
+
+    def _sort(self, expr: Call, times: Ints) -> Block:
+        block = self.block(expr.args[0], times)
+        descending = expr.name.endswith("_desc")
+        by_label = expr.name.startswith("sort_by_label")
+        if len(times) > 1:
+            self.evaluation.notes.sort_in_range(expr.start)
+            return block if by_label else block.floats().pruned()
+        if by_label:
+            return label_functions.sorted_by_labels(block, [_text(arg) for arg in expr.args[1:]], descending)
+        return label_functions.sorted_by_value(block, descending)
+
+    def _info(self, expr: Call, times: Ints) -> Block:
+        selector = unwrapped(expr.args[1]) if len(expr.args) > 1 else None
+        assert selector is None or isinstance(selector, VectorSelector)
+        return enrich(self.evaluation, expr.args[0], self.block(expr.args[0], times), selector, times)
+
+    # -- histograms --------------------------------------------------------------------------------------------
+
+    def _histogram_value(self, expr: Call, times: Ints) -> Block:
+        if expr.name in _STATS:
+            with self.evaluation.reading_stats():
+                block = self.block(expr.args[0], times)
+        else:
+            block = self.block(expr.args[0], times)
+        return vector_functions.apply_histogram(block, vector_functions.HISTOGRAM_VALUES[expr.name])
+
+    def _whole_histograms(self, arg: Expr, times: Ints) -> Block:
+        with self.evaluation.reading_buckets():
+            return self.block(arg, times)
+
+    def _histogram_quantile(self, expr: Call, times: Ints) -> Block:
+        q = self.scalar(expr.args[0], times)
+        block = self._whole_histograms(expr.args[1], times)
+        at, vector_at = unwrapped(expr.args[0]).start, unwrapped(expr.args[1]).start
+        self._note_quantile(q, at)
+        parts = histogram_functions.split(self.evaluation, block, vector_at)
+        return histogram_functions.quantile_block(self.evaluation, parts, q, times, vector_at)
+
+    def _note_quantile(self, q: Floats, position: int) -> None:
+        for value in np.unique(q[~((q >= 0) & (q <= 1))]).tolist():
+            self.evaluation.notes.invalid_quantile(value, position)
+
+    def _histogram_quantiles(self, expr: Call, times: Ints) -> Block:
+        block = self._whole_histograms(expr.args[0], times)
+        qs = [self.scalar(arg, times) for arg in expr.args[2:]]
+        for q, arg in zip(qs, expr.args[2:], strict=True):
+            self._note_quantile(q, unwrapped(arg).start)
+        position = unwrapped(expr.args[0]).start
+        parts = histogram_functions.split(self.evaluation, block, position)
+        label = _text(expr.args[1])
+        return histogram_functions.quantiles_block(self.evaluation, parts, label, qs, times, position)
+
+    def _histogram_fraction(self, expr: Call, times: Ints) -> Block:
+        lower, upper = (self.scalar(arg, times) for arg in expr.args[:2])
+        block = self._whole_histograms(expr.args[2], times)
+        position = unwrapped(expr.args[2]).start
+        parts = histogram_functions.split(self.evaluation, block, position)
+        return histogram_functions.fraction_block(self.evaluation, parts, lower, upper, position)
+
+    # -- range vectors -----------------------------------------------------------------------------------------
+
+    def _range(self, expr: Call, times: Ints) -> Block:
+        at = _RANGE_FUNCTIONS_WITH_SCALAR.get(expr.name, 0)
+        params = [self.scalar(arg, times) for i, arg in enumerate(expr.args) if i != at]
+        vector = self.range_vector(expr.args[at], times, expr.name)
+        if expr.name == "quantile_over_time":
+            vector.position = unwrapped(expr.args[0]).start
+        block = ranges.call(self.evaluation, expr.name, vector, params, times)
+        if expr.name == "absent_over_time":
+            return self._absence(expr.args[at], ~any_series(block.present))
+        return block
+
+
+_METHODS: dict[str, Callable[[Calls, Call, Ints], Floats | Block]] = {
+    "time": Calls._time,
+    "pi": Calls._pi,
+    "start": Calls._query_time,
+    "end": Calls._query_time,
+    "range": Calls._query_time,
+    "step": Calls._query_time,
+    "max_of": Calls._extreme,
+    "min_of": Calls._extreme,
+    "scalar": Calls._scalar,
+    "vector": Calls._vector,
+    "absent": Calls._absent,
+    "clamp": Calls._clamp,
+    "clamp_max": Calls._clamp,
+    "clamp_min": Calls._clamp,
+    "round": Calls._round,
+    "timestamp": Calls._timestamp,
+    "start_timestamp": Calls._timestamp,
+    "label_replace": Calls._label_replace,
+    "label_join": Calls._label_join,
+    "sort": Calls._sort,
+    "sort_desc": Calls._sort,
+    "sort_by_label": Calls._sort,
+    "sort_by_label_desc": Calls._sort,
+    "info": Calls._info,
+    "histogram_quantile": Calls._histogram_quantile,
+    "histogram_quantiles": Calls._histogram_quantiles,
+    "histogram_fraction": Calls._histogram_fraction,
+}
+
+
+def _text(arg: Expr) -> str:
+    literal = unwrapped(arg)
+    assert isinstance(literal, String)
+    return literal.value
+
+
+def _certain_labels(arg: Expr) -> LabelSet:
+    """The labels that anything the selector matched would have had: those required to equal one value."""
+    node = unwrapped(arg)
+    if isinstance(node, MatrixSelector):
+        node = node.vector
+    if not isinstance(node, VectorSelector):
+        return LabelSet(())
+    certain: dict[str, str] = {}
+    seen: set[str] = set()
+    for matcher in node.matchers:
+        if matcher.name == METRIC_NAME:
+            continue
+        if matcher.kind is MatchKind.EQUAL and matcher.name not in seen:
+            certain[matcher.name] = matcher.value
+            seen.add(matcher.name)
+        else:
+            certain.pop(matcher.name, None)
+    return LabelSet.of(certain)

@@ -1,0 +1,197 @@
+"""Walks the tree: every node once, over all steps at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakerunner.model.errors import Bug
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.promql.ast import (
+    COMPARISONS,
+    SET_OPERATORS,
+    TRIM_OPERATORS,
+    Aggregate,
+    Binary,
+    Call,
+    Expr,
+    MatrixSelector,
+    Number,
+    Paren,
+    String,
+    Subquery,
+    Unary,
+    VectorSelector,
+    unwrapped,
+)
+from lakerunner.query.promql.durations import positive_duration_ms
+from lakerunner.query.promql.eval.aggregate import aggregate
+from lakerunner.query.promql.eval.binary import vector_scalar, vector_vector
+from lakerunner.query.promql.eval.block import Block, EvaluationError, with_histograms
+from lakerunner.query.promql.eval.calls import Calls
+from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.operators import arithmetic, compared
+from lakerunner.query.promql.eval.ranges import RangeVector
+from lakerunner.query.promql.eval.samples import Samples, from_batch, from_block
+from lakerunner.query.promql.eval.selectors import reference_times, select, vector
+from lakerunner.query.promql.eval.sets import set_operation
+from lakerunner.query.promql.functions import ANCHORED_SAFE, SMOOTHED_SAFE
+from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.source import SelectHints
+
+#: A scalar has a value at every step.
+Value = Floats | Block | str
+
+
+class Evaluator(Calls):
+    """Evaluates at `times`, which ascend. Scalars are arrays, vectors are blocks, strings are text."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+
+    def value(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Value:
+        self.evaluation.check_time()
+        match expr:
+            case Number(value=number):
+                return np.full(len(times), number)
+            case String(value=text):
+                return text
+            case Paren(expr=inner):
+                return self.value(inner, times, hints)
+            case VectorSelector():
+                return vector(self.evaluation, expr, times, hints or self._hints())
+            case Unary():
+                return self._unary(expr, times)
+            case Binary():
+                return self._binaries(expr, times)
+            case Aggregate():
+                return self._aggregate(expr, times)
+            case Call():
+                return self.call(expr, times)
+            case _:
+                raise Bug(f"cannot evaluate {type(expr).__name__} as an instant value")
+
+    def block(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Block:
+        found = self.value(expr, times, hints)
+        if isinstance(found, Block):
+            return found
+        if isinstance(found, str):
+            raise Bug("cannot use a string as a vector")
+        return Block.single(LabelSet(()), found)
+
+    def scalar(self, expr: Expr, times: Ints) -> Floats:
+        found = self.value(expr, times)
+        if not isinstance(found, np.ndarray):
+            raise Bug("cannot use a vector as a scalar")
+        return found
+
+    def _hints(self, function: str = "", range_ms: int = 0) -> SelectHints:
+        return SelectHints(function, self.evaluation.query.step_ms, range_ms)
+
+    def _unary(self, expr: Unary, times: Ints) -> Value:
+        found = self.value(expr.expr, times)
+        if expr.op == "+" or isinstance(found, str):
+            return found
+        if isinstance(found, np.ndarray):
+            return -found
+        cells = [(row, step, histogram.scaled(-1)) for row, step, histogram in found.histogram_cells()]
+        negated = Block(found.labels, -found.values, found.valid, np.ones(len(found.labels), dtype=bool))
+        return with_histograms(negated, cells)
+
+    def _binaries(self, expr: Binary, times: Ints) -> Value:
+        """Up the left spine in a loop: long chains of operators are common in generated queries."""
+        spine = [expr]
+        while isinstance(spine[-1].left, Binary):
+            spine.append(spine[-1].left)
+        if any(node.op in TRIM_OPERATORS for node in spine):
+            with self.evaluation.reading_buckets():
+                return self._along(spine, times)
+        return self._along(spine, times)
+
+    def _along(self, spine: list[Binary], times: Ints) -> Value:
+        found = self.value(spine[-1].left, times)
+        for node in reversed(spine):
+            found = self._binary(node, found, self.value(node.right, times))
+        return found
+
+    def _binary(self, expr: Binary, left: Value, right: Value) -> Value:
+        if isinstance(left, str) or isinstance(right, str):
+            raise Bug("cannot compute with strings")
+        if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+            if expr.op in COMPARISONS:
+                return compared(expr.op, left, right).astype(np.float64)
+            return arithmetic(expr.op, left, right)
+        if isinstance(left, np.ndarray):
+            assert isinstance(right, Block)
+            return vector_scalar(self.evaluation, expr, right, left, swapped=True)
+        if isinstance(right, np.ndarray):
+            return vector_scalar(self.evaluation, expr, left, right, swapped=False)
+        if expr.op in SET_OPERATORS:
+            return set_operation(expr, left, right)
+        return vector_vector(self.evaluation, expr, left, right)
+
+    def _aggregate(self, expr: Aggregate, times: Ints) -> Block:
+        param = None
+        if expr.param is not None and expr.op != "count_values":
+            param = self.scalar(expr.param, times)
+        hints = SelectHints(expr.op, self.evaluation.query.step_ms, 0, expr.grouping, not expr.without)
+        return aggregate(self.evaluation, expr, self.block(expr.expr, times, hints), param)
+
+    # -- range vectors -----------------------------------------------------------------------------------------
+
+    def range_vector(self, expr: Expr, times: Ints, function: str) -> RangeVector:
+        node = unwrapped(expr)
+        if isinstance(node, Subquery):
+            return self._subquery(node, times)
+        assert isinstance(node, MatrixSelector)
+        return self._matrix(node, times, function)
+
+    def _matrix(self, node: MatrixSelector, times: Ints, function: str) -> RangeVector:
+        selector = node.vector
+        _check_extended(selector, function)
+        range_ms = positive_duration_ms(node.range, self.evaluation.query)
+        until, fixed = reference_times(self.evaluation, selector, times)
+        after = until - range_ms
+        lookback_ms = self.evaluation.options.lookback_ms
+        reach = lookback_ms if selector.anchored or selector.smoothed else 0
+        start_ms = int(after[0]) - reach + 1
+        end_ms = int(until[-1]) + (reach if selector.smoothed else 0)
+        batch = select(self.evaluation, selector, start_ms, end_ms, self._hints(function, range_ms))
+        return RangeVector(
+            from_batch(batch), after, until, fixed, range_ms, node.start, selector.anchored, selector.smoothed, reach
+        )
+
+    def _subquery(self, node: Subquery, times: Ints) -> RangeVector:
+        range_ms = positive_duration_ms(node.range, self.evaluation.query)
+        until, fixed = reference_times(self.evaluation, node, times)
+        samples = self.subquery_samples(node, until, range_ms)
+        return RangeVector(samples, until - range_ms, until, fixed, range_ms, node.start)
+
+    def subquery_samples(self, node: Subquery, until: Ints, range_ms: int) -> Samples:
+        """The inner expression at the multiples of the step that lie in any window, and only there."""
+        step_ms = self.evaluation.options.default_step_ms
+        if node.step is not None:
+            step_ms = positive_duration_ms(node.step, self.evaluation.query)
+        first = (until - range_ms) // step_ms + 1
+        last = until // step_ms
+        total = int(np.maximum(last - first + 1, 0).sum())
+        span = int(last.max() - first.min()) + 1
+        self.evaluation.spend(min(total, max(span, 0)))
+        if span <= total:
+            grid = np.arange(first.min(), last.max() + 1, dtype=np.int64)
+        else:
+            pieces = [np.arange(a, b + 1, dtype=np.int64) for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+            grid = np.unique(np.concatenate(pieces))
+        inner = grid * step_ms
+        if not len(inner):
+            return from_block(Block.empty(0), inner)
+        with self.evaluation.reading_buckets():
+            return from_block(self.block(node.expr, inner), inner)
+
+
+def _check_extended(selector: VectorSelector, function: str) -> None:
+    for on, word, safe in (
+        (selector.anchored, "anchored", ANCHORED_SAFE),
+        (selector.smoothed, "smoothed", SMOOTHED_SAFE),
+    ):
+        if on and function not in safe and function:
+            raise EvaluationError(f"{word} modifier can only be used with: {', '.join(safe)} - not with {function}")

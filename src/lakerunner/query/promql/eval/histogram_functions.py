@@ -1,0 +1,154 @@
+"""histogram_quantile, histogram_quantiles and histogram_fraction: over native and classic histograms alike."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.promql.eval import kernels_group as kernels
+from lakerunner.query.promql.eval.aggregate import grouped_rows
+from lakerunner.query.promql.eval.block import Block, Bools, any_step, concatenated
+from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.go_format import open_metrics
+from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.histogram_quantile import fraction, has_nan_observations, quantile
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN])", re.ASCII)
+
+
+def bucket_bound_of(text: str) -> float | None:
+    """The value of an `le` label, or None where it is none."""
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+@dataclass(slots=True)
+class _Classic:
+    """Classic histograms: series that differ in `le` alone are the buckets of one."""
+
+    block: Block
+    valid: Bools
+    labels: list[LabelSet]
+    offsets: Ints
+    rows: Ints
+    bound: Floats
+
+
+@dataclass(slots=True)
+class Split:
+    """The two kinds of histograms in a vector. Where both are of the same series, neither counts."""
+
+    native: Block
+    classic: _Classic
+
+
+def split(evaluation: Evaluation, block: Block, position: int) -> Split:
+    bounds = np.full(len(block.labels), np.nan)
+    keys: list[LabelSet] = []
+    for row, labels in enumerate(block.labels):
+        le = labels.get("le")
+        bound = bucket_bound_of(le)
+        keys.append(labels.without("le"))
+        if bound is not None:
+            bounds[row] = bound
+        elif block.valid[row].any():
+            evaluation.notes.bad_bucket_label(labels.get(METRIC_NAME), le, position)
+    bucket = ~np.isnan(bounds)
+    found: dict[LabelSet, int] = {}
+    group = np.array([found.setdefault(key, len(found)) for key in keys], dtype=np.int64)
+    valid = block.valid & bucket[:, np.newaxis]
+    hmask = np.zeros(block.shape, dtype=bool) if block.hmask is None else block.hmask
+    if hmask.any() and valid.any():
+        valid, hmask = _without_conflicts(evaluation, block, position, (group, len(found), valid, hmask))
+    order = np.lexsort((bounds, group))
+    offsets, _ = grouped_rows(group, len(found))
+    classic = _Classic(block, valid, list(found), offsets, order.astype(np.int64), bounds)
+    native = Block(block.labels, block.values, np.zeros_like(valid), block.drop_name, block.hists, hmask)
+    return Split(native, classic)
+
+
+def _without_conflicts(
+    evaluation: Evaluation, block: Block, position: int, parts: tuple[Ints, int, Bools, Bools]
+) -> tuple[Bools, Bools]:
+    group, number, valid, hmask = parts
+    classic_there, native_there = (np.zeros((number, block.shape[1]), dtype=bool) for _ in range(2))
+    np.logical_or.at(classic_there, group, valid)
+    np.logical_or.at(native_there, group, hmask)
+    conflict = (classic_there & native_there)[group]
+    for row in any_step(conflict & hmask).nonzero()[0].tolist():
+        evaluation.notes.mixed_classic_native(block.labels[row].get(METRIC_NAME), position)
+    return valid & ~conflict, hmask & ~conflict
+
+
+def _native(block: Block, function: Callable[[str, int, Histogram], float]) -> Block:
+    values, valid = np.zeros(block.shape), np.zeros(block.shape, dtype=bool)
+    for row, step, histogram in block.histogram_cells():
+        values[row, step] = function(block.labels[row].get(METRIC_NAME), step, histogram)
+        valid[row, step] = True
+    return Block(block.labels, values, valid, np.ones(len(block.labels), dtype=bool)).pruned()
+
+
+def quantile_block(evaluation: Evaluation, parts: Split, q: Floats, times: Ints, position: int) -> Block:
+    def of_native(name: str, step: int, histogram: Histogram) -> float:
+        value = quantile(float(q[step]), histogram)
+        if 0 <= q[step] <= 1 and has_nan_observations(histogram):
+            if math.isnan(value):
+                evaluation.notes.quantile_is_nan(name, position)
+            else:
+                evaluation.notes.quantile_is_skewed(name, position)
+        return value
+
+    return concatenated(
+        [_native(parts.native, of_native), _classic_quantile(evaluation, parts.classic, q, times, position)], len(q)
+    )
+
+
+def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, times: Ints, position: int) -> Block:
+    shape = (len(classic.labels), classic.block.shape[1])
+    out, ok, forced = np.zeros(shape), np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    lowest, highest, difference = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    kernels.bucket_quantiles(
+        classic.offsets, classic.rows, classic.bound, classic.block.values, classic.valid, np.ascontiguousarray(q),
+        out, ok, forced, lowest, highest, difference,
+    )  # fmt: skip
+    for g, s in zip(*(axis.tolist() for axis in forced.nonzero()), strict=True):
+        name = classic.labels[g].get(METRIC_NAME)
+        evaluation.notes.forced_monotonicity(
+            name, position, int(times[s]), float(lowest[g, s]), float(highest[g, s]), float(difference[g, s])
+        )
+    return Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
+
+
+def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int) -> Block:
+    def of_native(name: str, step: int, histogram: Histogram) -> float:
+        if has_nan_observations(histogram):
+            evaluation.notes.fraction_without_nan(name, position)
+        return fraction(float(lower[step]), float(upper[step]), histogram)
+
+    classic = parts.classic
+    shape = (len(classic.labels), classic.block.shape[1])
+    out, ok = np.zeros(shape), np.zeros(shape, dtype=bool)
+    kernels.bucket_fractions(
+        classic.offsets, classic.rows, classic.bound, classic.block.values, classic.valid,
+        np.ascontiguousarray(lower), np.ascontiguousarray(upper), out, ok,
+    )  # fmt: skip
+    of_classic = Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
+    return concatenated([_native(parts.native, of_native), of_classic], shape[1])
+
+
+def quantiles_block(
+    evaluation: Evaluation, parts: Split, label: str, qs: Sequence[Floats], times: Ints, position: int
+) -> Block:
+    """One series per quantile, told apart by a label. A quantile that changes from step to step changes its label."""
+    blocks = []
+    for q in qs:
+        made = quantile_block(evaluation, parts, q, times, position)
+        for value in np.unique(q).tolist():
+            same = np.isnan(q) if math.isnan(value) else q == value
+            part = made.masked(np.broadcast_to(same, made.shape)).pruned()
+            blocks.append(part.relabelled([labels.with_label(label, open_metrics(value)) for labels in part.labels]))
+    return concatenated(blocks, len(times)).merged()

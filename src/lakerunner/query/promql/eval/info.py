@@ -1,0 +1,191 @@
+"""info(): series enriched with the labels of the info metric of the same target."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.promql.ast import Expr, Subquery, VectorSelector, children
+from lakerunner.query.promql.eval.binary import shown
+from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_step
+from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.selectors import latest_in, reference_times
+from lakerunner.query.promql.histogram import Ints
+from lakerunner.query.promql.matchers import Matcher, MatchKind
+from lakerunner.query.promql.source import SelectHints, SeriesBatch
+
+#: What makes two series be of the same target.
+_IDENTIFYING = ("instance", "job")
+_DEFAULT_NAME = Matcher(METRIC_NAME, MatchKind.EQUAL, "target_info")
+
+_ANY_INFO_NAME = Matcher(METRIC_NAME, MatchKind.REGEX, ".+_info")
+
+
+class _Info:
+    """The info series of one metric name, by target; where several are there, the newest sample wins."""
+
+    def __init__(self, batch: SeriesBatch, index: Ints) -> None:
+        self.batch = batch
+        self.index = index
+        self.by_target: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for row, labels in enumerate(batch.labels):
+            key = (labels.get(METRIC_NAME), *(labels.get(name) for name in _IDENTIFYING))
+            self.by_target[key].append(row)
+        self.names = sorted({labels.get(METRIC_NAME) for labels in batch.labels})
+
+    def chosen(self, name: str, labels: LabelSet) -> Ints:
+        """The row of the info series for these labels at every step, or -1."""
+        rows = self.by_target.get((name, *(labels.get(part) for part in _IDENTIFYING)), [])
+        steps = self.index.shape[1]
+        best = np.full(steps, -1, dtype=np.int64)
+        newest = np.full(steps, np.iinfo(np.int64).min)
+        for row in rows:
+            there = self.index[row] >= 0
+            time = np.where(there, self.batch.timestamps_ms[self.index[row]], np.iinfo(np.int64).min)
+            twice = there & (best >= 0) & (time == newest)
+            if twice.any():
+                self._refuse_twice(int(best[twice][0]), row, int(time[twice][0]))
+            better = there & (time > newest)
+            best[better], newest[better] = row, time[better]
+        return best
+
+    def _refuse_twice(self, first: int, second: int, time_ms: int) -> None:
+        known, new = shown(self.batch.labels[first]), shown(self.batch.labels[second])
+        raise EvaluationError(
+            f"found duplicate series for info metric: existing {known} @ {time_ms}, new {new} @ {time_ms}"
+        )
+
+
+def enrich(evaluation: Evaluation, base_expr: Expr, base: Block, selector: VectorSelector | None, times: Ints) -> Block:
+    matchers = list(selector.matchers) if selector else []
+    name_matchers = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
+    data_matchers = [matcher for matcher in matchers if matcher.name != METRIC_NAME]
+    names = _info_names(name_matchers)
+    # Info series themselves are not enriched.
+    is_info = [
+        all(matcher.matches(labels.get(METRIC_NAME)) for matcher in names) if name_matchers or not selector else False
+        for labels in base.labels
+    ]
+    enriched = [labels for labels, info in zip(base.labels, is_info, strict=True) if not info]
+    info = _fetch(evaluation, base_expr, enriched, names, data_matchers, times)
+    out: list[tuple[int, LabelSet, Bools]] = []
+    steps = len(times)
+    for row, labels in enumerate(base.labels):
+        if is_info[row]:
+            out.append((row, labels, np.ones(steps, dtype=bool)))
+        else:
+            out += [(row, made, cells) for made, cells in _joined(labels, info, data_matchers, base.present[row])]
+    if not out:
+        return Block.empty(steps)
+    rows = base.rows([row for row, _, _ in out]).masked(np.array([cells for _, _, cells in out]))
+    return rows.relabelled([labels for _, labels, _ in out]).pruned().merged()
+
+
+def _info_names(given: Sequence[Matcher]) -> Sequence[Matcher]:
+    """Which metrics are info metrics: what was asked for. Mere exclusions leave all others that are named so."""
+    if not given:
+        return [_DEFAULT_NAME]
+    if any(matcher.kind in (MatchKind.EQUAL, MatchKind.REGEX) for matcher in given):
+        return given
+    return [_ANY_INFO_NAME, *given]
+
+
+def _joined(
+    labels: LabelSet, info: _Info | None, data_matchers: Sequence[Matcher], present: Bools
+) -> list[tuple[LabelSet, Bools]]:
+    """The enriched label sets of one series, each with the steps at which it holds."""
+    steps = len(present)
+    choices = np.zeros((0, steps), dtype=np.int64)
+    if info is not None and info.names:
+        choices = np.array([info.chosen(name, labels) for name in info.names])
+    combinations, which = np.unique(choices, axis=1, return_inverse=True)
+    which = np.asarray(which).reshape(-1)
+    wanted = {matcher.name for matcher in data_matchers}
+    may_be_missing = all(matcher.matches("") for matcher in data_matchers)
+    out = []
+    for column in range(combinations.shape[1]):
+        cells = (which == column) & present
+        rows = [row for row in combinations[:, column].tolist() if row >= 0]
+        if not cells.any() or (not rows and not may_be_missing):
+            continue
+        assert info is not None or not rows
+        found = [info.batch.labels[row] for row in rows] if info is not None else []
+        out.append((_with_data_labels(labels, found, wanted), cells))
+    return out
+
+
+def _with_data_labels(labels: LabelSet, found: Sequence[LabelSet], wanted: set[str]) -> LabelSet:
+    added: dict[str, str] = {}
+    base = dict(labels.pairs)
+    for info_labels in found:
+        for name, value in info_labels:
+            if name == METRIC_NAME or (wanted and name not in wanted):
+                continue
+            if added.get(name, value) != value:
+                raise EvaluationError(f"conflicting label: {name}")
+            if name not in base:
+                added[name] = value
+    return LabelSet.of({**base, **added})
+
+
+def _fetch(
+    evaluation: Evaluation,
+    base_expr: Expr,
+    enriched: list[LabelSet],
+    name_matchers: Sequence[Matcher],
+    data_matchers: Sequence[Matcher],
+    times: Ints,
+) -> _Info | None:
+    """The info series of the targets at hand, as of the times that the first selector of the expression looks at."""
+    identifying = []
+    for name in _IDENTIFYING:
+        values = sorted({labels.get(name) for labels in enriched} - {""})
+        if values:
+            identifying.append(Matcher(name, MatchKind.REGEX, "|".join(_quoted(value) for value in values)))
+    if not identifying:
+        return None
+    at = _looked_at(evaluation, base_expr, times)
+    lookback_ms = evaluation.options.lookback_ms
+    batch = evaluation.source.select(
+        [*name_matchers, *identifying, *data_matchers],
+        int(at.min()) - lookback_ms + 1,
+        int(at.max()),
+        SelectHints(function="info", step_ms=evaluation.query.step_ms),
+    )
+    evaluation.spend(len(batch.values))
+    index = latest_in(batch, at, lookback_ms)
+    if batch.histograms is not None and len(batch.labels):
+        held = (index >= 0) & (batch.histograms.row[index] >= 0)
+        if held.any():
+            labels = batch.labels[int(any_step(held).argmax())]
+            raise EvaluationError(f"this should be an info metric, with float samples: {shown(labels)}")
+    return _Info(batch, index)
+
+
+def _quoted(value: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" or ord(c) > 127 else f"\\x{{{ord(c):x}}}" for c in value)
+
+
+def _looked_at(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:
+    path = _path_to_selector(expr)
+    at = times
+    for node in path:
+        found, fixed = reference_times(evaluation, node, at)
+        at = np.repeat(found, len(times)) if fixed else found
+    return at
+
+
+def _path_to_selector(expr: Expr) -> list[VectorSelector | Subquery]:
+    """The subqueries on the way to the first selector, and the selector. With a stack: chains may be long."""
+    waiting: list[tuple[Expr, tuple[VectorSelector | Subquery, ...]]] = [(expr, ())]
+    while waiting:
+        node, path = waiting.pop()
+        if isinstance(node, VectorSelector):
+            return [*path, node]
+        if isinstance(node, Subquery):
+            path = (*path, node)
+        waiting += [(child, path) for child in reversed(children(node))]
+    return []

@@ -1,0 +1,104 @@
+"""Functions on labels and order: label_replace, label_join, sorting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cmp_to_key
+from typing import Any
+
+import numpy as np
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.promql.eval.block import Block, EvaluationError
+from lakerunner.query.promql.matchers import compile_anchored
+
+_REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|(\$))", re.ASCII)
+_CHUNK = re.compile(r"(\d+|\D+)")
+
+
+def _check_label(name: str, role: str, function: str) -> None:
+    if not name or any(0xD800 <= ord(c) <= 0xDFFF for c in name):
+        raise EvaluationError(f"invalid {role} label name in {function}(): {name}")
+
+
+def label_replace(block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+    try:
+        regex = compile_anchored(pattern)
+    except BadInput:
+        raise EvaluationError(f"invalid regular expression in label_replace(): {pattern}") from None
+    _check_label(target, "destination", "label_replace")
+    labels: list[LabelSet] = []
+    drop = block.drop_name.copy()
+    for row, label_set in enumerate(block.labels):
+        found = regex.search(label_set.get(source))
+        if found is None:
+            labels.append(label_set)
+            continue
+        labels.append(label_set.with_label(target, _expanded(template, found)))
+        if target == METRIC_NAME:
+            drop[row] = False
+    return block.relabelled(labels, drop).merged()
+
+
+def _expanded(template: str, found: Any) -> str:
+    """The template with `$1`, `${1}` and `${name}` replaced; what names no group is empty."""
+    named = found.re.groupindex
+
+    def value(reference: re.Match[str]) -> str:
+        if reference.group(3):
+            return "$"
+        name = reference.group(1) or reference.group(2)
+        group = int(name) if name.isdigit() else named.get(name)
+        if group is None or group > found.re.groups:
+            return ""
+        return found.group(group) or ""
+
+    return _REFERENCE.sub(value, template)
+
+
+def label_join(block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
+    for source in sources:
+        _check_label(source, "source", "label_join")
+    _check_label(target, "destination", "label_join")
+    labels = [
+        label_set.with_label(target, separator.join(label_set.get(source) for source in sources))
+        for label_set in block.labels
+    ]
+    drop = np.zeros_like(block.drop_name) if target == METRIC_NAME else block.drop_name
+    return block.relabelled(labels, drop).merged()
+
+
+def sorted_by_value(block: Block, descending: bool) -> Block:
+    """For one step. NaN comes last either way; histograms have no place in an order."""
+    block = block.floats().pruned()
+    values = block.values[:, 0]
+    keys = -values if descending else values
+    return block.rows(np.lexsort((keys, np.isnan(values))))
+
+
+def sorted_by_labels(block: Block, names: Sequence[str], descending: bool) -> Block:
+    """In natural order of the given labels, then of all labels."""
+
+    def key(row: int) -> tuple[list[object], tuple[tuple[str, str], ...]]:
+        labels = block.labels[row]
+        return [_natural(labels.get(name)) for name in names], labels.pairs
+
+    return block.rows(sorted(range(len(block.labels)), key=key, reverse=descending))
+
+
+@cmp_to_key
+def _natural(left: str, right: str) -> int:
+    """Runs of digits compare as numbers, everything else as text."""
+    if left == right:
+        return 0
+    for a, b in zip(_CHUNK.findall(left), _CHUNK.findall(right), strict=False):
+        if a == b:
+            continue
+        if a.isdigit() and b.isdigit():
+            if int(a) == int(b):
+                continue
+            return -1 if int(a) < int(b) else 1
+        return -1 if a < b else 1
+    return -1 if len(left) < len(right) else 1

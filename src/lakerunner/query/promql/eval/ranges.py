@@ -1,0 +1,243 @@
+"""Functions over range vectors: windows of every step, folded by compiled loops; histograms beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakerunner.model.labels import METRIC_NAME
+from lakerunner.query.promql.eval import kernels_fold as fold
+from lakerunner.query.promql.eval import kernels_rate as rates
+from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_series, any_step, with_histograms
+from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.dense_histograms import dense_rates
+from lakerunner.query.promql.eval.kernels_window import anchored_begin, windows
+from lakerunner.query.promql.eval.ranges_histogram import HISTOGRAM_FUNCTIONS, Window
+from lakerunner.query.promql.eval.samples import Samples
+from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+
+_FOLDS = {
+    "count_over_time": fold.COUNT,
+    "sum_over_time": fold.SUM,
+    "avg_over_time": fold.AVG,
+    "min_over_time": fold.MIN,
+    "max_over_time": fold.MAX,
+    "stdvar_over_time": fold.STDVAR,
+    "stddev_over_time": fold.STDDEV,
+    "first_over_time": fold.FIRST,
+    "last_over_time": fold.LAST,
+    "present_over_time": fold.PRESENT,
+    "absent_over_time": fold.PRESENT,
+    "ts_of_first_over_time": fold.TS_FIRST,
+    "ts_of_last_over_time": fold.TS_LAST,
+    "ts_of_min_over_time": fold.TS_MIN,
+    "ts_of_max_over_time": fold.TS_MAX,
+    "changes": fold.CHANGES,
+}
+#: Range functions whose names do not end in `_over_time`.
+OTHER_FUNCTIONS = frozenset(
+    [
+        "rate",
+        "increase",
+        "delta",
+        "irate",
+        "idelta",
+        "deriv",
+        "predict_linear",
+        "double_exponential_smoothing",
+        "changes",
+        "resets",
+    ]
+)
+#: These act like an offset: the result is still the metric.
+_KEEP_NAME = frozenset({"first_over_time", "last_over_time"})
+_COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
+
+
+@dataclass(slots=True)
+class RangeVector:
+    """Samples with the windows of every step. With `fixed`, one window stands for all steps."""
+
+    samples: Samples
+    #: The window of step s is (after[s], until[s]].
+    after: Ints
+    until: Ints
+    fixed: bool
+    range_ms: int
+    #: Where in the text the argument stands, for annotations.
+    position: int
+    anchored: bool = False
+    smoothed: bool = False
+    #: How far beyond the window the extended selectors reach.
+    lookback_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    vector: RangeVector
+    params: list[Floats]
+    times: Ints
+    begin: Ints
+    end: Ints
+    out: Floats
+    ok: Bools
+
+
+def call(evaluation: Evaluation, name: str, vector: RangeVector, params: list[Floats], times: Ints) -> Block:
+    """Apply the function at every step. `params` are its scalar arguments, a value per step."""
+    if vector.fixed and all(_constant(param) for param in params) and name != "predict_linear":
+        block = _apply(evaluation, name, vector, [param[:1] for param in params], times[:1])
+        return block.repeated(len(times))
+    if vector.fixed:
+        steps = len(times)
+        vector = RangeVector(
+            vector.samples, np.repeat(vector.after, steps), np.repeat(vector.until, steps), False, vector.range_ms,
+            vector.position, vector.anchored, vector.smoothed, vector.lookback_ms,
+        )  # fmt: skip
+    return _apply(evaluation, name, vector, params, times)
+
+
+def _constant(param: Floats) -> bool:
+    return len(param) == 1 or param.tobytes() == param[:1].tobytes() * len(param)
+
+
+def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[Floats], times: Ints) -> Block:
+    evaluation.check_time()
+    samples = vector.samples
+    floats = samples.floats
+    evaluation.spend(len(samples.labels) * len(vector.until))
+    begin, end = windows(floats.offsets, floats.ts, *_reach(vector))
+    shape = begin.shape
+    request = _Call(name, vector, params, times, begin, end, np.zeros(shape), np.zeros(shape, dtype=bool))
+    if vector.anchored and name in ("changes", "resets"):
+        request.begin = begin.copy()
+        anchored_begin(floats.ts, vector.after, request.begin, end)
+    _run_kernel(evaluation, request)
+    request.begin = begin
+    drop = samples.drop_name if name in _KEEP_NAME else np.ones(len(samples.labels), dtype=bool)
+    block = Block(samples.labels, request.out, request.ok, drop)
+    if samples.has_histograms:
+        block = _with_histogram_windows(evaluation, request, block)
+    if name in ("rate", "increase"):
+        _note_non_counters(evaluation, vector, block)
+    return block.pruned()
+
+
+def _reach(vector: RangeVector) -> tuple[Ints, Ints]:
+    if vector.smoothed:
+        return vector.after - vector.lookback_ms, vector.until + vector.lookback_ms
+    return (vector.after - vector.lookback_ms if vector.anchored else vector.after), vector.until
+
+
+def _run_kernel(evaluation: Evaluation, c: _Call) -> None:
+    ts, values, starts = c.vector.samples.floats.ts, c.vector.samples.values, c.vector.samples.floats.starts
+    mode = _FOLDS.get(c.name)
+    if mode is not None:
+        fold.fold(mode, c.begin, c.end, ts, values, c.out, c.ok)
+    elif c.name in ("rate", "increase", "delta"):
+        _rate(evaluation, c)
+    elif c.name in ("irate", "idelta"):
+        rates.last_two(c.begin, c.end, ts, values, starts, c.name == "irate", c.out, c.ok)
+    elif c.name == "resets":
+        rates.count_resets(c.begin, c.end, ts, values, starts, c.out, c.ok)
+    elif c.name in ("deriv", "predict_linear"):
+        ahead = c.params[0] if c.params else np.zeros(len(c.times))
+        fold.regression(c.begin, c.end, ts, values, c.times, ahead, c.name == "predict_linear", c.out, c.ok)
+    elif c.name in ("quantile_over_time", "mad_over_time"):
+        q = c.params[0] if c.params else np.full(len(c.times), 0.5)
+        fold.window_quantile(c.begin, c.end, values, np.ascontiguousarray(q), not c.params, c.out, c.ok)
+        if c.params:
+            _note_quantiles(evaluation, c, q)
+    else:
+        _smooth(c, values)
+
+
+def _rate(evaluation: Evaluation, c: _Call) -> None:
+    vector, floats = c.vector, c.vector.samples.floats
+    counter, per_second, range_s = c.name != "delta", c.name == "rate", vector.range_ms / 1000
+    if vector.anchored or vector.smoothed:
+        rates.extended(
+            c.begin, c.end, floats.ts, vector.samples.values, vector.after, vector.until, vector.smoothed,
+            counter, per_second, range_s, c.out, c.ok,
+        )  # fmt: skip
+        return
+    overlap = np.zeros(len(vector.samples.labels), dtype=bool)
+    rates.extrapolated(
+        c.begin, c.end, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
+        counter, per_second, range_s, c.out, c.ok, overlap,
+    )  # fmt: skip
+    for row in overlap.nonzero()[0].tolist():
+        evaluation.notes.start_overlap(vector.samples.labels[row].get(METRIC_NAME), vector.position)
+
+
+def _smooth(c: _Call, values: Floats) -> None:
+    level, trend = c.params
+    if len(c.vector.samples.labels) and (c.end > c.begin).any():
+        for factor, what in ((level, "smoothing"), (trend, "trend")):
+            bad = factor[~((factor > 0) & (factor < 1))]
+            if len(bad):
+                raise EvaluationError(f"invalid {what} factor. Expected: 0 < {what[0]}f < 1, got: {bad[0]:f}")
+    fold.smoothing(c.begin, c.end, values, level, trend, c.out, c.ok)
+
+
+def _note_quantiles(evaluation: Evaluation, c: _Call, q: Floats) -> None:
+    asked = any_series(c.ok)
+    for value in q[asked & ~((q >= 0) & (q <= 1))].tolist():
+        evaluation.notes.invalid_quantile(value, c.vector.position)
+
+
+def _note_non_counters(evaluation: Evaluation, vector: RangeVector, block: Block) -> None:
+    for row in any_step(block.valid).nonzero()[0].tolist():
+        labels = vector.samples.labels[row]
+        name = labels.get(METRIC_NAME)
+        if not name:
+            continue
+        if evaluation.options.type_and_unit_labels:
+            kind = labels.get("__type__")
+            if kind not in ("counter", "histogram"):
+                evaluation.notes.possible_non_counter_type(name, kind, vector.position)
+        elif not name.endswith(_COUNTER_SUFFIXES):
+            evaluation.notes.possible_non_counter(name, vector.position)
+
+
+def _plain_rate(c: _Call, row: int) -> bool:
+    """Whether the series has histograms only, and its rate asks for nothing but extrapolation."""
+    if c.name not in ("rate", "increase", "delta") or c.vector.anchored or c.vector.smoothed:
+        return False
+    offsets = c.vector.samples.floats.offsets
+    return bool(offsets[row] == offsets[row + 1])
+
+
+def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> Block:
+    """Redo the windows that hold histograms, one by one: what they yield depends on all that is in them."""
+    samples, vector = c.vector.samples, c.vector
+    points = samples.hist_points
+    begin, end = windows(points.offsets, points.ts, *_reach(vector))
+    function: Callable[[Evaluation, Window], float | Histogram | None] = HISTOGRAM_FUNCTIONS[c.name]
+    cells: list[tuple[int, int, Histogram]] = []
+    values, valid = block.values, block.valid
+    filled = end > begin
+    for row in any_step(filled).nonzero()[0].tolist():
+        if _plain_rate(c, row):
+            found = dense_rates(vector, row, c.name, begin[row], end[row])
+            if found is not None:
+                cells += [(row, step, histogram) for step, histogram in found[0]]
+                filled[row] = False
+                if found[1]:
+                    evaluation.notes.start_overlap(samples.labels[row].get(METRIC_NAME), vector.position)
+    for row, step in zip(*filled.nonzero(), strict=True):
+        window = Window(
+            samples, int(row), int(c.begin[row, step]), int(c.end[row, step]), int(begin[row, step]),
+            int(end[row, step]), int(vector.after[step]), int(vector.until[step]), vector,
+            float(values[row, step]) if valid[row, step] else None, c.name,
+        )  # fmt: skip
+        result = function(evaluation, window)
+        valid[row, step] = isinstance(result, float)
+        if isinstance(result, float):
+            values[row, step] = result
+        elif result is not None:
+            cells.append((int(row), int(step), result))
+    return with_histograms(block, cells)

@@ -1,0 +1,135 @@
+"""Selectors: which times they look at, and what they find there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lakerunner.query.promql.ast import AtEdge, Subquery, VectorSelector
+from lakerunner.query.promql.durations import duration_ms
+from lakerunner.query.promql.eval.block import Block
+from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.kernels_rate import smoothed_at
+from lakerunner.query.promql.eval.kernels_window import latest
+from lakerunner.query.promql.eval.samples import from_batch, stale_mask
+from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
+from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
+from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.histogram_math import is_reset
+from lakerunner.query.promql.source import SelectHints, SeriesBatch
+
+
+def reference_times(evaluation: Evaluation, node: VectorSelector | Subquery, times: Ints) -> tuple[Ints, bool]:
+    """The times that the node looks at, and whether they are one time for all steps (with `@`).
+
+    With `@` the result has one element, whatever the number of steps.
+    """
+    offset = 0 if node.offset is None else duration_ms(node.offset, evaluation.query)
+    if node.at is None:
+        return times - offset, False
+    at = node.at
+    if isinstance(at, AtEdge):
+        at = evaluation.query.start_ms if at is AtEdge.START else evaluation.query.end_ms
+    return np.array([at - offset], dtype=np.int64), True
+
+
+@dataclass(slots=True)
+class Latest:
+    """The sample shown at every step: its place in the batch, or -1."""
+
+    batch: SeriesBatch
+    index: Ints
+    #: The same for all steps, and so computed once.
+    fixed: bool
+
+
+def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+    evaluation.check_time()
+    # The same selector often stands twice in a query: above and below a division, say.
+    asked = (node.matchers, start_ms, end_ms, hints)
+    batch = evaluation.selected.get(asked)
+    if batch is None:
+        batch = evaluation.selected[asked] = evaluation.source.select(*asked)
+        evaluation.check_series(len(batch.labels))
+        evaluation.spend(len(batch.values))
+    if evaluation.histogram_stats and batch.histograms is not None:
+        return _with_found_resets(batch)
+    return batch
+
+
+def _with_found_resets(batch: SeriesBatch) -> SeriesBatch:
+    """With hints worked out against the sample before, where the store did not know."""
+    column = batch.histograms
+    assert column is not None
+    samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]
+    found: list[Histogram | None] = [None] * len(samples)
+    for begin, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
+        previous = None
+        for i in range(begin, end):
+            histogram = samples[i]
+            if histogram is None:
+                continue
+            hint = histogram.hint
+            if previous is not None and hint is ResetHint.UNKNOWN:
+                hint = ResetHint.RESET if is_reset(histogram, previous) else ResetHint.NOT_RESET
+            found[i] = histogram.with_hint(hint)
+            previous = histogram
+    return replace(batch, histograms=HistogramColumn.of(found))
+
+
+def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Latest:
+    at, fixed = reference_times(evaluation, node, times)
+    lookback_ms = evaluation.options.lookback_ms
+    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints)
+    evaluation.spend(len(batch.labels) * len(at))
+    return Latest(batch, latest_in(batch, at, lookback_ms), fixed)
+
+
+def latest_in(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Ints:
+    stale = stale_mask(batch.values)
+    if batch.histograms is not None:
+        column = batch.histograms
+        held = column.row >= 0
+        stale[held] = stale_mask(column.sum)[column.row[held]]
+    return latest(batch.offsets, batch.timestamps_ms, stale, at, lookback_ms)
+
+
+def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Block:
+    """An instant selector at every step."""
+    if node.smoothed:
+        return _smoothed(evaluation, node, times, hints)
+    found = select_latest(evaluation, node, times, hints)
+    block = latest_block(found.batch, found.index)
+    return block.repeated(len(times)) if found.fixed else block
+
+
+def latest_block(batch: SeriesBatch, index: Ints) -> Block:
+    valid = index >= 0
+    values = batch.values[index] if len(batch.values) else np.zeros(index.shape)
+    block = Block(list(batch.labels), values, valid, np.zeros(len(batch.labels), dtype=bool))
+    if batch.histograms is not None:
+        column = batch.histograms
+        row = np.where(valid, column.row[index], -1)
+        hmask = row >= 0
+        if hmask.any():
+            hists = np.full(index.shape, None, dtype=object)
+            hists[hmask] = [column.at(r) for r in row[hmask].tolist()]
+            block = Block(block.labels, values, valid & ~hmask, block.drop_name, hists, hmask)
+    return block.pruned()
+
+
+def _smoothed(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Block:
+    at, fixed = reference_times(evaluation, node, times)
+    lookback_ms = evaluation.options.lookback_ms
+    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]) + lookback_ms, hints)
+    samples = from_batch(batch)
+    evaluation.spend(len(samples.labels) * len(at))
+    out = np.zeros((len(samples.labels), len(at)))
+    ok = np.zeros(out.shape, dtype=bool)
+    smoothed_at(samples.floats.offsets, samples.floats.ts, samples.values, at, lookback_ms, out, ok)
+    block = Block(samples.labels, out, ok, samples.drop_name)
+    if samples.has_histograms:
+        block = smooth_histograms(evaluation, node, samples, block, at)
+    block = block.pruned()
+    return block.repeated(len(times)) if fixed else block

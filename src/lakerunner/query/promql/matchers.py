@@ -1,0 +1,61 @@
+"""Label matchers. Regular expressions are RE2's: fully anchored, and linear in the text whatever the pattern."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import re2  # type: ignore[import-untyped]
+
+from lakerunner.model.errors import BadInput
+
+
+class MatchKind(enum.StrEnum):
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    REGEX = "=~"
+    NOT_REGEX = "!~"
+
+
+@functools.lru_cache(maxsize=1024)
+def compile_anchored(pattern: str) -> Any:
+    """A pattern that must match the whole value, newlines included.
+
+    RE2 is what Prometheus' own engine descends from: same syntax, and no pattern makes it backtrack, which
+    the standard library cannot promise for a pattern that a stranger wrote.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(f"^(?s:{pattern})$", options)
+    except re2.error as reason:
+        text = reason.args[0]
+        text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        raise BadInput(f"cannot read regular expression {pattern!r}: {text}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition on one label. An absent label has the empty value."""
+
+    name: str
+    kind: MatchKind
+    value: str
+
+    def matches(self, value: str) -> bool:
+        match self.kind:
+            case MatchKind.EQUAL:
+                return value == self.value
+            case MatchKind.NOT_EQUAL:
+                return value != self.value
+            case MatchKind.REGEX:
+                return compile_anchored(self.value).search(value) is not None
+            case MatchKind.NOT_REGEX:
+                return compile_anchored(self.value).search(value) is None
+
+    def check(self) -> None:
+        """Refuse a pattern that cannot be read."""
+        if self.kind in (MatchKind.REGEX, MatchKind.NOT_REGEX):
+            compile_anchored(self.value)

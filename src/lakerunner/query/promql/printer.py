@@ -1,0 +1,150 @@
+"""A tree back to text: what is printed parses to the same tree."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from lakerunner.model.labels import METRIC_NAME
+from lakerunner.query.promql.ast import (
+    Aggregate,
+    AtEdge,
+    Binary,
+    Call,
+    Cardinality,
+    Expr,
+    Matching,
+    MatrixSelector,
+    Number,
+    Paren,
+    String,
+    Subquery,
+    Unary,
+    VectorSelector,
+)
+from lakerunner.query.promql.durations import Duration, format_duration_ms, print_duration
+from lakerunner.query.promql.lexer import quote
+from lakerunner.query.promql.matchers import MatchKind
+
+_PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+#: Names that would be read as something else where a metric stands.
+_NOT_PLAIN = frozenset({"bool", "on", "ignoring", "group_left", "group_right", "inf", "nan", ":"})
+
+
+def print_expr(expr: Expr) -> str:
+    """The canonical text.
+
+    >>> from lakerunner.query.promql.parser import parse
+    >>> print_expr(parse('sum(rate(m{a="b"}[300s]))by(job)'))
+    'sum by (job) (rate(m{a="b"}[5m]))'
+    """
+    match expr:
+        case Number():
+            return _number(expr)
+        case String(value=value):
+            return quote(value)
+        case VectorSelector():
+            return _selector(expr) + _tail(expr.offset, expr.at) + _extended(expr)
+        case MatrixSelector(vector=vector, range=width):
+            tail = _tail(vector.offset, vector.at) + _extended(vector)
+            return f"{_selector(vector)}[{print_duration(width)}]{tail}"
+        case Subquery(expr=inner, range=width, step=step):
+            shown = "" if step is None else print_duration(step)
+            return f"{print_expr(inner)}[{print_duration(width)}:{shown}]{_tail(expr.offset, expr.at)}"
+        case Call(name=name, args=args):
+            return f"{name}({', '.join(map(print_expr, args))})"
+        case Aggregate():
+            return _aggregate(expr)
+        case Unary(op=op, expr=inner):
+            return f"{op}{print_expr(inner)}"
+        case Paren(expr=inner):
+            return f"({print_expr(inner)})"
+        case Binary():
+            return _binaries(expr)
+
+
+def print_number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Inf" if value > 0 else "-Inf"
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def _number(expr: Number) -> str:
+    if not expr.with_units:
+        return print_number(expr.value)
+    sign = "-" if math.copysign(1, expr.value) < 0 else ""
+    return sign + format_duration_ms(round(abs(expr.value) * 1000))
+
+
+def _label(name: str) -> str:
+    return name if _PLAIN_LABEL.fullmatch(name) else quote(name)
+
+
+def _labels(names: tuple[str, ...]) -> str:
+    return f"({', '.join(map(_label, names))})"
+
+
+def _selector(expr: VectorSelector) -> str:
+    plain = bool(_PLAIN_METRIC.fullmatch(expr.name)) and expr.name.lower() not in _NOT_PLAIN
+    pieces = [] if plain or not expr.name else [quote(expr.name)]
+    for matcher in expr.matchers:
+        implied = matcher.name == METRIC_NAME and matcher.kind is MatchKind.EQUAL and matcher.value == expr.name
+        if not (implied and expr.name):
+            pieces.append(f"{_label(matcher.name)}{matcher.kind}{quote(matcher.value)}")
+    braces = f"{{{','.join(pieces)}}}" if pieces or not expr.name else ""
+    return f"{expr.name if plain else ''}{braces}"
+
+
+def _tail(offset: Duration | None, at: int | AtEdge | None) -> str:
+    out = ""
+    if at is not None:
+        out += f" @ {at}()" if isinstance(at, AtEdge) else f" @ {at / 1000:.3f}"
+    if offset is not None:
+        out += f" offset {print_duration(offset)}"
+    return out
+
+
+def _extended(expr: VectorSelector) -> str:
+    return " anchored" if expr.anchored else " smoothed" if expr.smoothed else ""
+
+
+def _aggregate(expr: Aggregate) -> str:
+    clause = ""
+    if expr.without or expr.grouping:
+        clause = f" {'without' if expr.without else 'by'} {_labels(expr.grouping)} "
+    param = "" if expr.param is None else f"{print_expr(expr.param)}, "
+    return f"{expr.op}{clause}({param}{print_expr(expr.expr)})"
+
+
+def _binaries(expr: Binary) -> str:
+    """Along the left spine in a loop, so that long chains do not recurse."""
+    spine = [expr]
+    while isinstance(spine[-1].left, Binary):
+        spine.append(spine[-1].left)
+    out = print_expr(spine[-1].left)
+    for node in reversed(spine):
+        out = f"{out} {node.op}{_modifiers(node)} {print_expr(node.right)}"
+    return out
+
+
+def _modifiers(expr: Binary) -> str:
+    out = " bool" if expr.return_bool else ""
+    matching = expr.matching
+    grouped = matching.cardinality in (Cardinality.MANY_TO_ONE, Cardinality.ONE_TO_MANY)
+    if matching.on or matching.labels or grouped:
+        out += f" {'on' if matching.on else 'ignoring'} {_labels(matching.labels)}"
+    if grouped:
+        side = "group_left" if matching.cardinality is Cardinality.MANY_TO_ONE else "group_right"
+        out += f" {side} {_labels(matching.include)}"
+    return out + _fills(matching)
+
+
+def _fills(matching: Matching) -> str:
+    left, right = matching.fill_left, matching.fill_right
+    if left is not None and right is not None and repr(left) == repr(right):
+        return f" fill({print_number(left)})"
+    out = "" if left is None else f" fill_left({print_number(left)})"
+    return out + ("" if right is None else f" fill_right({print_number(right)})")

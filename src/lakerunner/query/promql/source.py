@@ -1,0 +1,60 @@
+"""Where series come from: the one narrow door between the language and the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.matchers import Matcher
+
+#: The value that says "the series ended here": a NaN with this bit pattern, which no computation yields.
+STALE_BITS = 0x7FF0000000000002
+STALE = np.array([STALE_BITS], dtype=np.uint64).view(np.float64)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectHints:
+    """What the selected samples are for. A source may read less because of it, never return other samples."""
+
+    #: The function or aggregation directly around the selector, or the empty string.
+    function: str = ""
+    #: The step of the query.
+    step_ms: int = 0
+    #: Width of the range selector; 0 for an instant one.
+    range_ms: int = 0
+    #: The labels that an aggregation around the selector keeps (`by`) or drops (otherwise).
+    grouping: tuple[str, ...] = ()
+    by: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesBatch:
+    """Samples of many series, one after another: series i has the samples `offsets[i]` to `offsets[i + 1]`.
+
+    Times ascend within a series, and no series occurs twice. Stale markers are samples.
+    """
+
+    labels: Sequence[LabelSet]
+    offsets: Ints
+    timestamps_ms: Ints
+    values: Floats
+    #: Start of the interval that a cumulative or delta sample covers; 0 where unknown. None: known for no sample.
+    start_timestamps_ms: Ints | None = None
+    histograms: HistogramColumn | None = None
+
+    @classmethod
+    def empty(cls) -> SeriesBatch:
+        none = np.zeros(0, dtype=np.int64)
+        return cls([], np.zeros(1, dtype=np.int64), none, np.zeros(0))
+
+
+class SeriesSource(Protocol):
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+        """All series that every matcher accepts, with their samples from `start_ms` to `end_ms`, both included."""
+        ...

@@ -1,0 +1,1 @@
+"""From cached Parquet to samples of series."""

@@ -1,0 +1,177 @@
+"""Segments opened for reading: through the disk cache, with decoded tables of series and footers kept in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Bug
+from lakerunner.query.cache import ObjectCache
+from lakerunner.query.scan.row_groups import RowGroup, row_groups
+from lakerunner.query.scan.series_table import SeriesTable
+
+T = TypeVar("T")
+
+#: What pyarrow raises on bytes that are not the Parquet they should be.
+BAD_BYTES = (pa.ArrowException, OSError, ValueError)
+#: Footers are small beside what they describe.
+_FOOTER_BYTES_PER_GROUP = 8_192
+_FOOTER_SHARE = 8
+_MAX_OFFERED = 20_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """What opening took, for one segment."""
+
+    read_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    fetch_s: float = 0.0
+
+
+class Kept(Generic[T]):
+    """Things in memory by key, the least recently used first out, bounded by what they weigh."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._held_bytes = 0
+        self._entries: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._offered: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> T | None:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def offer(self, key: str, thing: T, size_bytes: int) -> None:
+        """Keep it if it was offered not long ago as well: what is read once only must not push out what is not."""
+        with self._lock:
+            again = key in self._offered
+            self._offered[key] = None
+            self._offered.move_to_end(key)
+            while len(self._offered) > _MAX_OFFERED:
+                self._offered.popitem(last=False)
+        if again:
+            self.put(key, thing, size_bytes)
+
+    def put(self, key: str, thing: T, size_bytes: int) -> None:
+        with self._lock:
+            if key in self._entries or size_bytes > self._limit_bytes:
+                return
+            self._entries[key] = (thing, size_bytes)
+            self._held_bytes += size_bytes
+            while self._held_bytes > self._limit_bytes:
+                self._held_bytes -= self._entries.popitem(last=False)[1][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    metadata: pq.FileMetaData
+    groups: list[RowGroup]
+
+
+class OpenedFile:
+    """A samples file. It is opened when something is read that is not in memory."""
+
+    def __init__(self, key: str, path: Path, footer: Footer | None, decoded: Kept[pa.Table]) -> None:
+        self._key = key
+        self._path = path
+        self._decoded = decoded
+        self._file: pq.ParquetFile | None = None
+        self._metadata: pq.FileMetaData | None = footer.metadata if footer else None
+        self.footer = footer or Footer(self.file.metadata, row_groups(self.file.metadata))
+
+    @property
+    def groups(self) -> list[RowGroup]:
+        return self.footer.groups
+
+    @property
+    def file(self) -> pq.ParquetFile:
+        if self._file is None:
+            self._file = pq.ParquetFile(self._path, memory_map=True, metadata=self._metadata)
+        return self._file
+
+    def read(self, group: RowGroup) -> pa.Table:
+        """The columns of samples of one row group; from memory where it is read again and again."""
+        name = f"{self._key}#{group.number}"
+        table = self._decoded.get(name)
+        if table is None:
+            table = self.file.read_row_group(group.number, columns=group.columns(), use_threads=False)
+            self._decoded.offer(name, table, table.nbytes)
+        return table
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class Opener:
+    def __init__(self, cache: ObjectCache, memory_bytes: int, decoded_bytes: int = 0) -> None:
+        self._cache = cache
+        self._decoded: Kept[pa.Table] = Kept(decoded_bytes)
+        self._tables: Kept[SeriesTable] = Kept(memory_bytes - memory_bytes // _FOOTER_SHARE)
+        self._footers: Kept[Footer] = Kept(memory_bytes // _FOOTER_SHARE)
+
+    def series(self, key: str, tally: Tally) -> SeriesTable:
+        """The table of series, decoded once while there is room."""
+        table = self._tables.get(key)
+        if table is not None:
+            tally.hits += 1
+            return table
+        table = self._reading(key, tally, lambda path: SeriesTable.of(pq.read_table(path, partitioning=None)))
+        self._tables.put(key, table, table.size_bytes)
+        return table
+
+    @contextmanager
+    def samples(self, key: str, tally: Tally) -> Iterator[OpenedFile]:
+        """The samples file. What is read from it inside may still prove bad: see `again_if_bad`."""
+        opened = self._reading(key, tally, lambda path: self._open(key, path))
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def again_if_bad(self, key: str, read: Callable[[], T]) -> T:
+        """The result of reading an object; once more with fresh bytes where those of the cache are bad."""
+        try:
+            return read()
+        except BAD_BYTES:
+            self._cache.discard(key)
+            return read()
+
+    def _open(self, key: str, path: Path) -> OpenedFile:
+        known = self._footers.get(key)
+        opened = OpenedFile(key, path, known, self._decoded)
+        if known is None:
+            self._footers.put(key, opened.footer, _FOOTER_BYTES_PER_GROUP * max(1, len(opened.groups)))
+        return opened
+
+    def _reading(self, key: str, tally: Tally, read: Callable[[Path], T]) -> T:
+        for fresh in (False, True):
+            started = time.perf_counter()
+            found = self._cache.get(key)
+            tally.fetch_s += time.perf_counter() - started
+            tally.hits, tally.misses = tally.hits + found.hit, tally.misses + (not found.hit)
+            tally.read_bytes += found.size_bytes
+            try:
+                return read(found.path)
+            except BAD_BYTES:
+                # Evicted between two lines of ours, or damaged on the disk: either way the store has it.
+                self._cache.discard(key)
+                if fresh:
+                    raise
+        raise Bug("cannot come here")

@@ -1,0 +1,99 @@
+"""What a query read, missed and cost: the part of every answer that says how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakerunner.query.plan import Explain
+from lakerunner.query.worker.answer import Cost, SegmentAnswer
+
+
+@dataclass(slots=True)
+class QueryStats:
+    """Filled by one query as it goes on. A segment that two selectors need counts for each."""
+
+    index_lookups: int = 0
+    #: How old the known segments are that were used because the index did not answer; 0 when it did.
+    index_age_s: float = 0.0
+    segments_considered: int = 0
+    segments_planned: int = 0
+    segments_read: int = 0
+    #: Id of a segment -> why it could not be read.
+    segments_failed: dict[str, str] = field(default_factory=dict)
+    #: Rule -> segments that it passed by.
+    segments_pruned: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    read_bytes: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    #: Stage -> seconds; those of workers are summed over all of them, and so may exceed the clock.
+    seconds: dict[str, float] = field(default_factory=dict)
+    #: The end of the latest segment that was planned, in ms: nothing after it was there to be read.
+    watermark_ms: int | None = None
+    explains: list[Explain] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that there was has been read."""
+        return not self.segments_failed and not self.index_age_s
+
+    def spent(self, stage: str, seconds: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def planned(self, explain: Explain, watermark_ms: int | None) -> None:
+        self.explains.append(explain)
+        self.segments_considered += explain.considered
+        self.segments_planned += explain.segments
+        for step in explain.steps:
+            if step.before > step.kept:
+                self.segments_pruned[step.rule] = self.segments_pruned.get(step.rule, 0) + step.before - step.kept
+        if watermark_ms is not None:
+            self.watermark_ms = max(self.watermark_ms or 0, watermark_ms)
+
+    def answered(self, answer: SegmentAnswer) -> None:
+        cost: Cost = answer.cost
+        if answer.error is None:
+            self.segments_read += 1
+        else:
+            self.segments_failed[str(answer.segment_id)] = answer.error
+        self.rows += cost.rows
+        self.read_bytes += cost.read_bytes
+        self.cache_hits += cost.cache_hits
+        self.cache_misses += cost.cache_misses
+        self.spent("fetch", cost.fetch_s)
+        self.spent("scan", cost.scan_s)
+
+    def warnings(self) -> Sequence[str]:
+        """What the answer misses, in sentences."""
+        said = []
+        if self.segments_failed:
+            reason = next(iter(self.segments_failed.values()))
+            said.append(
+                f"{len(self.segments_failed)} of {self.segments_planned} segments could not be read and are missing "
+                f"from this answer: {reason}"
+            )
+        if self.index_age_s:
+            said.append(
+                f"the index does not answer: segments as known {self.index_age_s:.0f} s ago were read, later ones not"
+            )
+        return said
+
+    def to_json(self) -> Mapping[str, Any]:
+        return {
+            "segments": {
+                "considered": self.segments_considered,
+                "pruned": self.segments_pruned,
+                "planned": self.segments_planned,
+                "read": self.segments_read,
+                "failed": len(self.segments_failed),
+            },
+            "complete": self.complete,
+            "rows": self.rows,
+            "bytes": self.read_bytes,
+            "cache": {"hits": self.cache_hits, "misses": self.cache_misses},
+            "seconds": {stage: round(seconds, 6) for stage, seconds in self.seconds.items()},
+            "index": {"lookups": self.index_lookups, "ageSeconds": round(self.index_age_s, 1)},
+            "watermarkMs": self.watermark_ms,
+        }

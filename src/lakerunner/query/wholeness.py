@@ -1,0 +1,92 @@
+"""Which expressions look at more than one step at a time, and so cannot be evaluated in groups.
+
+Whether a series' metric name goes is decided, as in Prometheus, once for the whole range. Where a series may come from
+two sides of an `or`, one that keeps the name and one that drops it, the first step on which it occurs decides.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from lakerunner.model.labels import METRIC_NAME
+from lakerunner.query.promql.ast import (
+    COMPARISONS,
+    Aggregate,
+    Binary,
+    Call,
+    Expr,
+    Number,
+    Paren,
+    Unary,
+    VectorSelector,
+    children,
+)
+
+#: Which series these choose depends on the order of all series, those of other steps included.
+_CHOOSING = frozenset({"limitk", "limit_ratio"})
+#: Relabelled series must not collide anywhere in the range.
+_RELABELLING = frozenset({"label_replace", "label_join", "info"})
+#: Aggregations that give series as they are.
+_SELECTING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
+_KEEPING = frozenset({"sort", "sort_desc", "sort_by_label", "sort_by_label_desc", "last_over_time", "first_over_time"})
+_NAMELESS = frozenset({"vector", "absent", "absent_over_time", "scalar", "time", "pi"})
+
+
+class _Name(enum.Enum):
+    KEPT = enum.auto()
+    DROPPED = enum.auto()
+    #: There is none to keep or drop.
+    NONE = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+def must_be_whole(expr: Expr) -> bool:
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Aggregate) and node.op in _CHOOSING:
+            return True
+        if isinstance(node, Call) and node.name in _RELABELLING:
+            return True
+        if isinstance(node, Binary) and node.op == "or" and not _settled(_name(node.left), _name(node.right)):
+            return True
+        pending += children(node)
+    return False
+
+
+def _settled(left: _Name, right: _Name) -> bool:
+    return _Name.NONE in (left, right) or (left is right and left is not _Name.UNKNOWN)
+
+
+def _name(expr: Expr) -> _Name:
+    """What becomes of the metric name. The left spine is walked in a loop: chains of operators are long."""
+    while True:
+        match expr:
+            case Paren(expr=inner):
+                expr = inner
+            case Aggregate(op=op, expr=inner) if op in _SELECTING:
+                expr = inner
+            case Binary(op="and" | "unless", left=left):
+                expr = left
+            case Binary(op=op, left=left, right=Number(), return_bool=False) if op in COMPARISONS:
+                expr = left
+            case _:
+                return _own_name(expr)
+
+
+def _own_name(expr: Expr) -> _Name:
+    match expr:
+        case VectorSelector():
+            return _Name.KEPT
+        case Number():
+            return _Name.NONE
+        case Unary(op="-"):
+            return _Name.DROPPED
+        case Aggregate(grouping=grouping, without=without):
+            return _Name.NONE if without or METRIC_NAME not in grouping else _Name.UNKNOWN
+        case Call(name=name):
+            if name in _NAMELESS:
+                return _Name.NONE
+            return _Name.UNKNOWN if name in _KEEPING or name in _RELABELLING else _Name.DROPPED
+        case _:
+            return _Name.UNKNOWN

@@ -1,0 +1,1 @@
+"""Who scans: this process, or workers reached by Arrow Flight."""

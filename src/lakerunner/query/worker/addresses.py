@@ -1,0 +1,81 @@
+"""Where the workers are: a fixed list, all addresses of a name, or the one that runs on this machine."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.runtime.settings import Settings
+
+#: Asked before every scan: workers come and go.
+Addresses: TypeAlias = Callable[[], list[str]]
+
+_DNS = "dns://"
+_NAME_KEPT_S = 5.0
+NOTE = "query-worker.address"
+
+
+def addresses_of(settings: Settings) -> Addresses:
+    """As `query.workers` says."""
+    given = settings.query.workers.strip()
+    if not given:
+        return lambda: noted(settings.data.dir)
+    if given.startswith(_DNS):
+        return _Resolved(*_split(given.removeprefix(_DNS)))
+    fixed = [":".join((host, str(port))) for host, port in map(_split, filter(None, given.split(",")))]
+    return lambda: fixed
+
+
+def note_address(data_dir: Path, address: str) -> None:
+    """Leave word of where this machine's worker is."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    part = data_dir / f"{NOTE}.part"
+    part.write_text(address, encoding="ascii")
+    part.replace(data_dir / NOTE)
+
+
+def forget_address(data_dir: Path, address: str) -> None:
+    """Take it back, unless another worker has left its own since."""
+    if noted(data_dir) == [address]:
+        (data_dir / NOTE).unlink(missing_ok=True)
+
+
+def noted(data_dir: Path) -> list[str]:
+    try:
+        return [(data_dir / NOTE).read_text(encoding="ascii")]
+    except OSError:
+        return []
+
+
+class _Resolved:
+    """All addresses of a name, asked for again every few seconds; the last ones while the name cannot be resolved."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._found: list[str] = []
+        self._until_s = 0.0
+
+    def __call__(self) -> list[str]:
+        if time.monotonic() < self._until_s:
+            return self._found
+        try:
+            answers = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        except OSError as reason:
+            if not self._found:
+                raise Unavailable(f"cannot find query workers: {self._host}: {reason}", where="query.workers") from None
+            return self._found
+        hosts = sorted({str(answer[4][0]) for answer in answers})
+        self._found = [f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}" for host in hosts]
+        self._until_s = time.monotonic() + _NAME_KEPT_S
+        return self._found
+
+
+def _split(text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise BadInput(f"cannot use {text!r} as a worker's address", hint="write host:port", where="query.workers")
+    return host, int(port)

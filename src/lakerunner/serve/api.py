@@ -1,0 +1,31 @@
+"""All routes of the query API."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from lakerunner.serve.desk import Desk
+from lakerunner.serve.lake.queries import running_routes
+from lakerunner.serve.lake.stream import stream_routes
+from lakerunner.serve.openapi import openapi_routes
+from lakerunner.serve.prometheus.exemplars import exemplar_routes
+from lakerunner.serve.prometheus.labels import label_routes
+from lakerunner.serve.prometheus.language import language_routes
+from lakerunner.serve.prometheus.metadata import metadata_routes
+from lakerunner.serve.prometheus.query import query_routes
+from lakerunner.serve.prometheus.status import health_routes, status_routes
+
+
+def api_routes(desk: Desk) -> list[BaseRoute]:
+    return [
+        *query_routes(desk),
+        *label_routes(desk),
+        *metadata_routes(desk),
+        *exemplar_routes(desk),
+        *language_routes(desk),
+        *status_routes(desk),
+        *health_routes(desk),
+        *stream_routes(desk),
+        *running_routes(desk),
+        *openapi_routes(),
+    ]

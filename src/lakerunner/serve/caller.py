@@ -1,0 +1,81 @@
+"""Whose data a request is about: the org comes from the key, never from a path, a label or a query."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from lakerunner.index.api_keys import ApiKey, Scope, authenticate, require
+from lakerunner.index.database import Database
+from lakerunner.index.orgs import DEFAULT_ORG_ID, DEFAULT_ORG_NAME, find_org
+from lakerunner.model.errors import BadInput, Denied, Missing
+from lakerunner.serve.auth import has_secret, secret_of
+
+ORG_HEADER = "x-scope-orgid"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and for which org. `admin` may see and cancel queries of all orgs, but reads only its own data."""
+
+    org_id: uuid.UUID
+    name: str
+    admin: bool = False
+
+
+class Door:
+    """Lets requests in."""
+
+    def __init__(self, database: Database, *, required: bool) -> None:
+        self._database = database
+        self._required = required
+
+    async def caller(self, request: Request) -> Caller:
+        # In a thread: the index blocks, and one slow lookup must not hold up every connection.
+        return await run_in_threadpool(self._caller, request)
+
+    def _caller(self, request: Request) -> Caller:
+        wanted = request.headers.get(ORG_HEADER, "").strip()
+        if not self._required and not has_secret(request):
+            if wanted and wanted not in (str(DEFAULT_ORG_ID), DEFAULT_ORG_NAME):
+                raise _not_yours()
+            return Caller(DEFAULT_ORG_ID, "nobody", admin=True)
+        secret = secret_of(request)
+        with self._database.transaction() as tx:
+            key = authenticate(tx, secret)
+            require(key, Scope.QUERY)
+            chosen = _named_org(lambda name: find_org(tx, name).org_id, wanted) if wanted else None
+        return Caller(_org_of(key, wanted, chosen), key.name, Scope.ADMIN in key.scopes)
+
+
+def _named_org(find: Callable[[str], uuid.UUID], wanted: str) -> uuid.UUID | None:
+    # Looked up in the same way whether or not the key holds it, and refused in the same words.
+    try:
+        return find(wanted)
+    except Missing:
+        return None
+
+
+def _org_of(key: ApiKey, wanted: str, chosen: uuid.UUID | None) -> uuid.UUID:
+    if wanted:
+        if chosen is None or chosen not in key.org_ids:
+            raise _not_yours()
+        return chosen
+    if len(key.org_ids) == 1:
+        return next(iter(key.org_ids))
+    if not key.org_ids:
+        raise Denied(f"cannot query with key {key.name!r}: it holds no org", hint="make one with --org")
+    raise BadInput(
+        f"cannot tell which org to ask: key {key.name!r} holds {len(key.org_ids)}",
+        hint="name one in the header X-Scope-OrgID",
+    )
+
+
+def _not_yours() -> Denied:
+    return Denied(
+        "cannot ask for that org: the key does not hold it", hint="leave X-Scope-OrgID out, or name an org of the key"
+    )

@@ -1,0 +1,1 @@
+"""The API of our own: answers as a stream, running queries, and what they would read."""

@@ -1,0 +1,71 @@
+"""Frames of the stream: `data: {"type": …, "data": …}`, results with an id of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.promql.results import MatrixResult
+from lakerunner.serve.prometheus.numbers import value_texts
+from lakerunner.serve.prometheus.render import histogram_json, json_text
+
+#: Results sent in one piece: few enough for the first to be soon, enough to make pieces cheap.
+_PIECE = 2_000
+_SPECIAL = {b"NaN": b'"NaN"', b"+Inf": b'"+Inf"', b"-Inf": b'"-Inf"'}
+
+
+def frame(kind: str, document: object, event_id: bytes = b"") -> bytes:
+    """One frame. Without an id the client's last one stays."""
+    head = b"id: %s\n" % event_id if event_id else b""
+    return b'%sdata: {"type":"%s","data":%s}\n\n' % (head, kind.encode(), json_text(document))
+
+
+def result_frames(
+    matrix: MatrixResult, stem: bytes, skip: tuple[int, int] | None = None, limit: int | None = None
+) -> Iterator[tuple[bytes, int]]:
+    """Pieces of frames and the number in each: by time, then in the order of the series.
+
+    `skip` is a step and a place: results of that step up to that place were sent before. `limit` is how many to make.
+    """
+    heads = [_head(series.labels) for series in matrix]
+    times, rows, values = _points(matrix)
+    order = np.lexsort((rows, times))
+    times, rows = times[order], rows[order]
+    first = np.flatnonzero(np.diff(times, prepend=times[0] - 1 if len(times) else 0))
+    places = np.arange(len(times)) - np.repeat(first, np.diff(first, append=len(times)))
+    if skip is not None:
+        keep = (times > skip[0]) | ((times == skip[0]) & (places > skip[1]))
+        order, times, rows, places = order[keep], times[keep], rows[keep], places[keep]
+    end = len(times) if limit is None else min(limit, len(times))
+    for start in range(0, end, _PIECE):
+        piece = slice(start, min(start + _PIECE, end))
+        frames = [
+            b'id: %s%d_%d\n%s%s,"timestamp":%d}}\n\n' % (stem, time, place, heads[row], values[number], time)
+            for number, time, row, place in zip(
+                order[piece].tolist(), times[piece].tolist(), rows[piece].tolist(), places[piece].tolist(), strict=True
+            )
+        ]
+        yield b"".join(frames), len(frames)
+
+
+def _head(labels: LabelSet) -> bytes:
+    tags, label = json_text(dict(labels.pairs)), json_text(str(labels))
+    return b'data: {"type":"result","data":{"tags":%s,"label":%s,' % (tags, label)
+
+
+def _points(matrix: MatrixResult) -> tuple[np.ndarray, np.ndarray, Sequence[bytes]]:
+    """All samples in one: times, numbers of their series, and what they are as JSON members."""
+    times, rows, members = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], []
+    for row, series in enumerate(matrix):
+        times += [series.timestamps_ms, series.histogram_timestamps_ms]
+        rows.append(np.full(len(series.timestamps_ms) + len(series.histograms), row, dtype=np.int64))
+        members += [b'"value":' + _SPECIAL.get(text, text) for text in value_texts(series.values)]
+        members += map(_histogram, series.histograms)
+    return np.concatenate(times), np.concatenate(rows), members
+
+
+def _histogram(histogram: Histogram) -> bytes:
+    return b'"histogram":' + histogram_json(histogram)

@@ -1,0 +1,85 @@
+"""`/api/v1/metrics/query`: a range query as server-sent events, each group of steps as soon as it is complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute
+
+from lakerunner.model.errors import Bug, LakeError
+from lakerunner.runtime.telemetry import log
+from lakerunner.serve.caller import Caller
+from lakerunner.serve.desk import Desk, disconnected, now_ms, taken_note_of
+from lakerunner.serve.lake.errors import error_document, lake_route
+from lakerunner.serve.lake.frames import frame
+from lakerunner.serve.lake.request import StreamRequest, stream_request
+from lakerunner.serve.lake.stream_work import Pipe, StreamWork
+from lakerunner.serve.running import RunningQuery
+
+#: How long past its end a query may be silent before the stream ends without it.
+_GRACE_S = 1.0
+#: Never in a buffer on the way: nginx obeys the first, other proxies and caches the second.
+_HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store, no-transform"}
+
+
+def stream_routes(desk: Desk) -> list[BaseRoute]:
+    async def metrics_query(request: Request) -> Response:
+        caller = await desk.door.caller(request)
+        wanted = await stream_request(request, round(desk.settings.lookback_s * 1000), now_ms())
+        # What is wrong with the question is an answer with a status, not a stream.
+        await desk.turn(request, caller, "parse", wanted.question.text, lambda _: desk.read(wanted.question))
+        events = _events(desk, request, caller, wanted)
+        return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
+
+    return [lake_route("/api/v1/metrics/query", metrics_query, ["GET", "POST"])]
+
+
+async def _events(desk: Desk, request: Request, caller: Caller, wanted: StreamRequest) -> AsyncIterator[bytes]:
+    settings = desk.settings
+    allowed_s = min(wanted.timeout_s or settings.timeout_s, settings.timeout_s)
+    with desk.running.listed(caller, "stream", wanted.question.text, allowed_s) as query:
+        gone = asyncio.ensure_future(disconnected(request))
+        gone.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client went away"))
+        status = "ok"
+        try:
+            async for piece in _pieces(desk, query, wanted):
+                yield piece
+        except LakeError as error:
+            status = "error"
+            yield frame("error", error_document(error))
+        except Exception:  # noqa: BLE001  (the status was sent long ago: only a frame can tell)
+            log().exception("stream failed", query=query.query_id)
+            status = "error"
+            yield frame("error", error_document(Bug("cannot answer: an error of ours, noted in the log")))
+        finally:
+            # Also when the client goes while a piece is on its way: then whoever works for it must learn of that.
+            query.cancel("its client went away")
+            gone.cancel()
+        yield frame("done", {"status": status})
+
+
+async def _pieces(desk: Desk, query: RunningQuery, wanted: StreamRequest) -> AsyncIterator[bytes]:
+    """What the thread makes, and heartbeats while it makes nothing. Raises its error at the end."""
+    pipe = Pipe(asyncio.get_running_loop())
+    done = asyncio.wrap_future(desk.submit(query, StreamWork(desk, wanted, pipe).run))
+    done.add_done_callback(lambda _: pipe.end())
+    done.add_done_callback(taken_note_of)
+    silent_until = query.elapsed_s + desk.settings.heartbeat_s
+    while True:
+        piece = await pipe.get(min(0.5, desk.settings.heartbeat_s))
+        if piece is not None:
+            silent_until = query.elapsed_s + desk.settings.heartbeat_s
+            yield piece
+        elif pipe.ended:
+            break
+        elif query.cancelled is not None or query.elapsed_s > query.timeout_s + _GRACE_S:
+            done.cancel()
+            raise query.cancelled or query.timed_out()
+        elif query.elapsed_s > silent_until:
+            silent_until = query.elapsed_s + desk.settings.heartbeat_s
+            yield frame("heartbeat", {"state": query.state, "elapsedSeconds": round(query.elapsed_s, 3)})
+    if not done.cancelled() and (error := done.exception()) is not None:
+        raise error

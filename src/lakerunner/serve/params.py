@@ -1,0 +1,169 @@
+"""Parameters of a request, from the address and from a form; times, durations and selectors read as Prometheus does."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+
+from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.query.promql.ast import VectorSelector, unwrapped
+from lakerunner.query.promql.durations import parse_duration_ms
+from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.parser import parse
+
+#: The largest body that is read. A query's text may have a quarter of it, and percent-encoding triples it.
+MAX_BODY_BYTES = 1_048_576
+_MAX_FIELDS = 1_000
+#: Times farther from the epoch than this many milliseconds are moved there: no sample is, and arithmetic stays safe.
+_FAR_MS = 1 << 52
+_FORM = "application/x-www-form-urlencoded"
+_DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+#: How Prometheus itself writes "from the beginning" and "to the end".
+_EARLIEST, _LATEST = "-292273086-05-16T16:47:06Z", "+292277025-08-18T07:12:54.999999999Z"
+
+
+class Params:
+    """Named values, each possibly several times. What is missing or unreadable is an error that names it."""
+
+    def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
+        self._values = values
+
+    @classmethod
+    async def of(cls, request: Request) -> Params:
+        text = request.url.query
+        if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip() == _FORM:
+            # The form comes first: Grafana repeats nothing in the address, but a proxy may.
+            text = f"{(await body_of(request)).decode(errors='surrogateescape')}&{text}"
+        try:
+            return cls(parse_qs(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="surrogateescape"))
+        except ValueError:
+            raise BadInput(f"cannot read this request: it has more than {_MAX_FIELDS} parameters") from None
+
+    def text(self, name: str, default: str = "") -> str:
+        return next(iter(self._values.get(name, ())), default)
+
+    def texts(self, name: str) -> Sequence[str]:
+        return self._values.get(name, ())
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if not value.strip():
+            raise BadInput(f'invalid parameter "{name}": it is missing')
+        return value
+
+    def time_ms(self, name: str, default_ms: int | None = None) -> int:
+        value = self.text(name)
+        if not value:
+            if default_ms is None:
+                raise BadInput(f'invalid parameter "{name}": it is missing', hint="give seconds or an RFC 3339 time")
+            return default_ms
+        return parse_time_ms(name, value)
+
+    def duration_ms(self, name: str, default_ms: int | None = None) -> int:
+        value = self.text(name)
+        if not value:
+            if default_ms is None:
+                raise BadInput(f'invalid parameter "{name}": it is missing', hint="give seconds or a duration as 1m")
+            return default_ms
+        return parse_span_ms(name, value)
+
+    def count(self, name: str, default: int = 0) -> int:
+        value = self.text(name)
+        if not value:
+            return default
+        if not value.isascii() or not value.isdigit() or len(value) > 18:
+            raise BadInput(f'invalid parameter "{name}": cannot read {value[:50]!r} as a number from 0 on')
+        return int(value)
+
+    def flag(self, name: str) -> bool:
+        return self.text(name).lower() in ("1", "true", "yes", "all")
+
+    def selectors(self, name: str = "match[]", *, required: bool = False) -> list[tuple[Matcher, ...]]:
+        texts = self.texts(name)
+        if required and not texts:
+            raise BadInput(f'invalid parameter "{name}": no {name} parameter provided')
+        return [parse_selector(name, text) for text in texts]
+
+
+async def body_of(request: Request) -> bytes:
+    """The whole body, unless it is too large to be one of ours."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise LimitHit(
+                f"cannot read a body of more than {MAX_BODY_BYTES:,} bytes", hint="shorten the query; see docs/api.md"
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def parse_selector(name: str, text: str) -> tuple[Matcher, ...]:
+    """The matchers of a plain selector, at least one of which must not accept the empty value."""
+    node = unwrapped(parse(text))
+    if not isinstance(node, VectorSelector) or node.offset is not None or node.at is not None:
+        raise BadInput(f'invalid parameter "{name}": {text[:100]!r} is not a series selector')
+    return node.matchers
+
+
+def parse_time_ms(name: str, text: str) -> int:
+    """Milliseconds of seconds since the epoch, or of an RFC 3339 time.
+
+    >>> parse_time_ms("time", "1.5"), parse_time_ms("time", "1970-01-01T00:00:02.25+00:00")
+    (1500, 2250)
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        return _calendar_ms(name, text)
+    if not math.isfinite(seconds) or "_" in text:
+        raise _bad_time(name, text)
+    return round(min(max(seconds * 1000, -_FAR_MS), _FAR_MS))
+
+
+def _calendar_ms(name: str, text: str) -> int:
+    if text in (_EARLIEST, _LATEST):
+        return -_FAR_MS if text == _EARLIEST else _FAR_MS
+    if not _TIME.fullmatch(text):
+        raise _bad_time(name, text)
+    head, _, fraction = text.upper().replace("Z", "+00:00").partition(".")
+    digits = re.match(r"\d+", fraction)
+    zone = fraction[digits.end() :] if digits else ""
+    try:
+        moment = datetime.fromisoformat(head + zone)
+        whole_s = (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+    except (ValueError, OverflowError):
+        raise _bad_time(name, text) from None
+    milliseconds = int((digits.group() if digits else "0").ljust(3, "0")[:3])
+    return int(whole_s) * 1000 + milliseconds
+
+
+def _bad_time(name: str, text: str) -> BadInput:
+    return BadInput(f'invalid parameter "{name}": cannot parse {text[:50]!r} to a valid timestamp')
+
+
+def parse_span_ms(name: str, text: str) -> int:
+    """Milliseconds of seconds, or of a duration.
+
+    >>> parse_span_ms("step", "15"), parse_span_ms("step", "1m30s"), parse_span_ms("step", "0.5")
+    (15000, 90000, 500)
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        if not _DURATION.fullmatch(text):
+            raise _bad_span(name, text) from None
+        return min(parse_duration_ms(text), _FAR_MS)
+    if not math.isfinite(seconds) or abs(seconds) * 1000 > _FAR_MS or "_" in text:
+        raise _bad_span(name, text)
+    return round(seconds * 1000)
+
+
+def _bad_span(name: str, text: str) -> BadInput:
+    return BadInput(f'invalid parameter "{name}": cannot parse {text[:50]!r} to a valid duration')

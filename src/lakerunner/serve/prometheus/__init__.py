@@ -1,0 +1,1 @@
+"""The HTTP API of Prometheus, as its clients expect it."""

@@ -1,0 +1,84 @@
+"""Answers and errors in the one shape that Prometheus' clients parse."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lakerunner.model.errors import BadInput, Bug, Denied, LakeError, LimitHit, Missing, Unavailable
+from lakerunner.query.promql.eval.block import EvaluationError
+from lakerunner.runtime.telemetry import log
+from lakerunner.serve.admission import TooMany
+from lakerunner.serve.compression import compressed
+from lakerunner.serve.prometheus.render import json_text
+from lakerunner.serve.running import Cancelled, TimedOut
+
+#: The first class that fits decides: HTTP status and `errorType`.
+_ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (
+    (EvaluationError, 422, "execution"),
+    (BadInput, 400, "bad_data"),
+    (TimedOut, 503, "timeout"),
+    (LimitHit, 422, "execution"),
+    (Cancelled, 503, "canceled"),
+    (TooMany, 429, "unavailable"),
+    (Unavailable, 503, "unavailable"),
+    (Denied, 401, "unauthorized"),
+    (Missing, 404, "not_found"),
+)
+_RETRY_AFTER_S = "2"
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def success(
+    request: Request,
+    data: bytes,
+    warnings: Sequence[str] = (),
+    infos: Sequence[str] = (),
+    extra: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Called in a thread where the data is large: it compresses."""
+    parts = [b'{"status":"success","data":', data]
+    for name, value in (("warnings", warnings), ("infos", infos), *(extra or {}).items()):
+        if value:
+            parts += [b',"', name.encode(), b'":', json_text(value)]
+    body, encoding = compressed(b"".join(parts) + b"}", request.headers.get("accept-encoding", ""))
+    all_headers = {"Vary": "Accept-Encoding", **(headers or {})}
+    if encoding:
+        all_headers["Content-Encoding"] = encoding
+    return Response(body, media_type="application/json", headers=all_headers)
+
+
+def failure(error: LakeError) -> Response:
+    status, kind = next(
+        ((status, kind) for type_, status, kind in _ERRORS if isinstance(error, type_)), (500, "internal")
+    )
+    headers = {"Retry-After": _RETRY_AFTER_S} if error.retryable else {}
+    if isinstance(error, Denied):
+        headers["WWW-Authenticate"] = 'Bearer realm="lakerunner"'
+    body = json_text({"status": "error", "errorType": kind, "error": str(error)})
+    return Response(body, status, headers, media_type="application/json")
+
+
+def prometheus_route(path: str, handler: Handler, methods: Sequence[str] = ("GET", "POST")) -> Route:
+    """A route whose every error has the shape."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except LakeError as error:
+            return failure(error)
+        except Exception:  # noqa: BLE001  (clients parse errors: one that nobody foresaw must have the shape too)
+            log().exception("request failed", path=request.url.path)
+            return failure(Bug("cannot answer: an error of ours, noted in the log"))
+
+    return Route(path, endpoint, methods=list(methods))
+
+
+def data_response(request: Request, document: object, warnings: Sequence[str] = ()) -> Response:
+    """A success whose data is a plain document."""
+    return success(request, json_text(document), warnings)

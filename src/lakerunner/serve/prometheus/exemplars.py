@@ -1,0 +1,69 @@
+"""`/api/v1/query_exemplars`: traces that stand for the samples of a query's selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.lake_port import Exemplar, Selector
+from lakerunner.query.promql.ast import Expr, VectorSelector, children
+from lakerunner.query.promql.parser import parse
+from lakerunner.serve.desk import Desk, shortfalls
+from lakerunner.serve.params import Params
+from lakerunner.serve.prometheus.answers import prometheus_route, success
+from lakerunner.serve.prometheus.numbers import time_text, value_text
+from lakerunner.serve.prometheus.render import labels_json
+from lakerunner.serve.running import RunningQuery
+
+
+def exemplar_routes(desk: Desk) -> list[BaseRoute]:
+    async def exemplars(request: Request) -> Response:
+        params = await Params.of(request)
+        caller = await desk.door.caller(request)
+        text = params.required("query")
+        start_ms, end_ms = params.time_ms("start"), params.time_ms("end")
+        if end_ms < start_ms:
+            raise BadInput('invalid parameter "end": end timestamp must not be before start timestamp')
+
+        def answer(query: RunningQuery) -> Response:
+            selectors = selectors_of(parse(text))
+            source = desk.scan(query)
+            found = source.exemplars(selectors, start_ms, end_ms) if selectors else ()
+            return success(request, _data(found), shortfalls(source.stats()))
+
+        return await desk.turn(request, caller, "query_exemplars", text, answer)
+
+    return [prometheus_route("/api/v1/query_exemplars", exemplars)]
+
+
+def selectors_of(expr: Expr) -> list[Selector]:
+    """The matchers of all selectors in an expression."""
+    found: list[Selector] = []
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, VectorSelector):
+            found.append(node.matchers)
+        pending += children(node)
+    return found
+
+
+def _data(found: Sequence[Exemplar]) -> bytes:
+    by_series: dict[LabelSet, list[Exemplar]] = {}
+    for exemplar in found:
+        by_series.setdefault(exemplar.series, []).append(exemplar)
+    entries = [
+        b'{"seriesLabels":%s,"exemplars":[%s]}' % (labels_json(series), b",".join(map(_exemplar, exemplars)))
+        for series, exemplars in by_series.items()
+    ]
+    return b"[%s]" % b",".join(entries)
+
+
+def _exemplar(exemplar: Exemplar) -> bytes:
+    value, time = value_text(exemplar.value).encode(), time_text(exemplar.timestamp_ms)
+    return b'{"labels":%s,"value":"%s","timestamp":%s}' % (labels_json(exemplar.labels), value, time)

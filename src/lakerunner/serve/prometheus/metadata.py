@@ -1,0 +1,33 @@
+"""`/api/v1/metadata`: type, help and unit of metrics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from lakerunner.serve.desk import Desk, shortfalls
+from lakerunner.serve.params import Params
+from lakerunner.serve.prometheus.answers import data_response, prometheus_route
+from lakerunner.serve.running import RunningQuery
+
+
+def metadata_routes(desk: Desk) -> list[BaseRoute]:
+    async def metadata(request: Request) -> Response:
+        params = await Params.of(request)
+        caller = await desk.door.caller(request)
+        metric = params.text("metric")
+        limit, per_metric = params.count("limit"), params.count("limit_per_metric")
+
+        def answer(query: RunningQuery) -> Response:
+            source = desk.scan(query)
+            found = source.metadata(metric, *desk.recent())
+            names = list(found)[: limit or None]
+            document = {name: [asdict(each) for each in found[name][: per_metric or None]] for name in names}
+            return data_response(request, document, shortfalls(source.stats()))
+
+        return await desk.turn(request, caller, "metadata", metric, answer)
+
+    return [prometheus_route("/api/v1/metadata", metadata, ["GET"])]

@@ -1,0 +1,111 @@
+"""`/api/v1/query` and `/api/v1/query_range`."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from lakerunner.model.errors import BadInput
+from lakerunner.query.promql.results import MatrixResult, QueryResult, VectorResult
+from lakerunner.serve.desk import Answer, Desk, Question, now_ms
+from lakerunner.serve.params import Params
+from lakerunner.serve.prometheus.answers import prometheus_route, success
+from lakerunner.serve.prometheus.render import data_json
+from lakerunner.serve.running import RunningQuery
+
+CACHE_HEADER = "X-Lakerunner-Cache"
+QUERY_HEADER = "X-Lakerunner-Query-Id"
+_TRUNCATED = "results truncated due to limit"
+
+
+def query_routes(desk: Desk) -> list[BaseRoute]:
+    async def query(request: Request) -> Response:
+        params = await Params.of(request)
+        time_ms = params.time_ms("time", now_ms())
+        return await _answered(desk, request, params, "query", (time_ms, time_ms, 0))
+
+    async def query_range(request: Request) -> Response:
+        params = await Params.of(request)
+        start_ms, end_ms = params.time_ms("start"), params.time_ms("end")
+        if end_ms < start_ms:
+            raise BadInput('invalid parameter "end": end timestamp must not be before start time')
+        step_ms = params.duration_ms("step")
+        if step_ms <= 0:
+            raise BadInput(
+                'invalid parameter "step": zero or negative query resolution step widths are not accepted. '
+                "Try a positive integer"
+            )
+        return await _answered(desk, request, params, "query_range", (start_ms, end_ms, step_ms))
+
+    return [prometheus_route("/api/v1/query", query), prometheus_route("/api/v1/query_range", query_range)]
+
+
+def wants_fresh(request: Request, params: Params) -> bool:
+    """Whether the client does not want an answer that was kept."""
+    return wants_fresh_by_header(request) or params.flag("nocache")
+
+
+def wants_fresh_by_header(request: Request) -> bool:
+    control = request.headers.get("cache-control", "").lower()
+    return "no-cache" in control or "no-store" in control
+
+
+async def _answered(desk: Desk, request: Request, params: Params, kind: str, times: tuple[int, int, int]) -> Response:
+    caller = await desk.door.caller(request)
+    text = params.required("query")
+    lookback_ms = params.duration_ms("lookback_delta", round(desk.settings.lookback_s * 1000))
+    if lookback_ms <= 0:
+        raise BadInput('invalid parameter "lookback_delta": it must be positive')
+    timeout_ms = params.duration_ms("timeout", 0)
+    limit = params.count("limit")
+    question = Question(text, *times, lookback_ms, wants_fresh(request, params))
+    explain, stats = params.flag("explain"), bool(params.text("stats"))
+
+    def answer(query: RunningQuery) -> Response:
+        return _rendered(request, desk.answer(question, query), limit, explain=explain, stats=stats)
+
+    return await desk.turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
+
+
+def _rendered(request: Request, answer: Answer, limit: int, *, explain: bool, stats: bool) -> Response:
+    result, truncated = _limited(answer.result, limit)
+    data = data_json(result.value)
+    if stats:
+        data = data[:-1] + b',"stats":%s}' % _stats(answer)
+    extra: dict[str, object] = {}
+    if explain:
+        extra["explain"] = explanation(answer)
+    warnings = [*answer.warnings, *([_TRUNCATED] if truncated else [])]
+    headers = {CACHE_HEADER: answer.cache, QUERY_HEADER: answer.query_id}
+    return success(request, data, warnings, result.infos, extra, headers)
+
+
+def explanation(answer: Answer) -> dict[str, object]:
+    """What `explain=1` adds: how the answer came to be, selector by selector."""
+    return {
+        **answer.stats.to_json(),
+        "cache": answer.cache,
+        "samples": answer.result.samples,
+        "elapsedSeconds": round(answer.elapsed_s, 6),
+        "selectors": list(answer.explain),
+    }
+
+
+def _stats(answer: Answer) -> bytes:
+    """What `stats=all` adds, as far as it applies to us."""
+    return (
+        b'{"timings":{"evalTotalTime":%f,"execTotalTime":%f},"samples":{"totalQueryableSamples":%d,"peakSamples":%d}}'
+        % (answer.elapsed_s, answer.elapsed_s, answer.result.samples, answer.result.samples)
+    )
+
+
+def _limited(result: QueryResult, limit: int) -> tuple[QueryResult, bool]:
+    """At most so many series; 0 means all."""
+    value = result.value
+    if limit and isinstance(value, VectorResult) and len(value.labels) > limit:
+        cut = VectorResult(value.time_ms, value.labels[:limit], value.values[:limit], value.histograms[:limit])
+        return QueryResult(cut, result.warnings, result.infos, result.samples), True
+    if limit and isinstance(value, MatrixResult) and len(value.series) > limit:
+        return QueryResult(MatrixResult(value.series[:limit]), result.warnings, result.infos, result.samples), True
+    return result, False

@@ -1,0 +1,97 @@
+"""`/api/v1/status/…`, rules and alerts: what clients ask before they ask for data."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from lakerunner import __version__
+from lakerunner.serve.desk import Desk
+from lakerunner.serve.params import Params
+from lakerunner.serve.prometheus.answers import Handler, data_response, prometheus_route
+from lakerunner.serve.running import RunningQuery
+
+#: The Prometheus whose language and API this is. Grafana turns features on by it.
+PROMETHEUS_VERSION = "3.14.0"
+_DEFAULT_TOP = 10
+
+#: Without `features`: with them, Grafana takes us for a Mimir that has a ruler.
+BUILD = {
+    "version": PROMETHEUS_VERSION,
+    "revision": f"lakerunner-{__version__}",
+    "branch": "",
+    "buildUser": "lakerunner",
+    "buildDate": "",
+    "goVersion": f"python{platform.python_version()}",
+}
+#: Documents that are the same for everybody: nothing is scraped, no rule is evaluated here, and flags are our own.
+_FIXED: dict[str, object] = {
+    "/api/v1/status/config": {"yaml": ""},
+    "/api/v1/status/flags": {},
+    "/api/v1/rules": {"groups": []},
+    "/api/v1/alerts": {"alerts": []},
+    "/api/v1/targets": {"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}},
+    "/api/v1/alertmanagers": {"activeAlertmanagers": [], "droppedAlertmanagers": []},
+}
+
+
+def status_routes(desk: Desk) -> list[BaseRoute]:
+    async def buildinfo(request: Request) -> Response:
+        await desk.door.caller(request)
+        return data_response(request, BUILD)
+
+    async def tsdb(request: Request) -> Response:
+        params = await Params.of(request)
+        caller = await desk.door.caller(request)
+        limit = min(params.count("limit", _DEFAULT_TOP) or _DEFAULT_TOP, 10_000)
+
+        def answer(query: RunningQuery) -> Response:
+            since_ms, now_ms = desk.recent()
+            count = desk.scan(query).head_count(since_ms, now_ms, limit)
+            head = {"numSeries": count.series, "numLabelPairs": count.label_pairs, "chunkCount": 0}
+            document = {
+                "headStats": {**head, "minTime": since_ms, "maxTime": now_ms},
+                "seriesCountByMetricName": _pairs(count.by_metric),
+                "labelValueCountByLabelName": _pairs(count.values_by_label),
+                "memoryInBytesByLabelName": [],
+                "seriesCountByLabelValuePair": _pairs(count.by_pair),
+            }
+            return data_response(request, document)
+
+        return await desk.turn(request, caller, "tsdb", "", answer)
+
+    return [
+        prometheus_route("/api/v1/status/buildinfo", buildinfo, ["GET"]),
+        prometheus_route("/api/v1/status/tsdb", tsdb, ["GET"]),
+        *(prometheus_route(path, _fixed(desk, document), ["GET"]) for path, document in _FIXED.items()),
+    ]
+
+
+def _fixed(desk: Desk, document: object) -> Handler:
+    async def answer(request: Request) -> Response:
+        await desk.door.caller(request)
+        return data_response(request, document)
+
+    return answer
+
+
+def _pairs(pairs: Sequence[tuple[str, int]]) -> list[dict[str, object]]:
+    return [{"name": name, "value": value} for name, value in pairs]
+
+
+def health_routes(desk: Desk) -> list[BaseRoute]:
+    """Health under the names that Prometheus and Loki give it. Ready means that the lake answers."""
+
+    def healthy(_: Request) -> Response:
+        return PlainTextResponse("Lakerunner is healthy.\n")
+
+    # A plain function, so that it runs in a thread: the ping blocks.
+    def ready(_: Request) -> Response:
+        desk.lake.ping()
+        return PlainTextResponse("Lakerunner is ready.\n")
+
+    return [Route("/-/healthy", healthy), Route("/-/ready", ready), Route("/ready", ready)]

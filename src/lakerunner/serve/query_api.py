@@ -1,0 +1,74 @@
+"""The query API as a role."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from starlette.routing import BaseRoute
+
+from lakerunner.index.indexed import IndexedRole
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.lake import open_lake
+from lakerunner.query.lake_door import LakeDoor
+from lakerunner.query.promql.engine import Engine
+from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.stop import Stop
+from lakerunner.runtime.telemetry import log
+from lakerunner.serve.api import api_routes
+from lakerunner.serve.caller import Door
+from lakerunner.serve.desk import Desk
+
+#: What dashboards ask for most. Asked once at the start, so that kernels are in memory before the first client waits.
+_USUAL = (
+    "m",
+    "sum by (a) (rate(m[1m]))",
+    "histogram_quantile(0.9, sum by (le) (rate(m[1m])))",
+    "max_over_time(m[1m]) / ignoring (a) group_left sum(m)",
+    "avg(increase(m[1m])) or vector(0)",
+    "topk(2, m)",
+)
+
+
+class QueryApi(IndexedRole):
+    name = "query-api"
+    sentence = "Answer queries: Prometheus' HTTP API, and range queries as a stream."
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        door = Door(self.database, required=settings.auth.required)
+        lake = LakeDoor(open_lake(settings, self.database), self.database)
+        self._desk = Desk(settings.api, lake, door)
+
+    def start(self) -> None:
+        super().start()
+        warm()
+
+    def run(self, stop: Stop) -> None:
+        while not stop.wait(60.0):
+            pass
+
+    def routes(self) -> Sequence[BaseRoute]:
+        return api_routes(self._desk)
+
+    def close(self) -> None:
+        self._desk.close()
+        self._desk.lake.close()
+        super().close()
+
+
+def warm() -> None:
+    """Run the usual expressions over a little data. The first run ever compiles; later ones load what was compiled."""
+    began_s = time.monotonic()
+    source = MemorySource()
+    times = np.arange(20) * 15_000
+    for number in range(3):
+        labels = {"__name__": "m", "a": str(number), "le": str(number)}
+        source.add(LabelSet.of(labels), times, np.arange(20.0))
+    engine = Engine(source)
+    for text in _USUAL:
+        engine.range(text, 60_000, 240_000, 60_000)
+        engine.instant(text, 240_000)
+    log().info("kernels in memory", seconds=round(time.monotonic() - began_s, 2))

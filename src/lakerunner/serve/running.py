@@ -1,0 +1,128 @@
+"""The queries of this process: who asked what, since when, and the flag that stops them."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lakerunner.model.errors import LakeError, LimitHit, Missing
+from lakerunner.serve.caller import Caller
+
+#: Of a query's text, in listings: enough to recognise it.
+_SHOWN_TEXT = 2_000
+
+
+class Cancelled(LakeError):
+    """The query was stopped: by its client's leaving, by a request, or because the process stops."""
+
+    code = "cancelled"
+
+
+class TimedOut(LimitHit):
+    """The query took longer than it may."""
+
+    code = "timeout"
+
+
+@dataclass
+class RunningQuery:
+    """One query. `check` is called between the nodes of an evaluation and between segments."""
+
+    query_id: str
+    caller: Caller
+    kind: str
+    text: str
+    timeout_s: float
+    started_at: float = field(default_factory=time.time)
+    state: str = "waiting"
+    _began_s: float = field(default_factory=time.monotonic)
+    _cancelled: str | None = None
+    _told: Callable[[], object] | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    @property
+    def remaining_s(self) -> float:
+        return max(self.timeout_s - self.elapsed_s, 0.0)
+
+    def cancel(self, reason: str) -> None:
+        self._cancelled = self._cancelled or reason
+        if self._told is not None:
+            self._told()
+
+    def tell_when_cancelled(self, told: Callable[[], object]) -> None:
+        self._told = told
+
+    @property
+    def cancelled(self) -> Cancelled | None:
+        return Cancelled(f"cannot go on with the query: {self._cancelled}") if self._cancelled else None
+
+    def check(self) -> None:
+        """Raise when the query must stop."""
+        if (cancelled := self.cancelled) is not None:
+            raise cancelled
+        if self.elapsed_s > self.timeout_s:
+            raise self.timed_out()
+
+    def timed_out(self) -> TimedOut:
+        return TimedOut(
+            f"cannot answer the query: it took longer than {self.timeout_s:g} s (api.timeout_s, or the timeout given)",
+            hint="narrow the selectors or the time range",
+        )
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "id": self.query_id,
+            "org": str(self.caller.org_id),
+            "key": self.caller.name,
+            "kind": self.kind,
+            "query": self.text[:_SHOWN_TEXT],
+            "state": "stopping" if self._cancelled else self.state,
+            "startedAt": self.started_at,
+            "elapsedSeconds": round(self.elapsed_s, 3),
+            "timeoutSeconds": self.timeout_s,
+        }
+
+
+class Running:
+    """All queries under way. A caller sees those of its org; an admin sees all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queries: dict[str, RunningQuery] = {}
+
+    @contextmanager
+    def listed(self, caller: Caller, kind: str, text: str, timeout_s: float) -> Iterator[RunningQuery]:
+        query = RunningQuery(uuid.uuid4().hex, caller, kind, text, timeout_s)
+        with self._lock:
+            self._queries[query.query_id] = query
+        try:
+            yield query
+        finally:
+            with self._lock:
+                del self._queries[query.query_id]
+
+    def visible_to(self, caller: Caller) -> list[RunningQuery]:
+        with self._lock:
+            queries = list(self._queries.values())
+        return [query for query in queries if caller.admin or query.caller.org_id == caller.org_id]
+
+    def cancel(self, caller: Caller, query_id: str) -> RunningQuery:
+        """Stop a query. One of another org is as unknown as one that does not exist."""
+        for query in self.visible_to(caller):
+            if query.query_id == query_id:
+                query.cancel(f"it was cancelled by {caller.name!r}")
+                return query
+        raise Missing(f"cannot find a running query {query_id!r}", hint="see GET /api/v1/queries")
+
+    def cancel_all(self, reason: str) -> None:
+        with self._lock:
+            queries = list(self._queries.values())
+        for query in queries:
+            query.cancel(reason)

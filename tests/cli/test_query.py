@@ -1,0 +1,140 @@
+"""`lakerunner query`, as a user runs it, against a query API over a lake in memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from lakerunner.cli.main import app
+from lakerunner.cli.points import plotted
+from lakerunner.serve.caller import Door
+from tests.cli.conftest import Done, run_lakerunner
+from tests.components.postgres import PostgresServer
+from tests.serve.conftest import END_S, START_S, House, TwoOrgs, houses, open_door, two_orgs  # noqa: F401  (fixtures)
+
+RANGE = ("--start", str(START_S), "--end", str(START_S + 60), "--step", "30s")
+
+
+@pytest.fixture(scope="module")
+def api(open_door: Door) -> Iterator[House]:  # noqa: F811
+    with houses(open_door) as make:
+        yield make()
+
+
+def run(*args: str, env: dict[str, str] | None = None) -> Done:
+    """In this process: a new one takes seconds to import everything, and one test below has it."""
+    done = CliRunner().invoke(app, ["query", *args], env=env or {})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return Done(done.exit_code, done.stdout, done.stderr)
+
+
+def query(api: House, *args: str) -> Done:
+    return run(*args, "--url", api.url)
+
+
+def test_text_and_plot(api: House) -> None:
+    done = query(api, "metrics", 'up{job="job0"}', *RANGE)
+    assert (done.code, done.err) == (0, "")
+    line = '2023-11-14T22:13:20Z               1  up{code="200", job="job0"}'
+    assert done.out.splitlines()[0] == line
+    assert len(done.out.splitlines()) == 3
+    plot = query(api, "metrics", "sum(requests_total)", "--plot", "--start", str(START_S), "--end", str(END_S))
+    assert plot.code == 0
+    assert "▁" in plot.out
+    assert "█" in plot.out
+    assert "max 1428" in plot.out
+    assert plotted([(0, 5.0)], 0, 0, 3) == "▁  "
+
+
+def test_json_and_csv(api: House) -> None:
+    done = query(api, "metrics", "requests_total", *RANGE, "-o", "json")
+    points = [orjson.loads(line) for line in done.out.splitlines()]
+    assert len(points) == 9
+    assert points[-1]["value"] == 12.0
+    assert points[-1]["tags"]["job"] == "job2"
+    rows = list(csv.DictReader(io.StringIO(query(api, "metrics", "requests_total", *RANGE, "-o", "csv").out)))
+    assert [row["value"] for row in rows[-3:]] == ["4", "8", "12"]
+    assert set(rows[0]) == {"timestamp", "value", "__name__", "code", "job"}
+
+
+def test_arrow_and_parquet(api: House) -> None:
+    tables = []
+    for kind in ("arrow", "parquet"):
+        args = ["query", "metrics", "latency", *RANGE, "-o", kind, "--url", api.url]
+        raw = pa.BufferReader(CliRunner().invoke(app, args).stdout_bytes)
+        tables.append(pa.ipc.open_stream(raw).read_all() if kind == "arrow" else pa.parquet.read_table(raw))
+    assert tables[0].column_names == ["timestamp", "value", "histogram", "__name__", "job"]
+    assert tables[0].to_pylist() == tables[1].to_pylist()
+    assert tables[0].num_rows == 3
+
+
+def test_labels_series_and_explain(api: House) -> None:
+    times = ("--start", str(START_S), "--end", str(END_S))
+    assert query(api, "labels", *times, "-o", "json").json() == [
+        {"label": name} for name in ("__name__", "code", "job")
+    ]
+    assert query(api, "labels", "job", "--match", "latency", *times, "-o", "json").json() == [{"job": "job0"}]
+    assert query(api, "series", "latency", *times, "-o", "json").json() == [{"__name__": "latency", "job": "job0"}]
+    explained = query(api, "explain", "sum(up)", *RANGE).json()
+    assert explained["segmentsRead"] == 1
+    assert explained["cache"] == "bypass"
+
+
+def test_warnings_go_beside(api: House) -> None:
+    done = query(api, "metrics", "rate(up[1m])", *RANGE, "-o", "csv")
+    assert done.code == 0
+    assert "might not be a counter" in done.err
+    assert "counter" not in done.out
+
+
+def test_errors_point_at_the_token(api: House) -> None:
+    done = query(api, "metrics", "sum(rate(up[5m)")
+    assert done.code == 2
+    caret = done.err.splitlines()[-1]
+    assert done.err.splitlines()[-2][caret.index("^")] == ")"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("metrics", "up", "--start", "tomorrow"), 2, "--start"),
+        (("metrics", "up", "--since", "soon"), 2, "soon"),
+        (("metrics", "up", "--start", "10", "--end", "5"), 2, "--since"),
+        (("metrics", "up", "--plot", "-o", "csv"), 2, "--plot"),
+        (("metrics", "up", "--start", "0", "--end", "99999", "--step", "1s"), 1, "api.max_steps"),
+        (("metrics", "up * on (code) up", *RANGE), 1, "many-to-many"),
+        (("series", "up{"), 2, "1:4"),
+    ],
+)
+def test_misuse(api: House, args: tuple[str, ...], code: int, said: str) -> None:
+    done = query(api, *args)
+    assert (done.code, "Traceback" in done.err) == (code, False)
+    assert said in done.err
+    assert done.out == ""
+
+
+def test_nobody_there() -> None:
+    done = run_lakerunner("query", "metrics", "up", "--url", "http://127.0.0.1:1")
+    assert done.code == 1
+    assert "lakerunner serve" in done.err
+    assert run("labels", "--url", "file:///etc/passwd").code == 2
+
+
+def test_the_key(two_orgs: TwoOrgs, postgres_server: PostgresServer) -> None:  # noqa: F811
+    with houses(two_orgs.door) as make:
+        house = make(two_orgs.lake, two_orgs.door)
+        denied = query(house, "labels")
+        assert denied.code == 1
+        assert "without an API key" in denied.err
+        env = {"LAKERUNNER_API_KEY": two_orgs.secrets["both"], "LAKERUNNER_API_URL": house.url}
+        times = ("--start", str(START_S), "--end", str(END_S), "-o", "json")
+        for org, job in (("ours", "our_job0"), ("theirs", "secret_job0")):
+            done = run("labels", "job", *times, "--org", org, env=env)
+            assert done.json()[0] == {"job": job}

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+import zstandard
+
+from lakerunner.formats.decoded import excerpt_of
+from lakerunner.formats.detect import Format, detect
+from lakerunner.formats.limits import Limits
+from lakerunner.formats.options import Options
+from lakerunner.formats.read import read_object
+from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.model.signals import LOGS, METRICS, SIGNALS, TRACES
+from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
+
+WIRES = {
+    LOGS: next(log_batches(40)).SerializeToString(),
+    METRICS: next(metric_batches(40)).SerializeToString(),
+    TRACES: next(trace_batches(40)).SerializeToString(),
+}
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=str)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gzip", "zstd"])
+@pytest.mark.parametrize("name", ["logs_1.binpb", "logs_1.binpb.gz", "no-suffix", "lies.json", "lies.csv"])
+def test_content_decides_and_not_the_name(signal, pack, name):
+    decoded = read_object(pack(WIRES[signal]), signal, name)
+    assert decoded.format == "otlp-protobuf"
+    assert decoded.tables[""].num_rows >= 40
+    assert not decoded.rejected
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "found"),
+    [
+        (b"", "", Format.EMPTY),
+        (b" \n\n", "", Format.EMPTY),
+        (b"\xef\xbb\xbf{}", "", Format.JSON),
+        (b"[{}]", "x.csv", Format.JSON),
+        (b'noise\n{"a":1}', "", Format.JSON),
+        (b"noise", "a/b.ndjson.gz", Format.JSON),
+        (b"a,b\n", "", Format.CSV),
+        (b"one\n1\n", "x.csv", Format.CSV),
+        (b"a\tb\n1\t2", "noext", Format.CSV),
+        ("time,größe\n".encode() * 2_000, "", Format.CSV),
+        (b'{"a":"\x01"}', "", Format.JSON),
+        (b"PAR1....", "x.json", Format.PARQUET),
+        (b"\x0a\x7b" + b"\x12\x79" + b"\x22\x77" + b"x" * 119, "", Format.PROTOBUF),
+        (b"\xff\xfe\x00", "x.csv", Format.CSV),
+        (b"\xff\xfe\x00", "x.json", Format.JSON),
+    ],
+)
+def test_formats_are_told(data, name, found):
+    assert detect(data, name) is found
+
+
+@pytest.mark.parametrize("data", [b"plain words", b"Obj\x01avro", b"PK\x03\x04", b"BZh9"])
+def test_what_we_do_not_read_is_refused_with_a_sample(data):
+    with pytest.raises(BadInput, match="cannot tell the format") as refusal:
+        read_object(data, LOGS)
+    assert excerpt_of(data) in str(refusal.value)
+
+
+@pytest.mark.parametrize("options", [Options(), Options(fallback_time_ns=5)], ids=["", "with a fallback time"])
+@pytest.mark.parametrize("sent", SIGNALS, ids=str)
+@pytest.mark.parametrize("asked", SIGNALS, ids=str)
+def test_another_signal_is_refused(sent, asked, options):
+    if sent is asked:
+        assert read_object(WIRES[sent], asked, options=options).tables[""].num_rows
+        return
+    with pytest.raises(BadInput):
+        read_object(WIRES[sent], asked, options=options)
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=str)
+def test_an_empty_object_has_empty_tables(signal):
+    decoded = read_object(b"", signal)
+    assert {suffix: table.num_rows for suffix, table in decoded.tables.items()} == {t.suffix: 0 for t in signal.tables}
+
+
+def test_limits_name_themselves():
+    with pytest.raises(LimitHit, match="compressed_bytes"):
+        read_object(WIRES[LOGS], LOGS, limits=Limits(compressed_bytes=100))
+    with pytest.raises(LimitHit, match="expanded_bytes"):
+        read_object(WIRES[LOGS], LOGS, limits=Limits(expanded_bytes=100))
+
+
+def test_an_error_says_where_and_shows_how_it_began():
+    with pytest.raises(BadInput) as refusal:
+        read_object(WIRES[LOGS][:-3], LOGS)
+    assert refusal.value.where
+    assert WIRES[LOGS][:8].hex(" ") in str(refusal.value)

@@ -1,0 +1,60 @@
+"""The selects of a query are known before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.promql.engine import Engine
+from lakerunner.query.promql.leaves import Leaf, leaves
+from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.promql.source import SelectHints, SeriesBatch
+
+START_MS, END_MS, STEP_MS = 600_000, 1_200_000, 60_000
+
+QUERIES = [
+    "m",
+    "sum by (job) (rate(m[5m] offset 1m))",
+    "m @ 100 + n offset -1m",
+    "max_over_time(rate(m[2m])[10m:30s] @ end())",
+    "topk(scalar(n), m)",
+    "rate(m[5m] smoothed) + increase(m[5m] anchored)",
+    "histogram_quantile(0.9, sum by (le) (rate(m[5m])))",
+    "timestamp(m) > bool count_over_time(n[step()])",
+    "quantile_over_time(scalar(n), m[range()])",
+    "absent_over_time(m[5m]) or absent(n)",
+]
+
+
+class _Watched:
+    def __init__(self, inner: MemorySource) -> None:
+        self.inner = inner
+        self.asked: list[Leaf] = []
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+        self.asked.append(Leaf(tuple(matchers), start_ms, end_ms, hints))
+        return self.inner.select(matchers, start_ms, end_ms, hints)
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_the_plan_is_what_the_evaluation_asks_for(text: str) -> None:
+    source = MemorySource()
+    for name in ("m", "n"):
+        source.add(LabelSet.of({"__name__": name, "le": "1"}), range(0, END_MS, 15_000), [1.0] * (END_MS // 15_000))
+    watched = _Watched(source)
+    Engine(watched).range(text, START_MS, END_MS, STEP_MS)
+    assert leaves(text, START_MS, END_MS, STEP_MS) == tuple(watched.asked)
+
+
+def test_hints_say_what_the_samples_are_for() -> None:
+    (leaf,) = leaves("sum by (job) (m)", START_MS, END_MS, STEP_MS)
+    assert leaf.hints == SelectHints("sum", STEP_MS, 0, ("job",), True)
+    (leaf,) = leaves("sum by (job) (rate(m[5m]))", START_MS, END_MS, STEP_MS)
+    assert leaf.hints == SelectHints("rate", STEP_MS, 300_000)
+
+
+def test_a_selector_that_stands_twice_is_read_once() -> None:
+    assert len(leaves("sum(rate(m[5m])) / count(rate(m[5m]))", START_MS, END_MS, STEP_MS)) == 1

@@ -1,0 +1,1 @@
+"""Runs PromQL test scripts (load, eval, expect) over any source of series."""

@@ -1,0 +1,254 @@
+"""Workers over Flight: the same samples as in this process, whoever dies, hangs, is cancelled or not trusted."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.flight as flight
+import pytest
+
+from lakerunner.index.lookup import Want
+from lakerunner.model.errors import BadInput, LimitHit, Unavailable
+from lakerunner.model.labels import LabelSet
+from lakerunner.model.time import TimeRange
+from lakerunner.query.lake_source import LakeSource, QueryLimits
+from lakerunner.query.planner import Planner
+from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.promql.matchers import Matcher, MatchKind
+from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.promql.source import STALE, SelectHints, SeriesBatch
+from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
+from lakerunner.query.worker.flight_workers import FlightWorkers
+from lakerunner.query.worker.open import local_workers
+from lakerunner.query.worker.rendezvous import ranked
+from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects, read_ticket
+from lakerunner.query.worker.service import CANCEL, WorkerService
+from tests.query.lake_of_series import LakeOfSeries
+
+TOKEN = "a shared secret"
+ALL = [Matcher("__name__", MatchKind.REGEX, ".*")]
+
+
+def _loaded() -> MemorySource:
+    loaded = MemorySource()
+    hist = Histogram(
+        schema=-53, count=3.0, sum=2.0, pos_index=np.array([0, 2]), pos_count=np.array([1.0, 2.0]), bounds=(1.0, 2.0)
+    )
+    wide = Histogram(schema=2, count=9.0, sum=4.0, pos_index=np.array([-3, 5]), pos_count=np.array([4.0, 5.0]))
+    for number in range(40):
+        times = np.arange(300) * 60_000 + number
+        loaded.add(LabelSet.of({"__name__": "m", "n": str(number)}), times, np.arange(300.0), times - 30_000)
+    times = np.arange(10) * 3_600_000
+    loaded.add(LabelSet.of({"__name__": "h"}), times, np.zeros(10), histograms=[hist, wide, None, hist, None] * 2)
+    loaded.add(LabelSet.of({"__name__": "s"}), times[:2], np.array([1.0, STALE]))
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def org(lake: LakeOfSeries) -> uuid.UUID:
+    return lake.write(_loaded(), temporality="cumulative")
+
+
+def _select(
+    lake: LakeOfSeries,
+    org: uuid.UUID,
+    workers: Workers,
+    limits: QueryLimits | None = None,
+    cancelled: Check | None = None,
+) -> tuple[SeriesBatch, LakeSource]:
+    source = LakeSource(org, Planner(lake.lake._catalog, org), workers, limits, cancelled)
+    return source.select(ALL, 0, 40_000_000, SelectHints()), source
+
+
+@pytest.fixture
+def services(lake: LakeOfSeries) -> Iterator[list[WorkerService]]:
+    workers = local_workers(lake.settings, "flight-test")
+    services = [WorkerService("grpc://127.0.0.1:0", workers, TOKEN, 8, 1 << 30) for _ in range(3)]
+    yield services
+    for service in services:
+        service.shutdown()
+    workers.close()
+
+
+def _client(services: list[WorkerService], **options: object) -> FlightWorkers:
+    addresses = [f"127.0.0.1:{service.port}" for service in services]
+    return FlightWorkers(lambda: addresses, TOKEN, **options)  # type: ignore[arg-type]
+
+
+def _same(got: SeriesBatch, expected: SeriesBatch) -> None:
+    assert list(got.labels) == list(expected.labels)
+    np.testing.assert_array_equal(got.offsets, expected.offsets)
+    np.testing.assert_array_equal(got.timestamps_ms, expected.timestamps_ms)
+    np.testing.assert_array_equal(got.values.view(np.uint64), expected.values.view(np.uint64))
+    assert got.start_timestamps_ms is not None and expected.start_timestamps_ms is not None
+    np.testing.assert_array_equal(got.start_timestamps_ms, expected.start_timestamps_ms)
+    mine, other = got.histograms, expected.histograms
+    assert mine is not None and other is not None
+    np.testing.assert_array_equal(mine.row >= 0, other.row >= 0)
+    for at in np.flatnonzero(mine.row >= 0).tolist():
+        assert repr(mine.at(int(mine.row[at]))) == repr(other.at(int(other.row[at])))
+
+
+def test_the_same_as_in_this_process(lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]) -> None:
+    workers = _client(services)
+    got, source = _select(lake, org, workers)
+    expected, _ = _select(lake, org, lake.lake._workers)
+    _same(got, expected)
+    assert len(got.values) > 12_000
+    assert source.stats.segments_read == source.stats.segments_planned > 3
+    workers.close()
+
+
+def test_the_share_of_a_dead_worker_is_read_by_others(
+    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]
+) -> None:
+    workers = _client(services)
+    services[0].shutdown()
+    services[1].shutdown()
+    got, source = _select(lake, org, workers)
+    _same(got, _select(lake, org, lake.lake._workers)[0])
+    assert source.stats.complete
+    workers.close()
+
+
+def test_no_worker_at_all_is_an_error_not_an_empty_answer(
+    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]
+) -> None:
+    workers = _client(services)
+    for service in services:
+        service.shutdown()
+    with pytest.raises(Unavailable, match="cannot read"):
+        _select(lake, org, workers)
+    workers.close()
+
+
+def test_this_process_is_the_last_resort(lake: LakeOfSeries, org: uuid.UUID) -> None:
+    workers = FlightWorkers(lambda: ["127.0.0.1:1"], TOKEN, last_resort=local_workers(lake.settings, "resort"))
+    assert _select(lake, org, workers)[1].stats.complete
+    workers.close()
+
+
+def test_a_wrong_token_reads_nothing(lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]) -> None:
+    workers = FlightWorkers(lambda: [f"127.0.0.1:{services[0].port}"], "guessed")
+    with pytest.raises(Unavailable, match="token is not its own"):
+        _select(lake, org, workers)
+    workers.close()
+
+
+def test_an_answer_above_the_limit_is_refused(
+    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]
+) -> None:
+    workers = _client(services)
+    with pytest.raises(LimitHit, match="more than 10,000 bytes"):
+        _select(lake, org, workers, QueryLimits(max_bytes=10_000))
+    workers.close()
+
+
+class _Endless:
+    """Scans for ever, looking every few milliseconds whether it should."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.ended = threading.Event()
+
+    def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
+        self.begun.set()
+        try:
+            while True:
+                check()
+                time.sleep(0.01)
+        finally:
+            self.ended.set()
+        yield
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def endless() -> Iterator[tuple[_Endless, WorkerService]]:
+    scanner = _Endless()
+    service = WorkerService("grpc://127.0.0.1:0", scanner, TOKEN, 8, 1 << 30)
+    yield scanner, service
+    service.shutdown()
+
+
+def test_a_query_that_nobody_waits_for_ends_within_a_second(
+    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService]
+) -> None:
+    scanner, service = endless
+    workers = _client([service])
+
+    def gone() -> None:
+        if scanner.begun.is_set():
+            raise LimitHit("the client has gone")
+
+    with pytest.raises(LimitHit, match="gone"):
+        _select(lake, org, workers, cancelled=gone)
+    assert scanner.ended.wait(1.0), "the worker still scans"
+    workers.close()
+
+
+def test_a_cancel_ends_a_query_within_a_second(
+    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService]
+) -> None:
+    scanner, service = endless
+    workers = _client([service])
+    source = LakeSource(org, Planner(lake.lake._catalog, org), workers)
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            source.select(ALL, 0, 40_000_000, SelectHints())
+        except LimitHit as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert scanner.begun.wait(5)
+    client = flight.connect(f"grpc://127.0.0.1:{service.port}")
+    body = b'{"token": "%s", "query": "%s"}' % (TOKEN.encode(), str(source.query_id).encode())
+    list(client.do_action(flight.Action(CANCEL, body)))
+    assert scanner.ended.wait(1.0), "the worker still scans"
+    asking.join(5)
+    assert "cancelled" in str(failures[0])
+    client.close()
+    workers.close()
+
+
+def test_a_worker_that_hangs_is_left(
+    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService], services: list[WorkerService]
+) -> None:
+    workers = _client([endless[1], services[0]], stall_s=0.3)
+    assert _select(lake, org, workers)[1].stats.complete
+    workers.close()
+
+
+def test_a_query_out_of_time_ends(lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService]) -> None:
+    workers = _client([endless[1]])
+    with pytest.raises(LimitHit):
+        _select(lake, org, workers, QueryLimits(timeout_s=0.3))
+    workers.close()
+
+
+def test_a_ticket_cannot_reach_into_another_org(lake: LakeOfSeries, org: uuid.UUID) -> None:
+    segments = lake.lake._catalog.lookup(org, [Want("metrics", TimeRange(0, 1 << 60))]).segments
+    request = ScanRequest(
+        uuid.uuid4(), uuid.uuid4(), Kind.SAMPLES, tuple(map(SegmentObjects.of, segments)), (), 0, 1, 0.0, 1
+    )
+    with pytest.raises(BadInput, match="not of org"):
+        read_ticket(request.to_ticket(TOKEN))
+
+
+def test_segments_stay_with_their_worker_when_another_comes() -> None:
+    segments = [uuid.UUID(int=number) for number in range(1_000)]
+    few, more = ["a:1", "b:1", "c:1"], ["a:1", "b:1", "c:1", "d:1"]
+    before = {segment: ranked(few, segment)[0] for segment in segments}
+    after = {segment: ranked(more, segment)[0] for segment in segments}
+    moved = [segment for segment in segments if before[segment] != after[segment]]
+    assert all(after[segment] == "d:1" for segment in moved)
+    assert 150 < len(moved) < 350

@@ -1,0 +1,230 @@
+"""One org sees nothing of another, whatever it sends: keys, headers, labels, paths, query texts."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from lakerunner.model.labels import LabelSet
+from tests.serve.conftest import END_S, START_S, House, TwoOrgs, houses
+
+#: What only the other org's data holds. None of it may occur in an answer.
+THEIRS = "secret_"
+
+
+@pytest.fixture(scope="module")
+def guarded(two_orgs: TwoOrgs) -> Iterator[House]:
+    with houses(two_orgs.door) as make:
+        yield make(two_orgs.lake, two_orgs.door)
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_the_victim_has_something_to_see(guarded: House, two_orgs: TwoOrgs) -> None:
+    for path, params in requests_of(two_orgs):
+        answer = send(guarded, path, params, bearer(two_orgs.secrets["theirs"]))
+        assert answer.status_code == 200
+    seen = send(guarded, "series", {"match[]": '{__name__!=""}', **TIMES}, bearer(two_orgs.secrets["theirs"]))
+    assert THEIRS in seen.text
+
+
+TIMES = {"start": START_S, "end": END_S}
+
+
+def queries(two_orgs: TwoOrgs) -> list[str]:
+    org, name = str(two_orgs.theirs), "theirs"
+    return [
+        "secret_up",
+        '{__name__=~"secret_.*"}',
+        '{__name__!=""}',
+        f'{{__name__!="", org="{name}"}}',
+        f'{{__name__!="", org_id="{org}"}}',
+        f'{{__name__!="", __org_id__="{org}"}}',
+        f'{{__name__!="", __tenant_id__="{org}"}}',
+        "our_up or secret_up",
+        'count by (__name__) ({__name__=~".+"})',
+        f'label_replace(secret_up, "org_id", "{org}", "", "")',
+        "absent(secret_up) or secret_up",
+        f'{{__name__=~"secret_up|\'; SELECT 1 --|../{org}/.*"}}',
+    ]
+
+
+def requests_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any]]]:
+    texts = queries(two_orgs)
+    return [
+        *(("query", {"query": text, "time": START_S + 60}) for text in texts),
+        *(("query_range", {"query": text, **TIMES, "step": 600}) for text in texts[:4]),
+        ("series", {"match[]": '{__name__!=""}', **TIMES}),
+        ("labels", TIMES),
+        ("label/__name__/values", TIMES),
+        ("label/job/values", TIMES),
+        ("metadata", {}),
+        ("status/tsdb", {}),
+        ("query_exemplars", {"query": "secret_up", **TIMES}),
+        ("metrics/query", {"q": '{__name__!=""}', "s": START_S * 1000, "e": END_S * 1000, "step": "10m"}),
+    ]
+
+
+def send(
+    house: House, path: str, params: dict[str, Any], headers: dict[str, str], method: str = "GET"
+) -> httpx.Response:
+    url = path if path.startswith("/") else f"/api/v1/{path}"
+    if method == "POST":
+        return house.client.post(url, data=params, headers=headers)
+    return house.client.get(url, params=params, headers=headers)
+
+
+def attacks_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any], dict[str, str]]]:
+    """Every request, with every way to claim to be somebody else."""
+    ours, org = two_orgs.secrets["ours"], str(two_orgs.theirs)
+    basic = base64.b64encode(f"{org}:{ours}".encode()).decode()
+    headers: list[dict[str, str]] = [
+        bearer(ours),
+        {**bearer(ours), "X-Scope-OrgID": org},
+        {**bearer(ours), "X-Scope-OrgID": "theirs"},
+        {**bearer(ours), "X-Scope-OrgID": f"{two_orgs.ours}|{org}"},
+        {**bearer(ours), "x-org-id": org, "X-Tenant": org, "X-Forwarded-User": "theirs", "THANOS-TENANT": org},
+        {"Authorization": f"Basic {basic}"},
+        {"X-Api-Key": ours, "Cookie": f"org={org}"},
+        {"X-Api-Key": ours, "Authorization": "Bearer lrk_wrong"},
+        {"X-Scope-OrgID": org},
+        {**bearer(two_orgs.secrets["ingest"]), "X-Scope-OrgID": org},
+        {**bearer(two_orgs.secrets["admin"]), "X-Scope-OrgID": org},
+        bearer(two_orgs.secrets["revoked"]),
+    ]
+    parameters = [{}, {"org": org, "org_id": org, "tenant": org, "X-Scope-OrgID": org}]
+    return [
+        (path, {**params, **({} if path == "metrics/query" else extra)}, header)
+        for (path, params), header, extra in itertools.product(requests_of(two_orgs), headers, parameters)
+    ]
+
+
+def test_attacks_see_nothing(guarded: House, two_orgs: TwoOrgs) -> None:
+    # A kept answer of the victim must not reach anybody else either.
+    for path, params in requests_of(two_orgs):
+        send(guarded, path, params, bearer(two_orgs.secrets["theirs"]))
+    attacks = attacks_of(two_orgs)
+    assert len(attacks) >= 200
+
+    def attack(case: tuple[str, dict[str, Any], dict[str, str]]) -> tuple[int, str]:
+        path, params, headers = case
+        answer = send(guarded, path, params, headers)
+        # What was sent may come back in an error; data may not.
+        told = answer.text if answer.status_code == 200 else ""
+        asked = " ".join(str(value) for value in params.values())
+        for word in {
+            word
+            for word in (f"{THEIRS}job0", f"{THEIRS}requests_total", f"{THEIRS}help", f'{THEIRS}up"')
+            if word not in asked
+        }:
+            assert word not in told, (case, told[:300])
+        return answer.status_code, told
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = [status for status, _ in pool.map(attack, attacks)]
+    assert set(statuses) <= {200, 401}
+    assert statuses.count(200) > 50
+    assert statuses.count(401) > 50
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/query/../../theirs/api/v1/query", "/theirs/api/v1/query", "/prometheus/theirs/api/v1/query"]
+)
+def test_paths_choose_no_org(guarded: House, two_orgs: TwoOrgs, path: str) -> None:
+    answer = send(guarded, path, {"query": "secret_up", "time": START_S}, bearer(two_orgs.secrets["ours"]))
+    assert answer.status_code in (200, 404)
+    assert f"{THEIRS}job" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("who", "header", "status", "metric"),
+    [
+        ("ours", "", 200, "our_up"),
+        ("ours", "ours", 200, "our_up"),
+        ("ours", "theirs", 401, ""),
+        ("ours", "nobody", 401, ""),
+        ("theirs", "", 200, "secret_up"),
+        ("both", "", 400, ""),
+        ("both", "ours", 200, "our_up"),
+        ("both", "theirs", 200, "secret_up"),
+        ("both", "third", 401, ""),
+        ("ingest", "", 401, ""),
+        ("admin", "", 401, ""),
+        ("revoked", "", 401, ""),
+    ],
+)
+def test_who_sees_what(guarded: House, two_orgs: TwoOrgs, who: str, header: str, status: int, metric: str) -> None:
+    headers = bearer(two_orgs.secrets[who]) | ({"X-Scope-OrgID": header} if header else {})
+    answer = send(guarded, "query", {"query": '{__name__=~".+_up"}', "time": START_S}, headers)
+    assert answer.status_code == status
+    document = answer.json()
+    if status == 200:
+        assert {series["metric"]["__name__"] for series in document["data"]["result"]} == {metric}
+    else:
+        assert document["status"] == "error"
+        assert two_orgs.secrets[who] not in answer.text
+        assert ("www-authenticate" in answer.headers) == (status == 401)
+
+
+def test_an_org_that_is_refused_and_one_that_does_not_exist_look_the_same(guarded: House, two_orgs: TwoOrgs) -> None:
+    answers = [
+        send(guarded, "query", {"query": "1"}, {**bearer(two_orgs.secrets["ours"]), "X-Scope-OrgID": name}).text
+        for name in ("theirs", "nobody", str(two_orgs.theirs), "00000000-0000-4000-8000-0000000000ff")
+    ]
+    assert len(set(answers)) == 1
+
+
+def test_without_a_key_nothing(guarded: House) -> None:
+    for path in ("query", "labels", "status/buildinfo", "rules", "queries", "metrics/query", "format_query"):
+        assert guarded.client.get(f"/api/v1/{path}").status_code == 401, path
+
+
+def test_an_open_house_has_one_org(house: House) -> None:
+    assert send(house, "query", {"query": "1"}, {"X-Scope-OrgID": "default"}).status_code == 200
+    assert send(house, "query", {"query": "1"}, {"X-Scope-OrgID": "theirs"}).status_code == 401
+    assert send(house, "query", {"query": "1"}, bearer("lrk_wrong")).status_code == 401
+
+
+def test_running_queries_of_others_are_unknown(guarded: House, two_orgs: TwoOrgs) -> None:
+    two_orgs.lake.delay_s = 5.0
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(
+                send, guarded, "query", {"query": "secret_up + 1", "nocache": 1}, bearer(two_orgs.secrets["theirs"])
+            )
+            theirs = bearer(two_orgs.secrets["theirs"])
+            listed: list[dict[str, Any]] = []
+            end = time.monotonic() + 5
+            while not listed and time.monotonic() < end:
+                listed = send(guarded, "queries", {}, theirs).json()["queries"]
+            assert [query["query"] for query in listed] == ["secret_up + 1"]
+            query_id = listed[0]["id"]
+            ours = bearer(two_orgs.secrets["ours"])
+            assert send(guarded, "queries", {}, ours).json()["queries"] == []
+            assert guarded.client.delete(f"/api/v1/queries/{query_id}", headers=ours).status_code == 404
+            began = time.monotonic()
+            assert guarded.client.delete(f"/api/v1/queries/{query_id}", headers=theirs).status_code == 200
+            answer = slow.result()
+            assert time.monotonic() - began < 1.5
+            assert answer.json()["errorType"] == "canceled"
+            assert "victim" in answer.json()["error"]
+    finally:
+        two_orgs.lake.delay_s = 0.0
+
+
+def test_labels_are_only_labels(guarded: House, two_orgs: TwoOrgs) -> None:
+    """A label that looks like an org's id is data of whoever sent it."""
+    labels = LabelSet.of({"__name__": "our_odd", "org_id": str(two_orgs.theirs)})
+    two_orgs.lake.of(two_orgs.ours).add(labels, [START_S * 1000], [1.0])
+    params = {"query": f'{{org_id="{two_orgs.theirs}"}}', "time": START_S}
+    assert len(send(guarded, "query", params, bearer(two_orgs.secrets["ours"])).json()["data"]["result"]) == 1
+    assert send(guarded, "query", params, bearer(two_orgs.secrets["theirs"])).json()["data"]["result"] == []
