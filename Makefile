@@ -3,12 +3,16 @@
 #         PYTEST_ARGS="-k x"  further arguments of pytest
 #         JOBS=3              tests at the same time; most of their time is waiting
 #         CASE=ingest         which benchmark; without it `make bench` lists them
+#         SEEDS=10            how often `make faults` does every cell, each time with other draws
+#         ONLY=kafka/boxer    which cells it does: those whose name begins so
 #         DATA=folder         where `make demo` keeps its data
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
 DATA ?= lakerunner-data
 JOBS ?= 3
+SEEDS ?= 10
+ONLY ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -45,7 +49,7 @@ promqltest: $(VENV)/.dev ## Prometheus' test scripts of a folder through a real 
 	@$(BIN)/python -m tests.query.promqltest $(SUITE)
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
-	@$(BIN)/python -m tests.faults.ingest
+	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"
 
 docs: $(VENV)/.dev ## Write the generated parts of docs/ anew
 	@$(BIN)/python -m tests.docs.generate

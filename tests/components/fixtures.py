@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lakerunner.index.database import Database
+from lakerunner.pipeline.session import spark_session, stop_session
+from lakerunner.runtime.settings import SparkSettings
 from tests.components.kafka import KafkaBroker, kafka_jars
+from tests.components.moto import CREDENTIALS
 from tests.components.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +53,15 @@ def kafka_broker() -> Iterator[KafkaBroker]:
         broker.start()
         yield broker
         broker.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for the whole suite: to start one takes as long as a hundred small jobs."""
+    # Its Python workers inherit the environment of now, and some tests have their bucket at moto.
+    os.environ.update(CREDENTIALS)
+    yield spark_session(SparkSettings(master="local[2]"))
+    stop_session()
 
 
 @contextmanager

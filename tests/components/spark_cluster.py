@@ -49,46 +49,18 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
         "SPARK_DAEMON_MEMORY": "128m",
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    java_class = [_HOME / "bin" / "spark-class"]
+    here = ["--host", "127.0.0.1", "--webui-port", "0"]
+
+    def daemon(name: str, log: str, *arguments: str) -> RunningProcess:
+        argv = [_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments, *here]
+        return RunningProcess.start(argv, log_path=folder / log, env=env)
+
     with ExitStack() as stack:
-        master = stack.enter_context(
-            RunningProcess.start(
-                [
-                    *java_class,
-                    "org.apache.spark.deploy.master.Master",
-                    "--host",
-                    "127.0.0.1",
-                    "--port",
-                    str(port),
-                    "--webui-port",
-                    "0",
-                ],
-                log_path=folder / "spark-master.log",
-                env=env,
-            )
-        )
+        master = stack.enter_context(daemon("master.Master", "spark-master.log", "--port", str(port)))
         master.wait_for_port("127.0.0.1", port, 60)
+        address = f"spark://127.0.0.1:{port}"
         work = tuple(folder / f"spark-work-{number}" for number in range(workers))
         for path in work:
-            stack.enter_context(
-                RunningProcess.start(
-                    [
-                        *java_class,
-                        "org.apache.spark.deploy.worker.Worker",
-                        f"spark://127.0.0.1:{port}",
-                        "--host",
-                        "127.0.0.1",
-                        "--cores",
-                        "1",
-                        "--memory",
-                        "512m",
-                        "--webui-port",
-                        "0",
-                        "--work-dir",
-                        str(path),
-                    ],
-                    log_path=folder / f"{path.name}.log",
-                    env=env,
-                )
-            )
-        yield SparkCluster(f"spark://127.0.0.1:{port}", work)
+            size = ["--cores", "1", "--memory", "512m", "--work-dir", str(path)]
+            stack.enter_context(daemon("worker.Worker", f"{path.name}.log", address, *size))
+        yield SparkCluster(address, work)

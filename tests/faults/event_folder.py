@@ -37,7 +37,7 @@ class EventFolder:
 
     def ack(self, events: Sequence[ReceivedEvent]) -> None:
         for event in events:
-            (self._folder / event.receipt).unlink()
+            (self._folder / event.receipt).unlink(missing_ok=True)
 
     def nack(self, events: Sequence[ReceivedEvent]) -> None:
         """They never left."""

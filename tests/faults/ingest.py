@@ -1,9 +1,9 @@
 """The crash matrix: every stage killed at each of its crash points, on both buses; afterwards every row is there once.
 
 `make faults` runs this file, `make faults SEEDS=3 ONLY=kafka/boxer` a part of it. A cell is a bus, a point and a seed.
-The seed draws how many objects of which signals and sizes there are, how they are bundled, at which passing of the
-point the victim dies, and how everything is replayed. All events come three times. Seed 0 kills the ingest role with a
-Spark of its own; see `victims` for the others.
+The seed draws how many objects of which signals and sizes there are, how they are bundled, and at which passing of the
+point the victim dies. All events come three times; in the end every topic is published again and then read again from
+its beginning. Seed 0 kills the ingest role with a Spark of its own; see `victims` for the others.
 """
 
 from __future__ import annotations

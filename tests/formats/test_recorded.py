@@ -1,4 +1,4 @@
-"""Objects of a real collector: OpenTelemetry Collector 0.152 (awss3exporter, otlp_proto, gzip), fed by telemetrygen."""
+"""Objects that a real collector wrote (0.152, awss3exporter, otlp_proto, gzip), fed by telemetrygen 0.161."""
 
 from __future__ import annotations
 

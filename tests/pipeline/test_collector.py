@@ -39,28 +39,32 @@ def moto(tmp_path: Path) -> Iterator[Moto]:
         yield server
 
 
-def test_rows_are_what_the_generator_sent(moto: Moto, database_url: str, tmp_path: Path, spark: SparkSession) -> None:
+@pytest.fixture
+def s3_lake(moto: Moto, database_url: str, tmp_path: Path, spark: SparkSession) -> Iterator[S3Lake]:
     s3_lake = S3Lake(s3_settings(database_url, tmp_path, moto), spark)
-    lake = s3_lake.lake
-    bucket = own_bucket(lake.settings)
-    with lake.database.transaction() as tx:
+    with s3_lake.lake.database.transaction() as tx:
+        bucket = own_bucket(s3_lake.lake.settings)
         create_profile(tx, StorageProfile(uuid.uuid4(), ORG, "edge", bucket, "otel-raw/"))
+    yield s3_lake
+    s3_lake.close()
+
+
+def test_rows_are_what_the_generator_sent(moto: Moto, s3_lake: S3Lake, tmp_path: Path) -> None:
+    lake = s3_lake.lake
     loops = [clean_roles.relay(lake), clean_roles.boxer(lake), clean_roles.ingest(lake, s3_lake.role)]
-    try:
-        with beside(_intake(s3_lake), *loops):
-            with running_collector(tmp_path, moto, bucket.removeprefix("s3://")) as collector:
-                pace = ("--rate", "500", "--batch-size", "25")
-                logs = collector.feed("logs", "--logs", "300", *pace)
-                points = collector.feed("metrics", "--metrics", "300", "--metric-type", "Gauge", *pace)
-                points += collector.feed("metrics", "--metrics", "100", "--metric-type", "Histogram", *pace)
-                traces = collector.feed("traces", "--traces", "100", "--child-spans", "2", *pace)
-            written = [meta.key for meta in lake.store.list("otel-raw/")]
-            assert written
-            until(lambda: lake.states() == {"done": len(written)}, "every object is done")
-    finally:
-        s3_lake.close()
+    with beside(_intake(s3_lake), *loops):
+        with running_collector(tmp_path, moto, own_bucket(lake.settings).removeprefix("s3://")) as collector:
+            pace = ("--rate", "500", "--batch-size", "25")
+            logs = collector.feed("logs", "--logs", "300", *pace)
+            points = collector.feed("metrics", "--metrics", "300", "--metric-type", "Gauge", *pace)
+            points += collector.feed("metrics", "--metrics", "100", "--metric-type", "Histogram", *pace)
+            traces = collector.feed("traces", "--traces", "100", "--child-spans", "2", *pace)
+        written = [meta.key for meta in lake.store.list("otel-raw/")]
+        assert written
+        until(lambda: lake.states() == {"done": len(written)}, "every object is done")
     assert (logs, points, traces) == (300, 400, 100)
     assert lake.row_count(LOGS) == logs
+    # The generator counts traces: a span that calls, and those that it calls.
     assert lake.row_count(TRACES) == traces * 3
     names = lake.rows(METRICS).column("metric_name")
     # Whatever else is stored tells of the resource, not of a point.
