@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,11 +49,11 @@ def through_a_lake() -> Iterator[Factory]:
         server.stop()
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scripts", type=Path, help="a folder of *.test files, or one of them")
     parser.add_argument("--memory", action="store_true", help="the engine alone, without a lake")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if not args.scripts.exists():
         parser.error(f"there is no {args.scripts}")
     # Label values may hold bytes that are no UTF-8.
