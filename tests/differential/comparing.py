@@ -12,13 +12,16 @@ from tests.differential.grammar import Grammar
 from tests.differential.peer import Peer
 
 from lakerunner.model.errors import LakeError
-from lakerunner.query.promql.ast import Call, Expr, MatrixSelector, String, Subquery, children, unwrapped
+from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, String, Subquery, children, unwrapped
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 
 #: Functions whose result has an order. Of equal values any order will do: the values are compared, not the labels.
 _SORTS = frozenset(["sort", "sort_desc", "sort_by_label", "sort_by_label_desc"])
+
+#: Aggregations that may take one series or another: nothing to shrink to.
+_ANY_OF_EQUALS = frozenset(["topk", "bottomk", "limitk"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ def _smaller(asked: Question) -> Iterator[Question]:
         whole = parse(asked.expr)
     except LakeError:
         return
-    texts = {print_expr(part) for part in _parts(whole) if not isinstance(part, String | MatrixSelector | Subquery)}
+    parts = [part for part in _parts(whole) if not isinstance(part, String | MatrixSelector | Subquery)]
+    texts = {print_expr(part) for part in parts if not (isinstance(part, Aggregate) and part.op in _ANY_OF_EQUALS)}
     for text in sorted(texts, key=lambda text: (len(text), text)):
         if len(text) < len(asked.expr):
             yield Question(text, asked.start_ms, asked.end_ms, asked.step_ms)

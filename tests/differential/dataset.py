@@ -119,11 +119,15 @@ def _add_classic(out: Series, labels: dict[str, str], chance: random.Random) -> 
 
 
 def _add_native(out: Series, labels: dict[str, str], chance: random.Random) -> None:
+    negative = chance.random() < 0.5
     _put(out, labels, "size", _growing(chance, custom=False))
     _put(out, labels, "custom", _growing(chance, custom=True))
-    deltas = [(i, _exponential(chance, 0, ZERO_THRESHOLD)) for i in _scrapes(chance, 0.5)]
+    deltas = [(i, _exponential(chance, 0, negative, ZERO_THRESHOLD)) for i in _scrapes(chance, 0.5)]
     _put(out, labels, "sizes_delta", list(deltas), delta=True)
-    gauge = [(i, _exponential(chance, chance.choice([0, 1])).with_hint(ResetHint.GAUGE)) for i in _scrapes(chance, 0.5)]
+    gauge = [
+        (i, _exponential(chance, chance.choice([0, 1]), negative).with_hint(ResetHint.GAUGE))
+        for i in _scrapes(chance, 0.5)
+    ]
     _put(out, labels, "queue", list(gauge))
     mixed: list[tuple[int, float | Histogram]] = []
     kind = 0
@@ -131,7 +135,7 @@ def _add_native(out: Series, labels: dict[str, str], chance: random.Random) -> N
         kind = chance.randint(0, 3) if chance.random() < 0.2 else kind
         value: float | Histogram = _quarter(chance, 0, 9)
         if kind:
-            value = _custom(chance) if kind == 3 else _exponential(chance, 1)
+            value = _custom(chance) if kind == 3 else _exponential(chance, 1, negative)
         mixed.append((i, STALE if chance.random() < 0.05 else value))
     _put(out, labels, "mixed", mixed)
 
@@ -142,12 +146,13 @@ def _growing(chance: random.Random, custom: bool) -> list[tuple[int, float | His
     bounds = chance.choice([(0.5, 1.0, 5.0), (1.0, 5.0), (-1.0, 0.0, 1.0, 5.0)])
     points: list[tuple[int, float | Histogram]] = []
     value: Histogram | None = None
+    negative = chance.random() < 0.3
     for i in _scrapes(chance, 0.5):
         if chance.random() < 0.04:
             value = None
             schema = chance.choice([-1, 0, 2])
             bounds = chance.choice([(0.5, 1.0, 5.0), (1.0, 5.0)])
-        more = _custom(chance, bounds) if custom else _exponential(chance, schema)
+        more = _custom(chance, bounds) if custom else _exponential(chance, schema, negative)
         value = more if value is None else add(value, more).value
         points.append((i, value))
         if chance.random() < 0.03:
@@ -155,9 +160,12 @@ def _growing(chance: random.Random, custom: bool) -> list[tuple[int, float | His
     return points
 
 
-def _exponential(chance: random.Random, schema: int, zero_threshold: float = 0.125) -> Histogram:
+def _exponential(
+    chance: random.Random, schema: int, negative: bool = True, zero_threshold: float = 0.015625
+) -> Histogram:
+    # No bucket reaches into the zero bucket: what then comes out is not defined, and Prometheus shows as much.
     pos = _buckets(chance, chance.randint(-2, 2))
-    neg = _buckets(chance, 0) if chance.random() < 0.3 else {}
+    neg = _buckets(chance, 0) if negative else {}
     zero = float(chance.randint(0, 2))
     return Histogram(
         schema=schema,
@@ -185,4 +193,6 @@ def _custom(chance: random.Random, bounds: tuple[float, ...] = (1.0, 5.0)) -> Hi
 
 
 def _buckets(chance: random.Random, first: int) -> dict[int, float]:
-    return {first + i: float(chance.randint(1, 6)) for i in range(5) if chance.random() < 0.7}
+    """At least one: a chunk gives a bucket that some of its histograms have to all of them, and a histogram without
+    negative buckets is not treated as one with empty ones."""
+    return {first + i: float(chance.randint(1, 6)) for i in range(5) if i == 2 or chance.random() < 0.7}

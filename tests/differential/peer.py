@@ -1,4 +1,4 @@
-"""A Prometheus of our own: found, started on a free loopback port with a data folder of its own, loaded, asked, stopped."""
+"""A Prometheus of our own: started on a free loopback port with a data folder of its own, loaded, asked, stopped."""
 
 from __future__ import annotations
 

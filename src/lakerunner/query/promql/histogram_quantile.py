@@ -29,7 +29,8 @@ def quantile(q: float, histogram: Histogram) -> float:
     if not forward:
         populated = populated[::-1]
     if not len(populated):
-        return math.nan
+        # Observations that are in no bucket: taken to be at zero, unless they are known to be NaN.
+        return 0.0 if min(0.0, histogram.count) < rank and not math.isnan(histogram.sum) else math.nan
     running = np.cumsum(count[populated])
     reached = np.flatnonzero(running >= rank)
     at = int(reached[0]) if len(reached) else len(populated) - 1

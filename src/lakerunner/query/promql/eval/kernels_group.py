@@ -16,7 +16,7 @@ SMALL_DELTA = 1e-12
 _SMALLEST_NORMAL = 2.2250738585072014e-308
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-untyped-def]
     """Fold the series of each group, step by step. `number` counts what went in; 0 means no result."""
     groups, steps = out.shape
@@ -80,7 +80,7 @@ def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-unt
                 out[g, s] = math.sqrt(out[g, s] / n)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def quantile_groups(offsets, rows, values, valid, q, out, ok):  # type: ignore[no-untyped-def]
     """The quantile over the series of each group. Group g has the rows `rows[offsets[g]:offsets[g + 1]]`."""
     for g in range(len(offsets) - 1):
@@ -96,7 +96,7 @@ def quantile_groups(offsets, rows, values, valid, q, out, ok):  # type: ignore[n
                 out[g, s] = sorted_quantile(q[s], nan_first(buffer[:n]))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _almost_equal(a, b, tolerance):  # type: ignore[no-untyped-def]
     if a == b:
         return True
@@ -107,7 +107,7 @@ def _almost_equal(a, b, tolerance):  # type: ignore[no-untyped-def]
     return difference / total < tolerance
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gather(offsets, rows, bound, values, valid, g, s, upper, count):  # type: ignore[no-untyped-def]
     """The buckets of group g at step s; those of equal bounds added up. Rows come sorted by bound."""
     n = 0
@@ -124,7 +124,7 @@ def _gather(offsets, rows, bound, values, valid, g, s, upper, count):  # type: i
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def bucket_quantiles(  # type: ignore[no-untyped-def]
     offsets, rows, bound, values, valid, q, out, ok, forced, lowest, highest, difference
 ):
@@ -178,7 +178,7 @@ def bucket_quantiles(  # type: ignore[no-untyped-def]
                 out[g, s] = start + (upper[b] - start) * ((rank - below) / (count[b] - below))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _rank_of(value, upper, count, n):  # type: ignore[no-untyped-def]
     """How many observations of a classic histogram lie below a value."""
     below = 0.0
@@ -197,7 +197,7 @@ def _rank_of(value, upper, count, n):  # type: ignore[no-untyped-def]
     return count[n - 1]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def bucket_fractions(offsets, rows, bound, values, valid, lower, upper_limit, out, ok):  # type: ignore[no-untyped-def]
     """The fraction of the observations of classic histograms between two values."""
     for g in range(len(offsets) - 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyped-def]
     """Whether a start timestamp says that the counter began anew after the previous sample.
 
@@ -19,7 +19,7 @@ def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyp
     return prev_start != 0 and prev_start < prev_time
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def count_oddities(ts, values, starts, resets, overlaps):  # type: ignore[no-untyped-def]
     """Running numbers of resets and of overlapping start timestamps: equal at both ends of a window means none in it.
 
@@ -33,7 +33,7 @@ def count_oddities(ts, values, starts, resets, overlaps):  # type: ignore[no-unt
         overlaps[j] = overlaps[p] + (1 if overlap else 0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def extrapolated(  # type: ignore[no-untyped-def]
     begin, end, ts, values, starts, resets, overlaps, after, until, counter, per_second, range_s, out, ok, overlap
 ):
@@ -84,7 +84,7 @@ def extrapolated(  # type: ignore[no-untyped-def]
             ok[i, s] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def last_two(begin, end, ts, values, starts, counter, out, ok):  # type: ignore[no-untyped-def]
     """irate (counter) and idelta."""
     for i in range(begin.shape[0]):
@@ -103,7 +103,7 @@ def last_two(begin, end, ts, values, starts, counter, out, ok):  # type: ignore[
             ok[i, s] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def count_resets(begin, end, ts, values, starts, out, ok):  # type: ignore[no-untyped-def]
     for i in range(begin.shape[0]):
         for s in range(begin.shape[1]):
@@ -117,7 +117,7 @@ def count_resets(begin, end, ts, values, starts, out, ok):  # type: ignore[no-un
             ok[i, s] = hi > lo
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _between(ts, values, p, j, at, counter):  # type: ignore[no-untyped-def]
     """The value at a time between two samples. After a reset, the counter is taken to rise from zero."""
     before = values[p]
@@ -126,7 +126,7 @@ def _between(ts, values, p, j, at, counter):  # type: ignore[no-untyped-def]
     return before + (values[j] - before) * (at - ts[p]) / (ts[j] - ts[p])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def extended(  # type: ignore[no-untyped-def]
     begin, end, ts, values, after, until, smoothed, counter, per_second, range_s, out, ok
 ):
@@ -173,7 +173,7 @@ def extended(  # type: ignore[no-untyped-def]
             ok[i, s] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def smoothed_at(offsets, ts, values, at, lookback_ms, out, ok):  # type: ignore[no-untyped-def]
     """The value of a smoothed selector: between the samples around the time, or the last one carried forward."""
     for i in range(len(offsets) - 1):
