@@ -7,13 +7,15 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, StringResult, VectorResult
 
 #: (lower bound, upper bound, count) of every bucket that is not empty.
 Buckets = tuple[tuple[float, float, float], ...]
-TOLERANCE = 1e-6
+TOLERANCE = 1e-9
 #: What is left of a difference of two equal numbers is noise; no value of the samples is this small but 1e-300.
 NOISE = 1e-9
 
@@ -144,13 +146,16 @@ def _ms(seconds: float) -> int:
 
 
 def _peer_histogram(shown: dict[str, Any]) -> HistogramAnswer:
-    buckets = sorted((float(low), float(high), float(count)) for _, low, high, count in shown.get("buckets", ()))
+    """Buckets of NaN are left out: they are empty ones of the chunk's layout, multiplied by infinity."""
+    shown_buckets = [(float(low), float(high), float(count)) for _, low, high, count in shown.get("buckets", ())]
+    buckets = sorted(one for one in shown_buckets if not math.isnan(one[2]))
     return HistogramAnswer(float(shown["count"]), float(shown["sum"]), tuple(buckets))
 
 
 def _own_histogram(histogram: Histogram) -> HistogramAnswer:
     lower, upper, count = histogram.all_buckets()
-    buckets = sorted(one for one in zip(lower.tolist(), upper.tolist(), count.tolist(), strict=True) if one[2] != 0)
+    counted = ~np.isnan(count) & (count != 0)
+    buckets = sorted(zip(lower[counted].tolist(), upper[counted].tolist(), count[counted].tolist(), strict=True))
     return HistogramAnswer(histogram.count, histogram.sum, tuple(buckets))
 
 

@@ -45,6 +45,7 @@ _PLAIN_AGGREGATIONS = ("sum", "avg", "min", "max", "count", "group", "stddev", "
 _DATES = ("day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year")
 _COUNTER_FUNCTIONS = ("rate", "increase", "irate", "resets")
 _GAUGE_HISTOGRAM = "queue"
+#: - `timestamp` of a selector with both `@` and `offset`, see below.
 #: Written by rules of their own, for the sake of their arguments.
 _BY_HAND = frozenset(["info", "label_join", "label_replace", "sort_by_label", "sort_by_label_desc", *_DATES])
 
@@ -77,7 +78,7 @@ class Grammar:
             (
                 1,
                 lambda left: (
-                    f"{self.chance.choice(_DATES)}(timestamp({self.selector()}) * {self.chance.randint(1, 9)})"
+                    f"{self.chance.choice(_DATES)}(timestamp({self.bare_selector()}) * {self.chance.randint(1, 9)})"
                 ),
             ),
             (1, lambda left: f"({self.vector(left)})"),
@@ -145,7 +146,10 @@ class Grammar:
 
     def argument(self, name: str, kind: ValueType, depth: int) -> str:
         if kind is ValueType.VECTOR:
-            return self.vector(depth)
+            inner = self.vector(depth)
+            # With both, Prometheus forgets the offset there, and only there.
+            both = name in ("timestamp", "start_timestamp") and "@" in inner and "offset" in inner
+            return self.bare_selector() if both else inner
         if kind is ValueType.STRING:
             return '"q"'
         if "quantile" in name:

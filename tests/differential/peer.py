@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -19,9 +20,10 @@ from urllib.parse import urlencode
 
 from tests.differential.otlp import otlp_request
 from tests.differential.remote_write import HEADERS, snappy_block, write_request
-from tests.differential.samples import Series
+from tests.differential.samples import Sample, Series
 
 from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.promql.source import STALE_BITS
 
 #: The folder with the binaries of peers, where they are not on the PATH.
 PEERS = "LAKERUNNER_TEST_PEERS"
@@ -61,9 +63,9 @@ class Peer:
         """Series with start timestamps over OTLP, all others over remote write."""
         started = {labels: samples for labels, samples in series.items() if samples[0].start_ms}
         self._push("/api/v1/otlp/v1/metrics", otlp_request(started.items()), {"Content-Type": "application/json"})
-        # Run by run of one kind: a store takes floats and histograms of one series only in the order of time.
+        # Run by run of one kind: the floats of a request are stored before its histograms, whatever their times.
         runs = {
-            labels: [list(run) for _, run in groupby(samples, key=lambda sample: isinstance(sample.value, Histogram))]
+            labels: [list(run) for _, run in groupby(samples, key=_kind)]
             for labels, samples in series.items()
             if labels not in started
         }
@@ -98,6 +100,13 @@ class Peer:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _kind(sample: Sample) -> str:
+    """A stale marker is sent as a float, but stored as what the series was before."""
+    if isinstance(sample.value, Histogram):
+        return "histogram"
+    return "stale" if struct.pack("<d", sample.value) == struct.pack("<Q", STALE_BITS) else "float"
 
 
 @contextmanager
