@@ -84,6 +84,8 @@ class Both:
         peer, own = self._answers(asked)
         reason = difference(peer, own, _is_ordered(asked))
         kind = "refused" if peer.error else "answered" if peer.cells else "empty"
+        if reason is None and (peer.error or own.error):
+            return Verdict(kind)
         if reason is None:
             return Verdict(kind, only_peer=peer.notes - own.notes, only_own=own.notes - peer.notes)
         shrunk, shrunk_reason = asked, reason

@@ -40,11 +40,9 @@ _PLAIN_AGGREGATIONS = ("sum", "avg", "min", "max", "count", "group", "stddev", "
 #: - which series `limitk` takes, and `topk` and `bottomk` of equal values, depends on the order in which a store gives
 #:   them: only what does not depend on it is asked for;
 #: - the date of NaN or infinity is undefined in Go and differs from processor to processor: dates are asked of times;
-#: - counter functions on gauge histograms: Prometheus warns, and inside `histogram_count` its short cut, which does not
-#:   read buckets, finds other resets than outside.
+#: - quantiles of negative histograms: where no bucket reaches the rank, Prometheus takes the last one that the
+#:   layout of the chunk happens to have;
 _DATES = ("day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year")
-_COUNTER_FUNCTIONS = ("rate", "increase", "irate", "resets")
-_GAUGE_HISTOGRAM = "queue"
 #: - `timestamp` of a selector with both `@` and `offset`, see below.
 #: Written by rules of their own, for the sake of their arguments.
 _BY_HAND = frozenset(["info", "label_join", "label_replace", "sort_by_label", "sort_by_label_desc", *_DATES])
@@ -124,9 +122,7 @@ class Grammar:
             step = self.chance.choice(["", "15s", "30s", "1m", "7s"])
             width = self.chance.choice(["2m", "5m", "61s", "3m"])
             return f"({self.vector(depth - 1)})[{width}:{step}]{self.tail()}"
-        names = tuple(one for one in _NATIVE if one != _GAUGE_HISTOGRAM) if self.chance.random() < 0.3 else _FLOATS
-        selector = self.bare_selector(names if function in _COUNTER_FUNCTIONS else ())
-        text = f"{selector}[{self.chance.choice(_DURATIONS)}]{self.tail()}"
+        text = f"{self.bare_selector()}[{self.chance.choice(_DURATIONS)}]{self.tail()}"
         if self.chance.random() < 0.1 and function in ANCHORED_SAFE:
             return f"{text} anchored"
         if self.chance.random() < 0.1 and function in SMOOTHED_SAFE:
@@ -149,7 +145,8 @@ class Grammar:
             inner = self.vector(depth)
             # With both, Prometheus forgets the offset there, and only there.
             both = name in ("timestamp", "start_timestamp") and "@" in inner and "offset" in inner
-            return self.bare_selector() if both else inner
+            negative = "histogram_quantile" in name and _may_be_negative(inner)
+            return self.bare_selector() if both or negative else inner
         if kind is ValueType.STRING:
             return '"q"'
         if "quantile" in name:
@@ -242,6 +239,8 @@ class Grammar:
     def histogram_call(self, depth: int) -> str:
         """Histogram functions on histograms: on anything else they say nothing."""
         inner = self.histograms(depth)
+        if _may_be_negative(inner):
+            return f"histogram_count({inner})"
         quantile = self.argument("quantile", ValueType.SCALAR, 0)
         classic = f"rate(latency_bucket[{self.chance.choice(_DURATIONS)}])"
         return self.chance.choice(
@@ -264,8 +263,6 @@ class Grammar:
     def histograms(self, depth: int) -> str:
         selector = self.bare_selector(_NATIVE)
         name = self.chance.choice(["rate", "increase", "delta", "sum_over_time", "avg_over_time", "last_over_time"])
-        if name in _COUNTER_FUNCTIONS:
-            selector = self.bare_selector(tuple(one for one in _NATIVE if one != _GAUGE_HISTOGRAM))
         ranged = f"{name}({selector}[{self.chance.choice(_DURATIONS)}]{self.tail()})"
         if depth <= 0:
             return self.chance.choice([selector + self.tail(), ranged])
@@ -318,3 +315,7 @@ class Grammar:
             return f"{self.chance.choice(['min_of', 'max_of'])}({self.scalar(depth - 1)}, {self.scalar(depth - 1)})"
         operator = self.chance.choice([*_ARITHMETIC, *(f"{one} bool" for one in _COMPARISONS)])
         return f"({self.scalar(depth - 1)} {operator} {self.scalar(depth - 1)})"
+
+
+def _may_be_negative(text: str) -> bool:
+    return any(sign in text for sign in ("-(", "* -", "/ -", ") - ", ") -on", "(-", "delta("))
