@@ -42,8 +42,8 @@ _PLAIN_AGGREGATIONS = ("sum", "avg", "min", "max", "count", "group", "stddev", "
 #: - the date of NaN or infinity is undefined in Go and differs from processor to processor: dates are asked of times;
 #: - quantiles of negative histograms: where no bucket reaches the rank, Prometheus takes the last one that the
 #:   layout of the chunk happens to have;
+#: - `timestamp` of a selector with both `@` and `offset`: Prometheus forgets the offset there, and only there.
 _DATES = ("day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year")
-#: - `timestamp` of a selector with both `@` and `offset`, see below.
 #: Written by rules of their own, for the sake of their arguments.
 _BY_HAND = frozenset(["info", "label_join", "label_replace", "sort_by_label", "sort_by_label_desc", *_DATES])
 
@@ -86,7 +86,8 @@ class Grammar:
         return rule(depth - 1)
 
     def selector(self, names: tuple[str, ...] = (), tail: bool = True) -> str:
-        return self.bare_selector(names) + (self.tail() if tail else "")
+        text = self.bare_selector(names) + (self.tail() if tail else "")
+        return f"{text} smoothed" if tail and self.chance.random() < 0.03 else text
 
     def bare_selector(self, names: tuple[str, ...] = ()) -> str:
         matchers = self.chance.sample(_MATCHERS, self.chance.choice([0, 0, 1, 1, 2]))
@@ -143,7 +144,6 @@ class Grammar:
     def argument(self, name: str, kind: ValueType, depth: int) -> str:
         if kind is ValueType.VECTOR:
             inner = self.vector(depth)
-            # With both, Prometheus forgets the offset there, and only there.
             both = name in ("timestamp", "start_timestamp") and "@" in inner and "offset" in inner
             negative = "histogram_quantile" in name and _may_be_negative(inner)
             return self.bare_selector() if both or negative else inner
@@ -273,7 +273,8 @@ class Grammar:
                 below,
                 f"{self.chance.choice(['sum', 'avg'])}{self.grouping()}({below})",
                 f"({below}) {self.chance.choice('+-')}{self.matching(grouped=False)} ({self.histograms(depth - 1)})",
-                f"({below}) {self.chance.choice('*/')} {self.scalar(0)}",
+                # Finite factors: the empty buckets that a chunk's layout has become NaN with others.
+                f"({below}) {self.chance.choice('*/')} {self.chance.choice(['2', '0.5', '-1', '3.25', '0'])}",
                 f"({below}) {self.chance.choice(_TRIMS)} {self.scalar(0)}",
                 f"({below}) {self.chance.choice(['==', '!='])} ({self.histograms(depth - 1)})",
                 f"-({below})",
