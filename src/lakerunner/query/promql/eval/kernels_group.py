@@ -161,13 +161,17 @@ def bucket_quantiles(  # type: ignore[no-untyped-def]
                     count[k] = previous
                 else:
                     previous = current
-            if n < 2 or count[n - 1] == 0 or math.isnan(count[n - 1]):
-                forced[g, s] = False
+            if n < 2 or count[n - 1] == 0:
                 continue
             rank = q[s] * count[n - 1]
-            b = 0
-            while b < n - 1 and not count[b] >= rank:
-                b += 1
+            # By halves, as Prometheus does: counts of NaN are in no order, and then the way decides.
+            b, end = 0, n - 1
+            while b < end:
+                middle = (b + end) // 2
+                if count[middle] >= rank:
+                    end = middle
+                else:
+                    b = middle + 1
             if b == n - 1:
                 out[g, s] = upper[n - 2]
             elif b == 0 and upper[0] <= 0:
