@@ -88,7 +88,7 @@ def own_answer(result: QueryResult) -> Answer:
 def difference(peer: Answer, own: Answer, ordered: bool = False) -> str | None:
     """What differs first, in words; None where nothing does. Errors are alike whatever their text."""
     if peer.error or own.error:
-        if bool(peer.error) == bool(own.error) or _float_beside_histogram(peer, own):
+        if bool(peer.error) == bool(own.error):
             return None
         return f"Prometheus: {peer.error or _count(peer)}; we: {own.error or _count(own)}"
     if peer.kind != own.kind:
@@ -103,15 +103,6 @@ def difference(peer: Answer, own: Answer, ordered: bool = False) -> str | None:
     if ordered and not all(map(same_cell, peer.cells.values(), own.cells.values())):
         return f"another order: Prometheus {[*peer.cells.values()]}, we {[*own.cells.values()]}"
     return None
-
-
-def _float_beside_histogram(peer: Answer, own: Answer) -> bool:
-    """Two series that have become the same are an error, but Prometheus does not notice it of a float and a histogram.
-
-    It gives one of the two or both. We refuse, as it does where both are of one kind.
-    """
-    held = any(isinstance(cell, HistogramAnswer) for cell in peer.cells.values())
-    return held and "same labelset" in own.error
 
 
 def same_cell(left: Cell, right: Cell) -> bool:

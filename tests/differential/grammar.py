@@ -29,6 +29,8 @@ _MATCHERS = (
 _NAMES = ("requests_total|temperature", "size|custom", "mixed|flapping", "latency_.+", "constant|sparse|deltas_total")
 _DURATIONS = ("1m", "40s", "2m", "5m", "90s", "15s", "1m1ms", "10m", "1m + 30s", "max_of(step(), 1m)")
 _OFFSETS = ("1m", "-30s", "15s", "5m", "-1m30s", "(30s * 2)")
+#: Parameters that change from step to step.
+_PARAMETERS = ("scalar(constant)", "time() % 3", "step() % 7", "scalar(temperature{instance='i0',job='api'})")
 _NUMBERS = ("0", "1", "2", "0.5", "-1", "3.25", "100", "NaN", "Inf", "-Inf", "1e3", "0.9", "0.1", "1m")
 _ARITHMETIC = ("+", "-", "*", "/", "%", "^", "atan2")
 _COMPARISONS = ("==", "!=", ">", "<", ">=", "<=")
@@ -52,8 +54,11 @@ _BY_HAND = frozenset(["info", "label_join", "label_replace", "sort_by_label", "s
 class Grammar:
     chance: random.Random
 
-    def expression(self, depth: int = 3) -> str:
-        """Mostly vectors; now and then a scalar."""
+    def expression(self) -> str:
+        """Mostly vectors; now and then a scalar or a range, which range queries refuse."""
+        depth = self.chance.choice([1, 2, 2, 3, 3, 4])
+        if self.chance.random() < 0.05:
+            return self.matrix(depth, "")
         return self.scalar(depth) if self.chance.random() < 0.05 else self.vector(depth)
 
     # -- vectors -----------------------------------------------------------------------------------------------
@@ -150,10 +155,15 @@ class Grammar:
         if kind is ValueType.STRING:
             return '"q"'
         if "quantile" in name:
-            return self.chance.choice(["0.5", "0.9", "0", "1", "0.25", "1.5", "-1", "NaN", self.scalar(0)])
+            return self.chance.choice(
+                ["0.5", "0.9", "0", "1", "0.25", "1.5", "-1", "NaN", self.changing(), self.scalar(0)]
+            )
         if name == "double_exponential_smoothing":
-            return self.chance.choice(["0.5", "0.1", "0.9"])
+            return self.chance.choice(["0.5", "0.1", "0.9", "0.25"])
         return self.scalar(min(depth, 1))
+
+    def changing(self) -> str:
+        return self.chance.choice(_PARAMETERS)
 
     # -- aggregations ------------------------------------------------------------------------------------------
 
@@ -172,7 +182,8 @@ class Grammar:
         match rule:
             case "topk" | "bottomk":
                 outer = self.chance.choice(["count", "sum", "max"])
-                return f"{outer}({rule}{self.grouping()}({self.chance.choice(['1', '2', '5', '0', '-1'])}, {inner}))"
+                number = self.chance.choice(["1", "2", "5", "0", "-1", self.changing()])
+                return f"{outer}({rule}{self.grouping()}({number}, {inner}))"
             case "limitk":
                 return f"count({rule}{self.grouping()}({self.chance.choice(['1', '2', '5', '0'])}, {inner}))"
             case "quantile":
