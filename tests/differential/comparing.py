@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tests.differential.answers import Answer, difference, own_answer, peer_answer
 from tests.differential.dataset import END_MS, SCRAPE_MS, START_MS
 from tests.differential.grammar import Grammar
+from tests.differential.mutants import mutant
 from tests.differential.peer import Peer
 
 from lakerunner.model.errors import LakeError
@@ -32,6 +33,8 @@ class Question:
     end_ms: int
     #: 0 for an instant query.
     step_ms: int
+    #: Whether only their acceptance is compared: an expression by accident may ask for what differs by design.
+    mutated: bool = False
 
     def __str__(self) -> str:
         if not self.step_ms:
@@ -69,11 +72,15 @@ def question(seed: int, number: int) -> Question:
     """The same for the same numbers, whatever came before: any one of a run can be asked again alone."""
     chance = random.Random(f"{seed}/{number}")
     expr = Grammar(chance).expression()
+    mutated = chance.random() < 0.15
+    if mutated:
+        expr = mutant(expr, chance)
     start_ms = chance.randrange(START_MS - 2 * SCRAPE_MS, END_MS + 60_000, chance.choice([500, SCRAPE_MS]))
     if chance.random() < 0.5:
-        return Question(expr, start_ms, start_ms, 0)
+        return Question(expr, start_ms, start_ms, 0, mutated)
     step_ms = chance.choice([15_000, 30_000, 60_000, 7_000, 100_000])
-    return Question(expr, start_ms, start_ms + chance.randint(0, 8) * step_ms + chance.choice([0, 500]), step_ms)
+    end_ms = start_ms + chance.randint(0, 8) * step_ms + chance.choice([0, 500])
+    return Question(expr, start_ms, end_ms, step_ms, mutated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ class Both:
         peer, own = self._answers(asked)
         reason = self._difference(asked, peer, own)
         kind = "refused" if peer.error else "answered" if peer.cells else "empty"
-        if reason is None and (peer.error or own.error):
+        if reason is None and (peer.error or own.error or asked.mutated):
             return Verdict(kind)
         if reason is None:
             return Verdict(kind, only_peer=peer.notes - own.notes, only_own=own.notes - peer.notes)
@@ -100,6 +107,8 @@ class Both:
     def _difference(self, asked: Question, peer: Answer, own: Answer) -> str | None:
         if _float_beside_histogram(asked, own):
             return None
+        if asked.mutated and not own.kind.startswith("crash"):
+            peer, own = Answer(error=peer.error), Answer(error=own.error)
         return difference(peer, own, _is_ordered(asked))
 
     def _answers(self, asked: Question) -> tuple[Answer, Answer]:
@@ -148,7 +157,7 @@ def _smaller(asked: Question) -> Iterator[Question]:
     texts = {print_expr(part) for part in parts if not (isinstance(part, Aggregate) and part.op in _ANY_OF_EQUALS)}
     for text in sorted(texts, key=lambda text: (len(text), text)):
         if len(text) < len(asked.expr):
-            yield Question(text, asked.start_ms, asked.end_ms, asked.step_ms)
+            yield Question(text, asked.start_ms, asked.end_ms, asked.step_ms, asked.mutated)
 
 
 def _parts(expr: Expr) -> Iterator[Expr]:

@@ -160,13 +160,14 @@ def extended(  # type: ignore[no-untyped-def]
             if counter:
                 inner_first = first + 1 if ts[first] <= after[s] else first
                 inner_last = last - 1 if ts[last] >= until[s] else last
-                previous = left
+                previous, correction = left, 0.0
                 for j in range(inner_first, inner_last + 1):
                     if values[j] < previous:
-                        result += previous
+                        correction += previous
                     previous = values[j]
                 if right < previous:
-                    result += previous
+                    correction += previous
+                result += correction
             if per_second:
                 result /= range_s
             out[i, s] = result
