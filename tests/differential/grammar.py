@@ -236,7 +236,18 @@ class Grammar:
         sides = [f"({self.vector(depth)})", f"({self.scalar(min(depth, 1))})"]
         if operator not in _TRIMS:
             self.chance.shuffle(sides)
-        return f"{sides[0]} {operator} {sides[1]}"
+        return f"{sides[0]} {operator} {sides[1]}" if self.chance.random() < 0.9 else f"{self.bare_operation()}"
+
+    def bare_operation(self) -> str:
+        """Operators without parentheses around their sides: what binds first is for the parser to know."""
+        count = self.chance.randint(2, 4)
+        operands = [self.chance.choice([self.selector(), *_NUMBERS, *_NUMBERS[:5]]) for _ in range(count - 1)]
+        operands.insert(self.chance.randrange(count), self.selector())
+        out = operands[0]
+        for operand in operands[1:]:
+            sign = self.chance.choice(["", "", "-"])
+            out += f" {self.chance.choice((*_ARITHMETIC, *_COMPARISONS))} {sign}{operand}"
+        return out
 
     def set_operation(self, depth: int) -> str:
         operator = self.chance.choice(_SETS)

@@ -6,10 +6,11 @@ import random
 import re
 
 _TOKEN = re.compile(r"""\s+|"[^"]*"|[A-Za-z_][A-Za-z0-9_]*|[0-9.]+[a-z]*|[=!<>]=|=~|!~|</|>/|.""", re.DOTALL)
+#: Not NaN: Prometheus takes `offset NaN` for an offset beyond all time, we refuse it.
 _FOREIGN = (
     *("(", ")", "[", "]", "{", "}", ",", "=", "=~", "@", ":", "-", "+", "^", "</", "==", "'a'", "`b`", '"c"', "#x\n"),
     *("by", "without", "on", "ignoring", "group_left", "bool", "offset", "smoothed", "anchored", "fill", "and", "or"),
-    *("sum", "rate", "start()", "5m", "1e", "0x1f", "Inf", "nan", "1_000", "0.5", "08", "1h30m", "5m1h", "__name__"),
+    *("sum", "rate", "start()", "5m", "1e", "0x1f", "Inf", "1_000", "0.5", "08", "1h30m", "5m1h", "__name__"),
 )
 
 
