@@ -308,6 +308,8 @@ class Grammar:
         inner = self.vector(depth)
         target = self.chance.choice(["job", "new", "__name__", "instance"])
         source = self.chance.choice(_LABELS)
+        # Where only some series have the label, Prometheus' comparison is no order, and its result depends on chance.
+        common = self.chance.choice(["job", "instance", "missing"])
         return self.chance.choice(
             [
                 f'label_replace({inner}, "{target}", "x-$1", "{source}", "(.).*")',
@@ -315,8 +317,8 @@ class Grammar:
                 f'label_replace({inner}, "{target}", "$first", "{source}", "(?P<first>[a-z]+)[0-9]*")',
                 f'label_join({inner}, "{target}", "-", "{source}", "instance")',
                 f'label_join({inner}, "{target}", "")',
-                f'sort_by_label({inner}, "{source}")',
-                f'sort_by_label_desc({inner}, "{source}", "instance")',
+                f'sort_by_label({inner}, "{common}")',
+                f'sort_by_label_desc({inner}, "{common}", "instance")',
             ]
         )
 

@@ -207,7 +207,7 @@ def _selectors(draw: st.DrawFn) -> str:
 @st.composite
 def _tails(draw: st.DrawFn) -> str:
     at = draw(st.sampled_from(["", " @ 12.5", " @ -1", " @ start()", " @ end()"]))
-    offset = draw(st.sampled_from(["", " offset 5m", " offset -1h", " offset (1m+2)", " offset step()"]))
+    offset = draw(st.sampled_from(["", " offset 5m", " offset -1h", " offset -(1m+2)", " offset step()"]))
     return at + offset
 
 
@@ -320,7 +320,10 @@ def test_a_colon_alone_is_a_metric_name_outside_brackets() -> None:
     assert parse("count_over_time(:[5m:1m])") == parse('count_over_time({":"}[5m:1m])')
 
 
-@pytest.mark.parametrize("text", ['foo{__name__=~"x"}', 'foo{__name__!="x"}', 'Inf{a="b"}', "nan{}"])
+@pytest.mark.parametrize(
+    "text",
+    ['foo{__name__=~"x"}', 'foo{__name__!="x"}', 'Inf{a="b"}', "nan{}", "m offset (1m) + m", "sum by (without) (m)"],
+)
 def test_a_second_name_and_a_number_with_labels_are_refused(text: str) -> None:
     with pytest.raises(ParseError):
         parse(text)

@@ -236,7 +236,8 @@ class Parser(DurationParser):
         self.expect("(", "grouping")
         labels: list[str] = []
         while not self.at(")"):
-            if not self.at(IDENTIFIER, STRING):
+            # All other keywords may be labels.
+            if not self.at(IDENTIFIER, STRING) or (self.at(IDENTIFIER) and self.word() == "without"):
                 self.unexpected("grouping", "a label name")
             token = self.take()
             labels.append(unquote(self.text, token) if token.kind == STRING else token.text)
