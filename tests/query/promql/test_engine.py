@@ -72,6 +72,13 @@ def test_a_subquery_cannot_escape_the_limit(source: MemorySource) -> None:
         Engine(source, EngineOptions(max_samples=100_000)).instant("max_over_time(vector(1)[100y:1ms])", 0)
 
 
+@pytest.mark.parametrize("text", ["m", "rate(m[5m])", "m smoothed", "timestamp(m)", 'count_values("v", m)'])
+def test_cells_are_paid_for_before_they_are_made(source: MemorySource, text: str) -> None:
+    options = EngineOptions(max_samples=10_000, max_steps=1_000_000)
+    with pytest.raises(LimitHit):
+        Engine(source, options).range(text, 0, 500_000, 1)
+
+
 def test_cancellation_is_asked_between_nodes(source: MemorySource) -> None:
     class Gone(Exception):
         pass

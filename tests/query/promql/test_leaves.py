@@ -54,3 +54,7 @@ def test_hints_say_what_the_samples_are_for() -> None:
     assert leaf.hints == SelectHints("sum", STEP_MS, 0, ("job",), True)
     (leaf,) = leaves("sum by (job) (rate(m[5m]))", START_MS, END_MS, STEP_MS)
     assert leaf.hints == SelectHints("rate", STEP_MS, 300_000)
+
+
+def test_a_selector_that_stands_twice_is_read_once() -> None:
+    assert len(leaves("sum(rate(m[5m])) / count(rate(m[5m]))", START_MS, END_MS, STEP_MS)) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tests.query.promqltest.compare import Mismatch, check_annotations, check_value
 from tests.query.promqltest.loading import load_into
-from tests.query.promqltest.script import Clear, Eval, Load, read_script
+from tests.query.promqltest.script import Clear, Eval, Load, Unreadable, read_script
 
 from lakerunner.model.errors import LakeError
 from lakerunner.query.promql.ast import (
@@ -23,6 +23,7 @@ from lakerunner.query.promql.ast import (
     Subquery,
     Unary,
     VectorSelector,
+    children,
 )
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.memory_source import MemorySource
@@ -31,7 +32,7 @@ from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, Value, VectorResult
 from lakerunner.query.promql.source import SeriesSource
 
-#: Makes the source to query from what was loaded.
+#: Makes the source to query from what was loaded, all of which `loaded.select([], start, end, hints)` gives.
 SourceFactory = Callable[[MemorySource], SeriesSource]
 
 _MINUTE_MS = 60_000
@@ -72,8 +73,13 @@ def run_script(path: Path, factory: SourceFactory = lambda loaded: loaded) -> It
         if isinstance(command, Clear):
             loaded, source = MemorySource(), None
         elif isinstance(command, Load):
-            load_into(loaded, command)
             source = None
+            try:
+                load_into(loaded, command)
+            except LakeError as reason:
+                yield Outcome(path, command.line, "load", str(reason))
+        elif isinstance(command, Unreadable):
+            yield Outcome(path, command.line, command.text, command.reason)
         else:
             source = source or factory(loaded)
             yield Outcome(path, command.line, command.expr, _failure(Engine(source), command))
@@ -176,8 +182,6 @@ def _pinned(text: str, at_ms: int) -> list[tuple[str, int]]:
 
 
 def _nodes(expr: Expr) -> Iterator[Expr]:
-    from lakerunner.query.promql.ast import children
-
     yield expr
     for child in children(expr):
         yield from _nodes(child)

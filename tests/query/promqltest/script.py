@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.query.promqltest.series import Point, parse_metric, parse_series, parse_starts
 
+from lakerunner.model.errors import LakeError
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.durations import parse_duration_ms
+from lakerunner.query.promql.lexer import tokenize, unquote
 
 _LOAD = re.compile(r"^load(?:_(with_nhcb))?\s+(.+?)$")
 _INSTANT = re.compile(r"^eval(?:_(fail|warn|ordered|info))?\s+instant\s+(?:at\s+(.+?))?\s+(.+)$")
@@ -22,6 +23,7 @@ _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?
 
 @dataclass
 class Load:
+    line: int
     step_ms: int
     nhcb: bool
     #: Series, its points, and the start timestamps relative to the points' times.
@@ -67,7 +69,16 @@ class Eval:
     series: list[tuple[LabelSet, list[Point]]] = field(default_factory=list)
 
 
-Command = Load | Clear | Eval
+@dataclass
+class Unreadable:
+    """A block that is no command we know: it fails by itself, and the rest of the script still runs."""
+
+    line: int
+    text: str
+    reason: str
+
+
+Command = Load | Clear | Eval | Unreadable
 
 
 def duration_ms(text: str) -> int:
@@ -84,30 +95,33 @@ def read_script(path: Path) -> list[Command]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        body_end = at + 1
-        while body_end < len(lines) and lines[body_end]:
-            body_end += 1
-        body = lines[at + 1 : body_end]
-        if not line:
+        if not line or line.lower().startswith("clear"):
+            commands += [Clear()] if line else []
             at += 1
-        elif line.lower().startswith("clear"):
-            commands.append(Clear())
-            at += 1
-        elif line.lower().startswith("load"):
-            commands.append(_load(line, body))
-            at = body_end
-        elif line.lower().startswith("eval"):
-            commands.append(_eval(line, body, at + 1))
-            at = body_end
-        else:
-            raise ValueError(f"{path}:{at + 1}: not a command: {line}")
+            continue
+        end = at + 1
+        while end < len(lines) and lines[end]:
+            end += 1
+        try:
+            commands.append(_block(line, lines[at + 1 : end], at + 1))
+        except (AssertionError, ValueError, LakeError) as reason:
+            commands.append(Unreadable(at + 1, line, f"cannot read the block: {reason}"))
+        at = end
     return commands
 
 
-def _load(line: str, body: list[str]) -> Load:
+def _block(line: str, body: list[str], number: int) -> Command:
+    if line.lower().startswith("load"):
+        return _load(line, body, number)
+    if line.lower().startswith("eval"):
+        return _eval(line, body, number)
+    raise ValueError(f"not a command: {line}")
+
+
+def _load(line: str, body: list[str], number: int) -> Load:
     found = _LOAD.match(line)
     assert found, line
-    load = Load(duration_ms(found[2]), found[1] is not None)
+    load = Load(number, duration_ms(found[2]), found[1] is not None)
     default: list[int | None] | None = None
     pending: list[int | None] | None = None
     for text in body:
@@ -158,7 +172,8 @@ def _expectation(command: Eval, text: str) -> None:
         command.range_vector = True
         command.start_ms, command.end_ms, command.step_ms = (duration_ms(found[i]) for i in (1, 2, 3))
     elif text.startswith("expect string"):
-        command.string = ast.literal_eval(text.removeprefix("expect string").strip())
+        quoted = text.removeprefix("expect string").strip()
+        command.string = unquote(quoted, tokenize(quoted)[0])
     elif text.split(" ")[0] == "expect":
         found = _EXPECT.match(text)
         assert found, text

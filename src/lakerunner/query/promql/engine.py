@@ -21,7 +21,7 @@ from lakerunner.query.promql.results import (
     MatrixResult,
     QueryResult,
     ScalarResult,
-    Series,
+    StepMatrix,
     StringResult,
     Value,
     VectorResult,
@@ -103,10 +103,5 @@ def _instant_value(found: Block | np.ndarray | str, time_ms: int) -> Value:
 
 def matrix_of(block: Block, times: Ints) -> MatrixResult:
     block = block.pruned()
-    series = []
-    for row in sorted(range(len(block.labels)), key=lambda i: block.labels[i].pairs):
-        valid = block.valid[row]
-        held = np.zeros(len(times), dtype=bool) if block.hmask is None else block.hmask[row]
-        hists = [] if block.hists is None else block.hists[row, held].tolist()
-        series.append(Series(block.labels[row], times[valid], block.values[row, valid], times[held], hists))
-    return MatrixResult(series)
+    block = block.rows(sorted(range(len(block.labels)), key=lambda row: block.labels[row].pairs))
+    return MatrixResult(steps=StepMatrix(block.labels, times, block.values, block.valid, block.hists, block.hmask))

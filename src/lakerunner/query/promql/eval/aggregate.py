@@ -61,7 +61,7 @@ def aggregate(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floa
         assert param is not None
         return _choose(evaluation, expr, block, param)
     if expr.op == "count_values":
-        return _count_values(expr, block)
+        return _count_values(evaluation, expr, block)
     if expr.op == "quantile":
         assert param is not None
         _note_quantiles(evaluation, expr, param)
@@ -195,7 +195,7 @@ def _place(labels: LabelSet) -> float:
     return float(xxhash.xxh64_intdigest(bytes(encoded))) / float(2**64 - 1)
 
 
-def _count_values(expr: Aggregate, block: Block) -> Block:
+def _count_values(evaluation: Evaluation, expr: Aggregate, block: Block) -> Block:
     assert expr.param is not None
     param = unwrapped(expr.param)
     assert isinstance(param, String)
@@ -211,6 +211,9 @@ def _count_values(expr: Aggregate, block: Block) -> Block:
         for text, cells in _texts(block, row):
             key = group_labels(labels.with_label(label, text))
             if key not in counts:
+                # As many series as values: a metric that never repeats one would fill the memory.
+                evaluation.check_series(len(counts) + 1)
+                evaluation.spend(steps)
                 counts[key] = np.zeros(steps, dtype=np.int64)
             counts[key] += cells
     made = list(counts)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from lakerunner.model.errors import LimitHit
 from lakerunner.query.promql.annotations import Annotations
 from lakerunner.query.promql.durations import QueryContext
-from lakerunner.query.promql.source import SeriesSource
+from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.source import SelectHints, SeriesBatch, SeriesSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Evaluation:
     #: Raises to stop the evaluation: the client has gone, the server stops.
     cancelled: Callable[[], None] | None = None
     samples: int = 0
+    #: What was read already, by what was asked for.
+    selected: dict[tuple[tuple[Matcher, ...], int, int, SelectHints], SeriesBatch] = field(default_factory=dict)
     #: Nothing is read: what depends on values must not stop the evaluation.
     planning: bool = False
     #: Only counts and sums of histograms are asked for, so that resets are worked out while reading.

@@ -185,7 +185,12 @@ def dense_rates(
         matrix.rows, reset, begin - base, end - base, ts, starts, vector.after, vector.until,
         counter, function == "rate", vector.range_ms / 1000, out, ok,
     )  # fmt: skip
-    made = [(step, matrix.histogram(out[step], ResetHint.GAUGE)) for step in ok.nonzero()[0].tolist()]
+    alone = (end - begin) == 1
+    made = []
+    for step in ok.nonzero()[0].tolist():
+        # A single sample, counted from its own start, is the sample itself.
+        hint = ResetHint(int(hints[begin[step] - base])) if alone[step] else ResetHint.GAUGE
+        made.append((step, matrix.histogram(out[step], hint)))
     overlapping = overlap.nonzero()[0] + base
     inside = any(((overlapping > first) & (overlapping < last)).any() for first, last in zip(begin, end, strict=True))
     return made, bool(len(overlapping)) and inside

@@ -17,6 +17,28 @@ _SMALLEST_NORMAL = 2.2250738585072014e-308
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _finish_groups(mode, out, number, error, mean, incremental):  # type: ignore[no-untyped-def]
+    """From running sums to results."""
+    for g in range(out.shape[0]):
+        for s in range(out.shape[1]):
+            n = number[g, s]
+            if n == 0:
+                continue
+            if mode == SUM:
+                out[g, s] += error[g, s]
+            elif mode == AVG:
+                out[g, s] = mean[g, s] + error[g, s] if incremental[g, s] else out[g, s] / n + error[g, s] / n
+            elif mode == COUNT:
+                out[g, s] = n
+            elif mode == GROUP:
+                out[g, s] = 1.0
+            elif mode == STDVAR:
+                out[g, s] /= n
+            elif mode == STDDEV:
+                out[g, s] = math.sqrt(out[g, s] / n)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-untyped-def]
     """Fold the series of each group, step by step. `number` counts what went in; 0 means no result."""
     groups, steps = out.shape
@@ -61,23 +83,7 @@ def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-unt
                 delta = f - mean[g, s]
                 mean[g, s] += delta / (n + 1)
                 out[g, s] += delta * (f - mean[g, s])
-    for g in range(groups):
-        for s in range(steps):
-            n = number[g, s]
-            if n == 0:
-                continue
-            if mode == SUM:
-                out[g, s] += error[g, s]
-            elif mode == AVG:
-                out[g, s] = mean[g, s] + error[g, s] if incremental[g, s] else out[g, s] / n + error[g, s] / n
-            elif mode == COUNT:
-                out[g, s] = n
-            elif mode == GROUP:
-                out[g, s] = 1.0
-            elif mode == STDVAR:
-                out[g, s] /= n
-            elif mode == STDDEV:
-                out[g, s] = math.sqrt(out[g, s] / n)
+    _finish_groups(mode, out, number, error, mean, incremental)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -125,6 +131,51 @@ def _gather(offsets, rows, bound, values, valid, g, s, upper, count):  # type: i
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _make_monotonic(upper, count, n):  # type: ignore[no-untyped-def]
+    """Counts that fall are lifted to the one before; tiny differences are levelled without a word.
+
+    Returns the first and the last bound concerned, and the largest fall.
+    """
+    first, last, worst = 0.0, 0.0, 0.0
+    previous = count[0]
+    for k in range(1, n):
+        current = count[k]
+        if current == previous:
+            continue
+        if _almost_equal(previous, current, SMALL_DELTA):
+            count[k] = previous
+        elif current < previous:
+            first = first if worst > 0 else upper[k]
+            last = upper[k]
+            worst = max(worst, previous - current)
+            count[k] = previous
+        else:
+            previous = current
+    return first, last, worst
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _quantile_of(q, upper, count, n):  # type: ignore[no-untyped-def]
+    """Linear within the bucket; the last bucket has no end, so its beginning is the answer."""
+    rank = q * count[n - 1]
+    # By halves, as Prometheus does: counts of NaN are in no order, and then the way decides.
+    b, end = 0, n - 1
+    while b < end:
+        middle = (b + end) // 2
+        if count[middle] >= rank:
+            end = middle
+        else:
+            b = middle + 1
+    if b == n - 1:
+        return upper[n - 2]
+    if b == 0 and upper[0] <= 0:
+        return upper[0]
+    start = upper[b - 1] if b else 0.0
+    below = count[b - 1] if b else 0.0
+    return start + (upper[b] - start) * ((rank - below) / (count[b] - below))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def bucket_quantiles(  # type: ignore[no-untyped-def]
     offsets, rows, bound, values, valid, q, out, ok, forced, lowest, highest, difference
 ):
@@ -145,41 +196,12 @@ def bucket_quantiles(  # type: ignore[no-untyped-def]
                 continue
             if upper[n - 1] != math.inf:
                 continue
-            previous = count[0]
-            for k in range(1, n):
-                current = count[k]
-                if current == previous:
-                    continue
-                if _almost_equal(previous, current, SMALL_DELTA):
-                    count[k] = previous
-                elif current < previous:
-                    if not forced[g, s]:
-                        lowest[g, s] = upper[k]
-                    forced[g, s] = True
-                    highest[g, s] = upper[k]
-                    difference[g, s] = max(difference[g, s], previous - current)
-                    count[k] = previous
-                else:
-                    previous = current
-            if n < 2 or count[n - 1] == 0:
-                continue
-            rank = q[s] * count[n - 1]
-            # By halves, as Prometheus does: counts of NaN are in no order, and then the way decides.
-            b, end = 0, n - 1
-            while b < end:
-                middle = (b + end) // 2
-                if count[middle] >= rank:
-                    end = middle
-                else:
-                    b = middle + 1
-            if b == n - 1:
-                out[g, s] = upper[n - 2]
-            elif b == 0 and upper[0] <= 0:
-                out[g, s] = upper[0]
-            else:
-                start = upper[b - 1] if b else 0.0
-                below = count[b - 1] if b else 0.0
-                out[g, s] = start + (upper[b] - start) * ((rank - below) / (count[b] - below))
+            first, last, worst = _make_monotonic(upper, count, n)
+            if worst > 0:
+                forced[g, s] = True
+                lowest[g, s], highest[g, s], difference[g, s] = first, last, worst
+            if n >= 2 and count[n - 1] != 0:
+                out[g, s] = _quantile_of(q[s], upper, count, n)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from lakerunner.query.promql.eval.kernels_fold import neumaier
-from lakerunner.query.promql.eval.kernels_rate import is_start_reset
+from lakerunner.query.promql.eval.kernels_rate import is_start_reset, window_factor
 
 #: Columns of the matrix before the buckets.
 COUNT, SUM, ZERO, BUCKETS = range(4)
@@ -55,28 +55,13 @@ def extrapolated_rows(  # type: ignore[no-untyped-def]
                 if reset[j]:
                     for k in range(width):
                         out[s, k] += rows[j - 1, k]
-        to_start = (ts[first] - after[s]) / 1000
-        to_end = (until[s] - ts[last]) / 1000
-        sampled = (ts[last] - ts[first]) / 1000
-        between = sampled / (last - first) if last > first else 0.0
-        threshold = between * 1.1
+        start = starts[first] if known_start else 0
         if known_start:
-            to_start = 0.0
-            sampled = (ts[last] - starts[first]) / 1000
             for k in range(width):
                 out[s, k] += rows[first, k]
-        else:
-            if to_start >= threshold:
-                to_start = between / 2
-            if counter and out[s, COUNT] > 0 and rows[first, COUNT] >= 0:
-                to_zero = sampled * (rows[first, COUNT] / out[s, COUNT])
-                if to_zero < to_start:
-                    to_start = to_zero
-        if to_end >= threshold:
-            to_end = between / 2
-        factor = 1.0
-        if sampled != 0:
-            factor = (sampled + to_start + to_end) / sampled
+        factor = window_factor(
+            ts[first], ts[last], last - first, start, after[s], until[s], counter, out[s, COUNT], rows[first, COUNT]
+        )
         if per_second:
             factor /= range_s
         for k in range(width):

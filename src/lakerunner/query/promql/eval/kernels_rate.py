@@ -19,65 +19,77 @@ def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyp
     return prev_start != 0 and prev_start < prev_time
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def count_oddities(ts, values, starts, resets, overlaps):  # type: ignore[no-untyped-def]
-    """Running numbers of resets and of overlapping start timestamps: equal at both ends of a window means none in it.
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def window_factor(  # type: ignore[no-untyped-def]
+    first_ms, last_ms, pairs, start_ms, after_ms, until_ms, counter, increase, first_value
+):
+    """How much larger the increase over the window is than that between its first and last sample.
 
-    Counted across series too, which does no harm: a window never spans two.
+    Up to the window's edge if a sample may be expected there, else half a gap further. A known start of the counter
+    (not 0) is a sample of value zero: no guess to the left is needed. A counter is never taken to have been below zero.
     """
-    for j in range(1, len(ts)):
-        p = j - 1
-        reset = values[j] < values[p] or is_start_reset(starts[p], ts[p], starts[j], ts[j])
-        overlap = starts[j] != 0 and starts[j] < ts[p] and starts[j] != starts[p]
-        resets[j] = resets[p] + (1 if reset else 0)
-        overlaps[j] = overlaps[p] + (1 if overlap else 0)
+    sampled = (last_ms - first_ms) / 1000
+    between = sampled / pairs if pairs else 0.0
+    threshold = between * 1.1
+    to_start = 0.0
+    if start_ms:
+        sampled = (last_ms - start_ms) / 1000
+    else:
+        to_start = (first_ms - after_ms) / 1000
+        if to_start >= threshold:
+            to_start = between / 2
+        if counter and increase > 0 and first_value >= 0:
+            to_zero = sampled * (first_value / increase)
+            if to_zero < to_start:
+                to_start = to_zero
+    to_end = (until_ms - last_ms) / 1000
+    if to_end >= threshold:
+        to_end = between / 2
+    return (sampled + to_start + to_end) / sampled if sampled else 1.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def extrapolated(  # type: ignore[no-untyped-def]
-    begin, end, ts, values, starts, resets, overlaps, after, until, counter, per_second, range_s, out, ok, overlap
+    begin, end, ts, values, starts, after, until, counter, per_second, range_s, out, ok, overlap
 ):
-    """rate (counter, per_second), increase (counter) and delta."""
+    """rate (counter, per_second), increase (counter) and delta.
+
+    Windows only move forward, so every pair of samples is looked at once: a window without a reset costs nothing more.
+    """
     for i in range(begin.shape[0]):
+        seen = begin[i, 0]
+        latest_reset, latest_overlap = -1, -1
         for s in range(begin.shape[1]):
             lo, hi = begin[i, s], end[i, s]
             ok[i, s] = False
+            while counter and seen < hi:
+                p = seen - 1
+                if p >= begin[i, 0]:
+                    if values[seen] < values[p] or is_start_reset(starts[p], ts[p], starts[seen], ts[seen]):
+                        latest_reset = seen
+                    if starts[seen] != 0 and starts[seen] < ts[p] and starts[seen] != starts[p]:
+                        latest_overlap = seen
+                seen += 1
             if lo >= hi:
                 continue
             first, last = lo, hi - 1
             result = values[last] - values[first]
-            if counter and resets[first] != resets[last]:
-                for j in range(first + 1, hi):
-                    if resets[j] != resets[j - 1]:
-                        result += values[j - 1]
-            if counter and overlaps[first] != overlaps[last]:
+            if latest_overlap > first:
                 overlap[i] = True
-            to_start = (ts[first] - after[s]) / 1000
-            to_end = (until[s] - ts[last]) / 1000
-            sampled = (ts[last] - ts[first]) / 1000
-            between = sampled / (last - first) if last > first else 0.0
-            threshold = between * 1.1
-            start = starts[first]
-            if counter and start != 0 and start > after[s] and start < ts[first]:
-                # The counter is known to have been zero at its start: no guess to the left.
-                to_start = 0.0
-                sampled = (ts[last] - start) / 1000
-                result += values[first]
-            elif last == first:
+            if latest_reset > first:
+                for j in range(first + 1, hi):
+                    p = j - 1
+                    if values[j] < values[p] or is_start_reset(starts[p], ts[p], starts[j], ts[j]):
+                        result += values[p]
+            known_start = counter and starts[first] != 0 and starts[first] > after[s] and starts[first] < ts[first]
+            if last == first and not known_start:
                 continue
-            else:
-                if to_start >= threshold:
-                    to_start = between / 2
-                if counter and result > 0 and values[first] >= 0:
-                    # A counter cannot have been below zero.
-                    to_zero = sampled * (values[first] / result)
-                    if to_zero < to_start:
-                        to_start = to_zero
-            if to_end >= threshold:
-                to_end = between / 2
-            factor = 1.0
-            if sampled != 0:
-                factor = (sampled + to_start + to_end) / sampled
+            start = starts[first] if known_start else 0
+            if known_start:
+                result += values[first]
+            factor = window_factor(
+                ts[first], ts[last], last - first, start, after[s], until[s], counter, result, values[first]
+            )
             if per_second:
                 factor /= range_s
             out[i, s] = result * factor

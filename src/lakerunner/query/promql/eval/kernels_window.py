@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
-from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.histogram import Ints
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -66,7 +67,7 @@ def windows(offsets: Ints, ts: Ints, after: Ints, until: Ints) -> tuple[Ints, In
     return begin, end
 
 
-def latest(offsets: Ints, ts: Ints, values: Floats, stale: np.ndarray, at: Ints, lookback_ms: int) -> Ints:
+def latest(offsets: Ints, ts: Ints, stale: npt.NDArray[np.bool_], at: Ints, lookback_ms: int) -> Ints:
     out = np.empty((len(offsets) - 1, len(at)), dtype=np.int64)
     latest_index(offsets, ts, stale, at, lookback_ms, out)
     return out

@@ -108,8 +108,8 @@ def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[
     evaluation.check_time()
     samples = vector.samples
     floats = samples.floats
+    evaluation.spend(len(samples.labels) * len(vector.until))
     begin, end = windows(floats.offsets, floats.ts, *_reach(vector))
-    evaluation.spend(begin.size)
     shape = begin.shape
     request = _Call(name, vector, params, times, begin, end, np.zeros(shape), np.zeros(shape, dtype=bool))
     if vector.anchored and name in ("changes", "resets"):
@@ -165,11 +165,8 @@ def _rate(evaluation: Evaluation, c: _Call) -> None:
         )  # fmt: skip
         return
     overlap = np.zeros(len(vector.samples.labels), dtype=bool)
-    resets, overlaps = np.zeros(len(floats.ts), dtype=np.int64), np.zeros(len(floats.ts), dtype=np.int64)
-    if counter:
-        rates.count_oddities(floats.ts, vector.samples.values, floats.starts, resets, overlaps)
     rates.extrapolated(
-        c.begin, c.end, floats.ts, vector.samples.values, floats.starts, resets, overlaps, vector.after, vector.until,
+        c.begin, c.end, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
         counter, per_second, range_s, c.out, c.ok, overlap,
     )  # fmt: skip
     for row in overlap.nonzero()[0].tolist():

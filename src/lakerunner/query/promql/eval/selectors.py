@@ -46,9 +46,13 @@ class Latest:
 
 def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
     evaluation.check_time()
-    batch = evaluation.source.select(node.matchers, start_ms, end_ms, hints)
-    evaluation.check_series(len(batch.labels))
-    evaluation.spend(len(batch.values))
+    # The same selector often stands twice in a query: above and below a division, say.
+    asked = (node.matchers, start_ms, end_ms, hints)
+    batch = evaluation.selected.get(asked)
+    if batch is None:
+        batch = evaluation.selected[asked] = evaluation.source.select(*asked)
+        evaluation.check_series(len(batch.labels))
+        evaluation.spend(len(batch.values))
     if evaluation.histogram_stats and batch.histograms is not None:
         return _counts_and_sums(batch)
     return batch
@@ -78,6 +82,7 @@ def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hin
     at, fixed = reference_times(evaluation, node, times)
     lookback_ms = evaluation.options.lookback_ms
     batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints)
+    evaluation.spend(len(batch.labels) * len(at))
     return Latest(batch, latest_in(batch, at, lookback_ms), fixed)
 
 
@@ -87,7 +92,7 @@ def latest_in(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Ints:
         column = batch.histograms
         held = column.row >= 0
         stale[held] = stale_mask(column.sum)[column.row[held]]
-    return latest(batch.offsets, batch.timestamps_ms, batch.values, stale, at, lookback_ms)
+    return latest(batch.offsets, batch.timestamps_ms, stale, at, lookback_ms)
 
 
 def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Block:
@@ -96,7 +101,6 @@ def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: Sel
         return _smoothed(evaluation, node, times, hints)
     found = select_latest(evaluation, node, times, hints)
     block = latest_block(found.batch, found.index)
-    evaluation.spend(found.index.size)
     return block.repeated(len(times)) if found.fixed else block
 
 
@@ -120,6 +124,7 @@ def _smoothed(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: 
     lookback_ms = evaluation.options.lookback_ms
     batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]) + lookback_ms, hints)
     samples = from_batch(batch)
+    evaluation.spend(len(samples.labels) * len(at))
     out = np.zeros((len(samples.labels), len(at)))
     ok = np.zeros(out.shape, dtype=bool)
     smoothed_at(samples.floats.offsets, samples.floats.ts, samples.values, at, lookback_ms, out, ok)
