@@ -21,7 +21,9 @@ from lakerunner.query.promql.ast import (
     Subquery,
     Unary,
     VectorSelector,
+    unwrapped,
 )
+from lakerunner.query.promql.durations import QueryContext, duration_ms
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 
@@ -205,7 +207,7 @@ def _selectors(draw: st.DrawFn) -> str:
 @st.composite
 def _tails(draw: st.DrawFn) -> str:
     at = draw(st.sampled_from(["", " @ 12.5", " @ -1", " @ start()", " @ end()"]))
-    offset = draw(st.sampled_from(["", " offset 5m", " offset -1h", " offset (1m+2)", " offset step()"]))
+    offset = draw(st.sampled_from(["", " offset 5m", " offset -1h", " offset -(1m+2)", " offset step()"]))
     return at + offset
 
 
@@ -311,3 +313,50 @@ def test_another_parser_refuses_what_we_refuse(text: str) -> None:
         promql_parser.parse(text)
     with pytest.raises(ParseError):
         parse(text)
+
+
+def test_a_colon_alone_is_a_metric_name_outside_brackets() -> None:
+    assert parse(":") == parse('{":"}')
+    assert parse("count_over_time(:[5m:1m])") == parse('count_over_time({":"}[5m:1m])')
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['foo{__name__=~"x"}', 'foo{__name__!="x"}', 'Inf{a="b"}', "nan{}", "m offset (1m) + m", "sum by (without) (m)"],
+)
+def test_a_second_name_and_a_number_with_labels_are_refused(text: str) -> None:
+    with pytest.raises(ParseError):
+        parse(text)
+
+
+def test_an_offset_may_have_many_signs() -> None:
+    assert print_expr(parse("m offset --30s")) == "m offset --30s"
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("m offset (30s) * 2", "m offset ((30s) * 2)"),
+        ("m offset (30s) + 2 @ 10", "m @ 10 offset ((30s) + 2)"),
+        ("m offset -(30s) * 2", "(m offset -(30s)) * 2"),
+        ("m offset 30s * 2", "(m offset 30s) * 2"),
+    ],
+)
+def test_an_offset_that_begins_with_a_parenthesis_is_arithmetic(text: str, meaning: str) -> None:
+    assert _meaning(text) == _meaning(meaning)
+
+
+def _meaning(text: str) -> str:
+    """Without the parentheses, in the order of evaluation."""
+    found = unwrapped(parse(text))
+    if isinstance(found, Binary):
+        return f"{_meaning(print_expr(found.left))} {found.op} {print_expr(found.right)}"
+    assert isinstance(found, VectorSelector) and found.offset is not None
+    return f"{found.name} @ {found.at} offset {duration_ms(found.offset, QueryContext(0, 0, 0))}"
+
+
+def test_several_names_in_braces_are_conditions() -> None:
+    found = parse('{"foo", __name__=~"f.*"}')
+    assert isinstance(found, VectorSelector)
+    assert [(matcher.name, matcher.value) for matcher in found.matchers] == [("__name__", "foo"), ("__name__", "f.*")]
+    assert parse('{"foo"}') == parse("foo")

@@ -27,29 +27,30 @@ def _named(message: str, metric: str) -> str:
 
 @dataclass
 class Annotations:
-    """Collects messages, each once, with the position of the expression concerned."""
+    """Collects messages, each once: with the position of the expression that gave it last, as Prometheus does."""
 
     text: str
-    _warnings: dict[str, None] = field(default_factory=dict)
-    _infos: dict[str, None] = field(default_factory=dict)
-    #: (message, position) -> first and last bucket, largest difference, samples, first and last time.
-    _forced: dict[tuple[str, int], tuple[float, float, float, int, int, int]] = field(default_factory=dict)
+    _warnings: dict[str, int] = field(default_factory=dict)
+    _infos: dict[str, int] = field(default_factory=dict)
+    #: message -> position, first and last bucket, largest difference, samples, first and last time.
+    _forced: dict[str, tuple[int, float, float, float, int, int, int]] = field(default_factory=dict)
 
     def warn(self, message: str, position: int) -> None:
-        self._warnings[self._placed("PromQL warning", message, position)] = None
+        self._warnings[message] = position
 
     def info(self, message: str, position: int) -> None:
-        self._infos[self._placed("PromQL info", message, position)] = None
+        self._infos[message] = position
 
     def _placed(self, kind: str, message: str, position: int) -> str:
         line, column = position_of(self.text, position)
         return f"{kind}: {message} ({line}:{column})"
 
     def warnings(self) -> list[str]:
-        return sorted(self._warnings)
+        return sorted(self._placed("PromQL warning", message, at) for message, at in self._warnings.items())
 
     def infos(self) -> list[str]:
-        return sorted([*self._infos, *self._forced_texts()])
+        infos = [self._placed("PromQL info", message, at) for message, at in self._infos.items()]
+        return sorted([*infos, *self._forced_texts()])
 
     # -- the messages ------------------------------------------------------------------------------------------
 
@@ -132,11 +133,12 @@ class Annotations:
         self, metric: str, position: int, time_ms: int, lowest: float, highest: float, difference: float
     ) -> None:
         """One message for all samples concerned, saying how bad it was."""
-        key = (_named(_MONOTONICITY, metric), position)
-        first, last, worst, samples, start_ms, end_ms = self._forced.get(
-            key, (math.inf, -math.inf, 0.0, 0, time_ms, time_ms)
+        message = _named(_MONOTONICITY, metric)
+        _, first, last, worst, samples, start_ms, end_ms = self._forced.get(
+            message, (position, math.inf, -math.inf, 0.0, 0, time_ms, time_ms)
         )
-        self._forced[key] = (
+        self._forced[message] = (
+            position,
             min(first, lowest),
             max(last, highest),
             max(worst, difference),
@@ -147,7 +149,7 @@ class Annotations:
 
     def _forced_texts(self) -> list[str]:
         out = []
-        for (message, position), (first, last, worst, samples, start_ms, end_ms) in self._forced.items():
+        for message, (position, first, last, worst, samples, start_ms, end_ms) in self._forced.items():
             buckets = f"from buckets {general(first)} to {general(last)}"
             extent = f"with a max diff of {worst:.2g}, over {samples} samples from {start_ms} ms to {end_ms} ms"
             out.append(self._placed("PromQL info", f"{message}, {buckets}, {extent}", position))

@@ -216,8 +216,12 @@ def is_reset(current: Histogram, previous: Histogram) -> bool:
 
 
 def _shrank(index: Ints, count: Floats, before_index: Ints, before_count: Floats) -> bool:
-    _, now, before = _aligned(index, count, before_index, before_count)
-    return bool((now < before).any())
+    """Whether a populated bucket is gone or has less than before. Those that were not there before do not count."""
+    if np.array_equal(index, before_index):
+        return bool((count < before_count).any())
+    kept = np.isin(before_index, index)
+    now = count[np.searchsorted(index, before_index[kept])]
+    return bool((before_count[~kept] != 0).any() or (now < before_count[kept]).any())
 
 
 def _custom_shrank(current: Histogram, previous: Histogram) -> bool:

@@ -29,7 +29,8 @@ def quantile(q: float, histogram: Histogram) -> float:
     if not forward:
         populated = populated[::-1]
     if not len(populated):
-        return math.nan
+        # Observations that are in no bucket: taken to be at zero, unless they are known to be NaN.
+        return 0.0 if min(0.0, histogram.count) < rank and not math.isnan(histogram.sum) else math.nan
     running = np.cumsum(count[populated])
     reached = np.flatnonzero(running >= rank)
     at = int(reached[0]) if len(reached) else len(populated) - 1
@@ -80,9 +81,6 @@ def fraction(lower: float, upper: float, histogram: Histogram) -> float:
     if lower >= upper:
         return 0.0
     low, high, count = histogram.all_buckets()
-    if histogram.custom and len(low) and low[0] == -math.inf and high[0] > 0:
-        low = low.copy()
-        low[0] = 0.0
     total = _total(histogram, count)
     below = np.concatenate([[0.0], np.cumsum(count)])
     ranks = [_rank(bound, histogram, low, high, count, below) for bound in (lower, upper)]
@@ -99,8 +97,11 @@ def _rank(bound: float, histogram: Histogram, low: Floats, high: Floats, count: 
     for i in range(len(low)):
         first, last = float(low[i]), float(high[i])
         zero_bucket = first <= 0 <= last
-        if zero_bucket and not histogram.custom:
-            first, last = _one_sided(histogram, first, last)
+        # A custom bucket around zero begins there, even one from -1 to 0: Prometheus takes it for the zero bucket.
+        if zero_bucket and not len(histogram.neg_index) and len(histogram.pos_index):
+            first = 0.0
+        elif zero_bucket and not len(histogram.pos_index) and len(histogram.neg_index):
+            last = 0.0
         if first >= bound:
             return float(below[i])
         if first < bound < last:

@@ -67,8 +67,6 @@ def _token(text: str, kind: str, piece: str, at: int, brackets: int) -> Token:
             piece = piece.split(":", 1)[0] or ":"
             if piece == ":":
                 return Token(":", ":", at, at + 1)
-        if piece == ":":
-            return Token(":", ":", at, at + 1)
         kind = METRIC_IDENTIFIER if ":" in piece else IDENTIFIER
         return Token(kind, piece, at, at + len(piece))
     return Token(piece, piece, at, at + len(piece))

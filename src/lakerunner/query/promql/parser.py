@@ -36,6 +36,7 @@ from lakerunner.query.promql.lexer import (
     METRIC_IDENTIFIER,
     NUMBER,
     STRING,
+    quote,
     tokenize,
     unquote,
 )
@@ -175,7 +176,7 @@ class Parser(DurationParser):
     def _named(self) -> Expr:
         token, word = self.token, self.word()
         after = self.peek()
-        if word in ("inf", "nan") and after.kind not in ("(", "{"):
+        if word in ("inf", "nan"):
             self.take()
             return Number(math.inf if word == "inf" else math.nan, False, token.start, token.end)
         if word in AGGREGATIONS and (after.kind == "(" or after.text.lower() in ("by", "without")):
@@ -235,7 +236,8 @@ class Parser(DurationParser):
         self.expect("(", "grouping")
         labels: list[str] = []
         while not self.at(")"):
-            if not self.at(IDENTIFIER, STRING):
+            # All other keywords may be labels.
+            if not self.at(IDENTIFIER, STRING) or (self.at(IDENTIFIER) and self.word() == "without"):
                 self.unexpected("grouping", "a label name")
             token = self.take()
             labels.append(unquote(self.text, token) if token.kind == STRING else token.text)
@@ -250,17 +252,17 @@ class Parser(DurationParser):
         matchers: list[Matcher] = []
         if self.at("{"):
             matchers = self._matchers()
-        quoted = [matcher for matcher in matchers if matcher.name == ""]
-        if quoted:
-            if name or len(quoted) > 1:
-                reason = f"metric name must not be set twice: {name or quoted[0].value} or {quoted[-1].value}"
-                self.fail(reason, first.start, self.previous.end)
-            name = quoted[0].value
-            matchers = [matcher for matcher in matchers if matcher.name]
+        names = [matcher for matcher in matchers if matcher.name in ("", METRIC_NAME)]
+        if name and names:
+            reason = f"metric name must not be set twice: {quote(name)} or {quote(names[0].value)}"
+            self.fail(reason, first.start, self.previous.end)
+        if len(names) == 1 and names[0].name == "":
+            name = names[0].value
+            matchers.remove(names[0])
         if name:
-            if any(matcher.name == METRIC_NAME and matcher.kind is MatchKind.EQUAL for matcher in matchers):
-                self.fail(f"metric name must not be set twice: {name}", first.start, self.previous.end)
             matchers.append(Matcher(METRIC_NAME, MatchKind.EQUAL, name))
+        # Several names in the braces are conditions like others.
+        matchers = [replace(matcher, name=matcher.name or METRIC_NAME) for matcher in matchers]
         return VectorSelector(name, tuple(matchers), start=first.start, end=self.previous.end)
 
     def _matchers(self) -> list[Matcher]:

@@ -57,7 +57,12 @@ class DurationParser(Cursor):
         return DurationOp(sign.kind, None, self.duration(context, _POWER), sign.start)
 
     def offset_duration(self) -> Duration:
-        """What follows `offset`: one operand with an optional sign, so that `x offset 1m + 2` adds 2 to x."""
+        """What follows `offset`: one operand with an optional sign, so that `x offset 1m + 2` adds 2 to x.
+
+        But what begins with a parenthesis, or with two signs, is arithmetic as in brackets: `x offset (1m) + 2`.
+        """
+        if self.at("(") or (self.at("+", "-") and self.peek().kind in ("+", "-")):
+            return self.duration("offset")
         sign = self.accept("+", "-")
         atom = self._atom("offset")
         return atom if sign is None else DurationOp(sign.kind, None, atom, sign.start)

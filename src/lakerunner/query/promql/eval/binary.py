@@ -53,7 +53,8 @@ class Pairs:
 class VectorMatch:
     """Matches the series of two sides. Names follow Prometheus: "many" is the left side unless `group_right`."""
 
-    def __init__(self, expr: Binary, left: Block, right: Block) -> None:
+    def __init__(self, evaluation: Evaluation, expr: Binary, left: Block, right: Block) -> None:
+        self.evaluation = evaluation
         self.expr = expr
         self.matching = expr.matching
         self.swapped = expr.matching.cardinality is Cardinality.ONE_TO_MANY
@@ -104,27 +105,49 @@ class VectorMatch:
         return Pairs(many, one, list(cells), labels)
 
     def _meet(self, pairs: Pairs, manys: list[int], ones: list[int]) -> None:
+        """Two samples that the operator cannot combine have not met: either may still meet another, or a fill-in."""
         one_there = any_series(self.one_present[ones]) if ones else np.zeros_like(self.live)
-        many_there = any_series(self.many_present[manys])
         before = len(pairs.many)
         for many in manys:
             for one in ones:
-                cells = self.many_present[many] & self.one_present[one]
+                cells = self._meaningful(many, one, self.many_present[many] & self.one_present[one])
                 if cells.any():
                     self._add(pairs, many, one, cells)
             if self.matching.fill_right is not None:
-                cells = self.many_present[many] & ~one_there
+                cells = self._meaningful(many, -1, self.many_present[many] & ~one_there)
                 if cells.any():
                     self._add(pairs, many, -1, cells)
         if ones:
-            self._fill_many(pairs, ones, many_there)
+            self._fill_many(pairs, ones, any_series(np.array([self.live & False, *pairs.cells[before:]])))
         self._check_many_side(pairs, before)
+
+    def _meaningful(self, many: int, one: int, cells: Bools) -> Bools:
+        """The cells for which the operator has a result. Beside a histogram every operation is tried."""
+        trims = self.expr.op in TRIM_OPERATORS
+        held = _held(self.many, many, cells) | _held(self.one, one, cells)
+        if not held.any() and not (trims and cells.any()):
+            return cells
+        out = cells.copy()
+        if trims:
+            if (cells & ~held).any():
+                self.evaluation.notes.incompatible_types("float", self.expr.op, "float", self.expr.start)
+            out &= held
+        for step in (held & cells).nonzero()[0].tolist():
+            out[step] = self.operation(many, one, step) is not None
+        return out
+
+    def operation(self, many: int, one: int, step: int) -> tuple[Histogram, bool] | None:
+        """The result of a pair at a step where one of the two is a histogram."""
+        many_cell = _cell(self.many, many, step, self.matching.fill_left)
+        one_cell = _cell(self.one, one, step, self.matching.fill_right)
+        left, right = (one_cell, many_cell) if self.swapped else (many_cell, one_cell)
+        return histogram_operation(self.expr.op, left, right, self.evaluation.notes, self.expr.start)
 
     def _fill_many(self, pairs: Pairs, ones: list[int], many_there: Bools) -> None:
         if self.matching.fill_left is None:
             return
         for one in ones:
-            cells = self.one_present[one] & ~many_there
+            cells = self._meaningful(-1, one, self.one_present[one] & ~many_there)
             if cells.any():
                 self._add(pairs, -1, one, cells)
 
@@ -197,7 +220,7 @@ def _grouped(block: Block, signature: Callable[[LabelSet], Signature]) -> dict[S
 
 def vector_vector(evaluation: Evaluation, expr: Binary, left: Block, right: Block) -> Block:
     steps = left.shape[1]
-    match = VectorMatch(expr, left, right)
+    match = VectorMatch(evaluation, expr, left, right)
     pairs = match.pairs()
     if not pairs.many:
         return Block.empty(steps)
@@ -213,9 +236,8 @@ def vector_vector(evaluation: Evaluation, expr: Binary, left: Block, right: Bloc
     else:
         lhs, rhs = many_values, one_values
     values, keep = _floats(expr, lhs, rhs)
+    # What a comparison lets through has its name again, even one that a function meant to drop: Prometheus does so.
     drop = np.full(len(many), expr.return_bool)
-    if expr.op not in ARITHMETIC and len(match.many.labels):
-        drop |= np.where(many >= 0, match.many.drop_name[many], False)
     valid = cells & many_floats & one_floats
     if expr.op in TRIM_OPERATORS and valid.any():
         evaluation.notes.incompatible_types("float", expr.op, "float", expr.start)
@@ -223,7 +245,7 @@ def vector_vector(evaluation: Evaluation, expr: Binary, left: Block, right: Bloc
     block = Block(pairs.labels, values, valid & keep, drop)
     mixed = cells & ~(many_floats & one_floats)
     if mixed.any():
-        block = _with_histograms(evaluation, match, block, (many, one), mixed, (many_values, one_values))
+        block = _with_histograms(match, block, (many, one), mixed)
     return block.pruned().merged()
 
 
@@ -248,36 +270,32 @@ def _floats(expr: Binary, lhs: Floats, rhs: Floats) -> tuple[Floats, Bools]:
     return arithmetic(expr.op, lhs, rhs), np.ones(lhs.shape, dtype=bool)
 
 
-def _with_histograms(
-    evaluation: Evaluation,
-    match: VectorMatch,
-    block: Block,
-    rows: tuple[Ints, Ints],
-    mixed: Bools,
-    values: tuple[Floats, Floats],
-) -> Block:
-    expr = match.expr
+def _with_histograms(match: VectorMatch, block: Block, rows: tuple[Ints, Ints], mixed: Bools) -> Block:
     cells: list[tuple[int, int, Histogram]] = []
     for pair, step in zip(*(axis.tolist() for axis in mixed.nonzero()), strict=True):
-        many = _cell(match.many, int(rows[0][pair]), step, values[0][pair, step])
-        one = _cell(match.one, int(rows[1][pair]), step, values[1][pair, step])
-        left, right = (one, many) if match.swapped else (many, one)
-        result = histogram_operation(expr.op, left, right, evaluation.notes, expr.start)
+        result = match.operation(int(rows[0][pair]), int(rows[1][pair]), step)
         if result is None:
             continue
         histogram, holds = result
-        if expr.return_bool:
+        if match.expr.return_bool:
             block.values[pair, step], block.valid[pair, step] = float(holds), True
         elif holds:
             cells.append((pair, step, histogram))
     return with_histograms(block, cells)
 
 
-def _cell(block: Block, row: int, step: int, value: float) -> float | Histogram:
-    if row >= 0 and block.hmask is not None and block.hists is not None and block.hmask[row, step]:
+def _held(block: Block, row: int, cells: Bools) -> Bools:
+    """Where the row is a histogram; a row that is filled in never is."""
+    return np.zeros_like(cells) if row < 0 or block.hmask is None else block.hmask[row]
+
+
+def _cell(block: Block, row: int, step: int, fill: float | None) -> float | Histogram:
+    if row < 0:
+        return 0.0 if fill is None else fill
+    if block.hmask is not None and block.hists is not None and block.hmask[row, step]:
         histogram: Histogram = block.hists[row, step]
         return histogram
-    return float(value)
+    return float(block.values[row, step])
 
 
 def vector_scalar(evaluation: Evaluation, expr: Binary, block: Block, scalar: Floats, swapped: bool) -> Block:

@@ -69,7 +69,8 @@ class Calls(ABC):
             "start": query.start_ms,
             "end": query.end_ms,
             "range": query.range_ms,
-            "step": query.step_ms,
+            # A range of one step has none, unlike in a duration.
+            "step": query.step_ms if query.range_ms else 0,
         }[expr.name]
         return np.full(len(times), value_ms / 1000)
 

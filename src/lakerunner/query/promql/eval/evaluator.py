@@ -164,7 +164,8 @@ class Evaluator(Calls):
         range_ms = positive_duration_ms(node.range, self.evaluation.query)
         until, fixed = reference_times(self.evaluation, node, times)
         samples = self.subquery_samples(node, until, range_ms)
-        return RangeVector(samples, until - range_ms, until, fixed, range_ms, node.start)
+        # Messages about a subquery are placed at the beginning of the query, as Prometheus has them.
+        return RangeVector(samples, until - range_ms, until, fixed, range_ms, position=0)
 
     def subquery_samples(self, node: Subquery, until: Ints, range_ms: int) -> Samples:
         """The inner expression at the multiples of the step that lie in any window, and only there."""

@@ -8,11 +8,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.ast import Expr, Subquery, VectorSelector, children
+from lakerunner.query.promql.ast import (
+    Binary,
+    Call,
+    Expr,
+    Number,
+    Paren,
+    String,
+    Subquery,
+    Unary,
+    ValueType,
+    VectorSelector,
+    children,
+)
 from lakerunner.query.promql.eval.binary import shown
 from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_step
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.selectors import latest_in, reference_times
+from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
@@ -65,10 +78,7 @@ def enrich(evaluation: Evaluation, base_expr: Expr, base: Block, selector: Vecto
     data_matchers = [matcher for matcher in matchers if matcher.name != METRIC_NAME]
     names = _info_names(name_matchers)
     # Info series themselves are not enriched.
-    is_info = [
-        all(matcher.matches(labels.get(METRIC_NAME)) for matcher in names) if name_matchers or not selector else False
-        for labels in base.labels
-    ]
+    is_info = [all(matcher.matches(labels.get(METRIC_NAME)) for matcher in names) for labels in base.labels]
     enriched = [labels for labels, info in zip(base.labels, is_info, strict=True) if not info]
     info = _fetch(evaluation, base_expr, enriched, names, data_matchers, times)
     out: list[tuple[int, LabelSet, Bools]] = []
@@ -139,7 +149,7 @@ def _fetch(
     data_matchers: Sequence[Matcher],
     times: Ints,
 ) -> _Info | None:
-    """The info series of the targets at hand, as of the times that the first selector of the expression looks at."""
+    """The info series of the targets at hand, as of the times that the expression looks at."""
     identifying = []
     for name in _IDENTIFYING:
         values = sorted({labels.get(name) for labels in enriched} - {""})
@@ -170,7 +180,15 @@ def _quoted(value: str) -> str:
 
 
 def _looked_at(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:
-    path = _path_to_selector(expr)
+    """The times that all selectors of the expression agree on; otherwise those of the evaluation."""
+    paths, everywhere = _paths_to_selectors(expr)
+    looked_at = [_along(evaluation, path, times) for path in paths]
+    if not looked_at or not everywhere or any(not np.array_equal(looked_at[0], other) for other in looked_at[1:]):
+        return times
+    return looked_at[0]
+
+
+def _along(evaluation: Evaluation, path: Sequence[VectorSelector | Subquery], times: Ints) -> Ints:
     at = times
     for node in path:
         found, fixed = reference_times(evaluation, node, at)
@@ -178,14 +196,43 @@ def _looked_at(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:
     return at
 
 
-def _path_to_selector(expr: Expr) -> list[VectorSelector | Subquery]:
-    """The subqueries on the way to the first selector, and the selector. With a stack: chains may be long."""
+def _paths_to_selectors(expr: Expr) -> tuple[list[tuple[VectorSelector | Subquery, ...]], bool]:
+    """Every selector that gives vectors, after the subqueries around it; and whether no vector comes without one.
+
+    With a stack: chains of operators may be long.
+    """
+    paths: list[tuple[VectorSelector | Subquery, ...]] = []
+    everywhere = True
     waiting: list[tuple[Expr, tuple[VectorSelector | Subquery, ...]]] = [(expr, ())]
     while waiting:
         node, path = waiting.pop()
         if isinstance(node, VectorSelector):
-            return [*path, node]
+            paths.append((*path, node))
+            continue
         if isinstance(node, Subquery):
             path = (*path, node)
-        waiting += [(child, path) for child in reversed(children(node))]
-    return []
+        below = children(node)
+        if isinstance(node, Call):
+            below = below[:1] if node.name == "info" else below
+        vectors = [child for child in below if _has_series(child)]
+        everywhere = everywhere and bool(vectors)
+        waiting += [(child, path) for child in reversed(vectors)]
+    return paths, everywhere
+
+
+def _has_series(expr: Expr) -> bool:
+    """Whether the expression gives series, rather than a number or a text."""
+    while True:
+        match expr:
+            case Number() | String():
+                return False
+            case Call(name=name):
+                return FUNCTIONS[name].returns in (ValueType.VECTOR, ValueType.MATRIX)
+            case Paren(expr=inner) | Unary(expr=inner):
+                expr = inner
+            case Binary(left=left, right=right):
+                if _has_series(right):
+                    return True
+                expr = left
+            case _:
+                return True

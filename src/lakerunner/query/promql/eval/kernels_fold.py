@@ -10,7 +10,7 @@ from numba import njit
 COUNT, SUM, AVG, MIN, MAX, STDVAR, STDDEV, FIRST, LAST, PRESENT, TS_FIRST, TS_LAST, TS_MIN, TS_MAX, CHANGES = range(15)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def neumaier(term, total, error):  # type: ignore[no-untyped-def]
     """One step of a compensated sum: what rounding lost goes into `error`."""
     new = total + term
@@ -21,7 +21,7 @@ def neumaier(term, total, error):  # type: ignore[no-untyped-def]
     return new, error + ((term - new) + total)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _average(values, lo, hi):  # type: ignore[no-untyped-def]
     """The sum divided by the number, until the sum would overflow: from there on an incremental mean."""
     total, error, mean, incremental = values[lo], 0.0, 0.0, False
@@ -43,7 +43,7 @@ def _average(values, lo, hi):  # type: ignore[no-untyped-def]
     return total / number + error / number
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _variance(values, lo, hi):  # type: ignore[no-untyped-def]
     count, mean, mean_error, square, square_error = 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(lo, hi):
@@ -54,7 +54,7 @@ def _variance(values, lo, hi):  # type: ignore[no-untyped-def]
     return (square + square_error) / count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sum(values, lo, hi):  # type: ignore[no-untyped-def]
     total, error = 0.0, 0.0
     for j in range(lo, hi):
@@ -62,7 +62,7 @@ def _sum(values, lo, hi):  # type: ignore[no-untyped-def]
     return total if math.isinf(total) else total + error
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _extreme(values, lo, hi, largest, newest):  # type: ignore[no-untyped-def]
     """Index of the smallest or largest value; NaN only if there is nothing else. Of equals the first, or the newest."""
     best = lo
@@ -74,7 +74,7 @@ def _extreme(values, lo, hi, largest, newest):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _changes(values, lo, hi):  # type: ignore[no-untyped-def]
     number = 0
     for j in range(lo + 1, hi):
@@ -84,7 +84,7 @@ def _changes(values, lo, hi):  # type: ignore[no-untyped-def]
     return float(number)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def fold(mode, begin, end, ts, values, out, ok):  # type: ignore[no-untyped-def]
     for i in range(begin.shape[0]):
         for s in range(begin.shape[1]):
@@ -121,7 +121,7 @@ def fold(mode, begin, end, ts, values, out, ok):  # type: ignore[no-untyped-def]
             out[i, s] = result
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def regression(begin, end, ts, values, origin, ahead, predict, out, ok):  # type: ignore[no-untyped-def]
     """Least squares: the slope (deriv), or the line's value `ahead` seconds after `origin` (predict_linear)."""
     for i in range(begin.shape[0]):
@@ -153,7 +153,7 @@ def regression(begin, end, ts, values, origin, ahead, predict, out, ok):  # type
             out[i, s] = slope * ahead[s] + intercept if predict else slope
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def smoothing(begin, end, values, level_factor, trend_factor, out, ok):  # type: ignore[no-untyped-def]
     """Double exponential smoothing."""
     for i in range(begin.shape[0]):
@@ -172,7 +172,7 @@ def smoothing(begin, end, values, level_factor, trend_factor, out, ok):  # type:
             out[i, s] = level
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def sorted_quantile(q, ordered):  # type: ignore[no-untyped-def]
     """The quantile of values that ascend, NaN first."""
     n = len(ordered)
@@ -189,7 +189,7 @@ def sorted_quantile(q, ordered):  # type: ignore[no-untyped-def]
     return ordered[int(low)] * (1 - weight) + ordered[int(high)] * weight
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def nan_first(values):  # type: ignore[no-untyped-def]
     """Sorted, with NaN as the smallest of all."""
     ordered = np.sort(values)
@@ -200,7 +200,7 @@ def nan_first(values):  # type: ignore[no-untyped-def]
     return np.roll(ordered, nans) if nans else ordered
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def window_quantile(begin, end, values, q, deviation, out, ok):  # type: ignore[no-untyped-def]
     """quantile_over_time, or the median of the deviations from the median (mad_over_time)."""
     for i in range(begin.shape[0]):

@@ -16,7 +16,7 @@ SMALL_DELTA = 1e-12
 _SMALLEST_NORMAL = 2.2250738585072014e-308
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _finish_groups(mode, out, number, error, mean, incremental):  # type: ignore[no-untyped-def]
     """From running sums to results."""
     for g in range(out.shape[0]):
@@ -38,7 +38,7 @@ def _finish_groups(mode, out, number, error, mean, incremental):  # type: ignore
                 out[g, s] = math.sqrt(out[g, s] / n)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-untyped-def]
     """Fold the series of each group, step by step. `number` counts what went in; 0 means no result."""
     groups, steps = out.shape
@@ -86,7 +86,7 @@ def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-unt
     _finish_groups(mode, out, number, error, mean, incremental)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def quantile_groups(offsets, rows, values, valid, q, out, ok):  # type: ignore[no-untyped-def]
     """The quantile over the series of each group. Group g has the rows `rows[offsets[g]:offsets[g + 1]]`."""
     for g in range(len(offsets) - 1):
@@ -102,7 +102,7 @@ def quantile_groups(offsets, rows, values, valid, q, out, ok):  # type: ignore[n
                 out[g, s] = sorted_quantile(q[s], nan_first(buffer[:n]))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _almost_equal(a, b, tolerance):  # type: ignore[no-untyped-def]
     if a == b:
         return True
@@ -113,7 +113,7 @@ def _almost_equal(a, b, tolerance):  # type: ignore[no-untyped-def]
     return difference / total < tolerance
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _gather(offsets, rows, bound, values, valid, g, s, upper, count):  # type: ignore[no-untyped-def]
     """The buckets of group g at step s; those of equal bounds added up. Rows come sorted by bound."""
     n = 0
@@ -130,7 +130,7 @@ def _gather(offsets, rows, bound, values, valid, g, s, upper, count):  # type: i
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _make_monotonic(upper, count, n):  # type: ignore[no-untyped-def]
     """Counts that fall are lifted to the one before; tiny differences are levelled without a word.
 
@@ -154,13 +154,18 @@ def _make_monotonic(upper, count, n):  # type: ignore[no-untyped-def]
     return first, last, worst
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _quantile_of(q, upper, count, n):  # type: ignore[no-untyped-def]
     """Linear within the bucket; the last bucket has no end, so its beginning is the answer."""
     rank = q * count[n - 1]
-    b = 0
-    while b < n - 1 and not count[b] >= rank:
-        b += 1
+    # By halves, as Prometheus does: counts of NaN are in no order, and then the way decides.
+    b, end = 0, n - 1
+    while b < end:
+        middle = (b + end) // 2
+        if count[middle] >= rank:
+            end = middle
+        else:
+            b = middle + 1
     if b == n - 1:
         return upper[n - 2]
     if b == 0 and upper[0] <= 0:
@@ -170,7 +175,7 @@ def _quantile_of(q, upper, count, n):  # type: ignore[no-untyped-def]
     return start + (upper[b] - start) * ((rank - below) / (count[b] - below))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def bucket_quantiles(  # type: ignore[no-untyped-def]
     offsets, rows, bound, values, valid, q, out, ok, forced, lowest, highest, difference
 ):
@@ -192,15 +197,14 @@ def bucket_quantiles(  # type: ignore[no-untyped-def]
             if upper[n - 1] != math.inf:
                 continue
             first, last, worst = _make_monotonic(upper, count, n)
-            if n < 2 or count[n - 1] == 0 or math.isnan(count[n - 1]):
-                continue
             if worst > 0:
                 forced[g, s] = True
                 lowest[g, s], highest[g, s], difference[g, s] = first, last, worst
-            out[g, s] = _quantile_of(q[s], upper, count, n)
+            if n >= 2 and count[n - 1] != 0:
+                out[g, s] = _quantile_of(q[s], upper, count, n)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _rank_of(value, upper, count, n):  # type: ignore[no-untyped-def]
     """How many observations of a classic histogram lie below a value."""
     below = 0.0
@@ -219,7 +223,7 @@ def _rank_of(value, upper, count, n):  # type: ignore[no-untyped-def]
     return count[n - 1]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def bucket_fractions(offsets, rows, bound, values, valid, lower, upper_limit, out, ok):  # type: ignore[no-untyped-def]
     """The fraction of the observations of classic histograms between two values."""
     for g in range(len(offsets) - 1):

@@ -12,7 +12,7 @@ from lakerunner.query.promql.eval.kernels_rate import is_start_reset, window_fac
 COUNT, SUM, ZERO, BUCKETS = range(4)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def find_resets(rows, hints, ts, starts, counter, reset, overlap):  # type: ignore[no-untyped-def]
     """reset[i]: the counter began anew between rows i - 1 and i. The sum may fall without a reset."""
     for i in range(1, len(rows)):
@@ -30,7 +30,7 @@ def find_resets(rows, hints, ts, starts, counter, reset, overlap):  # type: igno
                     break
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def extrapolated_rows(  # type: ignore[no-untyped-def]
     rows, reset, begin, end, ts, starts, after, until, counter, per_second, range_s, out, ok
 ):
@@ -69,7 +69,7 @@ def extrapolated_rows(  # type: ignore[no-untyped-def]
         ok[s] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def column_sums(rows, total, error):  # type: ignore[no-untyped-def]
     """The compensated sum of every column, in the order of the rows."""
     for k in range(rows.shape[1]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyped-def]
     """Whether a start timestamp says that the counter began anew after the previous sample.
 
@@ -19,7 +19,7 @@ def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyp
     return prev_start != 0 and prev_start < prev_time
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def window_factor(  # type: ignore[no-untyped-def]
     first_ms, last_ms, pairs, start_ms, after_ms, until_ms, counter, increase, first_value
 ):
@@ -48,7 +48,7 @@ def window_factor(  # type: ignore[no-untyped-def]
     return (sampled + to_start + to_end) / sampled if sampled else 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def extrapolated(  # type: ignore[no-untyped-def]
     begin, end, ts, values, starts, after, until, counter, per_second, range_s, out, ok, overlap
 ):
@@ -96,7 +96,7 @@ def extrapolated(  # type: ignore[no-untyped-def]
             ok[i, s] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def last_two(begin, end, ts, values, starts, counter, out, ok):  # type: ignore[no-untyped-def]
     """irate (counter) and idelta."""
     for i in range(begin.shape[0]):
@@ -115,7 +115,7 @@ def last_two(begin, end, ts, values, starts, counter, out, ok):  # type: ignore[
             ok[i, s] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def count_resets(begin, end, ts, values, starts, out, ok):  # type: ignore[no-untyped-def]
     for i in range(begin.shape[0]):
         for s in range(begin.shape[1]):
@@ -129,7 +129,7 @@ def count_resets(begin, end, ts, values, starts, out, ok):  # type: ignore[no-un
             ok[i, s] = hi > lo
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _between(ts, values, p, j, at, counter):  # type: ignore[no-untyped-def]
     """The value at a time between two samples. After a reset, the counter is taken to rise from zero."""
     before = values[p]
@@ -138,7 +138,7 @@ def _between(ts, values, p, j, at, counter):  # type: ignore[no-untyped-def]
     return before + (values[j] - before) * (at - ts[p]) / (ts[j] - ts[p])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def extended(  # type: ignore[no-untyped-def]
     begin, end, ts, values, after, until, smoothed, counter, per_second, range_s, out, ok
 ):
@@ -172,20 +172,21 @@ def extended(  # type: ignore[no-untyped-def]
             if counter:
                 inner_first = first + 1 if ts[first] <= after[s] else first
                 inner_last = last - 1 if ts[last] >= until[s] else last
-                previous = left
+                previous, correction = left, 0.0
                 for j in range(inner_first, inner_last + 1):
                     if values[j] < previous:
-                        result += previous
+                        correction += previous
                     previous = values[j]
                 if right < previous:
-                    result += previous
+                    correction += previous
+                result += correction
             if per_second:
                 result /= range_s
             out[i, s] = result
             ok[i, s] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def smoothed_at(offsets, ts, values, at, lookback_ms, out, ok):  # type: ignore[no-untyped-def]
     """The value of a smoothed selector: between the samples around the time, or the last one carried forward."""
     for i in range(len(offsets) - 1):

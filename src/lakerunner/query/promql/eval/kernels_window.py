@@ -9,7 +9,7 @@ from numba import njit
 from lakerunner.query.promql.histogram import Ints
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def window_bounds(offsets, ts, after, until, begin, end):  # type: ignore[no-untyped-def]
     """For series i and step s, the samples in (after[s], until[s]] are begin[i, s] to end[i, s]. Steps ascend."""
     for i in range(len(offsets) - 1):
@@ -27,7 +27,7 @@ def window_bounds(offsets, ts, after, until, begin, end):  # type: ignore[no-unt
             end[i, s] = hi
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def latest_index(offsets, ts, stale, at, lookback_ms, out):  # type: ignore[no-untyped-def]
     """The sample that series i shows at time at[s]: the last one, unless it is too old or says the series ended."""
     for i in range(len(offsets) - 1):
@@ -43,7 +43,7 @@ def latest_index(offsets, ts, stale, at, lookback_ms, out):  # type: ignore[no-u
                 out[i, s] = -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def anchored_begin(ts, after, begin, end):  # type: ignore[no-untyped-def]
     """Move windows that reach back beyond after[s] to begin with the last sample at or before it.
 

@@ -54,12 +54,12 @@ def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: 
         evaluation.check_series(len(batch.labels))
         evaluation.spend(len(batch.values))
     if evaluation.histogram_stats and batch.histograms is not None:
-        return _with_found_resets(batch)
+        return _counts_and_sums(batch)
     return batch
 
 
-def _with_found_resets(batch: SeriesBatch) -> SeriesBatch:
-    """With hints worked out against the sample before, where the store did not know."""
+def _counts_and_sums(batch: SeriesBatch) -> SeriesBatch:
+    """Without buckets; so the hints are worked out here against the sample before, where the store did not know."""
     column = batch.histograms
     assert column is not None
     samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]
@@ -73,7 +73,7 @@ def _with_found_resets(batch: SeriesBatch) -> SeriesBatch:
             hint = histogram.hint
             if previous is not None and hint is ResetHint.UNKNOWN:
                 hint = ResetHint.RESET if is_reset(histogram, previous) else ResetHint.NOT_RESET
-            found[i] = histogram.with_hint(hint)
+            found[i] = Histogram(schema=histogram.schema, count=histogram.count, sum=histogram.sum, hint=hint)
             previous = histogram
     return replace(batch, histograms=HistogramColumn.of(found))
 

@@ -1,0 +1,166 @@
+"""One question to both engines; a question that they answer differently is made as small as is cheap."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.differential.answers import Answer, difference, own_answer, peer_answer
+from tests.differential.dataset import END_MS, SCRAPE_MS, START_MS
+from tests.differential.grammar import Grammar
+from tests.differential.mutants import mutant
+from tests.differential.peer import Peer
+
+from lakerunner.model.errors import LakeError
+from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, String, Subquery, children, unwrapped
+from lakerunner.query.promql.engine import Engine
+from lakerunner.query.promql.eval.block import SAME_LABELSET
+from lakerunner.query.promql.parser import parse
+from lakerunner.query.promql.printer import print_expr
+
+#: Functions whose result has an order. Of equal values any order will do: the values are compared, not the labels.
+_SORTS = frozenset(["sort", "sort_desc", "sort_by_label", "sort_by_label_desc"])
+
+#: Aggregations that may take one series or another: nothing to shrink to.
+_ANY_OF_EQUALS = frozenset(["topk", "bottomk", "limitk"])
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    expr: str
+    start_ms: int
+    end_ms: int
+    #: 0 for an instant query.
+    step_ms: int
+    #: Whether only their acceptance is compared: an expression by accident may ask for what differs by design.
+    mutated: bool = False
+
+    def __str__(self) -> str:
+        if not self.step_ms:
+            return f"{self.expr}   at {self.start_ms / 1000:.3f}"
+        return (
+            f"{self.expr}   from {self.start_ms / 1000:.3f} to {self.end_ms / 1000:.3f} step {self.step_ms / 1000:g}s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    question: Question
+    reason: str
+    shrunk: Question
+    shrunk_reason: str
+
+    def __str__(self) -> str:
+        out = f"{self.question}\n    {self.reason}"
+        if self.shrunk != self.question:
+            out += f"\n  already\n  {self.shrunk}\n    {self.shrunk_reason}"
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    #: What Prometheus did: answered, answered with nothing (empty), or refused.
+    kind: str
+    disagreement: Disagreement | None = None
+    #: Warnings and infos that one side alone gives.
+    only_peer: frozenset[str] = frozenset()
+    only_own: frozenset[str] = frozenset()
+
+
+def question(seed: int, number: int) -> Question:
+    """The same for the same numbers, whatever came before: any one of a run can be asked again alone."""
+    chance = random.Random(f"{seed}/{number}")
+    expr = Grammar(chance).expression()
+    mutated = chance.random() < 0.15
+    if mutated:
+        expr = mutant(expr, chance)
+    start_ms = chance.randrange(START_MS - 2 * SCRAPE_MS, END_MS + 60_000, chance.choice([500, SCRAPE_MS]))
+    if chance.random() < 0.5:
+        return Question(expr, start_ms, start_ms, 0, mutated)
+    step_ms = chance.choice([15_000, 30_000, 60_000, 7_000, 100_000])
+    end_ms = start_ms + chance.randint(0, 8) * step_ms + chance.choice([0, 500])
+    return Question(expr, start_ms, end_ms, step_ms, mutated)
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    peer: Peer
+    engine: Engine
+
+    def ask(self, asked: Question) -> Verdict:
+        peer, own = self._answers(asked)
+        reason = self._difference(asked, peer, own)
+        kind = "refused" if peer.error else "answered" if peer.cells else "empty"
+        if reason is None and (peer.error or own.error or asked.mutated):
+            return Verdict(kind)
+        if reason is None:
+            return Verdict(kind, only_peer=peer.notes - own.notes, only_own=own.notes - peer.notes)
+        shrunk, shrunk_reason = asked, reason
+        for smaller in _smaller(asked):
+            found = self._difference(smaller, *self._answers(smaller))
+            if found is not None:
+                shrunk, shrunk_reason = smaller, found
+                break
+        return Verdict(kind, Disagreement(asked, reason, shrunk, shrunk_reason))
+
+    def _difference(self, asked: Question, peer: Answer, own: Answer) -> str | None:
+        if _float_beside_histogram(asked, own):
+            return None
+        if asked.mutated and not own.kind.startswith("crash"):
+            peer, own = Answer(error=peer.error), Answer(error=own.error)
+        return difference(peer, own, _is_ordered(asked))
+
+    def _answers(self, asked: Question) -> tuple[Answer, Answer]:
+        if asked.step_ms:
+            theirs = self.peer.range(asked.expr, asked.start_ms, asked.end_ms, asked.step_ms)
+        else:
+            theirs = self.peer.instant(asked.expr, asked.start_ms)
+        return peer_answer(theirs), self._own(asked)
+
+    def _own(self, asked: Question) -> Answer:
+        try:
+            if asked.step_ms:
+                return own_answer(self.engine.range(asked.expr, asked.start_ms, asked.end_ms, asked.step_ms))
+            return own_answer(self.engine.instant(asked.expr, asked.start_ms))
+        except LakeError as reason:
+            return Answer(error=reason.message)
+        except Exception as reason:  # noqa: BLE001 - a crash of the engine is a finding, not the end of the run
+            return Answer(kind=f"crash ({type(reason).__name__}: {reason})")
+
+
+def _float_beside_histogram(asked: Question, own: Answer) -> bool:
+    """Two series that have become the same are an error, but Prometheus does not notice it of a float and a histogram.
+
+    It gives one of the two or both. We refuse, as it does where both are of one kind. Only `mixed` is of both kinds.
+    """
+    return SAME_LABELSET in own.error and "mixed" in asked.expr
+
+
+def _is_ordered(asked: Question) -> bool:
+    if asked.step_ms:
+        return False
+    try:
+        expr = unwrapped(parse(asked.expr))
+    except LakeError:
+        return False
+    return isinstance(expr, Call) and expr.name in _SORTS
+
+
+def _smaller(asked: Question) -> Iterator[Question]:
+    """The sub-expressions that are queries of their own, the shortest first."""
+    try:
+        whole = parse(asked.expr)
+    except LakeError:
+        return
+    parts = [part for part in _parts(whole) if not isinstance(part, String | MatrixSelector | Subquery)]
+    texts = {print_expr(part) for part in parts if not (isinstance(part, Aggregate) and part.op in _ANY_OF_EQUALS)}
+    for text in sorted(texts, key=lambda text: (len(text), text)):
+        if len(text) < len(asked.expr):
+            yield Question(text, asked.start_ms, asked.end_ms, asked.step_ms, asked.mutated)
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    for child in children(expr):
+        yield from _parts(child)

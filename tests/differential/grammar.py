@@ -1,0 +1,346 @@
+"""Random PromQL that is well typed: what an expression gives decides what may be written inside it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.differential.dataset import END_MS, START_MS
+
+from lakerunner.query.promql.ast import ValueType
+from lakerunner.query.promql.functions import ANCHORED_SAFE, FUNCTIONS, SMOOTHED_SAFE
+
+_FLOATS = ("requests_total", "deltas_total", "temperature", "sparse", "flapping", "weird", "constant", "latency_count")
+_CLASSIC = ("latency_bucket",)
+_NATIVE = ("size", "custom", "sizes_delta", "queue", "mixed")
+_LABELS = ("job", "instance", "code", "le", "zone", "__name__", "missing")
+_MATCHERS = (
+    'job="api"',
+    'job!="api"',
+    'instance=~"i[01]"',
+    'instance!~"i2|i3"',
+    'code!="500"',
+    'le!="1"',
+    'missing=""',
+    'zone!~".+"',
+    'job=~"api|db"',
+)
+_NAMES = ("requests_total|temperature", "size|custom", "mixed|flapping", "latency_.+", "constant|sparse|deltas_total")
+_DURATIONS = ("1m", "40s", "2m", "5m", "90s", "15s", "1m1ms", "10m", "1m + 30s", "max_of(step(), 1m)")
+_OFFSETS = ("1m", "-30s", "15s", "5m", "-1m30s", "(30s * 2)")
+#: Parameters that change from step to step.
+_PARAMETERS = ("scalar(constant)", "time() % 3", "step() % 7", "scalar(temperature{instance='i0',job='api'})")
+_NUMBERS = ("0", "1", "2", "0.5", "-1", "3.25", "100", "NaN", "Inf", "-Inf", "1e3", "0.9", "0.1", "1m")
+_ARITHMETIC = ("+", "-", "*", "/", "%", "^", "atan2")
+_COMPARISONS = ("==", "!=", ">", "<", ">=", "<=")
+_TRIMS = ("</", ">/")
+_SETS = ("and", "or", "unless")
+_PLAIN_AGGREGATIONS = ("sum", "avg", "min", "max", "count", "group", "stddev", "stdvar")
+
+#: What is left out, each for a reason:
+#: - which series `limitk` takes, and `topk` and `bottomk` of equal values, depends on the order in which a store gives
+#:   them: only what does not depend on it is asked for;
+#: - the date of NaN or infinity is undefined in Go and differs from processor to processor: dates are asked of times;
+#: - quantiles of negative histograms: where no bucket reaches the rank, Prometheus takes the last one that the
+#:   layout of the chunk happens to have;
+#: - `timestamp` of a selector with both `@` and `offset`: Prometheus forgets the offset there, and only there.
+_DATES = ("day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year")
+#: Written by rules of their own, for the sake of their arguments.
+_BY_HAND = frozenset(["info", "label_join", "label_replace", "sort_by_label", "sort_by_label_desc", *_DATES])
+
+
+@dataclass
+class Grammar:
+    chance: random.Random
+
+    def expression(self) -> str:
+        """Mostly vectors; now and then a scalar or a range, which range queries refuse."""
+        depth = self.chance.choice([1, 2, 2, 3, 3, 4])
+        if self.chance.random() < 0.05:
+            return self.matrix(depth, "")
+        return self.scalar(depth) if self.chance.random() < 0.05 else self.vector(depth)
+
+    # -- vectors -----------------------------------------------------------------------------------------------
+
+    def vector(self, depth: int) -> str:
+        if depth <= 0:
+            return self.selector() if self.chance.random() < 0.6 else self.range_call(0)
+        rules: tuple[tuple[int, Callable[[int], str]], ...] = (
+            (1, lambda _: self.selector()),
+            (5, self.range_call),
+            (4, self.call),
+            (4, self.aggregation),
+            (2, self.parametric),
+            (4, self.binary),
+            (2, self.binary_with_scalar),
+            (2, self.set_operation),
+            (2, self.histogram_call),
+            (1, self.label_call),
+            (1, self.unary),
+            (
+                1,
+                lambda left: (
+                    f"{self.chance.choice(_DATES)}(timestamp({self.bare_selector()}) * {self.chance.randint(1, 9)})"
+                ),
+            ),
+            (1, lambda left: f"({self.vector(left)})"),
+            (1, self.info),
+        )
+        rule = self.chance.choices([rule for _, rule in rules], [weight for weight, _ in rules])[0]
+        return rule(depth - 1)
+
+    def selector(self, names: tuple[str, ...] = (), tail: bool = True) -> str:
+        text = self.bare_selector(names) + (self.tail() if tail else "")
+        return f"{text} smoothed" if tail and self.chance.random() < 0.03 else text
+
+    def bare_selector(self, names: tuple[str, ...] = ()) -> str:
+        matchers = self.chance.sample(_MATCHERS, self.chance.choice([0, 0, 1, 1, 2]))
+        if not names and self.chance.random() < 0.08:
+            matchers = [f'__name__=~"{self.chance.choice(_NAMES)}"', *matchers]
+            return f"{{{','.join(matchers)}}}"
+        pool = names or self.chance.choices([_FLOATS, _NATIVE, _CLASSIC], [6, 3, 1])[0]
+        return self.chance.choice(pool) + (f"{{{','.join(matchers)}}}" if matchers else "")
+
+    def tail(self) -> str:
+        out = ""
+        if self.chance.random() < 0.12:
+            moment_ms = self.chance.randrange(START_MS, END_MS, 500)
+            out += f" @ {self.chance.choice([f'{moment_ms / 1000:.3f}', 'start()', 'end()'])}"
+        if self.chance.random() < 0.2:
+            out += f" offset {self.chance.choice(_OFFSETS)}"
+        return out
+
+    def range_call(self, depth: int) -> str:
+        names = [
+            name for name, one in FUNCTIONS.items() if ValueType.MATRIX in one.args and one.returns is ValueType.VECTOR
+        ]
+        # Rates are what people ask for.
+        name = self.chance.choice([*names, "rate", "increase", "rate", "increase", "delta", "irate"])
+        args = [
+            self.matrix(depth, name) if kind is ValueType.MATRIX else self.argument(name, kind, depth)
+            for kind in FUNCTIONS[name].args
+        ]
+        return f"{name}({', '.join(args)})"
+
+    def matrix(self, depth: int, function: str) -> str:
+        if depth > 0 and self.chance.random() < 0.3:
+            step = self.chance.choice(["", "15s", "30s", "1m", "7s"])
+            width = self.chance.choice(["2m", "5m", "61s", "3m"])
+            return f"({self.vector(depth - 1)})[{width}:{step}]{self.tail()}"
+        text = f"{self.bare_selector()}[{self.chance.choice(_DURATIONS)}]{self.tail()}"
+        if self.chance.random() < 0.1 and function in ANCHORED_SAFE:
+            return f"{text} anchored"
+        if self.chance.random() < 0.1 and function in SMOOTHED_SAFE:
+            return f"{text} smoothed"
+        return text
+
+    def call(self, depth: int) -> str:
+        names = [
+            name
+            for name, one in FUNCTIONS.items()
+            if ValueType.MATRIX not in one.args and one.returns is ValueType.VECTOR and name not in _BY_HAND
+        ]
+        name = self.chance.choice(names)
+        function = FUNCTIONS[name]
+        count = len(function.args) - self.chance.randint(0, function.optional)
+        return f"{name}({', '.join(self.argument(name, kind, depth) for kind in function.args[:count])})"
+
+    def argument(self, name: str, kind: ValueType, depth: int) -> str:
+        if kind is ValueType.VECTOR:
+            inner = self.vector(depth)
+            both = name in ("timestamp", "start_timestamp") and "@" in inner and "offset" in inner
+            negative = "histogram_quantile" in name and _may_be_negative(inner)
+            return self.bare_selector() if both or negative else inner
+        if kind is ValueType.STRING:
+            return '"q"'
+        if "quantile" in name:
+            return self.chance.choice(
+                ["0.5", "0.9", "0", "1", "0.25", "1.5", "-1", "NaN", self.changing(), self.scalar(0)]
+            )
+        if name == "double_exponential_smoothing":
+            return self.chance.choice(["0.5", "0.1", "0.9", "0.25"])
+        return self.scalar(min(depth, 1))
+
+    def changing(self) -> str:
+        return self.chance.choice(_PARAMETERS)
+
+    # -- aggregations ------------------------------------------------------------------------------------------
+
+    def grouping(self) -> str:
+        if self.chance.random() < 0.3:
+            return ""
+        labels = self.chance.sample(_LABELS, self.chance.choice([0, 1, 1, 2, 3]))
+        return f" {self.chance.choice(['by', 'without'])} ({', '.join(labels)}) "
+
+    def aggregation(self, depth: int) -> str:
+        return f"{self.chance.choice(_PLAIN_AGGREGATIONS)}{self.grouping()}({self.vector(depth)})"
+
+    def parametric(self, depth: int) -> str:
+        rule = self.chance.choice(["topk", "bottomk", "quantile", "quantile", "count_values", "limit_ratio", "limitk"])
+        inner = self.vector(depth)
+        match rule:
+            case "topk" | "bottomk":
+                outer = self.chance.choice(["count", "sum", "max"])
+                number = self.chance.choice(["1", "2", "5", "0", "-1", self.changing()])
+                return f"{outer}({rule}{self.grouping()}({number}, {inner}))"
+            case "limitk":
+                return f"count({rule}{self.grouping()}({self.chance.choice(['1', '2', '5', '0'])}, {inner}))"
+            case "quantile":
+                return f"quantile{self.grouping()}({self.argument('quantile', ValueType.SCALAR, 0)}, {inner})"
+            case "count_values":
+                # Rounded: a digit far behind the point would make another label.
+                return f'count_values{self.grouping()}("v", round({inner}, 0.25))'
+        return f"limit_ratio{self.grouping()}({self.chance.choice(['0.5', '-0.5', '0.1', '1', '2', '-0.9'])}, {inner})"
+
+    # -- operators ---------------------------------------------------------------------------------------------
+
+    def binary(self, depth: int) -> str:
+        left, right = self.vector(depth), self.vector(depth)
+        if self.chance.random() < 0.5:
+            # The same metric twice, or two with the same labels: most matches of two random vectors are empty.
+            right = (
+                left
+                if self.chance.random() < 0.3
+                else f"{self.chance.choice(['sum', 'max', 'avg'])} by (job, instance) ({right})"
+            )
+        operator = self.chance.choice(_ARITHMETIC + _COMPARISONS + _TRIMS)
+        if operator in _COMPARISONS and self.chance.random() < 0.4:
+            operator += " bool"
+        return f"({left}) {operator}{self.matching(grouped=True)} ({right})"
+
+    def matching(self, grouped: bool) -> str:
+        if self.chance.random() < 0.3:
+            return ""
+        labels = self.chance.sample(
+            ("job", "instance", "code", "le", "zone", "missing"), self.chance.choice([0, 1, 2, 2, 3])
+        )
+        if self.chance.random() < 0.5:
+            labels = ["job", "instance"]
+        out = f" {self.chance.choice(['on', 'on', 'ignoring'])} ({', '.join(labels)})"
+        if grouped and self.chance.random() < 0.4:
+            extra = [
+                label
+                for label in self.chance.sample(("zone", "code"), self.chance.choice([0, 0, 1]))
+                if label not in labels
+            ]
+            out += f" {self.chance.choice(['group_left', 'group_right'])} ({', '.join(extra)})"
+        if grouped and self.chance.random() < 0.15:
+            out += self.chance.choice([" fill(0)", " fill_left(1)", " fill_right(2)", " fill(NaN)"])
+        return out
+
+    def binary_with_scalar(self, depth: int) -> str:
+        operator = self.chance.choice(_ARITHMETIC + _COMPARISONS + _TRIMS)
+        if operator in _COMPARISONS and self.chance.random() < 0.4:
+            operator += " bool"
+        sides = [f"({self.vector(depth)})", f"({self.scalar(min(depth, 1))})"]
+        if operator not in _TRIMS:
+            self.chance.shuffle(sides)
+        return f"{sides[0]} {operator} {sides[1]}" if self.chance.random() < 0.9 else f"{self.bare_operation()}"
+
+    def bare_operation(self) -> str:
+        """Operators without parentheses around their sides: what binds first is for the parser to know."""
+        count = self.chance.randint(2, 4)
+        operands = [self.chance.choice([self.selector(), *_NUMBERS, *_NUMBERS[:5]]) for _ in range(count - 1)]
+        operands.insert(self.chance.randrange(count), self.selector())
+        out = operands[0]
+        for operand in operands[1:]:
+            sign = self.chance.choice(["", "", "-"])
+            out += f" {self.chance.choice((*_ARITHMETIC, *_COMPARISONS))} {sign}{operand}"
+        return out
+
+    def set_operation(self, depth: int) -> str:
+        operator = self.chance.choice(_SETS)
+        return f"({self.vector(depth)}) {operator}{self.matching(grouped=False)} ({self.vector(depth)})"
+
+    def unary(self, depth: int) -> str:
+        return f"{self.chance.choice('+-')}({self.vector(depth)})"
+
+    # -- functions that ask for particular input ---------------------------------------------------------------
+
+    def histogram_call(self, depth: int) -> str:
+        """Histogram functions on histograms: on anything else they say nothing."""
+        inner = self.histograms(depth)
+        if _may_be_negative(inner):
+            return f"histogram_count({inner})"
+        quantile = self.argument("quantile", ValueType.SCALAR, 0)
+        classic = f"rate(latency_bucket[{self.chance.choice(_DURATIONS)}])"
+        return self.chance.choice(
+            [
+                f"histogram_quantile({quantile}, {inner})",
+                f"histogram_quantile({quantile}, {classic})",
+                f"histogram_quantile({quantile}, sum by (le, job) ({classic}))",
+                f'histogram_quantiles({inner}, "q", 0.5, 0.9)',
+                f"histogram_fraction({self.scalar(0)}, {self.scalar(0)}, {inner})",
+                f"histogram_fraction(0.2, {self.scalar(0)}, {classic})",
+                f"histogram_count({inner})",
+                f"histogram_sum({inner})",
+                f"histogram_avg({inner})",
+                f"histogram_stddev({inner})",
+                f"histogram_stdvar({inner})",
+                inner,
+            ]
+        )
+
+    def histograms(self, depth: int) -> str:
+        selector = self.bare_selector(_NATIVE)
+        name = self.chance.choice(["rate", "increase", "delta", "sum_over_time", "avg_over_time", "last_over_time"])
+        ranged = f"{name}({selector}[{self.chance.choice(_DURATIONS)}]{self.tail()})"
+        if depth <= 0:
+            return self.chance.choice([selector + self.tail(), ranged])
+        below = self.histograms(depth - 1)
+        return self.chance.choice(
+            [
+                ranged,
+                below,
+                f"{self.chance.choice(['sum', 'avg'])}{self.grouping()}({below})",
+                f"({below}) {self.chance.choice('+-')}{self.matching(grouped=False)} ({self.histograms(depth - 1)})",
+                # Finite factors: the empty buckets that a chunk's layout has become NaN with others.
+                f"({below}) {self.chance.choice('*/')} {self.chance.choice(['2', '0.5', '-1', '3.25', '0'])}",
+                f"({below}) {self.chance.choice(_TRIMS)} {self.scalar(0)}",
+                f"({below}) {self.chance.choice(['==', '!='])} ({self.histograms(depth - 1)})",
+                f"-({below})",
+                f"sum_over_time(({below})[2m:{self.chance.choice(['', '30s'])}])",
+            ]
+        )
+
+    def label_call(self, depth: int) -> str:
+        inner = self.vector(depth)
+        target = self.chance.choice(["job", "new", "__name__", "instance"])
+        source = self.chance.choice(_LABELS)
+        # Where only some series have the label, Prometheus' comparison is no order, and its result depends on chance.
+        common = self.chance.choice(["job", "instance", "missing"])
+        return self.chance.choice(
+            [
+                f'label_replace({inner}, "{target}", "x-$1", "{source}", "(.).*")',
+                f'label_replace({inner}, "{target}", "", "{source}", ".*")',
+                f'label_replace({inner}, "{target}", "$first", "{source}", "(?P<first>[a-z]+)[0-9]*")',
+                f'label_join({inner}, "{target}", "-", "{source}", "instance")',
+                f'label_join({inner}, "{target}", "")',
+                f'sort_by_label({inner}, "{common}")',
+                f'sort_by_label_desc({inner}, "{common}", "instance")',
+            ]
+        )
+
+    def info(self, depth: int) -> str:
+        selectors = ["", ', {version=~".+"}', ', {cluster="capi"}', ', {version="1"}', ', {__name__="target_info"}']
+        return f"info({self.vector(min(depth, 1))}{self.chance.choice(selectors)})"
+
+    # -- scalars -----------------------------------------------------------------------------------------------
+
+    def scalar(self, depth: int) -> str:
+        pick = self.chance.random()
+        if depth <= 0 or pick < 0.5:
+            return self.chance.choice(_NUMBERS)
+        if pick < 0.6:
+            return self.chance.choice(["time()", "pi()", "start()", "end()", "step()", "range()", "time() % 60"])
+        if pick < 0.75:
+            return f"scalar({self.vector(depth - 1)})"
+        if pick < 0.8:
+            return f"{self.chance.choice(['min_of', 'max_of'])}({self.scalar(depth - 1)}, {self.scalar(depth - 1)})"
+        operator = self.chance.choice([*_ARITHMETIC, *(f"{one} bool" for one in _COMPARISONS)])
+        return f"({self.scalar(depth - 1)} {operator} {self.scalar(depth - 1)})"
+
+
+def _may_be_negative(text: str) -> bool:
+    return any(sign in text for sign in ("-(", "* -", "/ -", ") - ", ") -on", "(-", "delta("))
