@@ -7,11 +7,10 @@ import sys
 import time
 from collections import Counter
 
+from lakerunner.query.promql.engine import Engine
 from tests.differential.comparing import Both, Question, Verdict, question
 from tests.differential.dataset import make_dataset, memory_source
 from tests.differential.peer import PEERS, find_prometheus, running_prometheus
-
-from lakerunner.query.promql.engine import Engine
 
 
 def main() -> int:

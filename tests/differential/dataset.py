@@ -9,15 +9,15 @@ import math
 import random
 
 import numpy as np
-from tests.differential.otlp import ZERO_THRESHOLD
-from tests.differential.samples import Sample, Series
-from tests.query.promqltest.loading import stored_hints
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
 from lakerunner.query.promql.histogram_math import add
 from lakerunner.query.promql.memory_source import MemorySource
 from lakerunner.query.promql.source import STALE
+from tests.differential.otlp import ZERO_THRESHOLD
+from tests.differential.samples import Sample, Series
+from tests.query.promqltest.loading import stored_hints
 
 #: A multiple of two hours, so that no chunk is cut for the block's sake within the samples.
 START_MS = 1_599_998_400_000

@@ -6,10 +6,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.differential.dataset import END_MS, START_MS
-
 from lakerunner.query.promql.ast import ValueType
 from lakerunner.query.promql.functions import ANCHORED_SAFE, FUNCTIONS, SMOOTHED_SAFE
+from tests.differential.dataset import END_MS, START_MS
 
 _FLOATS = ("requests_total", "deltas_total", "temperature", "sparse", "flapping", "weird", "constant", "latency_count")
 _CLASSIC = ("latency_bucket",)

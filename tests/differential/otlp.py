@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from tests.differential.samples import Sample
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.histogram import Histogram
+from tests.differential.samples import Sample
 
 _CUMULATIVE = 2
 #: What the receiver makes of every zero bucket.

@@ -18,12 +18,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
+from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.promql.source import STALE_BITS
 from tests.differential.otlp import otlp_request
 from tests.differential.remote_write import HEADERS, snappy_block, write_request
 from tests.differential.samples import Sample, Series
-
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.source import STALE_BITS
 
 #: The folder with the binaries of peers, where they are not on the PATH.
 PEERS = "LAKERUNNER_TEST_PEERS"

@@ -9,10 +9,10 @@ import struct
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from tests.differential.samples import Sample
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Histogram
+from tests.differential.samples import Sample
 
 HEADERS = {
     "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request",

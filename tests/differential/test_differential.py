@@ -11,16 +11,16 @@ import random
 from collections.abc import Iterator
 
 import pytest
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.promql.engine import Engine
+from lakerunner.query.promql.parser import parse
 from tests.differential.answers import Answer, HistogramAnswer, difference
 from tests.differential.comparing import Both, question
 from tests.differential.dataset import make_dataset, memory_source
 from tests.differential.grammar import Grammar
 from tests.differential.peer import PEERS, find_prometheus, running_prometheus
 from tests.differential.remote_write import snappy_block
-
-from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.parser import parse
 
 SEED, COUNT = 20261116, 150
 
