@@ -17,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix bench promqltest faults docs clean
+.PHONY: help demo init test test-fast lint fix bench promqltest differential faults docs clean
 
 ##@ Use
 
@@ -47,6 +47,9 @@ bench: $(VENV)/.dev ## Benchmarks against a peer or a limit, as JSON lines: make
 
 promqltest: $(VENV)/.dev ## Prometheus' test scripts of a folder through a real lake: make promqltest SUITE=DIR
 	@$(BIN)/python -m tests.query.promqltest $(SUITE)
+
+differential: $(VENV)/.dev ## Random queries against a real Prometheus, from PATH or the folder LAKERUNNER_TEST_PEERS
+	@$(BIN)/python -m tests.differential
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
 	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import uuid
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from lakerunner.index.api_keys import Scope, authenticate, require
+from lakerunner.index.credential import secret_in
 from lakerunner.index.database import Database
 from lakerunner.intake.event_s3 import parse_s3
 from lakerunner.intake.record import Recorder
@@ -23,14 +23,13 @@ from lakerunner.runtime.telemetry import log
 PATH = "/api/v1/intake/s3"
 _SOURCE = "http"
 _RETRY_AFTER_S = 5
-_HOW = "send `Authorization: Bearer KEY`, or the key as the password of basic authentication"
 
 
 def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -> list[BaseRoute]:
     """`POST /api/v1/intake/s3`, for holders of a key with the scope ingest."""
 
-    def handle(body: bytes, authorization: str, api_key: str) -> Response:
-        only_orgs = _orgs(database, authorization, api_key) if settings.auth.required else None
+    def handle(body: bytes, headers: Headers) -> Response:
+        only_orgs = _orgs(database, headers) if settings.auth.required else None
         # A connection test of an empty body is no event.
         recorded = recorder.record_events(
             [parse_s3(body, always_encoded=False)] if body.strip() else [], _SOURCE, only_orgs
@@ -43,8 +42,7 @@ def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -
     async def intake(request: Request) -> Response:
         try:
             body = await _body(request, settings.intake.webhook_max_bytes)
-            headers = request.headers
-            return await run_in_threadpool(handle, body, headers.get("authorization", ""), headers.get("x-api-key", ""))
+            return await run_in_threadpool(handle, body, request.headers)
         except _LacksScope as error:
             return _refusal(error, 403)
         except Denied as error:
@@ -69,9 +67,9 @@ async def _body(request: Request, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _orgs(database: Database, authorization: str, api_key: str) -> frozenset[uuid.UUID] | None:
+def _orgs(database: Database, headers: Headers) -> frozenset[uuid.UUID] | None:
     """The orgs whose objects the sender may announce; None means all."""
-    secret = api_key or secret_of(authorization)
+    secret = secret_in(headers)
     with database.transaction() as tx:
         key = authenticate(tx, secret)
     try:
@@ -83,26 +81,6 @@ def _orgs(database: Database, authorization: str, api_key: str) -> frozenset[uui
 
 class _LacksScope(Denied):
     """The key is good, but not for this."""
-
-
-def secret_of(authorization: str) -> str:
-    """The key in an Authorization header: bearer, or the password of basic, as in http://any:KEY@host/.
-
-    >>> secret_of("Bearer lrk_secret")
-    'lrk_secret'
-    """
-    scheme, _, rest = authorization.partition(" ")
-    secret = ""
-    if scheme.lower() == "bearer":
-        secret = rest.strip()
-    elif scheme.lower() == "basic":
-        try:
-            secret = base64.b64decode(rest, validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
-            raise Denied("cannot read the basic credentials of this request", hint=_HOW) from None
-    if not secret:
-        raise Denied("cannot take events without an API key", hint=_HOW)
-    return secret
 
 
 def _refusal(error: LakeError, status: int) -> Response:

@@ -10,10 +10,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from lakerunner.index.api_keys import ApiKey, Scope, authenticate, require
+from lakerunner.index.credential import has_secret, secret_in
 from lakerunner.index.database import Database
 from lakerunner.index.orgs import DEFAULT_ORG_ID, DEFAULT_ORG_NAME, find_org
 from lakerunner.model.errors import BadInput, Denied, Missing
-from lakerunner.serve.auth import has_secret, secret_of
 
 ORG_HEADER = "x-scope-orgid"
 
@@ -40,11 +40,11 @@ class Door:
 
     def _caller(self, request: Request) -> Caller:
         wanted = request.headers.get(ORG_HEADER, "").strip()
-        if not self._required and not has_secret(request):
+        if not self._required and not has_secret(request.headers):
             if wanted and wanted not in (str(DEFAULT_ORG_ID), DEFAULT_ORG_NAME):
                 raise _not_yours()
             return Caller(DEFAULT_ORG_ID, "nobody", admin=True)
-        secret = secret_of(request)
+        secret = secret_in(request.headers)
         with self._database.transaction() as tx:
             key = authenticate(tx, secret)
             require(key, Scope.QUERY)
