@@ -37,10 +37,15 @@ class House:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> House:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", self.module, "serve"], env=self.env, cwd=ROOT, stderr=subprocess.DEVNULL
-        )
+        with self._own_log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", self.module, "serve"], env=self.env, cwd=ROOT, stdout=log, stderr=log
+            )
         return self
+
+    @property
+    def _own_log(self) -> Path:
+        return self.data_dir.with_name(f"{self.data_dir.name}-serve.log")
 
     def note(self) -> dict[str, Any]:
         note = read_note(self.data_dir)
@@ -58,12 +63,12 @@ class House:
             places = self.places()
             if places and all(is_ready(place) for place in places):
                 return
-            assert self.process is not None and self.process.poll() is None, "serve has ended"
+            assert self.process is not None and self.process.poll() is None, f"serve has ended: {self.last_words()}"
             assert time.monotonic() < end, f"not all ready in time: {self.last_words()}"
             time.sleep(0.1)
 
     def last_words(self) -> str:
-        logs = sorted((self.data_dir / "logs").glob("*.log"))
+        logs = [self._own_log, *sorted((self.data_dir / "logs").glob("*.log"))]
         return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-400:]}" for path in logs)
 
     def terminate(self, timeout_s: float = 40.0) -> int:
