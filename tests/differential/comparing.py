@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakerunner.model.errors import LakeError
+from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, String, Subquery, children, unwrapped
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.eval.block import SAME_LABELSET
@@ -108,7 +109,9 @@ class Both:
             return None
         if asked.mutated and not own.kind.startswith("crash"):
             peer, own = Answer(error=peer.error), Answer(error=own.error)
-        return difference(peer, own, _is_ordered(asked))
+        if asked.step_ms and " or" in asked.expr:
+            peer, own = _nameless(peer), _nameless(own)
+        return difference(peer, own, _is_ordered(asked, peer))
 
     def _answers(self, asked: Question) -> tuple[Answer, Answer]:
         if asked.step_ms:
@@ -136,14 +139,28 @@ def _float_beside_histogram(asked: Question, own: Answer) -> bool:
     return SAME_LABELSET in own.error and "mixed" in asked.expr
 
 
-def _is_ordered(asked: Question) -> bool:
+def _nameless(answer: Answer) -> Answer:
+    """Without metric names, unless they tell series apart.
+
+    Where the sides of `or` give the same series at different steps, one of them with its name to be dropped, Prometheus
+    goes by the step that comes first for all steps. We go by every step, so that it is the same as an instant query.
+    """
+    cells = {(labels.without(METRIC_NAME), at): cell for (labels, at), cell in answer.cells.items()}
+    return replace(answer, cells=cells) if len(cells) == len(answer.cells) else answer
+
+
+def _is_ordered(asked: Question, peer: Answer) -> bool:
     if asked.step_ms:
         return False
     try:
         expr = unwrapped(parse(asked.expr))
     except LakeError:
         return False
-    return isinstance(expr, Call) and expr.name in _SORTS
+    if not isinstance(expr, Call) or expr.name not in _SORTS:
+        return False
+    # Where only some series have the label, Prometheus' comparison is no order, and its result depends on chance.
+    names = [arg.value for arg in expr.args[1:] if isinstance(arg, String)]
+    return all(labels.get(name) for labels, _ in peer.cells for name in names)
 
 
 def _smaller(asked: Question) -> Iterator[Question]:

@@ -322,7 +322,15 @@ def test_a_colon_alone_is_a_metric_name_outside_brackets() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['foo{__name__=~"x"}', 'foo{__name__!="x"}', 'Inf{a="b"}', "nan{}", "m offset (1m) + m", "sum by (without) (m)"],
+    [
+        'foo{__name__=~"x"}',
+        'foo{__name__!="x"}',
+        'Inf{a="b"}',
+        "nan{}",
+        "m offset (1m) + m",
+        "sum by (without) (m)",
+        "sum by (Inf) (m)",
+    ],
 )
 def test_a_second_name_and_a_number_with_labels_are_refused(text: str) -> None:
     with pytest.raises(ParseError):

@@ -237,7 +237,8 @@ class Parser(DurationParser):
         labels: list[str] = []
         while not self.at(")"):
             # All other keywords may be labels.
-            if not self.at(IDENTIFIER, STRING) or (self.at(IDENTIFIER) and self.word() == "without"):
+            refused = self.at(IDENTIFIER) and self.word() in ("without", "inf", "nan")
+            if refused or not self.at(IDENTIFIER, STRING):
                 self.unexpected("grouping", "a label name")
             token = self.take()
             labels.append(unquote(self.text, token) if token.kind == STRING else token.text)
