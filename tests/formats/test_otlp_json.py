@@ -58,16 +58,15 @@ def test_json_and_protobuf_are_one(signal):
 @given(log_messages())
 def test_every_log_message_survives_the_way_through_json(message):
     wire = to_wire(orjson.loads(orjson.dumps(otlp_json(message))), "logs", Limits())
-    assert LogsData.FromString(wire).SerializeToString(deterministic=True) == message.SerializeToString(
-        deterministic=True
-    )
+    # As text, in which a NaN is a NaN: JSON has no place for the bits that tell one from another.
+    assert str(LogsData.FromString(wire)) == str(message)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trace_messages())
 def test_every_trace_message_survives_the_way_through_json(message):
     wire = to_wire(orjson.loads(orjson.dumps(otlp_json(message))), "traces", Limits())
-    assert ROOTS["traces"].FromString(wire) == message
+    assert str(ROOTS["traces"].FromString(wire)) == str(message)
 
 
 def test_metrics_of_every_kind_survive():
