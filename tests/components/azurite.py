@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.components.once import one_at_a_time
 from tests.components.process import RunningProcess, free_port
 
 VERSION = "3.37.0"
@@ -72,8 +73,11 @@ def running_azurite(folder: Path) -> Iterator[Azurite]:
 def installed_azurite() -> Path:
     """The emulator's program, fetched by npm when absent. Without npm: a skip, in CI a failure."""
     main = _CACHE / _MAIN
-    if main.exists():
-        return main
+    with one_at_a_time(_CACHE):
+        return main if main.exists() else _install(main)
+
+
+def _install(main: Path) -> Path:
     if not (shutil.which("npm") and shutil.which("node")):
         return _cannot("npm and node are not on PATH")
     # Beside its place, then renamed: an installation that was cut short is never taken for one.

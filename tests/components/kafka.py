@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.components.once import one_at_a_time
 from tests.components.process import RunningProcess, free_port
 
 VERSION = "4.3.1"
@@ -105,8 +106,11 @@ class KafkaBroker:
 def kafka_jars() -> Path:
     """The folder of Kafka's jars, fetched when it is not there; skips the test where that cannot be (fails in CI)."""
     jars = _CACHE / VERSION
-    if jars.is_dir():
-        return jars
+    with one_at_a_time(_CACHE):
+        return jars if jars.is_dir() else _fetch(jars)
+
+
+def _fetch(jars: Path) -> Path:
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             _cannot_have(f"{tool} is not on PATH")

@@ -79,6 +79,7 @@ def make_lake(database: Database, database_url: str, tmp_path: Path) -> Callable
     def make(store: StoreSettings | None = None, **intake: Any) -> Lake:
         with database.transaction() as tx:
             create_org(tx, "acme", ORG)
+        (tmp_path / "bucket").mkdir(exist_ok=True)
         fast = {"folder_poll_s": 0.05, "folder_settle_s": 0.1, "reconcile_interval_s": 0.0, **intake}
         settings = Settings(
             index=IndexSettings(url=database_url, connect_timeout_s=2.0),

@@ -6,7 +6,6 @@ import gzip
 import os
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -280,10 +279,10 @@ def test_an_answer_that_misses_something_says_so_and_is_not_kept(make_house: Mak
 
 
 def test_promtool(house: House) -> None:
-    promtool = shutil.which("promtool") or os.environ.get("PROMTOOL", "")
-    if not promtool or not Path(promtool).exists():
-        assert not os.environ.get("CI"), "promtool is missing"
-        pytest.skip("promtool is not installed")
+    peers = os.environ.get("LAKERUNNER_TEST_PEERS")
+    promtool = shutil.which("promtool", path=peers) or shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is a peer, not a part of the suite: put it on the PATH or set LAKERUNNER_TEST_PEERS")
 
     def run(*args: str) -> str:
         done = subprocess.run([promtool, "query", *args], capture_output=True, text=True, timeout=20, check=False)

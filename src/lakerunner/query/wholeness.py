@@ -24,6 +24,8 @@ from lakerunner.query.promql.ast import (
 
 #: Which series these choose depends on the order of all series, those of other steps included.
 _CHOOSING = frozenset({"limitk", "limit_ratio"})
+#: They warn that a range has an order of its own; a group of one step would not.
+_SORTING = frozenset({"sort", "sort_desc", "sort_by_label", "sort_by_label_desc"})
 #: Relabelled series must not collide anywhere in the range.
 _RELABELLING = frozenset({"label_replace", "label_join", "info"})
 #: Aggregations that give series as they are.
@@ -46,7 +48,7 @@ def must_be_whole(expr: Expr) -> bool:
         node = pending.pop()
         if isinstance(node, Aggregate) and node.op in _CHOOSING:
             return True
-        if isinstance(node, Call) and node.name in _RELABELLING:
+        if isinstance(node, Call) and node.name in _RELABELLING | _SORTING:
             return True
         if isinstance(node, Binary) and node.op == "or" and not _settled(_name(node.left), _name(node.right)):
             return True
