@@ -106,7 +106,7 @@ def _runs_ascend(series: Ints, first_ms: Ints, last_ms: Ints) -> bool:
 def _room(length: int, kind: type) -> Array:
     """An array to be filled, in memory of Arrow's pool, which keeps pages that were used before.
 
-    numpy would ask the system for fresh pages each time: a third of a hot fetch went into clearing those.
+    numpy would ask the system for fresh pages each time, which must then be cleared.
     """
     return np.frombuffer(pa.allocate_buffer(length * 8), kind, length)
 
