@@ -64,6 +64,12 @@ in the file's own metadata. Nothing else is needed to read it: see [reading.md](
 An object at such a path counts only while the index has it as live. What a lost attempt wrote is there until it is
 swept, and nobody should read it; `lakerunner` never does.
 
+## Times
+
+What is `timestamp[ns]` below is written as microseconds under its name and the remainder, 0 to 999, under `{name}_nanos`:
+Spark does not open files with nanoseconds, and nothing may be lost. See
+[the decision](../decisions/0008-nanoseconds-beside-microseconds.md).
+
 ## Attributes
 
 Logs and traces have a column for every attribute key: `resource_*`, `scope_*` and `attr_*`, lower case, other

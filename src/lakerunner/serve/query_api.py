@@ -32,7 +32,7 @@ _USUAL = (
     "topk(2, m)",
 )
 #: How long a thread keeps the interpreter while others want it. With Python's own 5 ms, each of a small query's
-#: few hand-overs waits that long behind a large one (docs/decisions/0008-queries-in-threads.md has the figures).
+#: few hand-overs waits that long behind a large one (docs/decisions/0007-queries-in-threads.md has the figures).
 _SWITCH_S = 0.000_5
 
 
