@@ -66,8 +66,8 @@ swept, and nobody should read it; `lakerunner` never does.
 
 ## Times
 
-What is `timestamp[ns]` below is written as microseconds under its name and the remainder, 0 to 999, under `{name}_nanos`:
-Spark does not open files with nanoseconds, and nothing may be lost. See
+What is `timestamp[ns]` below is written as microseconds under its name and the remainder, 0 to 999, under
+`{name}_nanos`: Spark does not open files with nanoseconds, and nothing may be lost. See
 [the decision](../decisions/0008-nanoseconds-beside-microseconds.md).
 
 ## Attributes
