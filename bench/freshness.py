@@ -58,8 +58,9 @@ def main() -> int:
 def measure(house: House, settings: Settings, count: int, every_s: float) -> list[float]:
     """Seconds from put to done, of each object. Clocks are one: all of it is this machine."""
     store = open_store(StoreConfig.of(settings))
-    start_ns = time.time_ns() // NS_PER_S * NS_PER_S - 3_600 * NS_PER_S
-    payloads = batches("logs", 0, start_ns, start_ns + 3_600 * NS_PER_S, 100.0)
+    # An object is a slot of some seconds: a minute each is more than enough.
+    start_ns = time.time_ns() // NS_PER_S * NS_PER_S - count * 60 * NS_PER_S
+    payloads = batches("logs", 0, start_ns, start_ns + count * 60 * NS_PER_S, 100.0)
     created: dict[str, float] = {}
     for nth in range(count):
         key = f"otel-raw/year=2026/month=01/day=01/hour=00/minute=00/logs_{nth}.binpb"
