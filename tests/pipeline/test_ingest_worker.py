@@ -123,3 +123,25 @@ def test_several_jobs_are_under_way_and_one_holds_many_items(lake: Lake) -> None
             assert monotonic() < end
             worker.step(pool)
     assert batches == [3, 3]
+
+
+def test_nothing_is_begun_while_the_bucket_is_down(lake: Lake) -> None:
+    make_item(lake)
+    attempts: list[int] = []
+    is_down = True
+
+    def do(items: Sequence[IngestItem], told: Mapping[uuid.UUID, int]) -> Sequence[Ended]:
+        attempts.extend(told.values())
+        return [Ended(item.item_id) for item in items]
+
+    with lake.consumer("ingest", *WORK_TOPICS) as consumer, ThreadPoolExecutor(2) as pool:
+        worker = IngestWorker(lake.database, consumer, lake.settings.pipeline, do, lambda: is_down)
+        for _ in range(10):
+            worker.step(pool)
+        assert attempts == []
+        is_down = False
+        end = monotonic() + 15
+        while behind(lake):
+            assert monotonic() < end
+            worker.step(pool)
+    assert attempts == [1], "the outage used no attempt up"

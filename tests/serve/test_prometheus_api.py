@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import shutil
 import subprocess
 from typing import Any
 
@@ -12,6 +10,7 @@ import httpx
 import pytest
 import zstandard
 
+from tests.components.peers import peer
 from tests.serve.conftest import END_S, START_S, House, MakeHouse
 
 BOTH = pytest.mark.parametrize("method", ["GET", "POST"])
@@ -279,10 +278,7 @@ def test_an_answer_that_misses_something_says_so_and_is_not_kept(make_house: Mak
 
 
 def test_promtool(house: House) -> None:
-    peers = os.environ.get("LAKERUNNER_TEST_PEERS")
-    promtool = shutil.which("promtool", path=peers) or shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is a peer, not a part of the suite: put it on the PATH or set LAKERUNNER_TEST_PEERS")
+    promtool = peer("promtool")
 
     def run(*args: str) -> str:
         done = subprocess.run([promtool, "query", *args], capture_output=True, text=True, timeout=20, check=False)

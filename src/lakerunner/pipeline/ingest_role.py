@@ -56,9 +56,13 @@ class Ingest(SignalsRole):
     def run(self, stop: Stop) -> None:
         consumer = self._consumer()
         try:
-            IngestWorker(self.database, consumer, self.settings.pipeline, self.do_batch).run(stop)
+            IngestWorker(self.database, consumer, self.settings.pipeline, self.do_batch, self._store_is_down).run(stop)
         finally:
             consumer.close()
+
+    def _store_is_down(self) -> bool:
+        # The readiness probe asks the store every second: its circuit opens and closes by that.
+        return self.store.is_paused
 
     def close(self) -> None:
         stop_session()

@@ -31,11 +31,20 @@ DoBatch = Callable[[Sequence[IngestItem], Mapping[uuid.UUID, int]], Sequence[End
 class IngestWorker:
     """For one thread. Jobs run in threads of their own; only this one talks to the consumer."""
 
-    def __init__(self, database: Database, consumer: Consumer, settings: PipelineSettings, do_batch: DoBatch) -> None:
+    def __init__(
+        self,
+        database: Database,
+        consumer: Consumer,
+        settings: PipelineSettings,
+        do_batch: DoBatch,
+        is_paused: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._database = database
         self._consumer = consumer
         self._settings = settings
         self._do_batch = do_batch
+        #: While the bucket is down nothing is begun: an item that must fail would only use up its attempts.
+        self._is_paused = is_paused
         self._waiting: list[IngestItem] = []
         self._jobs: set[Future[Sequence[Ended]]] = set()
         #: Of every item in hand, the messages that wait for its end.
@@ -65,10 +74,12 @@ class IngestWorker:
 
     def step(self, pool: ThreadPoolExecutor) -> None:
         """Take items while there is room, start jobs, answer for those that ended."""
-        room = max(0, self._settings.batch_items - len(self._waiting))
+        paused = self._is_paused()
+        room = 0 if paused else max(0, self._settings.batch_items - len(self._waiting))
+        at_once = bool(self._jobs) or (bool(self._waiting) and not paused)
         # Also with no room: a bus takes a consumer that does not poll for dead.
-        self._take(self._consumer.poll(room, 0.0 if self._waiting or self._jobs else _POLL_S))
-        while self._waiting and len(self._jobs) < self._settings.jobs:
+        self._take(self._consumer.poll(room, 0.0 if at_once else _POLL_S))
+        while self._waiting and not paused and len(self._jobs) < self._settings.jobs:
             self._start(pool)
         if self._jobs:
             self._finish(_POLL_S)
