@@ -20,6 +20,7 @@ from lakerunner.query.lake_port import Exemplar, HeadCount, MetricMeta, ScanLimi
 from lakerunner.query.lake_source import LakeSource, QueryLimits
 from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.part import Evaluated, Part
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
 
 #: The index knows no times beyond.
@@ -71,12 +72,20 @@ class LakeScan:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
         batch = self._inner.select(matchers, start_ms, end_ms, hints)
+        self._check_bytes()
+        return batch
+
+    def _check_bytes(self) -> None:
         if self._inner.stats.read_bytes > self._limits.max_bytes:
             raise LimitHit(
                 f"cannot answer the query: it reads more than {self._limits.max_bytes:,} bytes (api.max_bytes)",
                 hint="narrow the selectors or shorten the range",
             )
-        return batch
+
+    def evaluate(self, part: Part) -> Evaluated | None:
+        found = self._inner.evaluate(part)
+        self._check_bytes()
+        return found
 
     def stats(self) -> ScanStats:
         told = self._inner.stats

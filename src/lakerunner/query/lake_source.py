@@ -12,10 +12,14 @@ from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.plan import Leaf, LeafPlan
 from lakerunner.query.planner import Planner
+from lakerunner.query.promql.ast import Call, walk
 from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.leaves import leaves
+from lakerunner.query.promql.leaves import leaves, leaves_at
 from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.parser import parse
+from lakerunner.query.promql.part import Evaluated, Part
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.pushdown.errand import Errand, Read
 from lakerunner.query.scan.merge import merge
 from lakerunner.query.scan.samples import Samples
 from lakerunner.query.stats import QueryStats
@@ -80,6 +84,43 @@ class LakeSource:
         parts: list[Samples] = [part for answer in answers for part in answer.samples]
         return self._timed("merge", lambda: merge(parts))
 
+    def evaluate(self, part: Part) -> Evaluated | None:
+        """The part done by a worker, where one can."""
+        if any(isinstance(node, Call) and node.name == "info" for node in walk(parse(part.text))):
+            return None  # What it selects depends on what it finds.
+        asked = leaves_at(part.text, part.query, part.times, part.options)
+        plans = [self._plan(Leaf(self.org_id, leaf.matchers, leaf.start_ms, leaf.end_ms)) for leaf in asked]
+        segments = {segment.segment_id: segment for plan in plans for segment in plan.segments}
+        if not segments:
+            return None
+        place = {segment_id: number for number, segment_id in enumerate(segments)}
+        errand = Errand(
+            org_id=self.org_id,
+            query_id=self.query_id,
+            part=part,
+            segments=tuple(map(SegmentObjects.of, segments.values())),
+            reads=tuple(
+                Read(
+                    plan.leaf.matchers,
+                    plan.leaf.start_ms,
+                    plan.leaf.end_ms,
+                    tuple(place[segment.segment_id] for segment in plan.segments),
+                )
+                for plan in plans
+            ),
+            deadline_s=self._deadline_s,
+            max_bytes=self._limits.max_bytes,
+        )
+        done = self._timed("evaluate", lambda: self._workers.evaluate(errand, self._cancelled))
+        if done is None:
+            return None
+        for plan in plans:
+            self._count(plan)
+        for answer in done.answers:
+            self.stats.answered(answer)
+        self.stats.pushed_down(len(part.times), done.worker)
+        return done.evaluated
+
     def answers(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
         """What the segments of a leaf hold of it, in no order; those that failed are counted and left out."""
         plan = self.plan(leaf)
@@ -121,12 +162,18 @@ class LakeSource:
             )
 
     def plan(self, leaf: Leaf) -> LeafPlan:
-        plan = self._timed("plan", lambda: self._planner.plan(leaf))
+        plan = self._plan(leaf)
+        self._count(plan)
+        return plan
+
+    def _plan(self, leaf: Leaf) -> LeafPlan:
+        return self._timed("plan", lambda: self._planner.plan(leaf))
+
+    def _count(self, plan: LeafPlan) -> None:
         ends = [segment.time_range.end_ns // NS_PER_MS for segment in plan.segments]
         self.stats.planned(plan.explain, max(ends, default=None))
         self.stats.index_lookups = self._planner.lookups
         self.stats.index_age_s = max(self.stats.index_age_s, self._planner.age_s)
-        return plan
 
     def _timed(self, stage: str, call: Callable[[], T]) -> T:
         started = time.perf_counter()

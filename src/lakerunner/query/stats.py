@@ -33,6 +33,8 @@ class QueryStats:
     #: The end of the latest segment that was planned, in ms: nothing after it was there to be read.
     watermark_ms: int | None = None
     explains: list[Explain] = field(default_factory=list)
+    #: Worker -> steps that it evaluated.
+    pushed: dict[str, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -51,6 +53,9 @@ class QueryStats:
                 self.segments_pruned[step.rule] = self.segments_pruned.get(step.rule, 0) + step.before - step.kept
         if watermark_ms is not None:
             self.watermark_ms = max(self.watermark_ms or 0, watermark_ms)
+
+    def pushed_down(self, steps: int, worker: str) -> None:
+        self.pushed[worker] = self.pushed.get(worker, 0) + steps
 
     def answered(self, answer: SegmentAnswer) -> None:
         cost: Cost = answer.cost

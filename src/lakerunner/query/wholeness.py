@@ -19,7 +19,7 @@ from lakerunner.query.promql.ast import (
     Paren,
     Unary,
     VectorSelector,
-    children,
+    walk,
 )
 
 #: Which series these choose depends on the order of all series, those of other steps included.
@@ -43,16 +43,13 @@ class _Name(enum.Enum):
 
 
 def must_be_whole(expr: Expr) -> bool:
-    pending = [expr]
-    while pending:
-        node = pending.pop()
+    for node in walk(expr):
         if isinstance(node, Aggregate) and node.op in _CHOOSING:
             return True
         if isinstance(node, Call) and node.name in _RELABELLING | _SORTING:
             return True
         if isinstance(node, Binary) and node.op == "or" and not _settled(_name(node.left), _name(node.right)):
             return True
-        pending += children(node)
     return False
 
 

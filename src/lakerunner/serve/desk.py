@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from starlette.requests import Request
 
 from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.query.evalflow import whole
 from lakerunner.query.extent import Extent, extent_of
 from lakerunner.query.lake_port import LakePort, OrgSource, ScanLimits, ScanStats
 from lakerunner.query.promql.ast import Expr
@@ -182,12 +183,10 @@ class Desk:
             return kept
         options = self.options(question, query)
         source = self.source(question, query, options)
-        engine = Engine(source, options)
         if question.step_ms:
-            context = question.context
-            result = engine.range(question.text, context.start_ms, context.end_ms, context.step_ms, query.check)
+            result = whole(source, question.text, question.context, options, query.check)
         else:
-            result = engine.instant(question.text, question.start_ms, query.check)
+            result = Engine(source, options).instant(question.text, question.start_ms, query.check)
         self.keep(place, result, source.stats())
         outcome: CacheOutcome = "bypass" if place is None else "miss"
         return Answer(result, source.stats(), outcome, query.query_id, query.elapsed_s, source.explain())

@@ -25,7 +25,7 @@ from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
 from lakerunner.query.worker.flight_workers import FlightWorkers
 from lakerunner.query.worker.open import local_workers
 from lakerunner.query.worker.rendezvous import ranked
-from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects, read_ticket
+from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects, read_request
 from lakerunner.query.worker.service import CANCEL, WorkerService
 from tests.query.lake_of_series import LakeOfSeries
 
@@ -241,7 +241,7 @@ def test_a_ticket_cannot_reach_into_another_org(lake: LakeOfSeries, org: uuid.UU
         uuid.uuid4(), uuid.uuid4(), Kind.SAMPLES, tuple(map(SegmentObjects.of, segments)), (), 0, 1, 0.0, 1
     )
     with pytest.raises(BadInput, match="not of org"):
-        read_ticket(request.to_ticket(TOKEN))
+        read_request(orjson.loads(request.to_ticket(TOKEN)))
 
 
 def test_segments_stay_with_their_worker_when_another_comes() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakerunner.query.kit.errors import position_of
 from lakerunner.query.promql.go_format import general
@@ -34,6 +36,30 @@ class Annotations:
     _infos: dict[str, int] = field(default_factory=dict)
     #: message -> position, first and last bucket, largest difference, samples, first and last time.
     _forced: dict[str, tuple[int, float, float, float, int, int, int]] = field(default_factory=dict)
+
+    def absorb(self, later: Annotations) -> None:
+        """Take over what an evaluation of later steps has said."""
+        self._warnings |= later._warnings
+        self._infos |= later._infos
+        for message, (position, first, last, worst, samples, start_ms, end_ms) in later._forced.items():
+            known = self._forced.get(message)
+            if known is not None:
+                first, last, worst = min(first, known[1]), max(last, known[2]), max(worst, known[3])
+                samples, start_ms, end_ms = samples + known[4], min(start_ms, known[5]), max(end_ms, known[6])
+            self._forced[message] = (position, first, last, worst, samples, start_ms, end_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        # Bounds of buckets may be infinite, which JSON cannot say.
+        forced = {message: [*map(repr, about)] for message, about in self._forced.items()}
+        return {"warnings": self._warnings, "infos": self._infos, "forced": forced}
+
+    @classmethod
+    def from_json(cls, text: str, document: Mapping[str, Any]) -> Annotations:
+        forced = {
+            message: (int(at), float(first), float(last), float(worst), int(samples), int(start_ms), int(end_ms))
+            for message, (at, first, last, worst, samples, start_ms, end_ms) in document["forced"].items()
+        }
+        return cls(text, dict(document["warnings"]), dict(document["infos"]), forced)
 
     def warn(self, message: str, position: int) -> None:
         self._warnings[message] = position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME
@@ -59,14 +60,24 @@ _RESERVED = frozenset({"bool", "on", "ignoring", "group_left", "group_right"})
 _FILLS = frozenset({"fill", "fill_left", "fill_right"})
 #: Timestamps beyond this are not representable as int64 milliseconds.
 _MAX_AT_S = (1 << 63) / 1000
+#: Longer texts are not kept parsed: they are rare, and their trees are large.
+_KEPT_TEXT = 4_096
 
 
 def parse(text: str) -> Expr:
     """The checked tree of a query. Raises `ParseError`."""
+    # Dashboards ask the same again and again, and each part of a query begins with its text.
+    return _kept(text) if len(text) <= _KEPT_TEXT else _parsed(text)
+
+
+def _parsed(text: str) -> Expr:
     parser = Parser.of(text)
     expr = parser.whole()
     check(text, expr)
     return expr
+
+
+_kept = lru_cache(maxsize=512)(_parsed)
 
 
 class Parser(DurationParser):

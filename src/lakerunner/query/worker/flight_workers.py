@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +15,17 @@ import orjson
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakerunner.model.errors import Bug, Denied, LakeError, LimitHit, Unavailable
+from lakerunner.model.errors import BadInput, Bug, Denied, LakeError, LimitHit, Unavailable
 from lakerunner.query.metrics import WORKER_RETRIES
+from lakerunner.query.pushdown.done import Done
+from lakerunner.query.pushdown.errand import Errand
 from lakerunner.query.scan.samples import Samples
 from lakerunner.query.worker import wire
 from lakerunner.query.worker.addresses import Addresses
 from lakerunner.query.worker.answer import Check, Cost, SegmentAnswer, Workers
 from lakerunner.query.worker.rendezvous import ranked
 from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects
+from lakerunner.runtime.telemetry import log
 
 _LOOK_S = 0.1
 #: A worker that failed is tried last for this long.
@@ -112,6 +115,33 @@ class FlightWorkers:
                 ask.give_up()
         yield from self._leftover(scan, left, check)
 
+    def evaluate(self, errand: Errand, check: Check) -> Done | None:
+        """The errand done by a worker; None where none can do it, and the asker has to.
+
+        A worker that fails is not the end: the asker scans, and finds out segment by segment what can be read.
+        """
+        for address in self._owners(errand)[: self._attempts]:
+            ask = _Ask(address, {})
+            done = self._pool.submit(self._run, errand, ask)
+            try:
+                while not done.done():
+                    check()
+                    if time.monotonic() - ask.heard_at > self._stall_s:
+                        raise Unavailable(f"cannot read from worker {address}: no word for {self._stall_s:g} s")
+                    wait([done], timeout=_LOOK_S)
+                return done.result()
+            except BadInput:
+                # The query's own fault: evaluated by the asker, it says which.
+                return None
+            except Unavailable as error:
+                WORKER_RETRIES.inc()
+                log().warning("errand failed", worker=address, reason=str(error))
+                self._down[address] = time.monotonic() + _DOWN_S
+                self._forget(address)
+            finally:
+                ask.give_up()
+        return None
+
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -120,6 +150,17 @@ class FlightWorkers:
             client.close()
         if self._last_resort is not None:
             self._last_resort.close()
+
+    def _owners(self, errand: Errand) -> list[str]:
+        """Workers that are up, those first that have most of the errand's bytes in their care."""
+        now = time.monotonic()
+        known = [one for one in self._addresses() if self._down.get(one, 0.0) <= now]
+        if len(known) < 2:
+            return known
+        care = dict.fromkeys(known, 0)
+        for segment in errand.segments:
+            care[ranked(known, errand.org_id, segment.slot)[0]] += segment.size_bytes
+        return sorted(known, key=lambda one: care[one], reverse=True)
 
     # -- who gets what -----------------------------------------------------------------------------------------
 
@@ -131,7 +172,7 @@ class FlightWorkers:
         left = []
         for segment in segments:
             tried = scan.tried.setdefault(segment.segment_id, [])
-            candidates = [one for one in ranked(known, segment.segment_id) if one not in tried]
+            candidates = [one for one in ranked(known, scan.request.org_id, segment.slot) if one not in tried]
             # Those known to be down come last, but they come.
             candidates.sort(key=lambda one: self._down.get(one, 0.0) > now)
             if not candidates or len(tried) >= self._attempts:
@@ -238,6 +279,25 @@ class FlightWorkers:
             scan.events.put(answer)
             parts, batches = [], []
 
+    def _run(self, errand: Errand, ask: _Ask) -> Done:
+        options = flight.FlightCallOptions(timeout=max(0.1, errand.deadline_s - time.time()))
+        batches: list[pa.RecordBatch] = []
+        try:
+            ask.reader = self._client(ask.address).do_get(flight.Ticket(errand.to_ticket(self._token)), options)
+            while True:
+                chunk = ask.reader.read_chunk()
+                ask.heard_at = time.monotonic()
+                if chunk.app_metadata is None:
+                    batches.append(chunk.data)
+                    continue
+                note = orjson.loads(chunk.app_metadata.to_pybytes())
+                if note:
+                    return Done.of(errand.part, batches, note, ask.address)
+        except flight.FlightError as reason:
+            raise _ours(reason, ask.address) from None
+        except (pa.ArrowException, StopIteration) as reason:
+            raise Unavailable(f"cannot read from worker {ask.address}: {reason!r}") from None
+
     def _client(self, address: str) -> Any:
         with self._lock:
             client = self._clients.get(address)
@@ -258,6 +318,8 @@ def _ours(error: flight.FlightError, address: str) -> LakeError:
     code = (error.extra_info or b"").decode(errors="replace")
     if code == LimitHit.code or isinstance(error, flight.FlightTimedOutError):
         return LimitHit(text)
+    if code == BadInput.code:
+        return BadInput(text)
     if code == Denied.code:
         return Denied(f"cannot ask worker {address}: {text}")
     return Unavailable(f"cannot read from worker {address}: {text}")

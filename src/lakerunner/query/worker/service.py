@@ -5,20 +5,25 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Unavailable
+from lakerunner.query.pushdown import block_wire, errand
+from lakerunner.query.pushdown.errand_source import ErrandSource
 from lakerunner.query.scan import exemplars, label_rows, series_rows
 from lakerunner.query.worker import wire
 from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
-from lakerunner.query.worker.request import Kind, ScanRequest, read_ticket
+from lakerunner.query.worker.request import Kind, ScanRequest, read_request
 from lakerunner.query.worker.token import check_token
+
+Asked = TypeVar("Asked", ScanRequest, errand.Errand)
 
 CANCEL = "cancel"
 SCHEMAS = {
@@ -32,6 +37,8 @@ _MAX_CANCELLED = 1_024
 #: How long a request waits for others to end before it is refused.
 _PATIENCE_S = 10.0
 _LOOK_S = 0.1
+#: How often a worker that evaluates says that it still does.
+_WORD_S = 0.5
 
 
 class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
@@ -43,15 +50,20 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         self._token = token
         self._max_bytes = max_bytes
         self._turns = threading.BoundedSemaphore(at_once)
+        self._evaluations = ThreadPoolExecutor(at_once, thread_name_prefix="evaluate")
         self._cancelled: dict[uuid.UUID, None] = {}
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         try:
-            token, request = read_ticket(ticket.ticket)
-            check_token(token, self._token)
+            document = _document(ticket.ticket)
+            check_token(str(document.get("token")), self._token)
+            if document.get("kind") == errand.KIND:
+                asked = errand.read_errand(document)
+                return flight.GeneratorStream(block_wire.SCHEMA, self._turn(context, asked, self._evaluation))
+            request = read_request(document)
+            return flight.GeneratorStream(SCHEMAS[request.kind], self._turn(context, request, self._scan))
         except LakeError as error:
             raise told(error) from None
-        return flight.GeneratorStream(SCHEMAS[request.kind], self._stream(context, request))
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         if action.type != CANCEL:
@@ -72,7 +84,7 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         return [(CANCEL, "End all requests of a query.")]
 
-    def _stream(self, context: Any, request: ScanRequest) -> Iterator[Any]:
+    def _turn(self, context: Any, request: Asked, messages: Callable[[Asked, Check], Iterator[Any]]) -> Iterator[Any]:
         def check() -> None:
             if context.is_cancelled() or request.query_id in self._cancelled:
                 raise LimitHit("cannot go on with the scan: it was cancelled")
@@ -82,8 +94,7 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         except LakeError as error:
             raise told(error) from None
         try:
-            for answer in self._workers.scan(self._bounded(request), check):
-                yield from self._messages(request.kind, answer, check)
+            yield from messages(self._bounded(request), check)
         except LakeError as error:
             raise told(error) from None
         finally:
@@ -96,9 +107,35 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
             if time.monotonic() > end_s:
                 raise Unavailable("cannot scan now: the worker is busy with other requests")
 
-    def _bounded(self, request: ScanRequest) -> ScanRequest:
+    def _bounded(self, request: Asked) -> Asked:
         """Never more than this worker allows, whatever the asker would."""
         return replace(request, max_bytes=min(request.max_bytes, self._max_bytes))
+
+    def _scan(self, request: ScanRequest, check: Check) -> Iterator[Any]:
+        for answer in self._workers.scan(request, check):
+            yield from self._messages(request.kind, answer, check)
+
+    def _evaluation(self, asked: errand.Errand, check: Check) -> Iterator[Any]:
+        """The block's batches, then one without rows that tells the rest.
+
+        Before them, an empty word now and then: an evaluation may be long, and who waits must know a worker that is
+        busy from one that hangs.
+        """
+        nothing = pa.RecordBatch.from_pylist([], schema=block_wire.SCHEMA)
+        source = ErrandSource(asked, self._workers, check)
+        done = self._evaluations.submit(source.evaluated)
+        try:
+            while not wait([done], timeout=_WORD_S).done:
+                check()
+                yield nothing, b"{}"
+            found = done.result()
+        finally:
+            source.stop()
+        for batch in block_wire.to_batches(found.block):
+            check()
+            yield batch
+        note = {"samples": found.samples, "notes": found.notes.to_json(), "costs": source.costs()}
+        yield nothing, orjson.dumps(note)
 
     def _messages(self, kind: Kind, answer: SegmentAnswer, check: Check) -> Iterator[Any]:
         """The segment's batches, then one without rows that says how it went: without it, the segment is not done."""
@@ -113,6 +150,16 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         note = {"segment": str(answer.segment_id), "error": answer.error, "cost": answer.cost.to_json()}
         empty = pa.RecordBatch.from_pylist([], schema=SCHEMAS[kind])
         yield empty, orjson.dumps(note)
+
+
+def _document(ticket: bytes) -> dict[str, Any]:
+    try:
+        document = orjson.loads(ticket)
+    except ValueError as reason:
+        raise BadInput(f"cannot read a ticket: {reason}") from None
+    if not isinstance(document, dict):
+        raise BadInput("cannot read a ticket: it is not an object")
+    return document
 
 
 def told(error: LakeError) -> flight.FlightError:

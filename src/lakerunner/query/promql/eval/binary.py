@@ -12,7 +12,6 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.annotations import quoted
 from lakerunner.query.promql.ast import ARITHMETIC, COMPARISONS, TRIM_OPERATORS, Binary, Cardinality, Matching
 from lakerunner.query.promql.eval.block import (
-    METADATA_LABELS,
     Block,
     Bools,
     EvaluationError,
@@ -167,7 +166,7 @@ class VectorMatch:
     def _result_labels(self, many: LabelSet, one: LabelSet) -> LabelSet:
         out = many
         if self.expr.op in ARITHMETIC:
-            out = out.without(*METADATA_LABELS)
+            out = out.of_computed()
         if self.matching.cardinality is Cardinality.ONE_TO_ONE:
             out = out.keep(*self.matching.labels) if self.matching.on else out.without(*self.matching.labels)
         for name in self.matching.include:

@@ -9,14 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lakerunner.model.errors import BadInput
-from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
 
 Bools = npt.NDArray[np.bool_]
 Objects = npt.NDArray[np.object_]
-
-#: Labels that describe a metric as it was sent, and so do not describe what is computed from it.
-METADATA_LABELS = (METRIC_NAME, "__type__", "__unit__")
 
 SAME_LABELSET = "vector cannot contain metrics with the same labelset"
 
@@ -158,7 +155,7 @@ class Block:
     def finished(self) -> Block:
         """With the names dropped that were to be dropped: the form in which results leave the evaluator."""
         labels = [
-            label_set.without(*METADATA_LABELS) if drop else label_set
+            label_set.of_computed() if drop else label_set
             for label_set, drop in zip(self.labels, self.drop_name.tolist(), strict=True)
         ]
         return self.relabelled(labels, np.zeros_like(self.drop_name)).merged()

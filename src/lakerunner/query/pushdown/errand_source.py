@@ -1,0 +1,75 @@
+"""The worker's side of an errand: its series, read from its segments, and the part evaluated over them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.part import Evaluated, evaluated_here
+from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.pushdown.errand import Errand
+from lakerunner.query.scan.merge import merge
+from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
+from lakerunner.query.worker.request import Kind, ScanRequest
+
+
+class ErrandSource:
+    """Implements `SeriesSource`. A segment that cannot be read ends the errand: who sent it knows what to do then."""
+
+    def __init__(self, errand: Errand, workers: Workers, check: Check) -> None:
+        self._errand = errand
+        self._workers = workers
+        self._check = check
+        self._stopped = False
+        self._held_bytes = 0
+        self._reads = {(read.matchers, read.start_ms, read.end_ms): read.segments for read in errand.reads}
+        self._answers: list[SegmentAnswer] = []
+
+    def evaluated(self) -> Evaluated:
+        return evaluated_here(self, self._errand.part, self._look)
+
+    def stop(self) -> None:
+        """Nobody waits any more: whatever is under way ends at its next look."""
+        self._stopped = True
+
+    def costs(self) -> list[dict[str, Any]]:
+        """What each segment took, once a select that needed it."""
+        return [{"segment": str(answer.segment_id), **answer.cost.to_json()} for answer in self._answers]
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+        errand = self._errand
+        segments = self._reads.get((tuple(matchers), start_ms, end_ms))
+        if segments is None:
+            raise BadInput("cannot evaluate the part: it selects what its errand does not name")
+        if not segments:
+            return SeriesBatch.empty()
+        request = ScanRequest(
+            org_id=errand.org_id,
+            query_id=errand.query_id,
+            kind=Kind.SAMPLES,
+            segments=tuple(errand.segments[place] for place in segments),
+            matchers=tuple(matchers),
+            start_ms=start_ms,
+            end_ms=end_ms,
+            deadline_s=errand.deadline_s,
+            max_bytes=errand.max_bytes - self._held_bytes,
+        )
+        answers = []
+        for answer in self._workers.scan(request, self._look):
+            if answer.error is not None:
+                raise Unavailable(answer.error)
+            # Without the samples, which are merged and then let go.
+            self._answers.append(dataclasses.replace(answer, samples=()))
+            answers.append(answer)
+        answers.sort(key=lambda answer: answer.segment_id)
+        parts = [part for answer in answers for part in answer.samples]
+        self._held_bytes += sum(part.size_bytes for part in parts)
+        return merge(parts)
+
+    def _look(self) -> None:
+        if self._stopped:
+            raise Unavailable("cannot go on with the evaluation: nobody waits for it")
+        self._check()
