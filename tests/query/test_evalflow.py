@@ -108,7 +108,7 @@ def test_groups_together_are_the_whole(text: str, width: int, from_step: int) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evalflow, "_LEAST_STEPS", width)
         patch.setattr(evalflow, "_REACHES", 0)
-                try:
+        try:
             whole = Engine(SOURCE, OPTIONS).range(text, QUERY.start_ms, QUERY.end_ms, QUERY.step_ms)
         except BadInput as error:
             with pytest.raises(type(error)) as caught:

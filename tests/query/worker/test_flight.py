@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 
 import numpy as np
+import orjson
 import pyarrow.flight as flight
 import pytest
 
@@ -245,10 +246,10 @@ def test_a_ticket_cannot_reach_into_another_org(lake: LakeOfSeries, org: uuid.UU
 
 
 def test_segments_stay_with_their_worker_when_another_comes() -> None:
-    segments = [uuid.UUID(int=number) for number in range(1_000)]
+    org_id, slots = uuid.UUID(int=1), range(1_000)
     few, more = ["a:1", "b:1", "c:1"], ["a:1", "b:1", "c:1", "d:1"]
-    before = {segment: ranked(few, segment)[0] for segment in segments}
-    after = {segment: ranked(more, segment)[0] for segment in segments}
-    moved = [segment for segment in segments if before[segment] != after[segment]]
-    assert all(after[segment] == "d:1" for segment in moved)
+    before = {slot: ranked(few, org_id, slot)[0] for slot in slots}
+    after = {slot: ranked(more, org_id, slot)[0] for slot in slots}
+    moved = [slot for slot in slots if before[slot] != after[slot]]
+    assert all(after[slot] == "d:1" for slot in moved)
     assert 150 < len(moved) < 350
