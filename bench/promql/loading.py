@@ -91,5 +91,3 @@ def _fill_note(folder: Path, sets: Sequence[MetricSet]) -> None:
 def say(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-

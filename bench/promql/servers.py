@@ -34,6 +34,8 @@ class Server(ABC):
     name: str
     #: What makes it compute instead of remembering an answer.
     uncached: Sequence[tuple[str, str]] = ()
+    #: Folders of what it remembers between two starts.
+    caches: Sequence[str] = ()
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,7 +56,9 @@ class Server(ABC):
         self._processes.clear()
 
     def forget(self) -> None:
-        """Start anew with nothing remembered, while it is stopped."""
+        """Remove what it remembers, while it is stopped."""
+        for cache in self.caches:
+            shutil.rmtree(self.folder / cache, ignore_errors=True)
 
     def send(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
@@ -103,6 +107,7 @@ class Lake(Server):
 
     name = "lakerunner"
     uncached = (("nocache", "1"),)
+    caches = ("cache",)
 
     def __init__(self, folder: Path, index_pid: int) -> None:
         super().__init__(folder)
@@ -120,9 +125,6 @@ class Lake(Server):
                 "LAKERUNNER_API_MAX_SAMPLES": _LIMIT,
             }
             self._run([sys.executable, "-m", "lakerunner", role], f"{role}.log", "/readyz", port, env)
-
-    def forget(self) -> None:
-        shutil.rmtree(self.folder / "cache", ignore_errors=True)
 
     def pids(self) -> list[int]:
         return [*super().pids(), *_tree(self._index_pid)]
