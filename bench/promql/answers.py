@@ -14,8 +14,11 @@ TOLERANCE = 1e-12
 Labels = tuple[tuple[str, str], ...]
 
 
-def difference(ours: bytes, theirs: bytes, tolerance: float = TOLERANCE) -> str | None:
-    """What differs first, in words; None where nothing does."""
+def difference(ours: bytes, theirs: bytes, *, any_of_equals: bool = False) -> str | None:
+    """What differs first, in words; None where nothing does.
+
+    `any_of_equals`: of series with equal values one or the other may be there, so only the values of each step count.
+    """
     mine, other = orjson.loads(ours), orjson.loads(theirs)
     for who, answer in (("ours", mine), ("theirs", other)):
         if answer.get("status") != "success":
@@ -26,7 +29,10 @@ def difference(ours: bytes, theirs: bytes, tolerance: float = TOLERANCE) -> str 
         return _list_difference(mine["data"], other["data"])
     if mine["data"]["resultType"] != other["data"]["resultType"]:
         return f"we give a {mine['data']['resultType']}, they a {other['data']['resultType']}"
-    return _series_difference(_by_labels(mine["data"]["result"]), _by_labels(other["data"]["result"]), tolerance)
+    mine_by, other_by = _by_labels(mine["data"]["result"]), _by_labels(other["data"]["result"])
+    if any_of_equals:
+        mine_by, other_by = _by_step(mine_by), _by_step(other_by)
+    return _series_difference(mine_by, other_by)
 
 
 def _list_difference(mine: list[Any], other: list[Any]) -> str | None:
@@ -38,25 +44,25 @@ def _list_difference(mine: list[Any], other: list[Any]) -> str | None:
     return None if mine == other else f"we list {len(mine)} ({mine[:3]} …), they {len(other)} ({other[:3]} …)"
 
 
-def _series_difference(mine: dict[Labels, np.ndarray], other: dict[Labels, np.ndarray], tolerance: float) -> str | None:
+def _series_difference(mine: dict[Labels, np.ndarray], other: dict[Labels, np.ndarray]) -> str | None:
     if not mine:
         return "nothing was found"
     for labels in mine.keys() ^ other.keys():
         only = "we" if labels in mine else "they"
         return f"only {only} have {dict(labels)} (we have {len(mine)} series, they {len(other)})"
     for labels, points in mine.items():
-        found = _points_difference(points, other[labels], tolerance)
+        found = _points_difference(points, other[labels])
         if found:
             return f"{dict(labels)}: {found}"
     return None
 
 
-def _points_difference(mine: np.ndarray, other: np.ndarray, tolerance: float) -> str | None:
+def _points_difference(mine: np.ndarray, other: np.ndarray) -> str | None:
     if mine.shape != other.shape or not np.array_equal(mine[0], other[0]):
         return f"we have {mine.shape[1]} points, they {other.shape[1]}, or at other times"
     equal = (mine[1] == other[1]) | (np.isnan(mine[1]) & np.isnan(other[1]))
     with np.errstate(invalid="ignore"):
-        equal |= np.abs(mine[1] - other[1]) <= tolerance * np.maximum(np.abs(mine[1]), np.abs(other[1]))
+        equal |= np.abs(mine[1] - other[1]) <= TOLERANCE * np.maximum(np.abs(mine[1]), np.abs(other[1]))
     if equal.all():
         return None
     at = int(np.argmin(equal))
@@ -69,6 +75,14 @@ def _by_labels(result: Iterable[dict[str, Any]]) -> dict[Labels, np.ndarray]:
         _labels(series["metric"]): np.array(series.get("values") or [series["value"]], np.float64).T
         for series in result
     }
+
+
+def _by_step(series: dict[Labels, np.ndarray]) -> dict[Labels, np.ndarray]:
+    """All points as those of one series without labels, by time and then value."""
+    if not series:
+        return {}
+    points = np.concatenate(list(series.values()), axis=1)
+    return {(): points[:, np.lexsort((points[1], points[0]))]}
 
 
 def _labels(metric: dict[str, str]) -> Labels:

@@ -63,8 +63,14 @@ class Server(ABC):
     def send(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> http.client.HTTPResponse:
-        if self._connection is None:
-            self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_READY_S)
+        """Over the kept connection; over a new one where the server has closed that since, as pools do."""
+        if self._connection is not None:
+            try:
+                self._connection.request(method, path, body, headers or {})
+                return self._connection.getresponse()
+            except (ConnectionError, http.client.HTTPException):
+                self._connection.close()
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_READY_S)
         self._connection.request(method, path, body, headers or {})
         return self._connection.getresponse()
 
