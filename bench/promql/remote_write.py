@@ -6,7 +6,6 @@ to 2109.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +29,7 @@ from bench.promql.sets import (
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.go_format import plain
+from tests.components.protobuf import double, integer, lengthy, varint, zigzag
 
 HEADERS = {
     "Content-Type": "application/x-protobuf",
@@ -104,7 +104,7 @@ def _floats(block: Block, labels: Sequence[bytes], part: slice, first: int, last
     return b"".join(
         piece
         for head, row in zip(labels, samples, strict=True)
-        for piece in (b"\x0a" + _varint(len(head) + row.nbytes) + head, row.data)
+        for piece in (b"\x0a" + varint(len(head) + row.nbytes) + head, row.data)
     )
 
 
@@ -132,52 +132,27 @@ def _natives(block: Block, labels: Sequence[bytes], part: slice, first: int, las
     assert block.histograms is not None
     counts = block.histograms.counts[part, first:last]
     deltas = np.diff(counts, axis=2, prepend=0)
-    zigzag = np.where(deltas >= 0, deltas * 2, -deltas * 2 - 1)
+    signed = np.where(deltas >= 0, deltas * 2, -deltas * 2 - 1)
     totals = counts.sum(axis=2)
     times = _times(block, part, first, last)
     out = []
     for row, head in enumerate(labels):
-        span = _integer(1, _zigzag(first_bucket(part.start + row))) + _integer(2, counts.shape[2])
+        span = integer(1, zigzag(first_bucket(part.start + row))) + integer(2, counts.shape[2])
         body = head
         for point in range(last - first):
-            body += _bytes(
+            body += lengthy(
                 4,
-                _integer(1, int(totals[row, point]))
-                + _double(3, float(block.histograms.sums[part.start + row, first + point]))
-                + _integer(4, _zigzag(NATIVE_SCHEMA))
-                + _double(5, ZERO_THRESHOLD)
-                + _bytes(11, span)
-                + _bytes(12, b"".join(map(_varint, zigzag[row, point].tolist())))
-                + _integer(15, int(times[row, point])),
+                integer(1, int(totals[row, point]))
+                + double(3, float(block.histograms.sums[part.start + row, first + point]))
+                + integer(4, zigzag(NATIVE_SCHEMA))
+                + double(5, ZERO_THRESHOLD)
+                + lengthy(11, span)
+                + lengthy(12, b"".join(map(varint, signed[row, point].tolist())))
+                + integer(15, int(times[row, point])),
             )
-        out.append(_bytes(1, body))
+        out.append(lengthy(1, body))
     return b"".join(out)
 
 
 def _encode_labels(labels: LabelSet) -> bytes:
-    return b"".join(_bytes(1, _bytes(1, name.encode()) + _bytes(2, value.encode())) for name, value in labels)
-
-
-def _zigzag(value: int) -> int:
-    return value << 1 if value >= 0 else (-value << 1) - 1
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _integer(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _double(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 1) + struct.pack("<d", value)
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
+    return b"".join(lengthy(1, lengthy(1, name.encode()) + lengthy(2, value.encode())) for name, value in labels)

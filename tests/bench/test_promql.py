@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
+from tests.components.protobuf import read_fields, read_varint
 
 COUNTER = MetricSet("tiny", "m_total", Kind.COUNTER, 40, 2, 60_000)
 CLASSIC = MetricSet("tiny classic", "h", Kind.CLASSIC, 3, 1, 60_000)
@@ -139,50 +139,22 @@ def _sent(metric: MetricSet) -> dict[LabelSet, list[tuple[int, float]]]:
         entries = list(_entries(body))
         assert sum(len(_floats(entry)) for entry in entries) == samples
         for entry in entries:
-            pairs = [dict(_fields(value)) for number, value in _fields(entry) if number == 1]
+            pairs = [dict(read_fields(value)) for number, value in read_fields(entry) if number == 1]
             labels = LabelSet.of({pair[1].decode(): pair[2].decode() for pair in pairs})
             found.setdefault(labels, []).extend(_floats(entry))
     return found
 
 
 def _entries(body: bytes) -> list[bytes]:
-    length, _ = _varint(body, 0)
+    length, _ = read_varint(body, 0)
     raw = pa.Codec("snappy").decompress(body, decompressed_size=length, asbytes=True)
-    return [value for _, value in _fields(raw)]
+    return [value for _, value in read_fields(raw)]
 
 
 def _floats(entry: bytes) -> list[tuple[int, float]]:
-    found = [dict(_fields(value)) for number, value in _fields(entry) if number == 2]
+    found = [dict(read_fields(value)) for number, value in read_fields(entry) if number == 2]
     return [(one[2], one[1]) for one in found]
 
 
 def _nested(entry: bytes, wanted: int) -> list[tuple[int, object]]:
-    return [field for number, value in _fields(entry) if number == wanted for field in _fields(value)]
-
-
-def _fields(raw: bytes) -> list[tuple[int, object]]:
-    """Protobuf's wire format, as far as remote write uses it."""
-    found: list[tuple[int, object]] = []
-    at = 0
-    while at < len(raw):
-        tag, at = _varint(raw, at)
-        if tag & 7 == 0:
-            value, at = _varint(raw, at)
-            found.append((tag >> 3, value))
-        elif tag & 7 == 1:
-            found.append((tag >> 3, struct.unpack_from("<d", raw, at)[0]))
-            at += 8
-        else:
-            length, at = _varint(raw, at)
-            found.append((tag >> 3, raw[at : at + length]))
-            at += length
-    return found
-
-
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (raw[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if raw[at - 1] < 0x80:
-            return value, at
+    return [field for number, value in read_fields(entry) if number == wanted for field in read_fields(value)]
