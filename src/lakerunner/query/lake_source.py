@@ -82,7 +82,7 @@ class LakeSource:
         leaf = Leaf(self.org_id, tuple(matchers), start_ms, end_ms)
         answers = sorted(self.answers(leaf, Kind.SAMPLES), key=lambda answer: answer.segment_id)
         parts: list[Samples] = [part for answer in answers for part in answer.samples]
-        return self._timed("merge", lambda: merge(parts))
+        return self._timed("merge", lambda: merge(parts, start_ms))
 
     def evaluate(self, part: Part) -> Evaluated | None:
         """The part done by a worker, where one can."""

@@ -14,6 +14,7 @@ from lakerunner.query.promql.eval.context import EngineOptions, Evaluation
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.eval.raw_range import raw_range
 from lakerunner.query.promql.histogram import Ints
+from lakerunner.query.promql.label_list import in_order
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Cancelled, Evaluated, Part, evaluated
 from lakerunner.query.promql.results import (
@@ -107,5 +108,6 @@ def _vector(block: Block, time_ms: int) -> VectorResult:
 
 def matrix_of(block: Block, times: Ints) -> MatrixResult:
     """A block as it leaves the evaluation, its series in order."""
-    block = block.rows(sorted(range(len(block.labels)), key=lambda row: block.labels[row].pairs))
+    order = in_order(block.labels)
+    block = block if order is None else block.rows(order)
     return MatrixResult(steps=StepMatrix(block.labels, times, block.values, block.valid, block.hists, block.hmask))

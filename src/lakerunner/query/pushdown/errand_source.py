@@ -67,7 +67,7 @@ class ErrandSource:
         answers.sort(key=lambda answer: answer.segment_id)
         parts = [part for answer in answers for part in answer.samples]
         self._held_bytes += sum(part.size_bytes for part in parts)
-        return merge(parts)
+        return merge(parts, start_ms)
 
     def _look(self) -> None:
         if self._stopped:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import overload
 
 import pyarrow as pa
 
@@ -85,6 +86,32 @@ def unpacked(text: bytes) -> LabelSet:
 
 
 INTERNED = Interned()
+
+
+class LazyLabels(Sequence[LabelSet]):
+    """Label sets that are made when the first is looked at: those who know the series by their ids never do."""
+
+    def __init__(self, make: Callable[[], list[LabelSet]]) -> None:
+        self._make = make
+        self._made: list[LabelSet] | None = None
+
+    def _all(self) -> list[LabelSet]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[LabelSet]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> LabelSet: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LabelSet]: ...
+    def __getitem__(self, index: int | slice) -> LabelSet | list[LabelSet]:
+        return self._all()[index]
 
 
 def label_sets(tids: Sequence[int], rows: Sequence[int], names: Sequence[str], maps: pa.MapArray) -> list[LabelSet]:

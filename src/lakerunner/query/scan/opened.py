@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Bug
 from lakerunner.query.cache import ObjectCache
+from lakerunner.query.scan.decoded import DecodedGroup, decoded
 from lakerunner.query.scan.row_groups import RowGroup, row_groups
 from lakerunner.query.scan.series_table import SeriesTable
 
@@ -87,10 +88,10 @@ class Footer:
 class OpenedFile:
     """A samples file. It is opened when something is read that is not in memory."""
 
-    def __init__(self, key: str, path: Path, footer: Footer | None, decoded: Kept[pa.Table]) -> None:
+    def __init__(self, key: str, path: Path, footer: Footer | None, kept: Kept[DecodedGroup]) -> None:
         self._key = key
         self._path = path
-        self._decoded = decoded
+        self._decoded = kept
         self._file: pq.ParquetFile | None = None
         self._metadata: pq.FileMetaData | None = footer.metadata if footer else None
         self.footer = footer or Footer(self.file.metadata, row_groups(self.file.metadata))
@@ -105,14 +106,14 @@ class OpenedFile:
             self._file = pq.ParquetFile(self._path, memory_map=True, metadata=self._metadata)
         return self._file
 
-    def read(self, group: RowGroup) -> pa.Table:
-        """The columns of samples of one row group; from memory where it is read again and again."""
+    def read(self, group: RowGroup) -> DecodedGroup:
+        """The samples of one row group; from memory where they are read again and again."""
         name = f"{self._key}#{group.number}"
-        table = self._decoded.get(name)
-        if table is None:
-            table = self.file.read_row_group(group.number, columns=group.columns(), use_threads=False)
-            self._decoded.offer(name, table, table.nbytes)
-        return table
+        found = self._decoded.get(name)
+        if found is None:
+            found = decoded(self.file.read_row_group(group.number, columns=group.columns(), use_threads=False))
+            self._decoded.offer(name, found, found.size_bytes)
+        return found
 
     def close(self) -> None:
         if self._file is not None:
@@ -122,7 +123,7 @@ class OpenedFile:
 class Opener:
     def __init__(self, cache: ObjectCache, memory_bytes: int, decoded_bytes: int = 0) -> None:
         self._cache = cache
-        self._decoded: Kept[pa.Table] = Kept(decoded_bytes)
+        self._decoded: Kept[DecodedGroup] = Kept(decoded_bytes)
         self._tables: Kept[SeriesTable] = Kept(memory_bytes - memory_bytes // _FOOTER_SHARE)
         self._footers: Kept[Footer] = Kept(memory_bytes // _FOOTER_SHARE)
 

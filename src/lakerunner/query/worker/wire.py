@@ -49,7 +49,8 @@ SCHEMA = pa.schema(
 
 
 def to_batches(samples: Samples) -> Iterator[pa.RecordBatch]:
-    """The samples in batches of whole series."""
+    """The samples in batches of whole runs."""
+    samples = samples.tight()
     begin = 0
     while begin < len(samples.tids):
         limit = samples.offsets[begin] + _BATCH_SAMPLES

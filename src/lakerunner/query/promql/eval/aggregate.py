@@ -17,6 +17,7 @@ from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.go_format import general, plain
 from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.label_list import grouped, in_order
 
 _MODES = {
     "sum": kernels.SUM,
@@ -42,10 +43,7 @@ def _grouping(expr: Aggregate) -> Callable[[LabelSet], LabelSet]:
 
 def _groups(expr: Aggregate, block: Block) -> tuple[list[LabelSet], Ints]:
     """The groups' labels, and the group of every series."""
-    group_labels = _grouping(expr)
-    found: dict[LabelSet, int] = {}
-    index = [found.setdefault(group_labels(labels), len(found)) for labels in block.labels]
-    return list(found), np.array(index, dtype=np.int64)
+    return grouped(block.labels, expr.grouping, without=expr.without)
 
 
 def _drops(block: Block, group: Ints, number: int) -> Bools:
@@ -131,7 +129,8 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
             evaluation.notes.histogram_ignored(expr.op, position)
         block = block.floats()
     # Of equals, the first by labels: the choice must not depend on the order in which a source gives its series.
-    block = block.rows(sorted(range(len(block.labels)), key=lambda row: block.labels[row].pairs))
+    sorted_rows = in_order(block.labels)
+    block = block if sorted_rows is None else block.rows(sorted_rows)
     labels, group = _groups(expr, block)
     offsets, rows = grouped_rows(group, len(labels))
     keep = np.zeros(block.shape, dtype=bool)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.label_list import computed, distinct
 
 Bools = npt.NDArray[np.bool_]
 Objects = npt.NDArray[np.object_]
@@ -154,11 +155,17 @@ class Block:
 
     def finished(self) -> Block:
         """With the names dropped that were to be dropped: the form in which results leave the evaluator."""
-        labels = [
-            label_set.of_computed() if drop else label_set
-            for label_set, drop in zip(self.labels, self.drop_name.tolist(), strict=True)
-        ]
-        return self.relabelled(labels, np.zeros_like(self.drop_name)).merged()
+        if not self.drop_name.any():
+            labels = self.labels
+        elif self.drop_name.all():
+            labels = computed(self.labels)
+        else:
+            labels = [
+                label_set.of_computed() if drop else label_set
+                for label_set, drop in zip(self.labels, self.drop_name.tolist(), strict=True)
+            ]
+        finished = self.relabelled(labels, np.zeros_like(self.drop_name))
+        return finished if distinct(labels) else finished.merged()
 
 
 def _overlay(out: Block, target: int, block: Block, row: int) -> None:

@@ -11,6 +11,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.eval.block import Block, Bools
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints, ResetHint
 from lakerunner.query.promql.histogram_column import ColumnHistograms
+from lakerunner.query.promql.label_list import LabelList
 from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
 
 
@@ -52,7 +53,7 @@ def from_batch(batch: SeriesBatch) -> Samples:
     if starts is None:
         starts = np.zeros(len(batch.values), dtype=np.int64)
     no_drop = np.zeros(len(batch.labels), dtype=bool)
-    labels = list(batch.labels)
+    labels = batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
     if batch.histograms is None:
         if not stale.any():
             empty = Points(np.zeros_like(batch.offsets), batch.timestamps_ms[:0], starts[:0])

@@ -17,6 +17,7 @@ from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
 from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
 from lakerunner.query.promql.histogram_column import HistogramColumn
 from lakerunner.query.promql.histogram_math import is_reset
+from lakerunner.query.promql.label_list import LabelList
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
 
 
@@ -107,7 +108,8 @@ def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: Sel
 def latest_block(batch: SeriesBatch, index: Ints) -> Block:
     valid = index >= 0
     values = batch.values[index] if len(batch.values) else np.zeros(index.shape)
-    block = Block(list(batch.labels), values, valid, np.zeros(len(batch.labels), dtype=bool))
+    labels = batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
+    block = Block(labels, values, valid, np.zeros(len(batch.labels), dtype=bool))
     if batch.histograms is not None:
         column = batch.histograms
         row = np.where(valid, column.row[index], -1)
