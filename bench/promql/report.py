@@ -71,19 +71,24 @@ class Report:
     def conclude(self, note: str) -> None:
         """The table, on standard error: standard output is for programs."""
         missed = [figure for figure in self._figures if figure.missed()]
-        lines = [f"{'case':<44} {'ours':>12} {'peer':>12} {'ratio':>7}  peer"]
-        lines += [_row(figure) for figure in self._figures]
+        by_case: dict[str, list[Figure]] = {}
+        for figure in self._figures:
+            by_case.setdefault(figure.case, []).append(figure)
+        lines = [f"{'case':<45} {'ours':>12}"]
+        lines += [_row(figures) for figures in by_case.values()]
         lines += ["", note]
         lines += [f"missed: {figure.case}: {figure.missed()}" for figure in missed]
         lines.append(f"{len(missed)} of {_aimed(self._figures)} targets missed")
         sys.stderr.write("\n".join(lines) + "\n")
 
 
-def _row(figure: Figure) -> str:
-    ours, ratio = f"{figure.value:,.1f} {figure.unit}", figure.ratio
-    theirs = "" if figure.peer_value is None else f"{figure.peer_value:,.1f}"
-    shown = "" if ratio is None else f"{ratio:.2f}"
-    return f"{figure.case:<44} {ours:>12} {theirs:>12} {shown:>7}  {figure.peer} {'<-' if figure.missed() else ''}"
+def _row(figures: Sequence[Figure]) -> str:
+    """A case beside all its peers; an arrow where it misses its target."""
+    out = f"{figures[0].case:<45} {figures[0].value:>9,.1f} {figures[0].unit:<2}"
+    for figure in figures:
+        if figure.ratio is not None:
+            out += f"  {'->' if figure.missed() else '  '}{figure.ratio:6.2f} x {figure.peer} {figure.peer_value:,.1f}"
+    return out
 
 
 def _aimed(figures: Sequence[Figure]) -> int:

@@ -138,7 +138,8 @@ def _random(metric: MetricSet) -> np.random.Generator:
 
 
 def _resets(random: np.random.Generator, shape: Sequence[int]) -> npt.NDArray[np.bool_]:
-    return random.integers(0, _RESET_EVERY, shape, np.int32) == 0
+    first: npt.NDArray[np.bool_] = random.integers(0, _RESET_EVERY, shape, np.int32) == 0
+    return first
 
 
 def _counted(more: npt.NDArray[np.int32], resets: npt.NDArray[np.bool_]) -> Ints:
