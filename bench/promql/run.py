@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import signal
 import sys
@@ -151,7 +152,12 @@ def _measure_growth(report: Report, own: Lake, options: argparse.Namespace) -> N
 def _folder(kept: Path | None) -> Iterator[Path]:
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
-        yield kept.resolve()
+        with (kept / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SystemExit(f"cannot use {kept}: another run does; copy it, or wait") from None
+            yield kept.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as name:
         # PostgreSQL runs as a user of its own where we are root.
