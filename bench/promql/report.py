@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from bench.promql.cases import Target
 
-#: Below this a peer's time says more of HTTP than of queries.
-_WORTH_COMPARING_MS = 200.0
 _SMALL_MS = 30.0
 _HALF, _FIRST_POINT = 0.5, 0.3
 
@@ -52,8 +50,7 @@ class Figure:
             return f"{self.value:.0f} ms, wanted {_SMALL_MS:.0f}"
         if self.target is Target.HALF and ratio is not None and ratio > _HALF:
             return f"{ratio:.2f} of {self.peer}, wanted {_HALF}"
-        worth = self.peer_value is not None and self.peer_value > _WORTH_COMPARING_MS
-        if self.target is Target.SAME and worth and ratio is not None and ratio > 1:
+        if self.target is Target.SAME and ratio is not None and ratio > 1:
             return f"{ratio:.2f} of {self.peer}, wanted 1"
         return ""
 

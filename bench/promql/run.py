@@ -30,6 +30,8 @@ _STREAMED = "long sum by rate 6h"
 #: What makes our answer say what it read.
 _EXPLAIN = (("explain", "1"),)
 _SAMPLE_BYTES = 16
+#: Below this Prometheus' time says more of HTTP than of queries.
+_WORTH_COMPARING_MS = 200.0
 _RATE = "sum by (job) (rate({}[5m]))"
 
 
@@ -106,13 +108,19 @@ def _measure(report: Report, servers: Sequence[Server], case: Case, options: arg
 
 
 def _figures(name: str, asked: Sequence[Server], spent: Sequence[Spent], target: Target | None) -> Iterator[Figure]:
-    """Of each kind one a peer; the targets are about Prometheus."""
+    """Wall and CPU beside each peer's."""
     ours = spent[0]
     for peer, theirs in zip(asked[1:], spent[1:], strict=True):
-        held = target if isinstance(peer, Prometheus) else None
-        cpu_held = None if held is Target.SMALL else held
+        held = _held(target, peer, theirs)
         yield Figure(f"{name} wall", ours.wall_ms, "ms", peer.name, theirs.wall_ms, held)
-        yield Figure(f"{name} cpu", ours.cpu_ms, "ms", peer.name, theirs.cpu_ms, cpu_held)
+        yield Figure(f"{name} cpu", ours.cpu_ms, "ms", peer.name, theirs.cpu_ms, None if held is Target.SMALL else held)
+
+
+def _held(target: Target | None, peer: Server, theirs: Spent) -> Target | None:
+    """Which target counts beside that peer: they are about Prometheus, and parity about what takes it a while."""
+    if not isinstance(peer, Prometheus) or (target is Target.SAME and theirs.wall_ms <= _WORTH_COMPARING_MS):
+        return None
+    return target
 
 
 def _measure_stream(report: Report, own: Lake, options: argparse.Namespace) -> None:

@@ -74,7 +74,7 @@ SETS = (
     MetricSet("gauge", "memory_bytes", Kind.GAUGE, 10_000, 6, 10_000),
     MetricSet("wide", "events_total", Kind.COUNTER, 100_000, 1, 60_000),
     MetricSet("classic", "latency_seconds", Kind.CLASSIC, 500, 6, 30_000),
-    MetricSet("native", "size_bytes", Kind.NATIVE, 1_000, 1, 60_000),
+    MetricSet("native", "size_bytes", Kind.NATIVE, 2_000, 1, 60_000),
     MetricSet("grown 1", "grown_1_total", Kind.COUNTER, 5_000, 1, 10_000, lake_only=True),
     MetricSet("grown 2", "grown_2_total", Kind.COUNTER, 10_000, 1, 10_000, lake_only=True),
     MetricSet("grown 4", "grown_4_total", Kind.COUNTER, 20_000, 1, 10_000, lake_only=True),
