@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bench.promql.cases import Case, range_fields
 from bench.promql.servers import Lake, Refused, Server
@@ -71,18 +72,24 @@ def _turn(server: Server, case: Case, spent: Spent, times: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
+    """Medians, and what the stream says of itself at its end."""
+
     first_ms: float
-    full_ms: float
-    #: What the answer says of itself: bytes read, samples, segments.
-    summary: dict[str, object]
+    whole_ms: float
+    #: The same question to `query_range`, in turn with the stream.
+    at_once_ms: float
+    summary: dict[str, Any]
 
 
 def stream(lake: Lake, query: str, hours: int, step_s: int, rounds: int) -> Streamed:
-    """When the first point of a stream arrives, and when the last: medians."""
+    """When the first point of a stream arrives, when its last, and when an answer that is not streamed."""
     body = json.dumps(
         {"q": query, "s": END_MS - hours * HOUR_MS, "e": END_MS, "step": f"{step_s}s", "nocache": True}
     ).encode()
-    firsts, fulls, summary = [], [], {}
+    case = range_case("at once", query, hours, step_s)
+    lake.ask(case.path, case.fields)
+    firsts, wholes, at_once = [], [], Spent()
+    summary: dict[str, Any] = {}
     for _ in range(rounds):
         began = time.perf_counter()
         first_s = None
@@ -94,11 +101,12 @@ def stream(lake: Lake, query: str, hours: int, step_s: int, rounds: int) -> Stre
         if first_s is None or not summary:
             raise Refused(f"the stream of {query} ended without a result")
         firsts.append(first_s * 1e3)
-        fulls.append((time.perf_counter() - began) * 1e3)
-    return Streamed(statistics.median(firsts), statistics.median(fulls), summary)
+        wholes.append((time.perf_counter() - began) * 1e3)
+        _turn(lake, case, at_once, 1)
+    return Streamed(statistics.median(firsts), statistics.median(wholes), at_once.wall_ms, summary)
 
 
-def _frames(lake: Lake, body: bytes) -> Iterator[dict[str, object]]:
+def _frames(lake: Lake, body: bytes) -> Iterator[dict[str, Any]]:
     response = lake.send("POST", "/api/v1/metrics/query", body, {"Content-Type": "application/json"})
     if response.status != 200:
         raise Refused(f"the stream is refused with {response.status}: {response.read()[:500].decode()}")

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from bench.promql.cases import Target
 
-#: Below this a peer's time says more of HTTP than of queries.
-_WORTH_COMPARING_MS = 200.0
 _SMALL_MS = 30.0
 _HALF, _FIRST_POINT = 0.5, 0.3
 
@@ -52,8 +50,7 @@ class Figure:
             return f"{self.value:.0f} ms, wanted {_SMALL_MS:.0f}"
         if self.target is Target.HALF and ratio is not None and ratio > _HALF:
             return f"{ratio:.2f} of {self.peer}, wanted {_HALF}"
-        worth = self.peer_value is not None and self.peer_value > _WORTH_COMPARING_MS
-        if self.target is Target.SAME and worth and ratio is not None and ratio > 1:
+        if self.target is Target.SAME and ratio is not None and ratio > 1:
             return f"{ratio:.2f} of {self.peer}, wanted 1"
         return ""
 
@@ -71,19 +68,24 @@ class Report:
     def conclude(self, note: str) -> None:
         """The table, on standard error: standard output is for programs."""
         missed = [figure for figure in self._figures if figure.missed()]
-        lines = [f"{'case':<44} {'ours':>12} {'peer':>12} {'ratio':>7}  peer"]
-        lines += [_row(figure) for figure in self._figures]
+        by_case: dict[str, list[Figure]] = {}
+        for figure in self._figures:
+            by_case.setdefault(figure.case, []).append(figure)
+        lines = [f"{'case':<45} {'ours':>12}"]
+        lines += [_row(figures) for figures in by_case.values()]
         lines += ["", note]
         lines += [f"missed: {figure.case}: {figure.missed()}" for figure in missed]
         lines.append(f"{len(missed)} of {_aimed(self._figures)} targets missed")
         sys.stderr.write("\n".join(lines) + "\n")
 
 
-def _row(figure: Figure) -> str:
-    ours, ratio = f"{figure.value:,.1f} {figure.unit}", figure.ratio
-    theirs = "" if figure.peer_value is None else f"{figure.peer_value:,.1f}"
-    shown = "" if ratio is None else f"{ratio:.2f}"
-    return f"{figure.case:<44} {ours:>12} {theirs:>12} {shown:>7}  {figure.peer} {'<-' if figure.missed() else ''}"
+def _row(figures: Sequence[Figure]) -> str:
+    """A case beside all its peers; an arrow where it misses its target."""
+    out = f"{figures[0].case:<45} {figures[0].value:>9,.1f} {figures[0].unit:<2}"
+    for figure in figures:
+        if figure.ratio is not None:
+            out += f"  {'->' if figure.missed() else '  '}{figure.ratio:6.2f} x {figure.peer} {figure.peer_value:,.1f}"
+    return out
 
 
 def _aimed(figures: Sequence[Figure]) -> int:

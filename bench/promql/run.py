@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import bench.promql
+import orjson
 from bench.promql import lake
 from bench.promql.answers import difference
 from bench.promql.cases import Case, Target, cases, chosen
@@ -24,6 +27,11 @@ from bench.promql.sets import MetricSet, sets
 from tests.components.peers import VARIABLE, find_peer
 
 _STREAMED = "long sum by rate 6h"
+#: What makes our answer say what it read.
+_EXPLAIN = (("explain", "1"),)
+_SAMPLE_BYTES = 16
+#: Below this Prometheus' time says more of HTTP than of queries.
+_WORTH_COMPARING_MS = 200.0
 _RATE = "sum by (job) (rate({}[5m]))"
 
 
@@ -57,7 +65,7 @@ def _bench(folder: Path, peers: Sequence[Peer], loaded: Sequence[MetricSet], opt
             running.callback(server.stop)
             server.start()
         wanted = [case for case in cases() if chosen(options.only, case.name)]
-        wrong = _compare(own, peers[0], wanted)
+        wrong = _compare(report, own, peers[0], wanted)
         for case in wanted:
             if case.name not in wrong:
                 _measure(report, servers, case, options)
@@ -72,16 +80,24 @@ def _bench(folder: Path, peers: Sequence[Peer], loaded: Sequence[MetricSet], opt
     return 1 if wrong else 0
 
 
-def _compare(own: Lake, prometheus: Peer, wanted: Sequence[Case]) -> dict[str, str]:
+def _compare(report: Report, own: Lake, prometheus: Peer, wanted: Sequence[Case]) -> dict[str, str]:
     """Cases that are answered otherwise than by Prometheus: those are not timed. Warms everybody up, too."""
     wrong = {}
     for case in wanted:
-        ours, theirs = own.ask(case.path, case.fields), prometheus.ask(case.path, case.fields)
+        ours, theirs = own.ask(case.path, (*case.fields, *_EXPLAIN)), prometheus.ask(case.path, case.fields)
         found = difference(ours, theirs, any_of_equals=case.any_of_equals)
         if found:
             wrong[case.name] = found
             say(f"not the same answer: {case.name}: {found}")
+        elif "explain" in (answer := orjson.loads(ours)):
+            report.tell(_bytes_read(case.name, answer["explain"]))
     return wrong
+
+
+def _bytes_read(name: str, explained: Mapping[str, Any]) -> Figure:
+    """Beside a time and a value of each sample that was looked at."""
+    peer_value = explained["rows"] * _SAMPLE_BYTES / 1e6
+    return Figure(f"{name} bytes read", explained["bytes"] / 1e6, "MB", f"{_SAMPLE_BYTES} bytes a sample", peer_value)
 
 
 def _measure(report: Report, servers: Sequence[Server], case: Case, options: argparse.Namespace) -> None:
@@ -92,13 +108,19 @@ def _measure(report: Report, servers: Sequence[Server], case: Case, options: arg
 
 
 def _figures(name: str, asked: Sequence[Server], spent: Sequence[Spent], target: Target | None) -> Iterator[Figure]:
-    """Of each kind one a peer; the targets are about Prometheus."""
+    """Wall and CPU beside each peer's."""
     ours = spent[0]
     for peer, theirs in zip(asked[1:], spent[1:], strict=True):
-        held = target if isinstance(peer, Prometheus) else None
-        cpu_held = None if held is Target.SMALL else held
+        held = _held(target, peer, theirs)
         yield Figure(f"{name} wall", ours.wall_ms, "ms", peer.name, theirs.wall_ms, held)
-        yield Figure(f"{name} cpu", ours.cpu_ms, "ms", peer.name, theirs.cpu_ms, cpu_held)
+        yield Figure(f"{name} cpu", ours.cpu_ms, "ms", peer.name, theirs.cpu_ms, None if held is Target.SMALL else held)
+
+
+def _held(target: Target | None, peer: Server, theirs: Spent) -> Target | None:
+    """Which target counts beside that peer: they are about Prometheus, and parity about what takes it a while."""
+    if not isinstance(peer, Prometheus) or (target is Target.SAME and theirs.wall_ms <= _WORTH_COMPARING_MS):
+        return None
+    return target
 
 
 def _measure_stream(report: Report, own: Lake, options: argparse.Namespace) -> None:
@@ -106,14 +128,9 @@ def _measure_stream(report: Report, own: Lake, options: argparse.Namespace) -> N
         return
     streamed = stream(own, _RATE.format("requests_total"), 6, 60, options.rounds)
     report.tell(
-        Figure(f"stream {_STREAMED} first point", streamed.first_ms, "ms", "full answer", streamed.full_ms),
-        Figure(
-            f"stream {_STREAMED} bytes read",
-            float(str(streamed.summary["bytes"])) / 1e6,
-            "MB",
-            "16 bytes a sample",
-            float(str(streamed.summary["rows"])) * 16 / 1e6,
-        ),
+        Figure(f"stream {_STREAMED} first point", streamed.first_ms, "ms", "full answer", streamed.at_once_ms),
+        Figure(f"stream {_STREAMED} whole", streamed.whole_ms, "ms", "full answer at once", streamed.at_once_ms),
+        _bytes_read(f"stream {_STREAMED}", streamed.summary),
     )
 
 
@@ -143,7 +160,12 @@ def _measure_growth(report: Report, own: Lake, options: argparse.Namespace) -> N
 def _folder(kept: Path | None) -> Iterator[Path]:
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
-        yield kept.resolve()
+        with (kept / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SystemExit(f"cannot use {kept}: another run does; copy it, or wait") from None
+            yield kept.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as name:
         # PostgreSQL runs as a user of its own where we are root.

@@ -94,9 +94,6 @@ class Server(ABC):
     def pids(self) -> list[int]:
         return [pid for process in self._processes for pid in _tree(process.pid)]
 
-    def peak_bytes(self) -> int:
-        return sum(psutil.Process(pid).memory_info().rss for pid in self.pids())
-
     def _run(self, argv: Sequence[str | Path], log: str, ready: str, port: int, env: dict[str, str]) -> None:
         process = RunningProcess.start(argv, log_path=self.folder / log, env=env, cwd=ROOT)
         self._processes.append(process)
@@ -150,7 +147,7 @@ class Prometheus(Server):
         config = self.folder / "prometheus.yml"
         config.write_text("global: {}\n")
         self.port = free_port()
-        argv = [
+        argv: list[str | Path] = [
             self._binary,
             f"--config.file={config}",
             f"--storage.tsdb.path={self.folder / 'data'}",
@@ -195,7 +192,7 @@ class VictoriaMetrics(Server):
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        argv = [
+        argv: list[str | Path] = [
             self._binary,
             f"-storageDataPath={self.folder / 'data'}",
             "-retentionPeriod=100y",

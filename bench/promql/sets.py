@@ -74,7 +74,7 @@ SETS = (
     MetricSet("gauge", "memory_bytes", Kind.GAUGE, 10_000, 6, 10_000),
     MetricSet("wide", "events_total", Kind.COUNTER, 100_000, 1, 60_000),
     MetricSet("classic", "latency_seconds", Kind.CLASSIC, 500, 6, 30_000),
-    MetricSet("native", "size_bytes", Kind.NATIVE, 1_000, 1, 60_000),
+    MetricSet("native", "size_bytes", Kind.NATIVE, 2_000, 1, 60_000),
     MetricSet("grown 1", "grown_1_total", Kind.COUNTER, 5_000, 1, 10_000, lake_only=True),
     MetricSet("grown 2", "grown_2_total", Kind.COUNTER, 10_000, 1, 10_000, lake_only=True),
     MetricSet("grown 4", "grown_4_total", Kind.COUNTER, 20_000, 1, 10_000, lake_only=True),
@@ -138,7 +138,8 @@ def _random(metric: MetricSet) -> np.random.Generator:
 
 
 def _resets(random: np.random.Generator, shape: Sequence[int]) -> npt.NDArray[np.bool_]:
-    return random.integers(0, _RESET_EVERY, shape, np.int32) == 0
+    first: npt.NDArray[np.bool_] = random.integers(0, _RESET_EVERY, shape, np.int32) == 0
+    return first
 
 
 def _counted(more: npt.NDArray[np.int32], resets: npt.NDArray[np.bool_]) -> Ints:

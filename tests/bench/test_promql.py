@@ -108,7 +108,7 @@ def test_an_empty_or_warned_answer_is_none() -> None:
 def test_targets() -> None:
     assert Figure("x hot wall", 60, "ms", "prometheus", 100, Target.HALF).missed()
     assert not Figure("x hot wall", 50, "ms", "prometheus", 100, Target.HALF).missed()
-    assert not Figure("x hot wall", 150, "ms", "prometheus", 100, Target.SAME).missed()
+    assert not Figure("x hot wall", 150, "ms", "prometheus", 100).missed()
     assert Figure("x hot wall", 350, "ms", "prometheus", 300, Target.SAME).missed()
     assert Figure("x hot wall", 31, "ms", "prometheus", 1, Target.SMALL).missed()
     assert Figure("x first point", 40, "ms", "full answer", 100).missed()
