@@ -222,7 +222,7 @@ class QuerySettings(Section):
     cache_bytes: Count = Field(10_737_418_240, description="What one process may keep there.")
     table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded tables of series.")
     decoded_cache_bytes: Annotated[int, Field(ge=0)] = Field(
-        268_435_456, description="Memory for decoded samples that are read again and again; 0 means none."
+        1_073_741_824, description="Memory for decoded samples that are read again and again; 0 means none."
     )
     fetches: Annotated[int, Field(ge=1, le=256)] = Field(
         16, description="Segments that a worker fetches and reads at once."

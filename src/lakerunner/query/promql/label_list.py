@@ -12,6 +12,12 @@ from lakerunner.query.promql.histogram import Ints
 
 T = TypeVar("T")
 
+#: A label set, its JSON, the same without its name, groups.
+_BYTES_PER_SERIES = 1_500
+#: What one list keeps; more is forgotten at once.
+_MAX_KEPT = 64
+_ABSENT = object()
+
 
 class LabelList(list[LabelSet]):
     """A list that is never changed. A source gives the same one for the same series, query after query, so that what
@@ -25,11 +31,19 @@ class LabelList(list[LabelSet]):
         super().__init__(labels)
         self._kept: dict[Hashable, object] = {}
 
+    @property
+    def size_bytes(self) -> int:
+        """What keeping it costs, roughly, with what queries keep with it."""
+        return _BYTES_PER_SERIES * len(self)
+
     def kept(self, what: Hashable, make: Callable[[], T]) -> T:
         """Threads may make the same twice: it is the same."""
-        if what not in self._kept:
-            self._kept[what] = make()
-        return self._kept[what]  # type: ignore[return-value]
+        found = self._kept.get(what, _ABSENT)
+        if found is _ABSENT:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            found = self._kept[what] = make()
+        return found  # type: ignore[return-value]
 
 
 def label_list(labels: list[LabelSet]) -> LabelList:
@@ -71,3 +85,14 @@ def in_order(labels: list[LabelSet]) -> Ints | None:
         return None if order == list(range(len(labels))) else np.array(order, dtype=np.int64)
 
     return label_list(labels).kept("order", make)
+
+
+def metrics(labels: list[LabelSet], beside: str = "") -> tuple[list[tuple[str, str]], Ints]:
+    """The metric names that occur, each with its values of another label; and which of them each series has."""
+
+    def make() -> tuple[list[tuple[str, str]], Ints]:
+        found: dict[tuple[str, str], int] = {}
+        index = [found.setdefault((one.get(METRIC_NAME), beside and one.get(beside)), len(found)) for one in labels]
+        return list(found), np.array(index, dtype=np.int64)
+
+    return label_list(labels).kept(("metrics", beside), make)

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.kept import Kept
 from lakerunner.query.promql.eval.block import Block, Bools
 from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.label_list import LabelList, label_list
 from lakerunner.query.scan.labels import INTERNED, packed
 from lakerunner.query.worker.wire import HISTOGRAM, histogram_column, histogram_structs
 
@@ -28,6 +32,22 @@ SCHEMA = pa.schema(
 )
 
 
+_LABELS: Kept[LabelList] = Kept(256 << 20)
+
+
+def _labels_of(column: pa.BinaryArray) -> LabelList:
+    """The labels received: the same list for the same series, so that what is made of it is made once."""
+    digest = xxhash.xxh3_128(f"{column.offset} {len(column)}")
+    for buffer in column.buffers()[1:]:
+        digest.update(memoryview(buffer) if buffer is not None else b"")
+    key = digest.digest()
+    known = _LABELS.get(key)
+    if known is None:
+        known = LabelList(INTERNED.of_packed(column.to_pylist()))
+        _LABELS.put(key, known, known.size_bytes)
+    return known
+
+
 def to_batches(block: Block) -> Iterator[pa.RecordBatch]:
     rows, steps = block.shape
     at_once = max(1, _BATCH_CELLS // max(1, steps))
@@ -44,7 +64,7 @@ def from_batches(batches: Sequence[pa.RecordBatch], steps: int) -> Block:
     columns = {name: table.column(name).chunk(0) for name in table.column_names}
     values = columns["values"].flatten().to_numpy().reshape(rows, steps)
     valid = _mask(columns["valid"], steps, absent=True)
-    labels = INTERNED.of_packed(columns["labels"].to_pylist())
+    labels = _labels_of(columns["labels"])
     block = Block(labels, values, valid, np.zeros(rows, dtype=bool))
     if columns["held"].null_count == rows:
         return block
@@ -56,7 +76,7 @@ def from_batches(batches: Sequence[pa.RecordBatch], steps: int) -> Block:
 
 
 def _batch(block: Block, rows: slice) -> pa.RecordBatch:
-    labels, values, valid = block.labels[rows], np.ascontiguousarray(block.values[rows]), block.valid[rows]
+    values, valid = np.ascontiguousarray(block.values[rows]), block.valid[rows]
     number, steps = values.shape
     offsets = pa.array(np.arange(number + 1, dtype=np.int32) * steps)
     held = pa.nulls(number, pa.binary())
@@ -69,7 +89,7 @@ def _batch(block: Block, rows: slice) -> pa.RecordBatch:
         held, histograms = _bits(mask), pa.ListArray.from_arrays(pa.array(held_offsets), structs)
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(list(map(packed, labels)), pa.binary()),
+            _packed(block.labels)[rows],
             pa.ListArray.from_arrays(offsets, pa.array(values.ravel(), from_pandas=False)),
             pa.nulls(number, pa.binary()) if valid.all() else _bits(valid),
             held,
@@ -77,6 +97,10 @@ def _batch(block: Block, rows: slice) -> pa.RecordBatch:
         ],
         schema=SCHEMA,
     )
+
+
+def _packed(labels: list[LabelSet]) -> pa.BinaryArray:
+    return label_list(labels).kept("packed", lambda: pa.array(list(map(packed, labels)), pa.binary()))
 
 
 def _bits(mask: Bools) -> pa.Array:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numba import njit
 
 from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.source import STALE_BITS
 from lakerunner.query.scan import histograms
 from lakerunner.query.scan.samples import Samples
 
@@ -47,15 +48,17 @@ def decoded(table: pa.Table) -> DecodedGroup:
     column, sumless = None, None
     if "h_schema" in table.column_names:
         column, sumless = histograms.column_of(table)
+    values = _values(table)
     whole = Samples(
         tids[begins],
         [],
         np.append(begins, len(tids)),
         _ints(table, "timestamp"),
-        _values(table),
+        values,
         _ints(table, "start_timestamp") if "start_timestamp" in table.column_names else None,
         column if column is not None and len(column) else None,
         sumless if sumless is not None and sumless.any() else None,
+        may_be_stale=bool((values.view(np.uint64) == np.uint64(STALE_BITS)).any()),
     )
     return DecodedGroup(with_run_starts(whole))
 

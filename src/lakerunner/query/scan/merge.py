@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +12,7 @@ import pyarrow as pa
 import xxhash
 from numba import njit
 
+from lakerunner.query.kept import Kept
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.label_list import LabelList
 from lakerunner.query.promql.source import SeriesBatch
@@ -21,6 +20,8 @@ from lakerunner.query.scan.histograms import concatenated
 from lakerunner.query.scan.samples import Samples, offsets_of, with_rows, within
 
 Array = npt.NDArray[Any]
+
+_KNOWN_BYTES = 256 << 20
 
 
 def merge(parts: Sequence[Samples], since_ms: int = 0) -> SeriesBatch:
@@ -32,7 +33,7 @@ def merge(parts: Sequence[Samples], since_ms: int = 0) -> SeriesBatch:
     parts = [part for part in parts if len(part)]
     if not parts:
         return SeriesBatch.empty()
-    gathered, tidy = _gathered(parts, _KNOWN.of(parts), since_ms)
+    gathered, tidy = _gathered(parts, _known_series(parts), since_ms)
     return _batch(gathered if tidy else _once(gathered))
 
 
@@ -44,6 +45,7 @@ def _batch(samples: Samples) -> SeriesBatch:
         samples.values,
         samples.start_timestamps_ms,
         samples.histograms,
+        samples.may_be_stale,
     )
 
 
@@ -94,6 +96,7 @@ def _gathered(parts: Sequence[Samples], series_of: Known, since_ms: int) -> tupl
         moved([part.values for part in parts], np.float64),
         starts,
         histograms,
+        may_be_stale=any(part.may_be_stale for part in parts),
     )
     return samples, tidy
 
@@ -147,32 +150,21 @@ class Known:
     place: Ints
 
 
-class _KnownSeries:
-    """Sets of series last asked for: sorting text costs more than reading, and so does making label sets.
+def _known_series(parts: Sequence[Samples]) -> Known:
+    """Kept for the sets of series last asked for: sorting text costs more than reading, and so does making label sets.
 
-    10,000 series: 40 ms to sort, 0.1 ms to find here.
+    10,000 series: 40 ms to sort, 0.1 ms to find again.
     """
-
-    _MAX = 64
-
-    def __init__(self) -> None:
-        self._by_runs: OrderedDict[bytes, Known] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, parts: Sequence[Samples]) -> Known:
-        tids = np.concatenate([part.tids for part in parts])
-        key = xxhash.xxh3_128_digest(tids.data)
-        with self._lock:
-            known = self._by_runs.get(key)
-            if known is not None:
-                self._by_runs.move_to_end(key)
-                return known
+    tids = np.concatenate([part.tids for part in parts])
+    key = xxhash.xxh3_128_digest(tids.data)
+    known = _KNOWN.get(key)
+    if known is None:
         known = _known(tids, parts)
-        with self._lock:
-            self._by_runs[key] = known
-            while len(self._by_runs) > self._MAX:
-                self._by_runs.popitem(last=False)
-        return known
+        _KNOWN.put(key, known, known.labels.size_bytes + 24 * len(tids))
+    return known
+
+
+_KNOWN: Kept[Known] = Kept(_KNOWN_BYTES)
 
 
 def _known(tids: Ints, parts: Sequence[Samples]) -> Known:
@@ -183,9 +175,6 @@ def _known(tids: Ints, parts: Sequence[Samples]) -> Known:
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return Known(distinct[order], LabelList([labels[row] for row in order.tolist()]), rank[place])
-
-
-_KNOWN = _KnownSeries()
 
 
 def _once(samples: Samples) -> Samples:

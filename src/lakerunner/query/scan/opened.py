@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Bug
 from lakerunner.query.cache import ObjectCache
+from lakerunner.query.kept import Kept
 from lakerunner.query.scan.decoded import DecodedGroup, decoded
 from lakerunner.query.scan.row_groups import RowGroup, row_groups
 from lakerunner.query.scan.series_table import SeriesTable
@@ -27,7 +26,6 @@ BAD_BYTES = (pa.ArrowException, OSError, ValueError)
 #: Footers are small beside what they describe.
 _FOOTER_BYTES_PER_GROUP = 8_192
 _FOOTER_SHARE = 8
-_MAX_OFFERED = 20_000
 
 
 @dataclass(slots=True)
@@ -38,45 +36,6 @@ class Tally:
     hits: int = 0
     misses: int = 0
     fetch_s: float = 0.0
-
-
-class Kept(Generic[T]):
-    """Things in memory by key, the least recently used first out, bounded by what they weigh."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._held_bytes = 0
-        self._entries: OrderedDict[str, tuple[T, int]] = OrderedDict()
-        self._offered: OrderedDict[str, None] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str) -> T | None:
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry[0]
-
-    def offer(self, key: str, thing: T, size_bytes: int) -> None:
-        """Keep it if it was offered not long ago as well: what is read once only must not push out what is not."""
-        with self._lock:
-            again = key in self._offered
-            self._offered[key] = None
-            self._offered.move_to_end(key)
-            while len(self._offered) > _MAX_OFFERED:
-                self._offered.popitem(last=False)
-        if again:
-            self.put(key, thing, size_bytes)
-
-    def put(self, key: str, thing: T, size_bytes: int) -> None:
-        with self._lock:
-            if key in self._entries or size_bytes > self._limit_bytes:
-                return
-            self._entries[key] = (thing, size_bytes)
-            self._held_bytes += size_bytes
-            while self._held_bytes > self._limit_bytes:
-                self._held_bytes -= self._entries.popitem(last=False)[1][1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class Samples:
     begins: Ints | None = None
     #: In place of start timestamps where they are the same for all samples of a run, as counters' mostly are.
     run_starts_ms: Ints | None = None
+    #: False: none of the floats is a stale marker.
+    may_be_stale: bool = True
 
     @classmethod
     def none(cls) -> Samples:
@@ -77,6 +79,7 @@ class Samples:
             self.sumless,
             begins,
             None if self.run_starts_ms is None else self.run_starts_ms[runs],
+            self.may_be_stale,
         )
 
     def tight(self) -> Samples:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.scan.classic import choose_classic, expand
 from lakerunner.query.scan.decoded import ClassicGroup, DecodedGroup, choose, contained
 from lakerunner.query.scan.labels import LazyLabels
 from lakerunner.query.scan.opened import Opener, Tally
-from lakerunner.query.scan.row_groups import RowGroup, Wanted
+from lakerunner.query.scan.row_groups import RowGroup
 from lakerunner.query.scan.row_groups import choose as choose_groups
 from lakerunner.query.scan.samples import Samples
 from lakerunner.query.scan.series_table import SeriesTable
@@ -37,26 +35,22 @@ def scan_samples(
     """
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
-    chosen = table.choose(matchers)
-    rows = chosen.rows()
-    if not len(rows):
+    chosen = table.choose(tuple(matchers))
+    if not len(chosen.wanted.tids):
         return []
-    wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
-    stored = np.sort(table.tids[chosen.stored])
-    parents = {suffix: np.sort(table.tids[of_suffix]) for suffix, of_suffix in chosen.classic.items()}
 
     def read() -> list[Samples]:
         parts: list[Samples] = []
         held = 0
         with opener.samples(samples_key, tally) as opened:
-            for group in choose_groups(opened.groups, wanted, start_ms, end_ms):
+            for group in choose_groups(opened.groups, chosen.wanted, start_ms, end_ms):
                 spend(held)
                 decoded = opened.read(group)
                 cut = _cut(group, start_ms, end_ms)
-                found = [_stored(decoded, table, stored, cut)] if len(stored) else []
+                found = [_stored(decoded, table, chosen.stored_tids, cut)] if len(chosen.stored) else []
                 found += [
                     choose_classic(_classic(decoded, table, suffix), tids, matchers, *cut)
-                    for suffix, tids in parents.items()
+                    for suffix, tids in chosen.parent_tids.items()
                 ]
                 parts += [part for part in found if len(part)]
                 held += sum(part.size_bytes for part in found)

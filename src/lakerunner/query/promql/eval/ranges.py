@@ -17,6 +17,7 @@ from lakerunner.query.promql.eval.kernels_window import anchored_begin, windows
 from lakerunner.query.promql.eval.ranges_histogram import HISTOGRAM_FUNCTIONS, Window
 from lakerunner.query.promql.eval.samples import Samples
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.label_list import metrics
 
 _FOLDS = {
     "count_over_time": fold.COUNT,
@@ -53,6 +54,7 @@ OTHER_FUNCTIONS = frozenset(
 )
 #: These act like an offset: the result is still the metric.
 _KEEP_NAME = frozenset({"first_over_time", "last_over_time"})
+_NO_WINDOWS: Ints = np.zeros((0, 0), dtype=np.int64)
 _COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
 
 
@@ -109,8 +111,10 @@ def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[
     samples = vector.samples
     floats = samples.floats
     evaluation.spend(len(samples.labels) * len(vector.until))
-    begin, end = windows(floats.offsets, floats.ts, *_reach(vector))
-    shape = begin.shape
+    shape = len(samples.labels), len(vector.until)
+    begin = end = _NO_WINDOWS
+    if not _finds_windows(name, vector) or samples.has_histograms:
+        begin, end = windows(floats.offsets, floats.ts, *_reach(vector))
     request = _Call(name, vector, params, times, begin, end, np.zeros(shape), np.zeros(shape, dtype=bool))
     if vector.anchored and name in ("changes", "resets"):
         request.begin = begin.copy()
@@ -124,6 +128,11 @@ def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[
     if name in ("rate", "increase"):
         _note_non_counters(evaluation, vector, block)
     return block.pruned()
+
+
+def _finds_windows(name: str, vector: RangeVector) -> bool:
+    """Whether the function's kernel goes along the windows by itself."""
+    return name in ("rate", "increase", "delta") and not vector.anchored and not vector.smoothed
 
 
 def _reach(vector: RangeVector) -> tuple[Ints, Ints]:
@@ -140,9 +149,9 @@ def _run_kernel(evaluation: Evaluation, c: _Call) -> None:
     elif c.name in ("rate", "increase", "delta"):
         _rate(evaluation, c)
     elif c.name in ("irate", "idelta"):
-        rates.last_two(c.begin, c.end, ts, values, starts, c.name == "irate", c.out, c.ok)
+        rates.last_two(c.begin, c.end, ts, values, _all(starts, ts), c.name == "irate", c.out, c.ok)
     elif c.name == "resets":
-        rates.count_resets(c.begin, c.end, ts, values, starts, c.out, c.ok)
+        rates.count_resets(c.begin, c.end, ts, values, _all(starts, ts), c.out, c.ok)
     elif c.name in ("deriv", "predict_linear"):
         ahead = c.params[0] if c.params else np.zeros(len(c.times))
         fold.regression(c.begin, c.end, ts, values, c.times, ahead, c.name == "predict_linear", c.out, c.ok)
@@ -155,6 +164,10 @@ def _run_kernel(evaluation: Evaluation, c: _Call) -> None:
         _smooth(c, values)
 
 
+def _all(starts: Ints, ts: Ints) -> Ints:
+    return starts if len(starts) else np.zeros(len(ts), dtype=np.int64)
+
+
 def _rate(evaluation: Evaluation, c: _Call) -> None:
     vector, floats = c.vector, c.vector.samples.floats
     counter, per_second, range_s = c.name != "delta", c.name == "rate", vector.range_ms / 1000
@@ -164,9 +177,15 @@ def _rate(evaluation: Evaluation, c: _Call) -> None:
             counter, per_second, range_s, c.out, c.ok,
         )  # fmt: skip
         return
+    if not len(floats.starts):
+        rates.extrapolated_plain(
+            floats.offsets, floats.ts, vector.samples.values, vector.after, vector.until,
+            counter, per_second, range_s, c.out, c.ok,
+        )  # fmt: skip
+        return
     overlap = np.zeros(len(vector.samples.labels), dtype=bool)
     rates.extrapolated(
-        c.begin, c.end, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
+        floats.offsets, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
         counter, per_second, range_s, c.out, c.ok, overlap,
     )  # fmt: skip
     for row in overlap.nonzero()[0].tolist():
@@ -190,13 +209,13 @@ def _note_quantiles(evaluation: Evaluation, c: _Call, q: Floats) -> None:
 
 
 def _note_non_counters(evaluation: Evaluation, vector: RangeVector, block: Block) -> None:
-    for row in any_step(block.valid).nonzero()[0].tolist():
-        labels = vector.samples.labels[row]
-        name = labels.get(METRIC_NAME)
+    by_type = evaluation.options.type_and_unit_labels
+    kinds, kind_of = metrics(vector.samples.labels, "__type__" if by_type else "")
+    for number in np.unique(kind_of[any_step(block.valid)]).tolist():
+        name, kind = kinds[number]
         if not name:
             continue
-        if evaluation.options.type_and_unit_labels:
-            kind = labels.get("__type__")
+        if by_type:
             if kind not in ("counter", "histogram"):
                 evaluation.notes.possible_non_counter_type(name, kind, vector.position)
         elif not name.endswith(_COUNTER_SUFFIXES):

@@ -27,6 +27,7 @@ class Points:
 
     offsets: Ints
     ts: Ints
+    #: 0 where unknown; empty where known for no sample.
     starts: Ints
 
 
@@ -48,16 +49,17 @@ class Samples:
 
 
 def from_batch(batch: SeriesBatch) -> Samples:
-    stale = stale_mask(batch.values)
-    starts = batch.start_timestamps_ms
-    if starts is None:
-        starts = np.zeros(len(batch.values), dtype=np.int64)
     no_drop = np.zeros(len(batch.labels), dtype=bool)
     labels = batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
+    starts = batch.start_timestamps_ms
+    if batch.histograms is None and not (batch.may_be_stale and stale_mask(batch.values).any()):
+        none = batch.timestamps_ms[:0]
+        floats = Points(batch.offsets, batch.timestamps_ms, none if starts is None else starts)
+        return Samples(labels, no_drop, floats, batch.values, Points(np.zeros_like(batch.offsets), none, none), [])
+    stale = stale_mask(batch.values)
+    if starts is None:
+        starts = np.zeros(len(batch.values), dtype=np.int64)
     if batch.histograms is None:
-        if not stale.any():
-            empty = Points(np.zeros_like(batch.offsets), batch.timestamps_ms[:0], starts[:0])
-            return Samples(labels, no_drop, Points(batch.offsets, batch.timestamps_ms, starts), batch.values, empty, [])
         is_hist = np.zeros(len(stale), dtype=bool)
     else:
         is_hist = batch.histograms.row >= 0

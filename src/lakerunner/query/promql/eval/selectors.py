@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.ast import AtEdge, Subquery, VectorSelector
 from lakerunner.query.promql.durations import duration_ms
 from lakerunner.query.promql.eval.block import Block
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.kernels_rate import smoothed_at
-from lakerunner.query.promql.eval.kernels_window import latest
+from lakerunner.query.promql.eval.kernels_window import latest, latest_values
 from lakerunner.query.promql.eval.samples import from_batch, stale_mask
 from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
 from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
 from lakerunner.query.promql.histogram_column import HistogramColumn
 from lakerunner.query.promql.histogram_math import is_reset
 from lakerunner.query.promql.label_list import LabelList
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import STALE_BITS, SelectHints, SeriesBatch
 
 
 def reference_times(evaluation: Evaluation, node: VectorSelector | Subquery, times: Ints) -> tuple[Ints, bool]:
@@ -100,16 +101,35 @@ def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: Sel
     """An instant selector at every step."""
     if node.smoothed:
         return _smoothed(evaluation, node, times, hints)
-    found = select_latest(evaluation, node, times, hints)
-    block = latest_block(found.batch, found.index)
-    return block.repeated(len(times)) if found.fixed else block
+    at, fixed = reference_times(evaluation, node, times)
+    lookback_ms = evaluation.options.lookback_ms
+    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints)
+    evaluation.spend(len(batch.labels) * len(at))
+    if batch.histograms is None:
+        block = _latest_floats(batch, at, lookback_ms)
+    else:
+        block = latest_block(batch, latest_in(batch, at, lookback_ms))
+    return block.repeated(len(times)) if fixed else block
+
+
+def _latest_floats(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Block:
+    shape = len(batch.offsets) - 1, len(at)
+    out, ok = np.empty(shape), np.empty(shape, dtype=bool)
+    bits = batch.values.view(np.uint64)
+    latest_values(
+        batch.offsets, batch.timestamps_ms, batch.values, bits, np.uint64(STALE_BITS), at, lookback_ms, out, ok
+    )
+    return Block(_labels(batch), out, ok, np.zeros(shape[0], dtype=bool)).pruned()
+
+
+def _labels(batch: SeriesBatch) -> list[LabelSet]:
+    return batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
 
 
 def latest_block(batch: SeriesBatch, index: Ints) -> Block:
     valid = index >= 0
     values = batch.values[index] if len(batch.values) else np.zeros(index.shape)
-    labels = batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
-    block = Block(labels, values, valid, np.zeros(len(batch.labels), dtype=bool))
+    block = Block(_labels(batch), values, valid, np.zeros(len(batch.labels), dtype=bool))
     if batch.histograms is not None:
         column = batch.histograms
         row = np.where(valid, column.row[index], -1)
