@@ -37,7 +37,7 @@ _LABELS: Kept[LabelList] = Kept(256 << 20)
 
 def _labels_of(column: pa.BinaryArray) -> LabelList:
     """The labels received: the same list for the same series, so that what is made of it is made once."""
-    digest = xxhash.xxh3_128(f"{column.offset} {len(column)}")
+    digest = xxhash.xxh3_128(f"{column.offset} {len(column)}".encode())
     for buffer in column.buffers()[1:]:
         digest.update(memoryview(buffer) if buffer is not None else b"")
     key = digest.digest()
