@@ -12,8 +12,8 @@ from lakerunner.query.promql.histogram import Ints
 
 T = TypeVar("T")
 
-#: A label set, its JSON, the same without its name, groups.
-_BYTES_PER_SERIES = 1_500
+#: Its place in the list and in groups, and its JSON. Label sets themselves are shared with other lists.
+_BYTES_PER_SERIES = 400
 #: What one list keeps; more is forgotten at once.
 _MAX_KEPT = 64
 _ABSENT = object()

@@ -21,7 +21,7 @@ from lakerunner.query.scan.samples import Samples, offsets_of, with_rows, within
 
 Array = npt.NDArray[Any]
 
-_KNOWN_BYTES = 256 << 20
+_KNOWN_BYTES, _ORDERS_BYTES = 64 << 20, 256 << 20
 
 
 def merge(parts: Sequence[Samples], since_ms: int = 0) -> SeriesBatch:
@@ -160,21 +160,29 @@ def _known_series(parts: Sequence[Samples]) -> Known:
     known = _KNOWN.get(key)
     if known is None:
         known = _known(tids, parts)
-        _KNOWN.put(key, known, known.labels.size_bytes + 24 * len(tids))
+        _KNOWN.put(key, known, 8 * len(tids))
     return known
-
-
-_KNOWN: Kept[Known] = Kept(_KNOWN_BYTES)
 
 
 def _known(tids: Ints, parts: Sequence[Samples]) -> Known:
     distinct, first_run, place = np.unique(tids, return_index=True, return_inverse=True)
-    whole = [labels for part in parts for labels in part.labels]
-    labels = [whole[run] for run in first_run.tolist()]
-    order = np.array(sorted(range(len(labels)), key=lambda row: labels[row].pairs), np.int64)
+    key = xxhash.xxh3_128_digest(distinct.data)
+    in_order = _ORDERS.get(key)
+    if in_order is None:
+        whole = [labels for part in parts for labels in part.labels]
+        labels = [whole[run] for run in first_run.tolist()]
+        order = np.array(sorted(range(len(labels)), key=lambda row: labels[row].pairs), np.int64)
+        in_order = order, LabelList([labels[row] for row in order.tolist()])
+        _ORDERS.put(key, in_order, in_order[1].size_bytes)
+    order, in_order_labels = in_order
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    return Known(distinct[order], LabelList([labels[row] for row in order.tolist()]), rank[place])
+    return Known(distinct[order], in_order_labels, rank[place])
+
+
+#: By the ids of all runs; by the ids of the series among them, which those of many times share.
+_KNOWN: Kept[Known] = Kept(_KNOWN_BYTES)
+_ORDERS: Kept[tuple[Ints, LabelList]] = Kept(_ORDERS_BYTES)
 
 
 def _once(samples: Samples) -> Samples:
