@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Bug
 from lakerunner.query.cache import ObjectCache
+from lakerunner.query.scan.labels import INTERNED
 from lakerunner.query.scan.row_groups import RowGroup, row_groups
 from lakerunner.query.scan.series_table import SeriesTable
 
@@ -67,6 +68,12 @@ class Kept(Generic[T]):
                 self._offered.popitem(last=False)
         if again:
             self.put(key, thing, size_bytes)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._offered.clear()
+            self._held_bytes = 0
 
     def put(self, key: str, thing: T, size_bytes: int) -> None:
         with self._lock:
@@ -125,6 +132,13 @@ class Opener:
         self._decoded: Kept[pa.Table] = Kept(decoded_bytes)
         self._tables: Kept[SeriesTable] = Kept(memory_bytes - memory_bytes // _FOOTER_SHARE)
         self._footers: Kept[Footer] = Kept(memory_bytes // _FOOTER_SHARE)
+
+    def forget(self) -> None:
+        """Empty what is kept in memory."""
+        self._decoded.clear()
+        self._tables.clear()
+        self._footers.clear()
+        INTERNED.clear()
 
     def series(self, key: str, tally: Tally) -> SeriesTable:
         """The table of series, decoded once while there is room."""

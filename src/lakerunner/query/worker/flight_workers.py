@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -15,23 +14,31 @@ import orjson
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakerunner.model.errors import Bug, Denied, LakeError, LimitHit, Unavailable
+from lakerunner.model.errors import Bug, LakeError, LimitHit, Unavailable
 from lakerunner.query.metrics import WORKER_RETRIES
 from lakerunner.query.scan.samples import Samples
 from lakerunner.query.worker import wire
 from lakerunner.query.worker.addresses import Addresses
 from lakerunner.query.worker.answer import Check, Cost, SegmentAnswer, Workers
+from lakerunner.query.worker.connections import Connections
+from lakerunner.query.worker.refusal import Draining, understood
 from lakerunner.query.worker.rendezvous import ranked
 from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects
+from lakerunner.query.worker.tls import Tls
 
 _LOOK_S = 0.1
-#: A worker that failed is tried last for this long.
-_DOWN_S = 10.0
-#: A worker that says nothing for this long while it should is taken for dead.
-STALL_S = 20.0
-_MAX_ASKS = 64
-#: Bounds one attempt to connect: an address that nobody answers at all must not use up the query's time.
-_OPTIONS = [("grpc.min_reconnect_backoff_ms", 2_000), ("grpc.max_reconnect_backoff_ms", 2_000)]
+#: A worker that failed is asked after so long whether it is back. Until it says so, it is tried last.
+_DOWN_S = 1.0
+#: A worker that says nothing for this long while it should is pinged, again and again.
+_PING_AFTER_S = 1.0
+_PING_S = 2.0
+#: One that does not answer pings either for this long is taken for dead.
+DEAD_S = 5.0
+#: One that lives, but answers nothing for this long, is left too: what it waits for may not hold up another.
+STALL_S = 60.0
+#: Between two tries at a worker that is being started anew.
+_REBIRTH_LOOK_S = 0.25
+_MAX_ASKS, _MAX_PINGS = 256, 8
 
 
 @dataclass(slots=True, eq=False)
@@ -40,9 +47,15 @@ class _Ask:
 
     address: str
     segments: dict[uuid.UUID, SegmentObjects]
-    heard_at: float = field(default_factory=time.monotonic)
+    #: None until it is under way: it may have to wait for a thread.
+    heard_at: float | None = None
+    alive_at: float = 0.0
+    pinged_at: float = 0.0
     reader: Any = None
     given_up: bool = False
+
+    def heard(self) -> None:
+        self.heard_at = self.alive_at = time.monotonic()
 
     def give_up(self) -> None:
         self.given_up = True
@@ -68,10 +81,15 @@ class _Scan:
     tried: dict[uuid.UUID, list[str]] = field(default_factory=dict)
     open: dict[uuid.UUID, SegmentObjects] = field(default_factory=dict)
     reasons: dict[uuid.UUID, str] = field(default_factory=dict)
+    #: Segments whose last worker failed as a whole: one that comes back may do better.
+    unreached: set[uuid.UUID] = field(default_factory=set)
 
 
 class FlightWorkers:
-    """Safe to share between threads. `last_resort` scans what no worker could, where that is wanted."""
+    """Safe to share between threads. `last_resort` scans what no worker could, where that is wanted.
+
+    A worker that says that it is being started anew is waited for, up to `patience_s`, when no other can do.
+    """
 
     def __init__(
         self,
@@ -80,44 +98,50 @@ class FlightWorkers:
         attempts: int = 3,
         last_resort: Workers | None = None,
         stall_s: float = STALL_S,
+        dead_s: float = DEAD_S,
+        patience_s: float = 15.0,
+        tls: Tls | None = None,
     ) -> None:
         self._addresses = addresses
         self._token = token
         self._attempts = attempts
         self._last_resort = last_resort
-        self._stall_s = stall_s
-        self._clients: dict[str, Any] = {}
+        self._stall_s, self._dead_s, self._patience_s = stall_s, dead_s, patience_s
+        self._connections = Connections(token, tls)
+        #: Worker -> when to ask it next whether it is back.
         self._down: dict[str, float] = {}
-        self._lock = threading.Lock()
+        self._reborn_until = 0.0
         self._pool = ThreadPoolExecutor(_MAX_ASKS, thread_name_prefix="ask")
+        self._pings = ThreadPoolExecutor(_MAX_PINGS, thread_name_prefix="ping")
 
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         scan = _Scan(request, open={one.segment_id: one for one in request.segments})
         left = self._assign(scan, request.segments)
         try:
-            while scan.asks:
-                check()
-                left += self._watch(scan)
-                try:
-                    event = scan.events.get(timeout=_LOOK_S)
-                except queue.Empty:
-                    continue
-                if isinstance(event, SegmentAnswer):
-                    if self._accepted(scan, event):
+            while True:
+                while scan.asks:
+                    check()
+                    left += self._watch(scan)
+                    event = _next(scan)
+                    if isinstance(event, SegmentAnswer) and self._accepted(scan, event):
                         yield event
-                    continue
-                left += self._over(scan, event)
+                    elif isinstance(event, _Over):
+                        left += self._over(scan, event)
+                left, again = self._worth_waiting(scan, left)
+                if not again:
+                    break
+                check()
+                time.sleep(_REBIRTH_LOOK_S)
+                left += self._assign(scan, again)
         finally:
             for ask in scan.asks:
                 ask.give_up()
         yield from self._leftover(scan, left, check)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        with self._lock:
-            clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
-            client.close()
+        for pool in (self._pool, self._pings):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._connections.close()
         if self._last_resort is not None:
             self._last_resort.close()
 
@@ -125,15 +149,14 @@ class FlightWorkers:
 
     def _assign(self, scan: _Scan, segments: Sequence[SegmentObjects]) -> list[SegmentObjects]:
         """Ask for the segments; return those for which no worker is left."""
-        known = self._addresses()
-        now = time.monotonic()
+        known = self._known()
         shares: dict[str, dict[uuid.UUID, SegmentObjects]] = {}
         left = []
         for segment in segments:
             tried = scan.tried.setdefault(segment.segment_id, [])
             candidates = [one for one in ranked(known, segment.segment_id) if one not in tried]
             # Those known to be down come last, but they come.
-            candidates.sort(key=lambda one: self._down.get(one, 0.0) > now)
+            candidates.sort(key=lambda one: one in self._down)
             if not candidates or len(tried) >= self._attempts:
                 left.append(segment)
                 continue
@@ -147,6 +170,38 @@ class FlightWorkers:
             self._pool.submit(self._ask, scan, ask)
         return left
 
+    def _known(self) -> list[str]:
+        """Where the workers are now. Those that have gone are forgotten, those that failed are asked how they are."""
+        known = self._addresses()
+        self._connections.keep_only(known)
+        now = time.monotonic()
+        for address, ask_at in list(self._down.items()):
+            if address not in known:
+                self._down.pop(address, None)
+            elif now > ask_at:
+                self._down[address] = now + _DOWN_S + _PING_S
+                self._pings.submit(self._readmit, address)
+        return known
+
+    def _readmit(self, address: str) -> None:
+        try:
+            self._connections.ping(address, _PING_S)
+        except flight.FlightError:
+            self._connections.forget(address)
+        else:
+            self._down.pop(address, None)
+
+    def _worth_waiting(
+        self, scan: _Scan, left: list[SegmentObjects]
+    ) -> tuple[list[SegmentObjects], list[SegmentObjects]]:
+        """Segments that nobody could read, and those of them to try again: their worker is about to come back."""
+        if self._last_resort is not None or time.monotonic() > self._reborn_until:
+            return left, []
+        again = [one for one in left if one.segment_id in scan.unreached and one.segment_id in scan.open]
+        for segment in again:
+            scan.tried[segment.segment_id].clear()
+        return [one for one in left if one not in again], again
+
     def _accepted(self, scan: _Scan, answer: SegmentAnswer) -> bool:
         """Whether this answer counts: a failure is first tried elsewhere, and a late double is dropped."""
         if answer.segment_id not in scan.open:
@@ -155,6 +210,7 @@ class FlightWorkers:
             del scan.open[answer.segment_id]
             return True
         scan.reasons[answer.segment_id] = answer.error
+        scan.unreached.discard(answer.segment_id)
         return False
 
     def _over(self, scan: _Scan, event: _Over) -> list[SegmentObjects]:
@@ -164,10 +220,15 @@ class FlightWorkers:
         if isinstance(event.error, LimitHit):
             raise event.error
         again = [segment for segment_id, segment in event.ask.segments.items() if segment_id in scan.open]
-        if event.error is not None:
+        if event.error is None:
+            self._down.pop(event.ask.address, None)
+        else:
             self._down[event.ask.address] = time.monotonic() + _DOWN_S
+            if isinstance(event.error, Draining):
+                self._reborn_until = time.monotonic() + self._patience_s
             for segment in again:
                 scan.reasons[segment.segment_id] = str(event.error)
+                scan.unreached.add(segment.segment_id)
         return self._assign(scan, again)
 
     def _watch(self, scan: _Scan) -> list[SegmentObjects]:
@@ -177,11 +238,25 @@ class FlightWorkers:
             raise LimitHit("cannot finish the scan: its time is over", hint="narrow the selectors or the time range")
         left = []
         for ask in list(scan.asks):
-            if now - ask.heard_at > self._stall_s:
-                ask.give_up()
-                error = Unavailable(f"cannot read from worker {ask.address}: no word for {self._stall_s:g} s")
-                left += self._over(scan, _Over(ask, error))
+            if ask.heard_at is None or now - ask.heard_at < _PING_AFTER_S:
+                continue
+            if now - ask.pinged_at > _PING_AFTER_S:
+                ask.pinged_at = now
+                self._pings.submit(self._ping, ask)
+            for silent_s, bound_s in ((now - ask.alive_at, self._dead_s), (now - ask.heard_at, self._stall_s)):
+                if silent_s > bound_s and not ask.given_up:
+                    ask.give_up()
+                    error = Unavailable(f"cannot read from worker {ask.address}: no word for {bound_s:g} s")
+                    left += self._over(scan, _Over(ask, error))
         return left
+
+    def _ping(self, ask: _Ask) -> None:
+        try:
+            self._connections.ping(ask.address, _PING_S)
+        except flight.FlightError as reason:
+            if not isinstance(understood(reason, ask.address), Draining):
+                return
+        ask.alive_at = time.monotonic()
 
     def _leftover(self, scan: _Scan, left: list[SegmentObjects], check: Check) -> Iterator[SegmentAnswer]:
         left = [segment for segment in left if segment.segment_id in scan.open]
@@ -201,7 +276,7 @@ class FlightWorkers:
         try:
             self._read(scan, ask)
         except flight.FlightError as reason:
-            error = _ours(reason, ask.address)
+            error = understood(reason, ask.address)
         except pa.ArrowException as reason:
             error = Unavailable(f"cannot read from worker {ask.address}: {reason}")
         except LakeError as reason:
@@ -211,13 +286,16 @@ class FlightWorkers:
             raise
         finally:
             if error is not None:
-                self._forget(ask.address)
+                self._connections.forget(ask.address)
             scan.events.put(_Over(ask, error))
 
     def _read(self, scan: _Scan, ask: _Ask) -> None:
         request = scan.request.of_segments(list(ask.segments.values()))
         options = flight.FlightCallOptions(timeout=max(0.1, request.deadline_s - time.time()))
-        ask.reader = self._client(ask.address).do_get(flight.Ticket(request.to_ticket(self._token)), options)
+        ask.heard()
+        ask.reader = self._connections.client(ask.address).do_get(
+            flight.Ticket(request.to_ticket(self._token)), options
+        )
         parts: list[Samples] = []
         batches: list[pa.RecordBatch] = []
         while not ask.given_up:
@@ -225,7 +303,7 @@ class FlightWorkers:
                 chunk = ask.reader.read_chunk()
             except StopIteration:
                 return
-            ask.heard_at = time.monotonic()
+            ask.heard()
             if chunk.app_metadata is None:
                 if request.kind is Kind.SAMPLES:
                     parts.append(wire.from_batch(chunk.data))
@@ -238,26 +316,9 @@ class FlightWorkers:
             scan.events.put(answer)
             parts, batches = [], []
 
-    def _client(self, address: str) -> Any:
-        with self._lock:
-            client = self._clients.get(address)
-            if client is None:
-                client = flight.connect(f"grpc://{address}", generic_options=_OPTIONS)
-                self._clients[address] = client
-            return client
 
-    def _forget(self, address: str) -> None:
-        # Not closed: other asks may be reading from it. It goes when the last of them does.
-        with self._lock:
-            self._clients.pop(address, None)
-
-
-def _ours(error: flight.FlightError, address: str) -> LakeError:
-    """What a worker said, by its code; anything else is the transport's, and another worker may do better."""
-    text = str(error).split(". gRPC client debug context")[0].split(". Detail:")[0]
-    code = (error.extra_info or b"").decode(errors="replace")
-    if code == LimitHit.code or isinstance(error, flight.FlightTimedOutError):
-        return LimitHit(text)
-    if code == Denied.code:
-        return Denied(f"cannot ask worker {address}: {text}")
-    return Unavailable(f"cannot read from worker {address}: {text}")
+def _next(scan: _Scan) -> SegmentAnswer | _Over | None:
+    try:
+        return scan.events.get(timeout=_LOOK_S)
+    except queue.Empty:
+        return None
