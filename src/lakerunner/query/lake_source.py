@@ -131,6 +131,8 @@ class LakeSource:
         ends = [segment.time_range.end_ns // NS_PER_MS for segment in plan.segments]
         self.stats.planned(plan.explain, max(ends, default=None))
         self.stats.looked_up(self._planner.lookups, self._planner.age_s)
+        if self.stats.index_age_s and not self._limits.partial:
+            raise Unavailable("cannot answer whole: the index does not answer", hint="ask again")
         return plan
 
     def _timed(self, stage: str, call: Callable[[], T]) -> T:

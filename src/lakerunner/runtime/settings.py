@@ -245,7 +245,7 @@ class QuerySettings(Section):
         10.0, description="How long a worker that ends, or is started anew, goes on with what it has."
     )
     worker_patience_s: Seconds = Field(
-        15.0, description="How long a query waits for a worker that is being started anew, when no other can do."
+        15.0, description="How long queries wait for a worker that is being started anew, when no other can do."
     )
     cache_dir: str = Field("", description="Folder under which processes keep fetched segments; empty means data.dir.")
     cache_bytes: Count = Field(10_737_418_240, description="What one process may keep there.")

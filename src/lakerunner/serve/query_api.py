@@ -15,6 +15,7 @@ from lakerunner.query.lake import open_lake
 from lakerunner.query.lake_door import LakeDoor
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.runtime.memory import few_arenas
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
@@ -39,10 +40,12 @@ _SWITCH_S = 0.000_5
 class QueryApi(IndexedRole):
     name = "query-api"
     sentence = "Answer queries: Prometheus' HTTP API, and range queries as a stream."
+    fail_fast = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        door = Door(self.database, required=settings.auth.required)
+        few_arenas()
+        door = Door(self.database, required=settings.auth.required, patience_s=settings.query.index_patience_s)
         lake = LakeDoor(open_lake(settings, self.database), self.database)
         self._desk = Desk(settings.api, lake, door)
 

@@ -64,6 +64,14 @@ class _Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class _Down:
+    """A worker that failed: since when, and when to ask it whether it is back."""
+
+    since: float
+    ask_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Over:
     """The end of an ask. Segments that it did not answer need another worker."""
 
@@ -81,14 +89,15 @@ class _Scan:
     tried: dict[uuid.UUID, list[str]] = field(default_factory=dict)
     open: dict[uuid.UUID, SegmentObjects] = field(default_factory=dict)
     reasons: dict[uuid.UUID, str] = field(default_factory=dict)
-    #: Segments whose last worker failed as a whole: one that comes back may do better.
+    #: Segments whose last worker could not be asked at all: it may be back soon.
     unreached: set[uuid.UUID] = field(default_factory=set)
 
 
 class FlightWorkers:
     """Safe to share between threads. `last_resort` scans what no worker could, where that is wanted.
 
-    A worker that says that it is being started anew is waited for, up to `patience_s`, when no other can do.
+    A worker that is being started anew is waited for, up to `patience_s` from when it was first missed, where no other
+    can do. One that dies while it scans is not: it may have died of the query.
     """
 
     def __init__(
@@ -108,9 +117,7 @@ class FlightWorkers:
         self._last_resort = last_resort
         self._stall_s, self._dead_s, self._patience_s = stall_s, dead_s, patience_s
         self._connections = Connections(token, tls)
-        #: Worker -> when to ask it next whether it is back.
-        self._down: dict[str, float] = {}
-        self._reborn_until = 0.0
+        self._down: dict[str, _Down] = {}
         self._pool = ThreadPoolExecutor(_MAX_ASKS, thread_name_prefix="ask")
         self._pings = ThreadPoolExecutor(_MAX_PINGS, thread_name_prefix="ping")
 
@@ -175,13 +182,18 @@ class FlightWorkers:
         known = self._addresses()
         self._connections.keep_only(known)
         now = time.monotonic()
-        for address, ask_at in list(self._down.items()):
+        for address, down in list(self._down.items()):
             if address not in known:
                 self._down.pop(address, None)
-            elif now > ask_at:
-                self._down[address] = now + _DOWN_S + _PING_S
+            elif now > down.ask_at:
+                self._down[address] = _Down(down.since, now + _DOWN_S + _PING_S)
                 self._pings.submit(self._readmit, address)
         return known
+
+    def _failed(self, address: str) -> None:
+        now = time.monotonic()
+        known = self._down.get(address)
+        self._down[address] = _Down(known.since if known else now, now + _DOWN_S)
 
     def _readmit(self, address: str) -> None:
         try:
@@ -194,8 +206,9 @@ class FlightWorkers:
     def _worth_waiting(
         self, scan: _Scan, left: list[SegmentObjects]
     ) -> tuple[list[SegmentObjects], list[SegmentObjects]]:
-        """Segments that nobody could read, and those of them to try again: their worker is about to come back."""
-        if self._last_resort is not None or time.monotonic() > self._reborn_until:
+        """Segments that nobody could read, and those of them to try again: their worker may be about to come back."""
+        newly_down = any(time.monotonic() - down.since < self._patience_s for down in list(self._down.values()))
+        if self._last_resort is not None or not newly_down:
             return left, []
         again = [one for one in left if one.segment_id in scan.unreached and one.segment_id in scan.open]
         for segment in again:
@@ -223,12 +236,11 @@ class FlightWorkers:
         if event.error is None:
             self._down.pop(event.ask.address, None)
         else:
-            self._down[event.ask.address] = time.monotonic() + _DOWN_S
-            if isinstance(event.error, Draining):
-                self._reborn_until = time.monotonic() + self._patience_s
+            self._failed(event.ask.address)
+            not_asked = event.error.retryable and (event.ask.reader is None or isinstance(event.error, Draining))
             for segment in again:
                 scan.reasons[segment.segment_id] = str(event.error)
-                scan.unreached.add(segment.segment_id)
+                (scan.unreached.add if not_asked else scan.unreached.discard)(segment.segment_id)
         return self._assign(scan, again)
 
     def _watch(self, scan: _Scan) -> list[SegmentObjects]:

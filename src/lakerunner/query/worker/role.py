@@ -6,6 +6,8 @@ import ipaddress
 import time
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from lakerunner.model.errors import BadInput
 from lakerunner.query.worker.addresses import forget_address, note_address
 from lakerunner.query.worker.local import LocalWorkers
@@ -62,7 +64,7 @@ class QueryWorker(Role):
             return WorkerService(
                 location, workers, worker_token(self.settings), query.worker_scans, query.max_scan_bytes, tls
             )
-        except OSError as reason:
+        except (OSError, pa.ArrowException) as reason:
             raise BadInput(
                 f"cannot listen on {query.worker_host}:{query.worker_port}: {reason}", where="query.worker_port"
             ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,15 @@ def client_tls(query: QuerySettings) -> Tls | None:
             hint=f"set query.{missing}",
             where=f"query.{missing}",
         )
-    return Tls(
+    tls = Tls(
         _read(query.worker_tls_cert, "worker_tls_cert"),
         _read(query.worker_tls_key, "worker_tls_key"),
         _read(query.worker_tls_ca, "worker_tls_ca"),
         query.worker_tls_name,
     )
+    if tls.certificate:
+        _require_pair(query.worker_tls_cert, query.worker_tls_key)
+    return tls
 
 
 def server_tls(query: QuerySettings) -> Tls | None:
@@ -86,3 +90,16 @@ def _read(path: str, setting: str) -> bytes:
     if _PEM not in content:
         raise BadInput(f"cannot use {path}: it is not in PEM", where=f"query.{setting}")
     return content
+
+
+def _require_pair(cert: str, key: str) -> None:
+    """gRPC would only say that it did not start."""
+    try:
+        # The password is for a key that needs one: without it, OpenSSL would ask at the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, password="")
+    except ssl.SSLError as reason:
+        why = (reason.reason or "unreadable").lower().replace("_", " ")
+        raise BadInput(
+            f"cannot use {cert} with {key}: {why}", hint="the key must be the certificate's, without a password",
+            where="query.worker_tls_key",
+        ) from None  # fmt: skip
