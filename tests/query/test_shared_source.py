@@ -69,8 +69,9 @@ def test_a_plan_never_goes_by_what_another_thread_looked_up() -> None:
     planner = Planner(_Catalog(), ORG)  # type: ignore[arg-type]
 
     def planned(number: int) -> bool:
-        found = planner.plan(_leaf(number % WINDOWS)).segments
-        return [one.segment_id for one in found] == [SEGMENTS[number % WINDOWS].segment_id]
+        # The same leaf several times in a row: one thread looks it up while the next ask for it.
+        window = number // 8 % WINDOWS
+        return [one.segment_id for one in planner.plan(_leaf(window)).segments] == [SEGMENTS[window].segment_id]
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(planned, range(400)))
