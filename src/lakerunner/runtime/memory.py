@@ -31,6 +31,11 @@ def resident_bytes(pid: int | None = None) -> int:
 def give_back() -> None:
     """Hand freed memory to the system: that of Python's garbage, of Arrow's pool and of the C library."""
     gc.collect()
+    trim()
+
+
+def trim() -> None:
+    """The same but for garbage: a few milliseconds, and nobody is held up by it."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):  # Only glibc has it.
         ctypes.CDLL(None).malloc_trim(0)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from lakerunner.model.errors import LimitHit
 from lakerunner.query.metrics import WORKER_MEMORY, WORKER_RELIEFS
 from lakerunner.query.worker.local import LocalWorkers
-from lakerunner.runtime.memory import give_back, own_bytes
+from lakerunner.runtime.memory import give_back, own_bytes, trim
 from lakerunner.runtime.settings import QuerySettings
 from lakerunner.runtime.telemetry import log
 
@@ -30,6 +30,7 @@ class MemoryWatch:
         self._measured = measured
         self._clock = clock
         self._over_since: float | None = None
+        self._idle = True
 
     def look(self) -> str:
         """Why the process should be started anew; empty while it should not."""
@@ -39,6 +40,7 @@ class MemoryWatch:
             self._stop_largest(used_bytes)
         if used_bytes <= self._soft_bytes:
             self._over_since = None
+            self._trim_when_idle()
             return ""
         if self._over_since is None:
             self._over_since = self._clock()
@@ -47,6 +49,13 @@ class MemoryWatch:
         if self._clock() - self._over_since < self._patience_s:
             return ""
         return f"{used_bytes:,} bytes are more than {self._soft_bytes:,} (query.worker_memory_bytes), and stay so"
+
+    def _trim_when_idle(self) -> None:
+        """What requests freed goes back to the system once, when the last of them has ended."""
+        idle = not len(self._workers.budgets)
+        if idle and not self._idle:
+            trim()
+        self._idle = idle
 
     def _relieve(self, used_bytes: int) -> None:
         self._workers.forget()
