@@ -308,7 +308,7 @@ def test_a_worker_that_hangs(lake: LakeOfSeries, slow_pair: list[WorkerProcess])
         one.signal(signal.SIGCONT)
 
         def back() -> bool:
-            return house.client.get("/api/v1/query_range", params=RANGE).is_success and not workers._down
+            return house.client.get("/api/v1/query_range", params=RANGE).is_success and not workers._roster._down
 
         until(back, 10)
 

@@ -69,7 +69,7 @@ def test_a_killed_worker_is_not_missed(lake: LakeOfSeries, tmp_path: Path) -> No
             answers_after += not any(one.is_alive() for one in ends)
             began = time.monotonic()
             assert _select(lake, org, workers).stats.complete
-            assert time.monotonic() - began < 3.0, "an answer waited for a worker that is gone"
+            assert time.monotonic() - began < 5.0, "an answer waited for a worker that is gone"
         assert started[0].process.returncode == -signal.SIGKILL
         assert started[1].process.returncode == 0, "a worker that is asked to end does, cleanly"
         assert not noted(tmp_path / "two")

@@ -24,21 +24,19 @@ from lakerunner.query.worker.connections import Connections
 from lakerunner.query.worker.refusal import Draining, understood
 from lakerunner.query.worker.rendezvous import ranked
 from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects
+from lakerunner.query.worker.roster import Roster
 from lakerunner.query.worker.tls import Tls
 
 _LOOK_S = 0.1
-#: A worker that failed is asked after so long whether it is back. Until it says so, it is tried last.
-_DOWN_S = 1.0
 #: A worker that says nothing for this long while it should is pinged, again and again.
 _PING_AFTER_S = 1.0
-_PING_S = 2.0
 #: One that does not answer pings either for this long is taken for dead.
 DEAD_S = 5.0
 #: One that lives, but answers nothing for this long, is left too: what it waits for may not hold up another.
 STALL_S = 60.0
 #: Between two tries at a worker that is being started anew.
 _REBIRTH_LOOK_S = 0.25
-_MAX_ASKS, _MAX_PINGS = 256, 8
+_MAX_ASKS = 256
 
 
 @dataclass(slots=True, eq=False)
@@ -57,18 +55,22 @@ class _Ask:
     def heard(self) -> None:
         self.heard_at = self.alive_at = time.monotonic()
 
+    def lives(self) -> None:
+        self.alive_at = time.monotonic()
+
+    def silent_for_s(self, dead_s: float, stall_s: float) -> float:
+        """How long it has been silent, where that is too long: without any sign of life, or without an answer."""
+        now = time.monotonic()
+        if self.heard_at is None:
+            return 0.0
+        if now - self.alive_at > dead_s:
+            return now - self.alive_at
+        return now - self.heard_at if now - self.heard_at > stall_s else 0.0
+
     def give_up(self) -> None:
         self.given_up = True
         if self.reader is not None:
             self.reader.cancel()
-
-
-@dataclass(frozen=True, slots=True)
-class _Down:
-    """A worker that failed: since when, and when to ask it whether it is back."""
-
-    since: float
-    ask_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class _Scan:
     tried: dict[uuid.UUID, list[str]] = field(default_factory=dict)
     open: dict[uuid.UUID, SegmentObjects] = field(default_factory=dict)
     reasons: dict[uuid.UUID, str] = field(default_factory=dict)
+    #: Segments for which no worker is left.
+    left: list[SegmentObjects] = field(default_factory=list)
     #: Segments whose last worker could not be asked at all: it may be back soon.
     unreached: set[uuid.UUID] = field(default_factory=set)
 
@@ -111,61 +115,53 @@ class FlightWorkers:
         patience_s: float = 15.0,
         tls: Tls | None = None,
     ) -> None:
-        self._addresses = addresses
         self._token = token
         self._attempts = attempts
         self._last_resort = last_resort
         self._stall_s, self._dead_s, self._patience_s = stall_s, dead_s, patience_s
         self._connections = Connections(token, tls)
-        self._down: dict[str, _Down] = {}
+        self._roster = Roster(addresses, self._connections)
         self._pool = ThreadPoolExecutor(_MAX_ASKS, thread_name_prefix="ask")
-        self._pings = ThreadPoolExecutor(_MAX_PINGS, thread_name_prefix="ping")
 
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         scan = _Scan(request, open={one.segment_id: one for one in request.segments})
-        left = self._assign(scan, request.segments)
+        self._assign(scan, request.segments)
         try:
-            while True:
-                while scan.asks:
-                    check()
-                    left += self._watch(scan)
-                    event = _next(scan)
-                    if isinstance(event, SegmentAnswer) and self._accepted(scan, event):
-                        yield event
-                    elif isinstance(event, _Over):
-                        left += self._over(scan, event)
-                left, again = self._worth_waiting(scan, left)
-                if not again:
-                    break
+            while scan.asks:
                 check()
-                time.sleep(_REBIRTH_LOOK_S)
-                left += self._assign(scan, again)
+                self._watch(scan)
+                event = _next(scan)
+                if isinstance(event, SegmentAnswer) and self._accepted(scan, event):
+                    yield event
+                elif isinstance(event, _Over):
+                    self._over(scan, event)
+                if not scan.asks:
+                    self._ask_the_reborn(scan)
         finally:
             for ask in scan.asks:
                 ask.give_up()
-        yield from self._leftover(scan, left, check)
+        yield from self._leftover(scan, check)
 
     def close(self) -> None:
-        for pool in (self._pool, self._pings):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._roster.close()
         self._connections.close()
         if self._last_resort is not None:
             self._last_resort.close()
 
     # -- who gets what -----------------------------------------------------------------------------------------
 
-    def _assign(self, scan: _Scan, segments: Sequence[SegmentObjects]) -> list[SegmentObjects]:
-        """Ask for the segments; return those for which no worker is left."""
-        known = self._known()
+    def _assign(self, scan: _Scan, segments: Sequence[SegmentObjects]) -> None:
+        """Ask for the segments, each of the best worker that was not tried for it."""
+        known = self._roster.known()
         shares: dict[str, dict[uuid.UUID, SegmentObjects]] = {}
-        left = []
         for segment in segments:
             tried = scan.tried.setdefault(segment.segment_id, [])
             candidates = [one for one in ranked(known, segment.segment_id) if one not in tried]
             # Those known to be down come last, but they come.
-            candidates.sort(key=lambda one: one in self._down)
+            candidates.sort(key=self._roster.is_down)
             if not candidates or len(tried) >= self._attempts:
-                left.append(segment)
+                scan.left.append(segment)
                 continue
             if tried:
                 WORKER_RETRIES.inc()
@@ -175,45 +171,19 @@ class FlightWorkers:
             ask = _Ask(address, share)
             scan.asks.append(ask)
             self._pool.submit(self._ask, scan, ask)
-        return left
 
-    def _known(self) -> list[str]:
-        """Where the workers are now. Those that have gone are forgotten, those that failed are asked how they are."""
-        known = self._addresses()
-        self._connections.keep_only(known)
-        now = time.monotonic()
-        for address, down in list(self._down.items()):
-            if address not in known:
-                self._down.pop(address, None)
-            elif now > down.ask_at:
-                self._down[address] = _Down(down.since, now + _DOWN_S + _PING_S)
-                self._pings.submit(self._readmit, address)
-        return known
-
-    def _failed(self, address: str) -> None:
-        now = time.monotonic()
-        known = self._down.get(address)
-        self._down[address] = _Down(known.since if known else now, now + _DOWN_S)
-
-    def _readmit(self, address: str) -> None:
-        try:
-            self._connections.ping(address, _PING_S)
-        except flight.FlightError:
-            self._connections.forget(address)
-        else:
-            self._down.pop(address, None)
-
-    def _worth_waiting(
-        self, scan: _Scan, left: list[SegmentObjects]
-    ) -> tuple[list[SegmentObjects], list[SegmentObjects]]:
-        """Segments that nobody could read, and those of them to try again: their worker may be about to come back."""
-        newly_down = any(time.monotonic() - down.since < self._patience_s for down in list(self._down.values()))
-        if self._last_resort is not None or not newly_down:
-            return left, []
-        again = [one for one in left if one.segment_id in scan.unreached and one.segment_id in scan.open]
+    def _ask_the_reborn(self, scan: _Scan) -> None:
+        """Where nobody is left to ask, begin again with workers that may be about to come back."""
+        if self._last_resort is not None or not self._roster.any_down_for_less_than(self._patience_s):
+            return
+        again = [one for one in scan.left if one.segment_id in scan.unreached]
+        if not again:
+            return
+        time.sleep(_REBIRTH_LOOK_S)
+        scan.left = [one for one in scan.left if one.segment_id not in scan.unreached]
         for segment in again:
             scan.tried[segment.segment_id].clear()
-        return [one for one in left if one not in again], again
+        self._assign(scan, again)
 
     def _accepted(self, scan: _Scan, answer: SegmentAnswer) -> bool:
         """Whether this answer counts: a failure is first tried elsewhere, and a late double is dropped."""
@@ -226,52 +196,44 @@ class FlightWorkers:
         scan.unreached.discard(answer.segment_id)
         return False
 
-    def _over(self, scan: _Scan, event: _Over) -> list[SegmentObjects]:
-        if event.ask not in scan.asks:
-            return []  # Given up before: its segments are asked of others already.
-        scan.asks.remove(event.ask)
-        if isinstance(event.error, LimitHit):
-            raise event.error
-        again = [segment for segment_id, segment in event.ask.segments.items() if segment_id in scan.open]
-        if event.error is None:
-            self._down.pop(event.ask.address, None)
+    def _over(self, scan: _Scan, event: _Over) -> None:
+        ask, error = event.ask, event.error
+        if ask not in scan.asks:
+            return  # Given up before: its segments are asked of others already.
+        scan.asks.remove(ask)
+        if isinstance(error, LimitHit):
+            raise error
+        again = [segment for segment_id, segment in ask.segments.items() if segment_id in scan.open]
+        if error is None:
+            self._roster.answered(ask.address)
         else:
-            self._failed(event.ask.address)
-            not_asked = event.error.retryable and (event.ask.reader is None or isinstance(event.error, Draining))
+            self._roster.failed(ask.address)
             for segment in again:
-                scan.reasons[segment.segment_id] = str(event.error)
-                (scan.unreached.add if not_asked else scan.unreached.discard)(segment.segment_id)
-        return self._assign(scan, again)
+                scan.reasons[segment.segment_id] = str(error)
+            if error.retryable and (ask.reader is None or isinstance(error, Draining)):
+                scan.unreached.update(segment.segment_id for segment in again)
+            else:
+                scan.unreached.difference_update(segment.segment_id for segment in again)
+        self._assign(scan, again)
 
-    def _watch(self, scan: _Scan) -> list[SegmentObjects]:
+    def _watch(self, scan: _Scan) -> None:
         """Give up on workers that hang: their connection is there, but nothing comes."""
-        now = time.monotonic()
         if time.time() > scan.request.deadline_s:
             raise LimitHit("cannot finish the scan: its time is over", hint="narrow the selectors or the time range")
-        left = []
+        now = time.monotonic()
         for ask in list(scan.asks):
             if ask.heard_at is None or now - ask.heard_at < _PING_AFTER_S:
                 continue
             if now - ask.pinged_at > _PING_AFTER_S:
                 ask.pinged_at = now
-                self._pings.submit(self._ping, ask)
-            for silent_s, bound_s in ((now - ask.alive_at, self._dead_s), (now - ask.heard_at, self._stall_s)):
-                if silent_s > bound_s and not ask.given_up:
-                    ask.give_up()
-                    error = Unavailable(f"cannot read from worker {ask.address}: no word for {bound_s:g} s")
-                    left += self._over(scan, _Over(ask, error))
-        return left
+                self._roster.ping(ask.address, ask.lives)
+            if silent_s := ask.silent_for_s(self._dead_s, self._stall_s):
+                ask.give_up()
+                error = Unavailable(f"cannot read from worker {ask.address}: no word for {silent_s:.1f} s")
+                self._over(scan, _Over(ask, error))
 
-    def _ping(self, ask: _Ask) -> None:
-        try:
-            self._connections.ping(ask.address, _PING_S)
-        except flight.FlightError as reason:
-            if not isinstance(understood(reason, ask.address), Draining):
-                return
-        ask.alive_at = time.monotonic()
-
-    def _leftover(self, scan: _Scan, left: list[SegmentObjects], check: Check) -> Iterator[SegmentAnswer]:
-        left = [segment for segment in left if segment.segment_id in scan.open]
+    def _leftover(self, scan: _Scan, check: Check) -> Iterator[SegmentAnswer]:
+        left = [segment for segment in scan.left if segment.segment_id in scan.open]
         if not left:
             return
         if self._last_resort is not None:

@@ -12,6 +12,9 @@ from lakerunner.runtime.memory import give_back, own_bytes, trim
 from lakerunner.runtime.settings import QuerySettings
 from lakerunner.runtime.telemetry import log
 
+#: How long a query that was stopped may take to let go of its memory before another one is.
+_STOP_S = 1.0
+
 
 class MemoryWatch:
     """Looks at the memory of this process. Above the soft limit it lets caches go; what helps no more, it says."""
@@ -30,6 +33,7 @@ class MemoryWatch:
         self._measured = measured
         self._clock = clock
         self._over_since: float | None = None
+        self._stopped_at = -_STOP_S
         self._idle = True
 
     def look(self) -> str:
@@ -64,7 +68,10 @@ class MemoryWatch:
         log().info("let caches go", used_bytes=used_bytes, left_bytes=self._measured())
 
     def _stop_largest(self, used_bytes: int) -> None:
-        """One query at a time: mostly it is one that is too large, and the others should live."""
+        """One query at a time: mostly it is one that is too large, and the others should live. Then it has to end."""
+        if self._clock() - self._stopped_at < _STOP_S:
+            return
+        self._stopped_at = self._clock()
         error = LimitHit(
             f"cannot go on with the scan: the worker holds more than {self._hard_bytes:,} bytes, and this query the "
             "most of them",

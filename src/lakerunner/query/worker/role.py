@@ -35,8 +35,8 @@ class QueryWorker(Role):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._store = open_store(StoreConfig.of(settings))
         few_arenas()
+        self._store = open_store(StoreConfig.of(settings))
         self._workers: LocalWorkers | None = None
         self._service: WorkerService | None = None
         self._draining = False
