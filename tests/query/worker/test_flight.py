@@ -38,6 +38,7 @@ from tests.query.lake_of_series import LakeOfSeries
 from tests.query.worker.processes import until
 
 TOKEN = "a shared secret"
+EVER = Want("metrics", TimeRange(0, 1 << 60))
 ALL = [Matcher("__name__", MatchKind.REGEX, ".*")]
 
 
@@ -244,7 +245,7 @@ def test_a_query_out_of_time_ends(lake: LakeOfSeries, org: uuid.UUID, endless: t
 
 
 def test_a_ticket_cannot_reach_into_another_org(lake: LakeOfSeries, org: uuid.UUID) -> None:
-    segments = lake.lake._catalog.lookup(org, [Want("metrics", TimeRange(0, 1 << 60))]).segments
+    segments = lake.lake._catalog.lookup(org, [EVER]).segments
     request = ScanRequest(
         uuid.uuid4(), uuid.uuid4(), Kind.SAMPLES, tuple(map(SegmentObjects.of, segments)), (), 0, 1, 0.0, 1
     )
@@ -273,9 +274,20 @@ def _named(monkeypatch: pytest.MonkeyPatch, hosts: list[str]) -> None:
     monkeypatch.setattr("lakerunner.query.worker.addresses._NAME_KEPT_S", 0.05)
 
 
+def _fair_port(lake: LakeOfSeries, org: uuid.UUID) -> int:
+    """A port on which each worker that comes below has a share: of a handful of segments, one may well get none."""
+    segments = [one.segment_id for one in lake.lake._catalog.lookup(org, [EVER]).segments]
+    while True:
+        port = free_port()
+        there = ([2, 3], [2, 3, 4], [3, 4, 5])
+        known = [[f"127.0.0.{host}:{port}" for host in hosts] for hosts in there]
+        if all(any(ranked(hosts, segment)[0] == hosts[-1] for segment in segments) for hosts in known):
+            return port
+
+
 def test_workers_come_and_go_under_load(lake: LakeOfSeries, org: uuid.UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four clients ask without a pause while workers join, leave in order, die and come back: no answer is missed."""
-    port, scanning = free_port(), local_workers(lake.settings, "coming-and-going")
+    port, scanning = _fair_port(lake, org), local_workers(lake.settings, "coming-and-going")
     hosts: list[str] = []
     running: dict[str, WorkerService] = {}
 
