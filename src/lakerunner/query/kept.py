@@ -41,6 +41,12 @@ class Kept(Generic[T]):
         if again:
             self.put(key, thing, size_bytes)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._offered.clear()
+            self._held_bytes = 0
+
     def put(self, key: Hashable, thing: T, size_bytes: int) -> None:
         with self._lock:
             if key in self._entries or size_bytes > self._limit_bytes:

@@ -35,8 +35,8 @@ class LakeDoor:
         self._database = database
 
     def source(self, org_id: uuid.UUID, limits: ScanLimits, cancelled: Callable[[], None]) -> LakeScan:
-        inner = self._lake.source(org_id, QueryLimits(limits.timeout_s, limits.max_bytes), cancelled)
-        return LakeScan(inner, limits)
+        allowed = QueryLimits(limits.timeout_s, limits.max_bytes, limits.partial)
+        return LakeScan(self._lake.source(org_id, allowed, cancelled), limits)
 
     def fingerprint(self, org_id: uuid.UUID, start_ms: int, end_ms: int) -> str | None:
         start_ms = min(max(start_ms, 0), _LAST_MS)
@@ -98,6 +98,7 @@ class LakeScan:
             cache_hits=told.cache_hits,
             tiers_s={explain.leaf.tier_s for explain in told.explains},
             watermark_ms=told.watermark_ms,
+            index_age_s=told.index_age_s,
             warnings=list(told.warnings()),
         )
 

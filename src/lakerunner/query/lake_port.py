@@ -23,6 +23,8 @@ class ScanLimits:
     max_bytes: int
     max_series: int
     timeout_s: float
+    #: Whether an answer may miss what cannot be read, and say so; otherwise that is an error.
+    partial: bool = True
 
 
 @dataclass(slots=True)
@@ -40,6 +42,8 @@ class ScanStats:
     tiers_s: set[int] = field(default_factory=set)
     #: Everything before it has arrived and been made visible, as far as is known.
     watermark_ms: int | None = None
+    #: How long ago the segments were looked up, where the index does not answer; 0 where it does.
+    index_age_s: float = 0.0
     warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
@@ -52,6 +56,7 @@ class ScanStats:
             "segmentCacheHits": self.cache_hits,
             "tiersSeconds": sorted(self.tiers_s),
             "watermarkMs": self.watermark_ms,
+            "indexAgeSeconds": round(self.index_age_s, 1),
         }
 
 

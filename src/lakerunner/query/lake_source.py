@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +41,10 @@ class QueryLimits:
 
 
 class LakeSource:
-    """Implements `SeriesSource`. `stats` tells what was read and missed, at any time."""
+    """Implements `SeriesSource`. `stats` tells what was read and missed, at any time.
+
+    Threads may select at once, as reading ahead does: the planner, the account and what is held each have a lock.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class LakeSource:
         self._workers = workers
         self._limits = limits or QueryLimits()
         self._cancelled = cancelled or _go_on
+        self._lock = threading.Lock()
         self._held_bytes = 0
         self._deadline_s = time.time() + self._limits.timeout_s
 
@@ -154,7 +159,8 @@ class LakeSource:
 
     def _hold(self, size_bytes: int) -> None:
         """Count what came. Each worker keeps the limit for itself; together they may still exceed it."""
-        self._held_bytes += size_bytes
+        with self._lock:
+            self._held_bytes += size_bytes
         if self._held_bytes > self._limits.max_bytes:
             raise LimitHit(
                 f"cannot hold the samples of the query: more than {self._limits.max_bytes:,} bytes",
@@ -172,8 +178,9 @@ class LakeSource:
     def _count(self, plan: LeafPlan) -> None:
         ends = [segment.time_range.end_ns // NS_PER_MS for segment in plan.segments]
         self.stats.planned(plan.explain, max(ends, default=None))
-        self.stats.index_lookups = self._planner.lookups
-        self.stats.index_age_s = max(self.stats.index_age_s, self._planner.age_s)
+        self.stats.looked_up(self._planner.lookups, self._planner.age_s)
+        if self.stats.index_age_s and not self._limits.partial:
+            raise Unavailable("cannot answer whole: the index does not answer", hint="ask again")
 
     def _timed(self, stage: str, call: Callable[[], T]) -> T:
         started = time.perf_counter()

@@ -218,6 +218,35 @@ class QuerySettings(Section):
         description="Secret shared by the API and its workers; empty means one kept in data.dir, for a single machine.",
         json_schema_extra={"secret": True},
     )
+    worker_tls_cert: str = Field(
+        "",
+        description="PEM file of this process's certificate, which the API and its workers show each other; empty "
+        "means that it shows none.",
+    )
+    worker_tls_key: str = Field("", description="PEM file of that certificate's key.")
+    worker_tls_ca: str = Field(
+        "",
+        description="PEM file of the authority whose certificates are trusted; a worker that has one refuses clients "
+        "without a certificate of it.",
+    )
+    worker_tls_name: str = Field(
+        "", description="Name in workers' certificates, where it is not the address that they are reached at."
+    )
+    worker_memory_bytes: Count = Field(
+        4_294_967_296,
+        description="Memory, mapped files apart, above which a worker lets its caches go and, if that does not help, "
+        "finishes what it has and is started anew.",
+    )
+    worker_memory_patience_s: Seconds = Field(10.0, description="How long it must stay above that for the latter.")
+    worker_max_memory_bytes: Count = Field(
+        8_589_934_592, description="Memory above which a worker stops the query that holds the most."
+    )
+    worker_drain_s: Seconds = Field(
+        10.0, description="How long a worker that ends, or is started anew, goes on with what it has."
+    )
+    worker_patience_s: Seconds = Field(
+        15.0, description="How long queries wait for a worker that is being started anew, when no other can do."
+    )
     cache_dir: str = Field("", description="Folder under which processes keep fetched segments; empty means data.dir.")
     cache_bytes: Count = Field(10_737_418_240, description="What one process may keep there.")
     table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded tables of series.")
@@ -229,7 +258,7 @@ class QuerySettings(Section):
     )
     worker_scans: Count = Field(8, description="Requests that a worker answers at once; others wait.")
     max_scan_bytes: Count = Field(
-        2_147_483_648, description="Samples, as bytes, that one request may make a worker hold."
+        2_147_483_648, description="Samples, as bytes, that one query may make a worker hold."
     )
     attempts: Count = Field(3, description="Workers that a segment is tried on before it counts as failed.")
     timeout_s: Seconds = Field(120.0, description="How long a query may take.")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import threading
+import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,9 +17,11 @@ from lakerunner.index.api_keys import ApiKey, Scope, authenticate, require
 from lakerunner.index.credential import has_secret, secret_in
 from lakerunner.index.database import Database
 from lakerunner.index.orgs import DEFAULT_ORG_ID, DEFAULT_ORG_NAME, find_org
-from lakerunner.model.errors import BadInput, Denied, Missing
+from lakerunner.model.errors import BadInput, Denied, LakeError, Missing, Unavailable
 
 ORG_HEADER = "x-scope-orgid"
+#: Callers remembered for when the index does not answer.
+_MAX_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +34,23 @@ class Caller:
 
 
 class Door:
-    """Lets requests in."""
+    """Lets requests in. While the index does not answer, those whose key it accepted a while ago come in as well."""
 
-    def __init__(self, database: Database, *, required: bool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        required: bool,
+        patience_s: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._required = required
+        self._patience_s = patience_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: Callers by digest of their key and the org they named, with the time of the index's last word.
+        self._known: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
 
     async def caller(self, request: Request) -> Caller:
         # In a thread: the index blocks, and one slow lookup must not hold up every connection.
@@ -45,11 +63,35 @@ class Door:
                 raise _not_yours()
             return Caller(DEFAULT_ORG_ID, "nobody", admin=True)
         secret = secret_in(request.headers)
+        digest = hashlib.sha256(f"{secret}\n{wanted}".encode(errors="surrogateescape")).digest()
+        try:
+            caller = self._looked_up(secret, wanted)
+        except Unavailable as reason:
+            return self._remembered(digest, reason)
+        except LakeError:
+            with self._lock:
+                self._known.pop(digest, None)
+            raise
+        with self._lock:
+            self._known[digest] = caller, self._clock()
+            self._known.move_to_end(digest)
+            if len(self._known) > _MAX_KNOWN:
+                self._known.popitem(last=False)
+        return caller
+
+    def _looked_up(self, secret: str, wanted: str) -> Caller:
         with self._database.transaction() as tx:
             key = authenticate(tx, secret)
             require(key, Scope.QUERY)
             chosen = _named_org(lambda name: find_org(tx, name).org_id, wanted) if wanted else None
         return Caller(_org_of(key, wanted, chosen), key.name, Scope.ADMIN in key.scopes)
+
+    def _remembered(self, digest: bytes, reason: Unavailable) -> Caller:
+        with self._lock:
+            caller, at_s = self._known.get(digest, (None, 0.0))
+        if caller is None or self._clock() - at_s > self._patience_s:
+            raise reason
+        return caller
 
 
 def _named_org(find: Callable[[str], uuid.UUID], wanted: str) -> uuid.UUID | None:

@@ -48,6 +48,8 @@ class Question:
     lookback_ms: int
     #: Compute it, whatever is kept.
     fresh: bool = False
+    #: Whether the answer may miss what cannot be read, and say so.
+    partial: bool = True
 
     @property
     def context(self) -> QueryContext:
@@ -152,13 +154,13 @@ class Desk:
 
     def source(self, question: Question, query: RunningQuery, options: EngineOptions) -> OrgSource:
         """What the query reads from: all of it on one state of the lake."""
-        source = self.scan(query)
+        source = self.scan(query, partial=question.partial)
         source.prepare(question.text, question.start_ms, question.end_ms, question.step_ms, options)
         return source
 
-    def scan(self, query: RunningQuery) -> OrgSource:
+    def scan(self, query: RunningQuery, *, partial: bool = True) -> OrgSource:
         """All that the query's caller may see."""
-        limits = ScanLimits(self.settings.max_bytes, self.settings.max_series, query.remaining_s)
+        limits = ScanLimits(self.settings.max_bytes, self.settings.max_series, query.remaining_s, partial)
         return self.lake.source(query.caller.org_id, limits, query.check)
 
     def recent(self) -> tuple[int, int]:

@@ -25,7 +25,7 @@ class _Operation:
 
 
 _TIMES = "start end"
-_QUERY = "query! timeout limit lookback_delta nocache explain stats"
+_QUERY = "query! timeout limit lookback_delta nocache partial explain stats"
 _OPERATIONS = (
     _Operation("/api/v1/query", "GET POST", "The value of an expression at one time.", f"{_QUERY} time"),
     _Operation("/api/v1/query_range", "GET POST", "Its values over a range.", f"{_QUERY} start! end! step!"),
@@ -48,7 +48,7 @@ _OPERATIONS = (
         "/api/v1/metrics/query",
         "GET POST",
         "A range query as server-sent events. By POST the parameters are members of a JSON object.",
-        "q! s e step limit lookback timeout nocache explain summary reverse fields",
+        "q! s e step limit lookback timeout nocache partial explain summary reverse fields",
         "text/event-stream",
     ),
     _Operation("/api/v1/queries", "GET", "Queries that run or wait now."),

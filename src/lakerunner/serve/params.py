@@ -81,8 +81,9 @@ class Params:
             raise BadInput(f'invalid parameter "{name}": cannot read {value[:50]!r} as a number from 0 on')
         return int(value)
 
-    def flag(self, name: str) -> bool:
-        return self.text(name).lower() in ("1", "true", "yes", "all")
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        value = self.text(name).lower()
+        return value in ("1", "true", "yes", "all") if value else default
 
     def selectors(self, name: str = "match[]", *, required: bool = False) -> list[tuple[Matcher, ...]]:
         texts = self.texts(name)

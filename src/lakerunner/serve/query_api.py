@@ -15,6 +15,7 @@ from lakerunner.query.lake import open_lake
 from lakerunner.query.lake_door import LakeDoor
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.runtime.memory import few_arenas, trim
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
@@ -34,15 +35,20 @@ _USUAL = (
 #: How long a thread keeps the interpreter while others want it. With Python's own 5 ms, each of a small query's
 #: few hand-overs waits that long behind a large one (docs/decisions/0007-queries-in-threads.md has the figures).
 _SWITCH_S = 0.000_5
+#: How often freed memory is given back to the system: while nothing runs, and in any case.
+_TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
+_LOOK_S = 1.0
 
 
 class QueryApi(IndexedRole):
     name = "query-api"
     sentence = "Answer queries: Prometheus' HTTP API, and range queries as a stream."
+    fail_fast = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        door = Door(self.database, required=settings.auth.required)
+        few_arenas()
+        door = Door(self.database, required=settings.auth.required, patience_s=settings.query.index_patience_s)
         lake = LakeDoor(open_lake(settings, self.database), self.database)
         self._desk = Desk(settings.api, lake, door)
 
@@ -52,8 +58,14 @@ class QueryApi(IndexedRole):
         warm()
 
     def run(self, stop: Stop) -> None:
-        while not stop.wait(60.0):
-            pass
+        trimmed_at = time.monotonic()
+        while not stop.wait(_LOOK_S):
+            # What queries freed lies between kept answers, and the heap holds on to it. Giving it back holds up those
+            # who want memory at that moment, so it is done while nobody does, or seldom.
+            age_s = time.monotonic() - trimmed_at
+            if age_s > (_TRIM_S if self._desk.running.idle else _TRIM_BUSY_S):
+                trim()
+                trimmed_at = time.monotonic()
 
     def routes(self) -> Sequence[BaseRoute]:
         return api_routes(self._desk)

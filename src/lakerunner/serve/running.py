@@ -116,6 +116,10 @@ class Running:
             API_QUERIES.dec()
             API_SECONDS.labels(kind, outcome).observe(query.elapsed_s)
 
+    @property
+    def idle(self) -> bool:
+        return not self._queries
+
     def visible_to(self, caller: Caller) -> list[RunningQuery]:
         with self._lock:
             queries = list(self._queries.values())

@@ -12,24 +12,28 @@ from lakerunner.query.promql.part import Evaluated, evaluated_here
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
 from lakerunner.query.pushdown.errand import Errand
 from lakerunner.query.scan.merge import merge
-from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
+from lakerunner.query.worker.answer import Check, SegmentAnswer
+from lakerunner.query.worker.budget import Budget
+from lakerunner.query.worker.local import LocalWorkers
 from lakerunner.query.worker.request import Kind, ScanRequest
 
 
 class ErrandSource:
     """Implements `SeriesSource`. A segment that cannot be read ends the errand: who sent it knows what to do then."""
 
-    def __init__(self, errand: Errand, workers: Workers, check: Check) -> None:
+    def __init__(self, errand: Errand, workers: LocalWorkers, check: Check) -> None:
         self._errand = errand
         self._workers = workers
         self._check = check
         self._stopped = False
-        self._held_bytes = 0
+        self._budget: Budget | None = None
         self._reads = {(read.matchers, read.start_ms, read.end_ms): read.segments for read in errand.reads}
         self._answers: list[SegmentAnswer] = []
 
     def evaluated(self) -> Evaluated:
-        return evaluated_here(self, self._errand.part, self._look)
+        """The part's value. All that it holds on the way counts as its query's."""
+        with self._workers.budgets.opened(self._errand, self._look) as self._budget:
+            return evaluated_here(self, self._errand.part, self._budget.look)
 
     def stop(self) -> None:
         """Nobody waits any more: whatever is under way ends at its next look."""
@@ -55,7 +59,7 @@ class ErrandSource:
             start_ms=start_ms,
             end_ms=end_ms,
             deadline_s=errand.deadline_s,
-            max_bytes=errand.max_bytes - self._held_bytes,
+            max_bytes=errand.max_bytes,
         )
         answers = []
         for answer in self._workers.scan(request, self._look):
@@ -66,7 +70,8 @@ class ErrandSource:
             answers.append(answer)
         answers.sort(key=lambda answer: answer.segment_id)
         parts = [part for answer in answers for part in answer.samples]
-        self._held_bytes += sum(part.size_bytes for part in parts)
+        if self._budget is not None:
+            self._budget.settle(sum(part.size_bytes for part in parts))
         return merge(parts, start_ms)
 
     def _look(self) -> None:

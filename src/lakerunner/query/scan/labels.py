@@ -37,6 +37,10 @@ class Interned:
                 self._by_tid = {}
             return self._by_tid.setdefault(tid, labels)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._by_tid, self._derived, self._by_text = {}, {}, {}
+
     def derived(self, tid: int, parent: LabelSet, suffix: str, le: str = "") -> tuple[int, LabelSet]:
         """The id and labels of a classic series of a histogram."""
         key = (tid, suffix, le)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,10 +16,13 @@ from lakerunner.model.errors import Bug
 from lakerunner.query.cache import ObjectCache
 from lakerunner.query.kept import Kept
 from lakerunner.query.scan.decoded import DecodedGroup, decoded
+from lakerunner.query.scan.labels import INTERNED
 from lakerunner.query.scan.row_groups import RowGroup, row_groups
 from lakerunner.query.scan.series_table import SeriesTable
 
 T = TypeVar("T")
+#: A file, or its bytes.
+Source: TypeAlias = Path | pa.BufferReader
 
 #: What pyarrow raises on bytes that are not the Parquet they should be.
 BAD_BYTES = (pa.ArrowException, OSError, ValueError)
@@ -47,9 +50,9 @@ class Footer:
 class OpenedFile:
     """A samples file. It is opened when something is read that is not in memory."""
 
-    def __init__(self, key: str, path: Path, footer: Footer | None, kept: Kept[DecodedGroup]) -> None:
+    def __init__(self, key: str, source: Source, footer: Footer | None, kept: Kept[DecodedGroup]) -> None:
         self._key = key
-        self._path = path
+        self._source = source
         self._decoded = kept
         self._file: pq.ParquetFile | None = None
         self._metadata: pq.FileMetaData | None = footer.metadata if footer else None
@@ -62,7 +65,7 @@ class OpenedFile:
     @property
     def file(self) -> pq.ParquetFile:
         if self._file is None:
-            self._file = pq.ParquetFile(self._path, memory_map=True, metadata=self._metadata)
+            self._file = pq.ParquetFile(self._source, memory_map=True, metadata=self._metadata)
         return self._file
 
     def read(self, group: RowGroup) -> DecodedGroup:
@@ -86,20 +89,27 @@ class Opener:
         self._tables: Kept[SeriesTable] = Kept(memory_bytes - memory_bytes // _FOOTER_SHARE)
         self._footers: Kept[Footer] = Kept(memory_bytes // _FOOTER_SHARE)
 
+    def forget(self) -> None:
+        """Empty what is kept in memory."""
+        self._decoded.clear()
+        self._tables.clear()
+        self._footers.clear()
+        INTERNED.clear()
+
     def series(self, key: str, tally: Tally) -> SeriesTable:
         """The table of series, decoded once while there is room."""
         table = self._tables.get(key)
         if table is not None:
             tally.hits += 1
             return table
-        table = self._reading(key, tally, lambda path: SeriesTable.of(pq.read_table(path, partitioning=None)))
+        table = self._reading(key, tally, lambda source: SeriesTable.of(pq.read_table(source, partitioning=None)))
         self._tables.put(key, table, table.size_bytes)
         return table
 
     @contextmanager
     def samples(self, key: str, tally: Tally) -> Iterator[OpenedFile]:
         """The samples file. What is read from it inside may still prove bad: see `again_if_bad`."""
-        opened = self._reading(key, tally, lambda path: self._open(key, path))
+        opened = self._reading(key, tally, lambda source: self._open(key, source))
         try:
             yield opened
         finally:
@@ -113,14 +123,14 @@ class Opener:
             self._cache.discard(key)
             return read()
 
-    def _open(self, key: str, path: Path) -> OpenedFile:
+    def _open(self, key: str, source: Source) -> OpenedFile:
         known = self._footers.get(key)
-        opened = OpenedFile(key, path, known, self._decoded)
+        opened = OpenedFile(key, source, known, self._decoded)
         if known is None:
             self._footers.put(key, opened.footer, _FOOTER_BYTES_PER_GROUP * max(1, len(opened.groups)))
         return opened
 
-    def _reading(self, key: str, tally: Tally, read: Callable[[Path], T]) -> T:
+    def _reading(self, key: str, tally: Tally, read: Callable[[Source], T]) -> T:
         for fresh in (False, True):
             started = time.perf_counter()
             found = self._cache.get(key)
@@ -128,7 +138,7 @@ class Opener:
             tally.hits, tally.misses = tally.hits + found.hit, tally.misses + (not found.hit)
             tally.read_bytes += found.size_bytes
             try:
-                return read(found.path)
+                return read(found.source)
             except BAD_BYTES:
                 # Evicted between two lines of ours, or damaged on the disk: either way the store has it.
                 self._cache.discard(key)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,18 +15,23 @@ import orjson
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Unavailable
+from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
+from lakerunner.query.metrics import WORKER_REQUESTS
 from lakerunner.query.pushdown import block_wire, errand
 from lakerunner.query.pushdown.errand_source import ErrandSource
 from lakerunner.query.scan import exemplars, label_rows, series_rows
 from lakerunner.query.worker import wire
-from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
+from lakerunner.query.worker.answer import Check, SegmentAnswer
+from lakerunner.query.worker.local import LocalWorkers
+from lakerunner.query.worker.refusal import Draining, told
 from lakerunner.query.worker.request import Kind, ScanRequest, read_request
+from lakerunner.query.worker.tls import Tls
 from lakerunner.query.worker.token import check_token
 
 Asked = TypeVar("Asked", ScanRequest, errand.Errand)
 
 CANCEL = "cancel"
+PING = "ping"
 SCHEMAS = {
     Kind.SAMPLES: wire.SCHEMA,
     Kind.SERIES: series_rows.SCHEMA,
@@ -44,14 +50,28 @@ _WORD_S = 0.5
 class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
     """Answers until it is shut down. Each request has its own thread, made by gRPC."""
 
-    def __init__(self, location: str, workers: Workers, token: str, at_once: int, max_bytes: int) -> None:
-        super().__init__(location)
+    def __init__(
+        self, location: str, workers: LocalWorkers, token: str, at_once: int, max_bytes: int, tls: Tls | None = None
+    ) -> None:
+        super().__init__(location, **({} if tls is None else tls.of_server()))
         self._workers = workers
         self._token = token
         self._max_bytes = max_bytes
         self._turns = threading.BoundedSemaphore(at_once)
         self._evaluations = ThreadPoolExecutor(at_once, thread_name_prefix="evaluate")
         self._cancelled: dict[uuid.UUID, None] = {}
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._draining = False
+
+    def drain(self) -> None:
+        """Take no new work from now on. What is under way goes on."""
+        with self._lock:
+            self._draining = True
+
+    @property
+    def under_way(self) -> int:
+        return self._under_way
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         try:
@@ -59,53 +79,77 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
             check_token(str(document.get("token")), self._token)
             if document.get("kind") == errand.KIND:
                 asked = errand.read_errand(document)
-                return flight.GeneratorStream(block_wire.SCHEMA, self._turn(context, asked, self._evaluation))
+                return flight.GeneratorStream(block_wire.SCHEMA, self._stream(context, asked, self._evaluation))
             request = read_request(document)
-            return flight.GeneratorStream(SCHEMAS[request.kind], self._turn(context, request, self._scan))
+            return flight.GeneratorStream(SCHEMAS[request.kind], self._stream(context, request, self._scan))
         except LakeError as error:
             raise told(error) from None
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        if action.type != CANCEL:
-            raise told(BadInput(f"cannot do {action.type!r}: this worker knows only {CANCEL!r}"))
         try:
-            document = orjson.loads(action.body.to_pybytes())
-            check_token(str(document["token"]), self._token)
-            query_id = uuid.UUID(document["query"])
-        except (ValueError, KeyError, TypeError) as reason:
-            raise told(BadInput(f"cannot read what to cancel: {reason!r}")) from None
+            document = _document(action.body.to_pybytes())
+            check_token(str(document.get("token")), self._token)
+            if action.type == PING:
+                self._require_open()
+            elif action.type == CANCEL:
+                self._cancel(document)
+            else:
+                raise BadInput(f"cannot do {action.type!r}: this worker knows {CANCEL!r} and {PING!r}")
         except LakeError as error:
             raise told(error) from None
-        self._cancelled[query_id] = None
-        while len(self._cancelled) > _MAX_CANCELLED:
-            self._cancelled.pop(next(iter(self._cancelled)), None)
         return iter([flight.Result(b"{}")])
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
-        return [(CANCEL, "End all requests of a query.")]
+        return [(CANCEL, "End all requests of a query."), (PING, "Say whether new work is taken.")]
 
-    def _turn(self, context: Any, request: Asked, messages: Callable[[Asked, Check], Iterator[Any]]) -> Iterator[Any]:
+    def _cancel(self, document: Mapping[str, Any]) -> None:
+        try:
+            query_id = uuid.UUID(document["query"])
+        except (ValueError, KeyError, TypeError, AttributeError) as reason:
+            raise BadInput(f"cannot read what to cancel: {reason!r}") from None
+        self._cancelled[query_id] = None
+        while len(self._cancelled) > _MAX_CANCELLED:
+            self._cancelled.pop(next(iter(self._cancelled)), None)
+
+    def _require_open(self) -> None:
+        if self._draining:
+            raise Draining("cannot take new work: the worker is ending what it has", hint="ask another, or again later")
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self._require_open()
+            self._under_way += 1
+            WORKER_REQUESTS.set(self._under_way)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+                WORKER_REQUESTS.set(self._under_way)
+
+    def _stream(self, context: Any, request: Asked, messages: Callable[[Asked, Check], Iterator[Any]]) -> Iterator[Any]:
         def check() -> None:
             if context.is_cancelled() or request.query_id in self._cancelled:
                 raise LimitHit("cannot go on with the scan: it was cancelled")
 
         try:
-            self._await_turn(check)
+            with self._counted(), self._turn(check):
+                yield from messages(self._bounded(request), check)
         except LakeError as error:
             raise told(error) from None
-        try:
-            yield from messages(self._bounded(request), check)
-        except LakeError as error:
-            raise told(error) from None
-        finally:
-            self._turns.release()
 
-    def _await_turn(self, check: Check) -> None:
+    @contextmanager
+    def _turn(self, check: Check) -> Iterator[None]:
         end_s = time.monotonic() + _PATIENCE_S
         while not self._turns.acquire(timeout=_LOOK_S):
             check()
             if time.monotonic() > end_s:
                 raise Unavailable("cannot scan now: the worker is busy with other requests")
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     def _bounded(self, request: Asked) -> Asked:
         """Never more than this worker allows, whatever the asker would."""
@@ -152,17 +196,11 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         yield empty, orjson.dumps(note)
 
 
-def _document(ticket: bytes) -> dict[str, Any]:
+def _document(body: bytes) -> Mapping[str, Any]:
     try:
-        document = orjson.loads(ticket)
-    except ValueError as reason:
-        raise BadInput(f"cannot read a ticket: {reason}") from None
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as reason:
+        raise BadInput(f"cannot read a request: {reason}") from None
     if not isinstance(document, dict):
-        raise BadInput("cannot read a ticket: it is not an object")
+        raise BadInput("cannot read a request: it is no JSON object")
     return document
-
-
-def told(error: LakeError) -> flight.FlightError:
-    """The error as Flight carries it. Its code goes along, because Flight's own kinds also come from the transport."""
-    kind = flight.FlightUnauthenticatedError if isinstance(error, Denied) else flight.FlightServerError
-    return kind(str(error), error.code.encode())

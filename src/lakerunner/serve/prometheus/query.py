@@ -59,7 +59,8 @@ async def _answered(desk: Desk, request: Request, params: Params, kind: str, tim
         raise BadInput('invalid parameter "lookback_delta": it must be positive')
     timeout_ms = params.duration_ms("timeout", 0)
     limit = params.count("limit")
-    question = Question(text, *times, lookback_ms, wants_fresh(request, params))
+    partial = params.flag("partial", default=True)
+    question = Question(text, *times, lookback_ms, wants_fresh(request, params), partial)
     explain, stats = params.flag("explain"), bool(params.text("stats"))
 
     def answer(query: RunningQuery) -> Response:
