@@ -277,12 +277,12 @@ def _named(monkeypatch: pytest.MonkeyPatch, hosts: list[str]) -> None:
 
 def _fair_port(lake: LakeOfSeries, org: uuid.UUID) -> int:
     """A port on which each worker that comes below has a share: of a handful of segments, one may well get none."""
-    segments = [one.segment_id for one in lake.lake._catalog.lookup(org, [EVER]).segments]
+    slots = [SegmentObjects.of(one).slot for one in lake.lake._catalog.lookup(org, [EVER]).segments]
     while True:
         port = free_port()
         there = ([2, 3], [2, 3, 4], [3, 4, 5])
         known = [[f"127.0.0.{host}:{port}" for host in hosts] for hosts in there]
-        if all(any(ranked(hosts, segment)[0] == hosts[-1] for segment in segments) for hosts in known):
+        if all(any(ranked(hosts, org, slot)[0] == hosts[-1] for slot in slots) for hosts in known):
             return port
 
 
