@@ -15,6 +15,7 @@ from lakerunner.query.scan.merge import merge
 from lakerunner.query.worker.answer import Check, SegmentAnswer
 from lakerunner.query.worker.budget import Budget
 from lakerunner.query.worker.local import LocalWorkers
+from lakerunner.query.worker.refusal import Unread
 from lakerunner.query.worker.request import Kind, ScanRequest
 
 
@@ -64,7 +65,7 @@ class ErrandSource:
         answers = []
         for answer in self._workers.scan(request, self._look):
             if answer.error is not None:
-                raise Unavailable(answer.error)
+                raise Unread(answer.error)
             # Without the samples, which are merged and then let go.
             self._answers.append(dataclasses.replace(answer, samples=()))
             answers.append(answer)

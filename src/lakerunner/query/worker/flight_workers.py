@@ -23,12 +23,11 @@ from lakerunner.query.worker import wire
 from lakerunner.query.worker.addresses import Addresses
 from lakerunner.query.worker.answer import Check, Cost, SegmentAnswer, Workers
 from lakerunner.query.worker.connections import Connections
-from lakerunner.query.worker.refusal import Draining, understood
+from lakerunner.query.worker.refusal import Draining, Unread, understood
 from lakerunner.query.worker.rendezvous import ranked
 from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects
 from lakerunner.query.worker.roster import Roster
 from lakerunner.query.worker.tls import Tls
-from lakerunner.runtime.telemetry import log
 
 _LOOK_S = 0.1
 #: A worker that says nothing for this long while it should is pinged, again and again.
@@ -148,8 +147,9 @@ class FlightWorkers:
     def evaluate(self, errand: Errand, check: Check) -> Done | None:
         """The errand done by a worker; None where none can do it, and the asker has to.
 
-        A worker that fails is not the end: the asker scans, and finds out segment by segment what can be read.
+        A worker that dies of it is an error where no other is left: the asker would only wait for it to come back.
         """
+        died: Unavailable | None = None
         for address in self._owners(errand)[: self._attempts]:
             ask = _Ask(address, {})
             done = self._pool.submit(self._run, errand, ask)
@@ -158,16 +158,18 @@ class FlightWorkers:
                     check()
                     self._require_life(ask)
                 return done.result()
-            except BadInput:
-                # The query's own fault: evaluated by the asker, it says which.
+            except (BadInput, Unread):
+                # Not the worker's fault. The asker finds out what is: in the query, or segment by segment.
                 return None
             except Unavailable as error:
                 WORKER_RETRIES.inc()
-                log().warning("errand failed", worker=address, reason=str(error))
                 self._roster.failed(address)
                 self._connections.forget(address)
+                died = None if ask.reader is None or isinstance(error, Draining) else error
             finally:
                 ask.give_up()
+        if died is not None and self._last_resort is None:
+            raise died
         return None
 
     def close(self) -> None:

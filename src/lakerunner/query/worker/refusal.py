@@ -13,6 +13,12 @@ class Draining(Unavailable):
     code = "draining"
 
 
+class Unread(Unavailable):
+    """A segment cannot be read. The worker is well; who asked decides what the answer is without it."""
+
+    code = "unread"
+
+
 def told(error: LakeError) -> flight.FlightError:
     """The error as Flight carries it. Its code goes along, because Flight's own kinds also come from the transport."""
     kind = flight.FlightUnauthenticatedError if isinstance(error, Denied) else flight.FlightServerError
@@ -29,5 +35,7 @@ def understood(error: flight.FlightError, address: str) -> LakeError:
         return BadInput(text)
     if code == Denied.code:
         return Denied(f"cannot ask worker {address}: {text}")
+    if code == Unread.code:
+        return Unread(text)
     kind = Draining if code == Draining.code else Unavailable
     return kind(f"cannot read from worker {address}: {text}")
