@@ -14,10 +14,10 @@ from lakerunner.query.promql.eval.block import SAME_LABELSET
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from tests.differential.answers import Answer, difference, own_answer, peer_answer
-from tests.differential.dataset import END_MS, SCRAPE_MS, START_MS
 from tests.differential.grammar import Grammar
 from tests.differential.mutants import mutant
 from tests.differential.peer import Peer
+from tests.differential.samples import END_MS, SCRAPE_MS, START_MS
 
 #: Functions whose result has an order. Of equal values any order will do: the values are compared, not the labels.
 _SORTS = frozenset(["sort", "sort_desc", "sort_by_label", "sort_by_label_desc"])

@@ -55,7 +55,7 @@ _PRECEDENCE = {
 }
 _POWER = _PRECEDENCE["^"]
 #: Words that are never a metric name where an operand is expected.
-_RESERVED = frozenset({"bool", "on", "ignoring", "group_left", "group_right"})
+_RESERVED = frozenset({"atan2", "bool", "on", "ignoring", "group_left", "group_right"})
 _FILLS = frozenset({"fill", "fill_left", "fill_right"})
 #: Timestamps beyond this are not representable as int64 milliseconds.
 _MAX_AT_S = (1 << 63) / 1000
@@ -238,7 +238,7 @@ class Parser(DurationParser):
         while not self.at(")"):
             # All other keywords may be labels.
             refused = self.at(IDENTIFIER) and self.word() in ("without", "inf", "nan")
-            if refused or not self.at(IDENTIFIER, STRING):
+            if refused or not self.at(IDENTIFIER, METRIC_IDENTIFIER, STRING):
                 self.unexpected("grouping", "a label name")
             token = self.take()
             labels.append(unquote(self.text, token) if token.kind == STRING else token.text)

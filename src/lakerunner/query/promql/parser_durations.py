@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from lakerunner.query.kit.limits import MAX_DEPTH, DepthGuard
@@ -32,8 +33,12 @@ class DurationParser(Cursor):
             return parse_duration_ms(text) / 1000
         text = text.replace("_", "")
         if text[:2].lower() == "0x":
-            return float(int(text, 16))
-        return float(int(text, 8)) if _OCTAL.fullmatch(text) else float(text)
+            value = float(int(text, 16))
+        else:
+            value = float(int(text, 8)) if _OCTAL.fullmatch(text) else float(text)
+        if math.isinf(value):
+            self.fail(f"error parsing number: {text} is out of range", token.start, token.end)
+        return value
 
     def duration(self, context: str, least: int = 0) -> Duration:
         """An arithmetic expression over durations."""

@@ -29,7 +29,7 @@ from lakerunner.query.promql.matchers import MatchKind
 _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 #: Names that would be read as something else where a metric stands.
-_NOT_PLAIN = frozenset({"bool", "on", "ignoring", "group_left", "group_right", "inf", "nan", ":"})
+_NOT_PLAIN = frozenset({"atan2", "bool", "on", "ignoring", "group_left", "group_right", "inf", "nan", ":"})
 
 
 def print_expr(expr: Expr) -> str:

@@ -75,8 +75,8 @@ class VectorMatch:
         if simple is not None:
             return simple
         pairs = Pairs([], [], [], [])
+        self._check_one_side()
         for signature, ones in self.one_groups.items():
-            self._check_one_side(ones)
             if signature not in self.many_groups:
                 self._fill_many(pairs, ones, np.zeros_like(self.live))
         for signature, manys in self.many_groups.items():
@@ -174,16 +174,19 @@ class VectorMatch:
             out = out.with_label(name, one.get(name))
         return out
 
-    def _check_one_side(self, ones: list[int]) -> None:
-        if len(ones) < 2:
+    def _check_one_side(self) -> None:
+        """At no step may two series of a group be there. The first two found are named, in the order of the vector."""
+        found: list[tuple[int, int, int]] = []
+        for ones in self.one_groups.values():
+            if len(ones) > 1:
+                there = self.one_present[ones] & self.live
+                for step in (there.sum(axis=0) > 1).nonzero()[0][:1].tolist():
+                    one, other = there[:, step].nonzero()[0][:2].tolist()
+                    found.append((step, ones[other], ones[one]))
+        if not found:
             return
-        there = self.one_present[ones] & self.live
-        crowded = (there.sum(axis=0) > 1).nonzero()[0]
-        if not len(crowded):
-            return
-        first, second = sorted(
-            (self.one.labels[ones[i]] for i in there[:, crowded[0]].nonzero()[0].tolist()), key=lambda x: x.pairs
-        )[:2]
+        _, later, earlier = min(found)
+        first, second = self.one.labels[earlier], self.one.labels[later]
         side = "left" if self.swapped else "right"
         group = shown(self._group_labels(first))
         raise EvaluationError(

@@ -102,7 +102,7 @@ class Calls(ABC):
         if not expr.args:
             return Block.single(LabelSet(()), function(np.floor_divide(times, 1000).astype(np.float64)))
         block = self.block(expr.args[0], times)
-        return block.mapped(np.where(np.isnan(block.values), np.nan, function(block.values)))
+        return block.mapped(function(block.values))
 
     def _clamp(self, expr: Call, times: Ints) -> Block:
         block = self.block(expr.args[0], times)
