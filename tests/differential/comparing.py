@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lakerunner.model.errors import LakeError
-from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, String, Subquery, children, unwrapped
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.eval.block import SAME_LABELSET
@@ -109,8 +108,6 @@ class Both:
             return None
         if asked.mutated and not own.kind.startswith("crash"):
             peer, own = Answer(error=peer.error), Answer(error=own.error)
-        if asked.step_ms and " or" in asked.expr:
-            peer, own = _nameless(peer), _nameless(own)
         return difference(peer, own, _is_ordered(asked, peer))
 
     def _answers(self, asked: Question) -> tuple[Answer, Answer]:
@@ -134,19 +131,10 @@ class Both:
 def _float_beside_histogram(asked: Question, own: Answer) -> bool:
     """Two series that have become the same are an error, but Prometheus does not notice it of a float and a histogram.
 
-    It gives one of the two or both. We refuse, as it does where both are of one kind. Only `mixed` is of both kinds.
+    It gives one of the two or both. We refuse, as it does where both are of one kind. Only `mixed` and `hybrid` are of
+    both kinds, and what several names together select.
     """
-    return SAME_LABELSET in own.error and "mixed" in asked.expr
-
-
-def _nameless(answer: Answer) -> Answer:
-    """Without metric names, unless they tell series apart.
-
-    Where the sides of `or` give the same series at different steps, one of them with its name to be dropped, Prometheus
-    goes by the step that comes first for all steps. We go by every step, so that it is the same as an instant query.
-    """
-    cells = {(labels.without(METRIC_NAME), at): cell for (labels, at), cell in answer.cells.items()}
-    return replace(answer, cells=cells) if len(cells) == len(answer.cells) else answer
+    return SAME_LABELSET in own.error and any(name in asked.expr for name in ("mixed", "hybrid", "__name__"))
 
 
 def _is_ordered(asked: Question, peer: Answer) -> bool:

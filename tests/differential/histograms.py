@@ -42,6 +42,22 @@ def custom(chance: random.Random, bounds: tuple[float, ...] = (1.0, 5.0)) -> His
     )
 
 
+def full(chance: random.Random) -> Histogram:
+    """Always the same buckets, none of them empty: with a sum of NaN, quantiles depend on the layout of the chunk."""
+    counts = np.array([chance.randint(1, 6) for _ in range(7)], dtype=np.float64)
+    return Histogram(
+        schema=0,
+        count=float(counts.sum()),
+        sum=quarter(chance, -5, 30),
+        zero_threshold=0.015625,
+        zero_count=counts[0],
+        pos_index=np.arange(4, dtype=np.int64),
+        pos_count=counts[1:5],
+        neg_index=np.arange(2, dtype=np.int64),
+        neg_count=counts[5:],
+    )
+
+
 def _buckets(chance: random.Random, first: int) -> dict[int, float]:
     """At least one: a chunk gives a bucket that some of its histograms have to all of them, and a histogram without
     negative buckets is not treated as one with empty ones."""

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 from lakerunner.query.promql.histogram import Histogram, ResetHint
-from tests.differential.histograms import custom, exponential
+from tests.differential.histograms import custom, exponential, full
 from tests.differential.samples import SCRAPE_MS, SCRAPES, START_MS, Series, put, quarter, scrapes
 
 #: Sorted by runs of digits as numbers, some of them too long for one.
@@ -97,7 +97,7 @@ def _add_bad_classic(out: Series, labels: dict[str, str], chance: random.Random)
 def _add_histograms(out: Series, labels: dict[str, str], chance: random.Random) -> None:
     blind = []
     for i in scrapes(chance, 0.5):
-        histogram = exponential(chance, 0)
+        histogram = full(chance)
         unseen = float(chance.choice([0, 0, 1, 5]))
         odd_sum = math.nan if unseen else chance.choice([math.inf, -math.inf, 1e308, 3.5])
         blind.append((i, _with(histogram, count=histogram.count + unseen, sum=odd_sum, hint=ResetHint.GAUGE)))

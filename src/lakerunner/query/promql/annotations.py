@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 
 from lakerunner.query.kit.errors import position_of
 from lakerunner.query.promql.go_format import general
@@ -25,6 +28,10 @@ def _named(message: str, metric: str) -> str:
     return f"{message} for metric name {quoted(metric)}" if metric else message
 
 
+def _utc(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 @dataclass
 class Annotations:
     """Collects messages, each once: with the position of the expression that gave it last, as Prometheus does."""
@@ -32,6 +39,8 @@ class Annotations:
     text: str
     _warnings: dict[str, int] = field(default_factory=dict)
     _infos: dict[str, int] = field(default_factory=dict)
+    #: How often a message was given; only some say it.
+    _counts: dict[str, int] = field(default_factory=dict)
     #: message -> position, first and last bucket, largest difference, samples, first and last time.
     _forced: dict[str, tuple[int, float, float, float, int, int, int]] = field(default_factory=dict)
 
@@ -42,11 +51,19 @@ class Annotations:
         self._infos[message] = position
 
     def _placed(self, kind: str, message: str, position: int) -> str:
+        """With its place, where columns are bytes."""
         line, column = position_of(self.text, position)
+        column += len(self.text[position - column + 1 : position].encode(errors="surrogateescape")) - (column - 1)
         return f"{kind}: {message} ({line}:{column})"
 
     def warnings(self) -> list[str]:
-        return sorted(self._placed("PromQL warning", message, at) for message, at in self._warnings.items())
+        return sorted(
+            self._placed("PromQL warning", self._counted(message), at) for message, at in self._warnings.items()
+        )
+
+    def _counted(self, message: str) -> str:
+        count = self._counts.get(message, 1)
+        return message if count == 1 else f"{message} ({count} occurrences)"
 
     def infos(self) -> list[str]:
         infos = [self._placed("PromQL info", message, at) for message, at in self._infos.items()]
@@ -80,9 +97,11 @@ class Annotations:
     def hint_collision(self, operation: str, position: int) -> None:
         self.warn(f"conflicting counter resets during histogram {operation}", position)
 
-    def start_overlap(self, metric: str, position: int) -> None:
-        message = "sample has start time that overlaps with previous sample timestamp for metric"
-        self.warn(f"{message} {quoted(metric)}", position)
+    def start_overlap(self, metric: str, position: int, windows: int = 1) -> None:
+        message = f"sample has start time that overlaps with previous sample timestamp for metric {quoted(metric)}"
+        # What is counted stays where it was first met.
+        self.warn(message, self._warnings.get(message, position))
+        self._counts[message] = self._counts.get(message, 0) + windows
 
     def incompatible_layout(self, op: str, position: int) -> None:
         self.warn(f"incompatible bucket layout encountered for binary operator {op}", position)
@@ -151,6 +170,39 @@ class Annotations:
         out = []
         for message, (position, first, last, worst, samples, start_ms, end_ms) in self._forced.items():
             buckets = f"from buckets {general(first)} to {general(last)}"
-            extent = f"with a max diff of {worst:.2g}, over {samples} samples from {start_ms} ms to {end_ms} ms"
+            extent = f"with a max diff of {worst:.2g}, over {samples} samples from {_utc(start_ms)} to {_utc(end_ms)}"
             out.append(self._placed("PromQL info", f"{message}, {buckets}, {extent}", position))
         return out
+
+
+class LastOfStep(Annotations):
+    """Of the messages of one operator at one step only the last is kept: that is all that Prometheus remembers.
+
+    `at(step, place)` says which pair of samples the messages to come are about; the pair of the highest place is last.
+    """
+
+    def __init__(self, target: Annotations) -> None:
+        super().__init__(target.text)
+        self._target = target
+        self._last: dict[int, tuple[tuple[int, int], Callable[[], None]]] = {}
+        self._step, self._place = 0, (0, 0)
+
+    def at(self, step: int, place: tuple[int, int]) -> LastOfStep:
+        self._step, self._place = step, place
+        return self
+
+    def warn(self, message: str, position: int) -> None:
+        self._keep(partial(self._target.warn, message, position))
+
+    def info(self, message: str, position: int) -> None:
+        self._keep(partial(self._target.info, message, position))
+
+    def _keep(self, say: Callable[[], None]) -> None:
+        known = self._last.get(self._step)
+        if known is None or known[0] <= self._place:
+            self._last[self._step] = (self._place, say)
+
+    def flush(self) -> None:
+        for step in sorted(self._last):
+            self._last[step][1]()
+        self._last.clear()

@@ -121,6 +121,8 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
     if expr.op == "limit_ratio":
         assert expr.param is not None
         return _limit_ratio(evaluation, expr, block, param)
+    if not len(param) or param.max() < 1:
+        return Block.empty(block.shape[1])
     _check_k(param)
     if not block.labels:
         return block
@@ -153,9 +155,9 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
 
 
 def _check_k(param: Floats) -> None:
-    if len(param) and param.min() <= -(2.0**63):
+    if param.min() <= -(2.0**63):
         raise EvaluationError(f"Scalar value {general(float(param.min()))} underflows int64")
-    if len(param) and param.max() >= 2.0**63:
+    if param.max() >= 2.0**63:
         raise EvaluationError(f"Scalar value {general(float(param.max()))} overflows int64")
 
 

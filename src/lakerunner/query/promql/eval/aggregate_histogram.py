@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.promql.ast import Aggregate, unwrapped
-from lakerunner.query.promql.eval.block import Block, with_histograms
+from lakerunner.query.promql.eval.block import Block, Bools, with_histograms
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.ranges_histogram import mean_of, sum_of
 from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
@@ -28,15 +28,24 @@ def fold_histograms(evaluation: Evaluation, expr: Aggregate, block: Block, group
         last_row[cell] = row
     cells: list[tuple[int, int, Histogram]] = []
     for (g, step), histograms in members.items():
-        if result.valid[g, step]:
-            evaluation.notes.mixed_aggregation(position)
-            result.valid[g, step] = False
-            continue
         name = block.labels[last_row[g, step]].get(METRIC_NAME)
-        made = _folded(evaluation, expr, histograms, name, position)
-        if made is not None:
+        mixed = bool(result.valid[g, step])
+        result.valid[g, step] = False
+        made: Histogram | None = histograms[0]
+        # After a float, histograms are not even looked at.
+        if not mixed or _begins_with_histogram(block, group == g, step):
+            made = _folded(evaluation, expr, histograms, name, position)
+        if mixed and made is not None:
+            evaluation.notes.mixed_aggregation(position)
+        elif made is not None:
             cells.append((g, step, made))
     return with_histograms(result, cells)
+
+
+def _begins_with_histogram(block: Block, members: Bools, step: int) -> bool:
+    assert block.hmask is not None
+    first = int((members & block.present[:, step]).argmax())
+    return bool(block.hmask[first, step])
 
 
 def _folded(

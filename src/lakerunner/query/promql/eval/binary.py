@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.annotations import quoted
+from lakerunner.query.promql.annotations import Annotations, LastOfStep, quoted
 from lakerunner.query.promql.ast import ARITHMETIC, COMPARISONS, TRIM_OPERATORS, Binary, Cardinality, Matching
 from lakerunner.query.promql.eval.block import (
     METADATA_LABELS,
@@ -54,7 +54,7 @@ class VectorMatch:
     """Matches the series of two sides. Names follow Prometheus: "many" is the left side unless `group_right`."""
 
     def __init__(self, evaluation: Evaluation, expr: Binary, left: Block, right: Block) -> None:
-        self.evaluation = evaluation
+        self.notes = LastOfStep(evaluation.notes)
         self.expr = expr
         self.matching = expr.matching
         self.swapped = expr.matching.cardinality is Cardinality.ONE_TO_MANY
@@ -129,8 +129,8 @@ class VectorMatch:
             return cells
         out = cells.copy()
         if trims:
-            if (cells & ~held).any():
-                self.evaluation.notes.incompatible_types("float", self.expr.op, "float", self.expr.start)
+            for step in (cells & ~held).nonzero()[0].tolist():
+                self.notes_at(many, one, step).incompatible_types("float", self.expr.op, "float", self.expr.start)
             out &= held
         for step in (held & cells).nonzero()[0].tolist():
             out[step] = self.operation(many, one, step) is not None
@@ -141,7 +141,11 @@ class VectorMatch:
         many_cell = _cell(self.many, many, step, self.matching.fill_left)
         one_cell = _cell(self.one, one, step, self.matching.fill_right)
         left, right = (one_cell, many_cell) if self.swapped else (many_cell, one_cell)
-        return histogram_operation(self.expr.op, left, right, self.evaluation.notes, self.expr.start)
+        return histogram_operation(self.expr.op, left, right, self.notes_at(many, one, step), self.expr.start)
+
+    def notes_at(self, many: int, one: int, step: int) -> Annotations:
+        """Pairs come in the order of the many side; what is filled in there comes last."""
+        return self.notes.at(step, (0, many) if many >= 0 else (1, one))
 
     def _fill_many(self, pairs: Pairs, ones: list[int], many_there: Bools) -> None:
         if self.matching.fill_left is None:
@@ -226,6 +230,7 @@ def vector_vector(evaluation: Evaluation, expr: Binary, left: Block, right: Bloc
     match = VectorMatch(evaluation, expr, left, right)
     pairs = match.pairs()
     if not pairs.many:
+        match.notes.flush()
         return Block.empty(steps)
     evaluation.check_series(len(pairs.many))
     evaluation.spend(len(pairs.many) * steps)
@@ -242,13 +247,16 @@ def vector_vector(evaluation: Evaluation, expr: Binary, left: Block, right: Bloc
     # What a comparison lets through has its name again, even one that a function meant to drop: Prometheus does so.
     drop = np.full(len(many), expr.return_bool)
     valid = cells & many_floats & one_floats
-    if expr.op in TRIM_OPERATORS and valid.any():
-        evaluation.notes.incompatible_types("float", expr.op, "float", expr.start)
+    if expr.op in TRIM_OPERATORS:
+        for pair, step in zip(*(axis.tolist() for axis in valid.nonzero()), strict=True):
+            notes = match.notes_at(pairs.many[pair], pairs.one[pair], step)
+            notes.incompatible_types("float", expr.op, "float", expr.start)
         valid = np.zeros_like(valid)
     block = Block(pairs.labels, values, valid & keep, drop)
     mixed = cells & ~(many_floats & one_floats)
     if mixed.any():
         block = _with_histograms(match, block, (many, one), mixed)
+    match.notes.flush()
     return block.pruned().merged()
 
 
@@ -304,16 +312,16 @@ def _cell(block: Block, row: int, step: int, fill: float | None) -> float | Hist
 def vector_scalar(evaluation: Evaluation, expr: Binary, block: Block, scalar: Floats, swapped: bool) -> Block:
     """`swapped` when the scalar stands on the left. A comparison always keeps the vector's value."""
     lhs, rhs = (np.broadcast_to(scalar, block.shape), block.values) if swapped else (block.values, scalar)
-    comparison = expr.op in COMPARISONS
     valid = block.valid
-    if comparison:
+    notes = LastOfStep(evaluation.notes)
+    if expr.op in COMPARISONS:
         keep = compared(expr.op, lhs, rhs)
         values = keep.astype(np.float64) if expr.return_bool else block.values
         valid = valid if expr.return_bool else valid & keep
     elif expr.op in TRIM_OPERATORS:
         values = block.values
-        if valid.any():
-            evaluation.notes.incompatible_types("float", expr.op, "float", expr.start)
+        for row, step in zip(*(axis.tolist() for axis in valid.nonzero()), strict=True):
+            notes.at(step, (0, row)).incompatible_types("float", expr.op, "float", expr.start)
         valid = np.zeros_like(valid)
     else:
         values = arithmetic(expr.op, lhs, rhs)
@@ -323,7 +331,8 @@ def vector_scalar(evaluation: Evaluation, expr: Binary, block: Block, scalar: Fl
     for row, step, histogram in block.histogram_cells():
         number = float(scalar[step])
         left, right = (number, histogram) if swapped else (histogram, number)
-        result = histogram_operation(expr.op, left, right, evaluation.notes, expr.start)
+        result = histogram_operation(expr.op, left, right, notes.at(step, (0, row)), expr.start)
         if result is not None and result[1]:
             cells.append((row, step, result[0]))
+    notes.flush()
     return with_histograms(out, cells).pruned()

@@ -30,6 +30,9 @@ class Calls(ABC):
     """The function half of the evaluator."""
 
     evaluation: Evaluation
+    #: The first and the last time of the evaluation; an end that is no step counts too.
+    start_ms: int
+    end_ms: int
 
     @abstractmethod
     def block(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Block: ...
@@ -147,7 +150,7 @@ class Calls(ABC):
         block = self.block(expr.args[0], times)
         descending = expr.name.endswith("_desc")
         by_label = expr.name.startswith("sort_by_label")
-        if len(times) > 1:
+        if self.start_ms != self.end_ms:
             self.evaluation.notes.sort_in_range(expr.start)
             return block if by_label else block.floats().pruned()
         if by_label:
@@ -193,7 +196,9 @@ class Calls(ABC):
         position = unwrapped(expr.args[0]).start
         parts = histogram_functions.split(self.evaluation, block, position)
         label = _text(expr.args[1])
-        return histogram_functions.quantiles_block(self.evaluation, parts, label, qs, times, position)
+        block = histogram_functions.quantiles_block(self.evaluation, parts, label, qs, times, position)
+        # Two series of the same labels are refused here in a range; in an instant query only at its end.
+        return block if self.start_ms == self.end_ms else block.merged()
 
     def _histogram_fraction(self, expr: Call, times: Ints) -> Block:
         lower, upper = (self.scalar(arg, times) for arg in expr.args[:2])

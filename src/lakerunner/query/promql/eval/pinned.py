@@ -1,0 +1,37 @@
+"""Expressions that `@` pins to one time: evaluated once, at the first step, whatever the number of steps.
+
+What is pinned is decided as in Prometheus, because it shows: the parameter of a pinned aggregation is taken at the
+first step only, and a pinned `sort` does sort.
+"""
+
+from __future__ import annotations
+
+from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, Subquery, VectorSelector, children
+
+#: Functions whose result changes with the time of the evaluation even if their arguments do not.
+_OF_TIME = frozenset(
+    [
+        *("day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year"),
+        *("predict_linear", "time", "timestamp"),
+    ]
+)
+
+
+def is_pinned(expr: Expr) -> bool:
+    """Whether there are selectors in the expression, and all of them have an `@`. With a stack: chains may be long."""
+    found = False
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        selector = node.vector if isinstance(node, MatrixSelector) else node
+        if isinstance(selector, VectorSelector | Subquery):
+            if selector.at is None:
+                return False
+            found = True
+        elif isinstance(node, Call) and node.name in _OF_TIME:
+            return False
+        elif isinstance(node, Aggregate):
+            waiting.append(node.expr)
+        else:
+            waiting += children(node)
+    return found
