@@ -12,7 +12,7 @@ from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.eval.block import SAME_LABELSET
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
-from tests.differential.answers import Answer, difference, own_answer, peer_answer
+from tests.differential.answers import Answer, difference, own_answer, own_refusal, peer_answer
 from tests.differential.grammar import Grammar
 from tests.differential.mutants import mutant
 from tests.differential.peer import Peer
@@ -20,6 +20,9 @@ from tests.differential.samples import END_MS, SCRAPE_MS, START_MS
 
 #: Functions whose result has an order. Of equal values any order will do: the values are compared, not the labels.
 _SORTS = frozenset(["sort", "sort_desc", "sort_by_label", "sort_by_label_desc"])
+
+#: How often Prometheus is asked again where it seems to disagree.
+_TRIES = 4
 
 #: Aggregations that may take one series or another: nothing to shrink to.
 _ANY_OF_EQUALS = frozenset(["topk", "bottomk", "limitk"])
@@ -59,12 +62,9 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    #: What Prometheus did: answered, answered with nothing (empty), or refused.
+    #: What Prometheus did: answered, answered with nothing (empty), refused, or answered by chance.
     kind: str
     disagreement: Disagreement | None = None
-    #: Warnings and infos that one side alone gives.
-    only_peer: frozenset[str] = frozenset()
-    only_own: frozenset[str] = frozenset()
 
 
 def question(seed: int, number: int) -> Question:
@@ -82,40 +82,47 @@ def question(seed: int, number: int) -> Question:
     return Question(expr, start_ms, end_ms, step_ms, mutated)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Both:
     peer: Peer
     engine: Engine
+    #: Samples of answers, compared one by one.
+    values: int = 0
 
     def ask(self, asked: Question) -> Verdict:
-        peer, own = self._answers(asked)
-        reason = self._difference(asked, peer, own)
+        own = self._own(asked)
+        peer = self._peer(asked)
         kind = "refused" if peer.error else "answered" if peer.cells else "empty"
-        if reason is None and (peer.error or own.error or asked.mutated):
-            return Verdict(kind)
+        self.values += len(peer.cells)
+        reason = self._difference(asked, peer, own)
         if reason is None:
-            return Verdict(kind, only_peer=peer.notes - own.notes, only_own=own.notes - peer.notes)
+            return Verdict(kind)
+        if self._is_chance(asked, peer, own):
+            return Verdict("by chance")
         shrunk, shrunk_reason = asked, reason
         for smaller in _smaller(asked):
-            found = self._difference(smaller, *self._answers(smaller))
+            found = self._difference(smaller, self._peer(smaller), self._own(smaller))
             if found is not None:
                 shrunk, shrunk_reason = smaller, found
                 break
         return Verdict(kind, Disagreement(asked, reason, shrunk, shrunk_reason))
 
+    def _is_chance(self, asked: Question, peer: Answer, own: Answer) -> bool:
+        """Whether Prometheus disagrees with itself: in range queries it takes series in an order that changes."""
+        again = [self._peer(asked) for _ in range(_TRIES)]
+        return any(self._difference(asked, peer, one) or not self._difference(asked, one, own) for one in again)
+
     def _difference(self, asked: Question, peer: Answer, own: Answer) -> str | None:
         if _float_beside_histogram(asked, own):
             return None
         if asked.mutated and not own.kind.startswith("crash"):
-            peer, own = Answer(error=peer.error), Answer(error=own.error)
+            return difference(Answer(error=peer.error and "no"), Answer(error=own.error and "no"))
         return difference(peer, own, _is_ordered(asked, peer))
 
-    def _answers(self, asked: Question) -> tuple[Answer, Answer]:
+    def _peer(self, asked: Question) -> Answer:
         if asked.step_ms:
-            theirs = self.peer.range(asked.expr, asked.start_ms, asked.end_ms, asked.step_ms)
-        else:
-            theirs = self.peer.instant(asked.expr, asked.start_ms)
-        return peer_answer(theirs), self._own(asked)
+            return peer_answer(self.peer.range(asked.expr, asked.start_ms, asked.end_ms, asked.step_ms))
+        return peer_answer(self.peer.instant(asked.expr, asked.start_ms))
 
     def _own(self, asked: Question) -> Answer:
         try:
@@ -123,7 +130,7 @@ class Both:
                 return own_answer(self.engine.range(asked.expr, asked.start_ms, asked.end_ms, asked.step_ms))
             return own_answer(self.engine.instant(asked.expr, asked.start_ms))
         except LakeError as reason:
-            return Answer(error=reason.message)
+            return own_refusal(reason)
         except Exception as reason:  # noqa: BLE001 - a crash of the engine is a finding, not the end of the run
             return Answer(kind=f"crash ({type(reason).__name__}: {reason})")
 

@@ -84,7 +84,9 @@ def _add_bad_classic(out: Series, labels: dict[str, str], chance: random.Random)
     times = scrapes(chance, 0.3)
     for bound in ("-1", "0", "0.50", "0.5", "2", "+Inf"):
         points = [(i, float(chance.randint(0, 20))) for i in times]
-        put(out, labels | {"le": bound}, "uneven_bucket", list(points))
+        put(out, labels | {"le": bound}, "doubled_bucket", points)
+        if bound != "0.50":
+            put(out, labels | {"le": bound}, "uneven_bucket", points)
     for bound in ("0.1", "1", "10") + (("abc", "") if labels["instance"] == "i0" else ()):
         put(out, labels | {"le": bound}, "endless_bucket", [(i, float(chance.randint(0, 9))) for i in times])
     for bound in ("-Inf", "1e1", "INF"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,22 +11,22 @@ from functools import partial
 
 from lakerunner.query.kit.errors import position_of
 from lakerunner.query.promql.go_format import general
+from lakerunner.query.promql.lexer import quote
 
+_PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MONOTONICITY = (
     "input to histogram_quantile needed to be fixed for monotonicity "
     "(see https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)"
 )
 
 
-def quoted(text: str) -> str:
-    """A name in quotes, as the messages show it."""
-    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    # Bytes that were not UTF-8 are lone surrogates here.
-    return '"' + "".join(f"\\x{ord(c) - 0xDC00:02x}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in out) + '"'
+def plain_or_quoted(name: str) -> str:
+    """A label's name, in quotes where it could not be written without."""
+    return name if _PLAIN_LABEL.fullmatch(name) else quote(name)
 
 
 def _named(message: str, metric: str) -> str:
-    return f"{message} for metric name {quoted(metric)}" if metric else message
+    return f"{message} for metric name {quote(metric)}" if metric else message
 
 
 def _utc(time_ms: int) -> str:
@@ -72,33 +73,33 @@ class Annotations:
     # -- the messages ------------------------------------------------------------------------------------------
 
     def mixed_samples(self, metric: str, position: int) -> None:
-        self.warn(f"encountered a mix of histograms and floats for metric name {quoted(metric)}", position)
+        self.warn(f"encountered a mix of histograms and floats for metric name {quote(metric)}", position)
 
     def mixed_aggregation(self, position: int) -> None:
         self.warn("encountered a mix of histograms and floats for aggregation", position)
 
     def mixed_schemas(self, metric: str, position: int) -> None:
         message = "vector contains a mix of histograms with exponential and custom buckets schemas for metric name"
-        self.warn(f"{message} {quoted(metric)}", position)
+        self.warn(f"{message} {quote(metric)}", position)
 
     def mixed_classic_native(self, metric: str, position: int) -> None:
         self.warn(_named("vector contains a mix of classic and native histograms", metric), position)
 
     def bad_bucket_label(self, metric: str, value: str, position: int) -> None:
-        message = f'bucket label "le" is missing or has a malformed value of {quoted(value)}'
+        message = f'bucket label "le" is missing or has a malformed value of {quote(value)}'
         self.warn(_named(message, metric), position)
 
     def not_a_counter(self, metric: str, position: int) -> None:
-        self.warn(f"this native histogram metric is not a counter: {quoted(metric)}", position)
+        self.warn(f"this native histogram metric is not a counter: {quote(metric)}", position)
 
     def not_a_gauge(self, metric: str, position: int) -> None:
-        self.warn(f"this native histogram metric is not a gauge: {quoted(metric)}", position)
+        self.warn(f"this native histogram metric is not a gauge: {quote(metric)}", position)
 
     def hint_collision(self, operation: str, position: int) -> None:
         self.warn(f"conflicting counter resets during histogram {operation}", position)
 
     def start_overlap(self, metric: str, position: int, windows: int = 1) -> None:
-        message = f"sample has start time that overlaps with previous sample timestamp for metric {quoted(metric)}"
+        message = f"sample has start time that overlaps with previous sample timestamp for metric {quote(metric)}"
         # What is counted stays where it was first met.
         self.warn(message, self._warnings.get(message, position))
         self._counts[message] = self._counts.get(message, 0) + windows
@@ -121,14 +122,14 @@ class Annotations:
 
     def possible_non_counter(self, metric: str, position: int) -> None:
         message = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket:"
-        self.info(f"{message} {quoted(metric)}", position)
+        self.info(f"{message} {quote(metric)}", position)
 
     def possible_non_counter_type(self, metric: str, kind: str, position: int) -> None:
         message = 'metric might not be a counter, __type__ label is not set to "counter" or "histogram"'
-        self.info(f"{message}, got {quoted(kind)}: {quoted(metric)}", position)
+        self.info(f"{message}, got {quote(kind)}: {quote(metric)}", position)
 
     def incompatible_types(self, left: str, op: str, right: str, position: int) -> None:
-        shown = f"{quoted(op)}: {left} {op} {right}"
+        shown = f"{quote(op)}: {left} {op} {right}"
         self.info(f"incompatible sample types encountered for binary operator {shown}", position)
 
     def histogram_ignored(self, aggregation: str, position: int) -> None:
@@ -136,7 +137,7 @@ class Annotations:
 
     def histograms_ignored_in_range(self, metric: str, position: int) -> None:
         message = "ignored histograms in a range containing both floats and histograms for metric name"
-        self.info(f"{message} {quoted(metric)}", position)
+        self.info(f"{message} {quote(metric)}", position)
 
     def quantile_is_nan(self, metric: str, position: int) -> None:
         self.info(_named("input to histogram_quantile has NaN observations, result is NaN", metric), position)
@@ -153,7 +154,7 @@ class Annotations:
     ) -> None:
         """One message for all samples concerned, saying how bad it was."""
         message = _named(_MONOTONICITY, metric)
-        _, first, last, worst, samples, start_ms, end_ms = self._forced.get(
+        position, first, last, worst, samples, start_ms, end_ms = self._forced.get(
             message, (position, math.inf, -math.inf, 0.0, 0, time_ms, time_ms)
         )
         self._forced[message] = (

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import xxhash
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.annotations import quoted
 from lakerunner.query.promql.ast import Aggregate, String, unwrapped
 from lakerunner.query.promql.eval import kernels_group as kernels
 from lakerunner.query.promql.eval.aggregate_histogram import fold_histograms
 from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError
 from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.vector_functions import largest, least
 from lakerunner.query.promql.go_format import general, plain
 from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.lexer import quote
 
 _MODES = {
     "sum": kernels.SUM,
@@ -100,8 +102,10 @@ def _note_quantiles(evaluation: Evaluation, expr: Aggregate, q: Floats) -> None:
     """The worst of the parameters that are none, whether or not there is data for them."""
     assert expr.param is not None
     worst = [math.nan] if np.isnan(q).any() else []
-    numbers = q[~np.isnan(q)]
-    worst += [float(value) for value in (numbers.max(), numbers.min()) if not 0 <= value <= 1] if len(numbers) else []
+    # NaN is then the largest and the smallest, unless there is an infinity.
+    highest, lowest = float(reduce(largest, q)), float(reduce(least, q))
+    worst += [highest] if highest > 1 else []
+    worst += [lowest] if lowest < 0 else []
     for value in worst:
         evaluation.notes.invalid_quantile(value, unwrapped(expr.param).start)
 
@@ -203,7 +207,7 @@ def _count_values(evaluation: Evaluation, expr: Aggregate, block: Block) -> Bloc
     assert isinstance(param, String)
     label = param.value
     if not label or any(0xD800 <= ord(c) <= 0xDFFF for c in label):
-        raise EvaluationError(f"invalid label name {quoted(label)}")
+        raise EvaluationError(f"invalid label name {quote(label)}")
     if not block.labels:
         return block
     group_labels = _grouping(_with_label(expr, label))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.annotations import Annotations, LastOfStep, quoted
+from lakerunner.query.promql.annotations import Annotations, LastOfStep, plain_or_quoted
 from lakerunner.query.promql.ast import ARITHMETIC, COMPARISONS, TRIM_OPERATORS, Binary, Cardinality, Matching
 from lakerunner.query.promql.eval.block import (
     METADATA_LABELS,
@@ -22,6 +22,7 @@ from lakerunner.query.promql.eval.block import (
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.operators import arithmetic, compared, histogram_operation
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.lexer import quote
 
 Signature = tuple[str, ...] | LabelSet
 
@@ -36,8 +37,8 @@ def signature_of(matching: Matching) -> Callable[[LabelSet], Signature]:
 
 
 def shown(labels: LabelSet) -> str:
-    """Labels as messages show them: the name among the others."""
-    return "{" + ", ".join(f"{name}={quoted(value)}" for name, value in labels) + "}"
+    """Labels as messages show them: the metric's name among the others."""
+    return "{" + ", ".join(f"{plain_or_quoted(name)}={quote(value)}" for name, value in labels) + "}"
 
 
 @dataclass(slots=True)

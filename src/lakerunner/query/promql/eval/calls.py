@@ -169,7 +169,7 @@ class Calls(ABC):
             with self.evaluation.reading_stats():
                 block = self.block(expr.args[0], times)
         else:
-            block = self.block(expr.args[0], times)
+            block = self._whole_histograms(expr.args[0], times)
         return vector_functions.apply_histogram(block, vector_functions.HISTOGRAM_VALUES[expr.name])
 
     def _whole_histograms(self, arg: Expr, times: Ints) -> Block:

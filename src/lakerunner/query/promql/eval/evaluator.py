@@ -143,6 +143,8 @@ class Evaluator(Calls):
         if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
             if expr.op in COMPARISONS:
                 return compared(expr.op, left, right).astype(np.float64)
+            if expr.op in TRIM_OPERATORS:
+                raise EvaluationError(f'operator "{expr.op}" not allowed for Scalar operations')
             return arithmetic(expr.op, left, right)
         if isinstance(left, np.ndarray):
             assert isinstance(right, Block)
