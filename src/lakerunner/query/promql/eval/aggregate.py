@@ -201,13 +201,19 @@ def _place(labels: LabelSet) -> float:
     return float(xxhash.xxh64_intdigest(bytes(encoded))) / float(2**64 - 1)
 
 
-def _count_values(evaluation: Evaluation, expr: Aggregate, block: Block) -> Block:
+def check_value_label(expr: Aggregate) -> str:
+    """The label that count_values is to write its values to; refused if it can be none."""
     assert expr.param is not None
     param = unwrapped(expr.param)
     assert isinstance(param, String)
     label = param.value
     if not label or any(0xD800 <= ord(c) <= 0xDFFF for c in label):
         raise EvaluationError(f"invalid label name {quote(label)}")
+    return label
+
+
+def _count_values(evaluation: Evaluation, expr: Aggregate, block: Block) -> Block:
+    label = check_value_label(expr)
     if not block.labels:
         return block
     group_labels = _grouping(_with_label(expr, label))

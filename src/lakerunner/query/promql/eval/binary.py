@@ -56,6 +56,8 @@ class VectorMatch:
 
     def __init__(self, evaluation: Evaluation, expr: Binary, left: Block, right: Block) -> None:
         self.notes = LastOfStep(evaluation.notes)
+        #: (step, 0 for the one side or 1 for the many side, reason)
+        self.refusals: list[tuple[int, int, str]] = []
         self.expr = expr
         self.matching = expr.matching
         self.swapped = expr.matching.cardinality is Cardinality.ONE_TO_MANY
@@ -82,6 +84,9 @@ class VectorMatch:
                 self._fill_many(pairs, ones, np.zeros_like(self.live))
         for signature, manys in self.many_groups.items():
             self._meet(pairs, manys, self.one_groups.get(signature, []))
+        if self.refusals:
+            # That of the first step; at one step, of the one side first.
+            raise EvaluationError(min(self.refusals)[2])
         return pairs
 
     def _simple_pairs(self) -> Pairs | None:
@@ -190,15 +195,16 @@ class VectorMatch:
                     found.append((step, ones[other], ones[one]))
         if not found:
             return
-        _, later, earlier = min(found)
+        step, later, earlier = min(found)
         first, second = self.one.labels[earlier], self.one.labels[later]
         side = "left" if self.swapped else "right"
         group = shown(self._group_labels(first))
-        raise EvaluationError(
+        reason = (
             f"found duplicate series for the match group {group} on the {side} hand-side of the operation: "
             f"[{shown(first)}, {shown(second)}];many-to-many matching not allowed: "
             "matching labels must be unique on one side"
         )
+        self.refusals.append((step, 0, reason))
 
     def _check_many_side(self, pairs: Pairs, before: int) -> None:
         """The pairs of one match group: at no step may two of them give the same series."""
@@ -206,17 +212,20 @@ class VectorMatch:
         if len(found) < 2:
             return
         if self.matching.cardinality is Cardinality.ONE_TO_ONE:
-            if (np.sum([pairs.cells[i] for i in found], axis=0) > 1).any():
-                raise EvaluationError(
-                    "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
-                )
+            reason = "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
+            self._refuse(np.sum([pairs.cells[i] for i in found], axis=0) > 1, reason)
             return
         taken: dict[LabelSet, Bools] = {}
         for i in found:
             known = taken.get(pairs.labels[i])
-            if known is not None and (known & pairs.cells[i]).any():
-                raise EvaluationError("multiple matches for labels: grouping labels must ensure unique matches")
+            if known is not None:
+                reason = "multiple matches for labels: grouping labels must ensure unique matches"
+                self._refuse(known & pairs.cells[i], reason)
             taken[pairs.labels[i]] = pairs.cells[i] if known is None else known | pairs.cells[i]
+
+    def _refuse(self, steps: Bools, reason: str) -> None:
+        if steps.any():
+            self.refusals.append((int(steps.argmax()), 1, reason))
 
 
 def _grouped(block: Block, signature: Callable[[LabelSet], Signature]) -> dict[Signature, list[int]]:

@@ -140,10 +140,12 @@ class Calls(ABC):
 
     def _label_replace(self, expr: Call, times: Ints) -> Block:
         target, template, source, pattern = (_text(arg) for arg in expr.args[1:])
+        label_functions.check_label_replace(target, pattern)
         return label_functions.label_replace(self.block(expr.args[0], times), target, template, source, pattern)
 
     def _label_join(self, expr: Call, times: Ints) -> Block:
         target, separator, *sources = (_text(arg) for arg in expr.args[1:])
+        label_functions.check_label_join(target, sources)
         return label_functions.label_join(self.block(expr.args[0], times), target, separator, sources)
 
     def _sort(self, expr: Call, times: Ints) -> Block:
@@ -211,8 +213,8 @@ class Calls(ABC):
 
     def _range(self, expr: Call, times: Ints) -> Block:
         at = _RANGE_FUNCTIONS_WITH_SCALAR.get(expr.name, 0)
-        params = [self.scalar(arg, times) for i, arg in enumerate(expr.args) if i != at]
         vector = self.range_vector(expr.args[at], times, expr.name)
+        params = [self.scalar(arg, times) for i, arg in enumerate(expr.args) if i != at]
         if expr.name == "quantile_over_time":
             vector.position = unwrapped(expr.args[0]).start
         block = ranges.call(self.evaluation, expr.name, vector, params, times)

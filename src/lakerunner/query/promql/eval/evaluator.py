@@ -27,7 +27,7 @@ from lakerunner.query.promql.ast import (
     unwrapped,
 )
 from lakerunner.query.promql.durations import positive_duration_ms
-from lakerunner.query.promql.eval.aggregate import aggregate
+from lakerunner.query.promql.eval.aggregate import aggregate, check_value_label
 from lakerunner.query.promql.eval.binary import vector_scalar, vector_vector
 from lakerunner.query.promql.eval.block import Block, EvaluationError, with_histograms
 from lakerunner.query.promql.eval.calls import Calls
@@ -157,7 +157,9 @@ class Evaluator(Calls):
 
     def _aggregate(self, expr: Aggregate, times: Ints) -> Block:
         param = None
-        if expr.param is not None and expr.op != "count_values":
+        if expr.op == "count_values":
+            check_value_label(expr)
+        elif expr.param is not None:
             param = self.scalar(expr.param, times)
         hints = SelectHints(expr.op, self.evaluation.query.step_ms, 0, expr.grouping, not expr.without)
         return aggregate(self.evaluation, expr, self.block(expr.expr, times, hints), param)

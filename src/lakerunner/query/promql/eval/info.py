@@ -63,11 +63,11 @@ class _Info:
         return best
 
     def refuse_duplicates(self, asked: Bools) -> None:
-        """At no step that is asked for may two info series of a target have their samples at the same time."""
+        """Of no target may two info series have their samples at the same time, at a step that is asked for."""
         found: list[tuple[int, int, int, int]] = []
         for rows in self.by_target.values():
             times = np.where(self.index[rows] >= 0, self.batch.timestamps_ms[self.index[rows]], -1)
-            for step in asked.nonzero()[0].tolist():
+            for step in asked.nonzero()[0].tolist() if len(rows) > 1 else ():
                 newest = times[:, step].max()
                 same = (times[:, step] == newest).nonzero()[0].tolist()
                 if newest >= 0 and len(same) > 1:
@@ -165,10 +165,10 @@ def _fetch(
     identifying = []
     for name in _IDENTIFYING:
         values = sorted({labels.get(name) for labels in enriched} - {""})
-        if values:
-            identifying.append(Matcher(name, MatchKind.REGEX, "|".join(_quoted(value) for value in values)))
-    if not identifying:
-        return None
+        if not values:
+            # Targets that nothing tells apart have no info series.
+            return None
+        identifying.append(Matcher(name, MatchKind.REGEX, "|".join(_quoted(value) for value in values)))
     at = _looked_at(evaluation, base_expr, times)
     lookback_ms = evaluation.options.lookback_ms
     batch = evaluation.source.select(

@@ -23,12 +23,17 @@ def _check_label(name: str, role: str, function: str) -> None:
         raise EvaluationError(f"invalid {role} label name in {function}(): {name}")
 
 
-def label_replace(block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+def check_label_replace(target: str, pattern: str) -> None:
+    """Before the vector is evaluated: what is wrong with the arguments is said first."""
     try:
-        regex = compile_anchored(pattern)
+        compile_anchored(pattern)
     except BadInput:
         raise EvaluationError(f"invalid regular expression in label_replace(): {pattern}") from None
     _check_label(target, "destination", "label_replace")
+
+
+def label_replace(block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+    regex = compile_anchored(pattern)
     labels: list[LabelSet] = []
     drop = block.drop_name.copy()
     for row, label_set in enumerate(block.labels):
@@ -58,10 +63,13 @@ def _expanded(template: str, found: Any) -> str:
     return _REFERENCE.sub(value, template)
 
 
-def label_join(block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
+def check_label_join(target: str, sources: Sequence[str]) -> None:
     for source in sources:
         _check_label(source, "source", "label_join")
     _check_label(target, "destination", "label_join")
+
+
+def label_join(block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
     labels = [
         label_set.with_label(target, separator.join(label_set.get(source) for source in sources))
         for label_set in block.labels
