@@ -138,8 +138,8 @@ class Histogram:
         lower, upper, count = self.all_buckets_unclipped()
         for low, high, number in zip(lower.tolist(), upper.tolist(), count.tolist(), strict=True):
             if number:
-                opened = "[" if low < 0 else "("
-                closed = "]" if high > 0 else ")"
+                opened = "[" if low < 0 and (not self.custom or math.isinf(low)) else "("
+                closed = "]" if high > 0 or self.custom else ")"
                 out.append(f"{opened}{general(low)},{general(high)}{closed}:{general(number)}")
         return f"{{{', '.join(out)}}}"
 

@@ -58,7 +58,7 @@ class DurationParser(Cursor):
             if operators > MAX_DEPTH:
                 self.fail(f"a duration has more than {MAX_DEPTH} operators", op.start, op.end)
             right = self.duration(context, precedence if op.kind == "^" else precedence + 1)
-            if op.kind in DIVISIONS and isinstance(right, DurationNumber) and right.seconds == 0:
+            if op.kind in DIVISIONS and literal_seconds(right) == 0:
                 self.fail(f"{DIVISIONS[op.kind]} by zero", op.start, op.end)
             left = DurationOp(op.kind, left, right, left.start, right.end)
         self.depth.leave()
