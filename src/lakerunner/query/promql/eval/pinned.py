@@ -32,6 +32,9 @@ def is_pinned(expr: Expr) -> bool:
             return False
         elif isinstance(node, Aggregate):
             waiting.append(node.expr)
+        elif isinstance(node, Call) and node.name == "info":
+            # Its second argument only says which labels; it looks at no time of its own.
+            waiting.append(node.args[0])
         else:
             waiting += children(node)
     return found
