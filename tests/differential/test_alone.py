@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -72,4 +73,9 @@ def test_groups_together_are_the_whole(number: int, monkeypatch: pytest.MonkeyPa
     if whole.error:
         assert parts.error
     else:
-        assert difference(whole, parts) is None
+        assert difference(_placeless(whole), _placeless(parts)) is None
+
+
+def _placeless(answer: Answer) -> Answer:
+    """A message that two parts of a query give has the place of the last, which differs from group to group."""
+    return replace(answer, notes=frozenset(re.sub(r" \(\d+:\d+\)$", "", note) for note in answer.notes))

@@ -20,6 +20,7 @@ from lakerunner.query.promql.ast import (
     Unary,
     VectorSelector,
     children,
+    unwrapped,
 )
 
 #: Which series these choose depends on the order of all series, those of other steps included.
@@ -46,7 +47,7 @@ def must_be_whole(expr: Expr) -> bool:
     pending = [expr]
     while pending:
         node = pending.pop()
-        if isinstance(node, Aggregate) and node.op in _CHOOSING:
+        if isinstance(node, Aggregate) and (node.op in _CHOOSING or _warns_once(node)):
             return True
         if isinstance(node, Call) and node.name in _RELABELLING | _SORTING:
             return True
@@ -54,6 +55,11 @@ def must_be_whole(expr: Expr) -> bool:
             return True
         pending += children(node)
     return False
+
+
+def _warns_once(node: Aggregate) -> bool:
+    """Of parameters that change, the largest and the smallest of the whole range are warned of."""
+    return node.op == "quantile" and node.param is not None and not isinstance(unwrapped(node.param), Number)
 
 
 def _settled(left: _Name, right: _Name) -> bool:
