@@ -123,6 +123,9 @@ class Grammar:
         return f"{name}({', '.join(self.argument(name, kind, depth) for kind in function.args[:count])})"
 
     def argument(self, name: str, kind: ValueType, depth: int) -> str:
+        if kind is ValueType.VECTOR and name in ("sin", "cos", "tan"):
+            # Of large numbers, and of computed ones near a pole, these show nothing but the last digit.
+            return f"clamp({self.bare_selector()}, -100, 100)"
         if kind is ValueType.VECTOR:
             inner = self.vector(depth)
             both = name in ("timestamp", "start_timestamp") and "@" in inner and "offset" in inner

@@ -18,7 +18,10 @@ _OF_TIME = frozenset(
 
 
 def is_pinned(expr: Expr) -> bool:
-    """Whether there are selectors in the expression, and all of them have an `@`. With a stack: chains may be long."""
+    """Whether all selectors in the expression have an `@`, and there are any, or functions of no time instead.
+
+    With a stack: chains may be long.
+    """
     found = False
     waiting = [expr]
     while waiting:
@@ -32,9 +35,10 @@ def is_pinned(expr: Expr) -> bool:
             return False
         elif isinstance(node, Aggregate):
             waiting.append(node.expr)
-        elif isinstance(node, Call) and node.name == "info":
-            # Its second argument only says which labels; it looks at no time of its own.
-            waiting.append(node.args[0])
+        elif isinstance(node, Call):
+            found = True
+            # The second argument of info only says which labels; it looks at no time of its own.
+            waiting += node.args[:1] if node.name == "info" else node.args
         else:
             waiting += children(node)
     return found
