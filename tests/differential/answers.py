@@ -170,8 +170,11 @@ def _own_histogram(histogram: Histogram) -> HistogramAnswer:
 
 
 def _few_names(error: str) -> str:
-    """Without the two series of a match group that are named: which come first may be a matter of chance."""
-    return re.sub(r"operation: \[\{.*\}\];", "operation: two series;", error)
+    """Without what tells the series of a match group: which come first may be a matter of chance."""
+    named = re.sub(r"operation: \[\{.*\}\];", "operation: two series;", error)
+    if named == error:
+        return error
+    return re.sub(r'="(?:[^"\\]|\\.)*"', "", named)
 
 
 def _loose(text: str) -> str:

@@ -104,7 +104,7 @@ def sorted_by_labels(block: Block, names: Sequence[str], descending: bool) -> Bl
 
 
 def _inserted(rows: list[int], compare: Callable[[int, int], int]) -> list[int]:
-    """Sorted as Go sorts a few: what is equal as a number (`1`, `01`) has no order of its own, but that of this walk."""
+    """Sorted as Go sorts a few: what is equal as a number (`1`, `01`) keeps the order that this walk gives it."""
     for i in range(1, len(rows)):
         while i > 0 and compare(rows[i], rows[i - 1]) < 0:
             rows[i], rows[i - 1] = rows[i - 1], rows[i]
