@@ -58,8 +58,9 @@ _POWER = _PRECEDENCE["^"]
 #: Words that are never a metric name where an operand is expected.
 _RESERVED = frozenset({"atan2", "bool", "on", "ignoring", "group_left", "group_right"})
 _FILLS = frozenset({"fill", "fill_left", "fill_right"})
-#: Timestamps beyond this are not representable as int64 milliseconds.
-_MAX_AT_S = (1 << 63) / 1000
+#: Prometheus' bound, though milliseconds end a thousand times sooner: what lies between is a time with no samples.
+_MAX_AT_S = 2.0**63
+_NO_TIME_MS = -(1 << 62)
 
 
 def parse(text: str) -> Expr:
@@ -368,6 +369,7 @@ class Parser(DurationParser):
                 shown = plain(seconds) if not math.isfinite(seconds) else f"{seconds:f}"
                 self.fail(f"timestamp out of bounds for @ modifier: {shown}", expr.start, self.previous.end)
             at = int(math.copysign(math.floor(abs(seconds) * 1000 + 0.5), seconds))
+            at = at if abs(at) < -_NO_TIME_MS else _NO_TIME_MS
         end = self.previous.end
         target = expr.vector if isinstance(expr, MatrixSelector) else expr
         if not isinstance(target, VectorSelector | Subquery):
