@@ -19,6 +19,7 @@ from lakerunner.query.promql.ast import (
     Paren,
     Unary,
     VectorSelector,
+    unwrapped,
     walk,
 )
 
@@ -44,13 +45,18 @@ class _Name(enum.Enum):
 
 def must_be_whole(expr: Expr) -> bool:
     for node in walk(expr):
-        if isinstance(node, Aggregate) and node.op in _CHOOSING:
+        if isinstance(node, Aggregate) and (node.op in _CHOOSING or _warns_once(node)):
             return True
         if isinstance(node, Call) and node.name in _RELABELLING | _SORTING:
             return True
         if isinstance(node, Binary) and node.op == "or" and not _settled(_name(node.left), _name(node.right)):
             return True
     return False
+
+
+def _warns_once(node: Aggregate) -> bool:
+    """Of parameters that change, the largest and the smallest of the whole range are warned of."""
+    return node.op == "quantile" and node.param is not None and not isinstance(unwrapped(node.param), Number)
 
 
 def _settled(left: _Name, right: _Name) -> bool:

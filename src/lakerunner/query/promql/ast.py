@@ -140,6 +140,8 @@ class Binary:
     return_bool: bool = False
     start: int = _position()
     end: int = _position()
+    #: Where the operator itself stands.
+    op_start: int = _position()
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,8 +138,8 @@ class Histogram:
         lower, upper, count = self.all_buckets_unclipped()
         for low, high, number in zip(lower.tolist(), upper.tolist(), count.tolist(), strict=True):
             if number:
-                opened = "[" if low < 0 else "("
-                closed = "]" if high > 0 else ")"
+                opened = "[" if low < 0 and (not self.custom or math.isinf(low)) else "("
+                closed = "]" if high > 0 or self.custom else ")"
                 out.append(f"{opened}{general(low)},{general(high)}{closed}:{general(number)}")
         return f"{{{', '.join(out)}}}"
 
@@ -163,8 +163,11 @@ def _bits(*values: float) -> bytes:
 
 @lru_cache(maxsize=16)
 def _fractions(schema: int) -> Floats:
-    """The bounds between 0.5 and 1 that a power of two is divided at."""
-    return np.exp2(np.arange(1 << schema) / (1 << schema)) / 2
+    """The bounds between 0.5 and 1 that a power of two is divided at, to the last digit as in Prometheus' tables."""
+    bounds = np.array([0.5])
+    for finer in range(1, schema + 1):
+        bounds = np.stack([bounds, bounds * (1 / 2.0 ** (-(0.5**finer)))], axis=1).reshape(-1)
+    return bounds
 
 
 def bucket_bound(index: Ints, schema: int) -> Floats:

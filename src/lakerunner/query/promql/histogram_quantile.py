@@ -47,7 +47,12 @@ def quantile(q: float, histogram: Histogram) -> float:
         return low
     if total < rank:
         return math.nan if math.isnan(histogram.sum) else high
-    fraction = ((rank - (total - number)) if forward else (total - rank)) / number
+    rest = (rank - (total - number)) if forward else (total - rank)
+    if math.isnan(histogram.sum) and bucket < len(count) - 1:
+        # Looking for observations of NaN, Prometheus goes on to the last bucket, and then takes that one's bounds.
+        low, high, number = float(lower[-1]), float(upper[-1]), float(count[-1])
+    with np.errstate(all="ignore"):
+        fraction = float(np.float64(rest) / np.float64(number))
     if histogram.custom or (low <= 0 <= high):
         return low + (high - low) * fraction
     log_low, log_high = math.log2(abs(low)), math.log2(abs(high))

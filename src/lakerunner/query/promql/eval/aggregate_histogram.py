@@ -10,7 +10,9 @@ from lakerunner.query.promql.eval.block import Block, with_histograms
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.ranges_histogram import mean_of, sum_of
 from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
-from lakerunner.query.promql.histogram_math import IncompatibleSchemas
+
+#: The histograms of a group at one step, each with its row in the vector.
+_Members = list[tuple[int, Histogram]]
 
 
 def fold_histograms(evaluation: Evaluation, expr: Aggregate, block: Block, group: Ints, result: Block) -> Block:
@@ -20,33 +22,40 @@ def fold_histograms(evaluation: Evaluation, expr: Aggregate, block: Block, group
         if block.hmask is not None and block.hmask.any():
             evaluation.notes.histogram_ignored(expr.op, position)
         return result
-    members: dict[tuple[int, int], list[Histogram]] = defaultdict(list)
-    last_row: dict[tuple[int, int], int] = {}
+    found: dict[tuple[int, int], _Members] = defaultdict(list)
     for row, step, histogram in block.histogram_cells():
-        cell = (int(group[row]), step)
-        members[cell].append(histogram)
-        last_row[cell] = row
+        found[int(group[row]), step].append((row, histogram))
     cells: list[tuple[int, int, Histogram]] = []
-    for (g, step), histograms in members.items():
+    for (g, step), members in found.items():
+        stranger = _stranger(members)
         if result.valid[g, step]:
-            evaluation.notes.mixed_aggregation(position)
             result.valid[g, step] = False
-            continue
-        name = block.labels[last_row[g, step]].get(METRIC_NAME)
-        made = _folded(evaluation, expr, histograms, name, position)
-        if made is not None:
-            cells.append((g, step, made))
+            first_float = int(((group == g) & block.valid[:, step]).argmax())
+            # What follows two histograms that do not fit is not looked at; nor are histograms after a float.
+            if stranger is None or first_float < stranger:
+                evaluation.notes.mixed_aggregation(position)
+            if first_float < members[0][0]:
+                continue
+            _folded(evaluation, expr, members, position)
+        else:
+            made = _folded(evaluation, expr, members, position)
+            if stranger is None:
+                cells.append((g, step, made))
+        if stranger is not None:
+            evaluation.notes.mixed_schemas(block.labels[stranger].get(METRIC_NAME), position)
     return with_histograms(result, cells)
 
 
-def _folded(
-    evaluation: Evaluation, expr: Aggregate, histograms: list[Histogram], name: str, position: int
-) -> Histogram | None:
-    try:
-        made, reconciled = (sum_of if expr.op == "sum" else mean_of)(histograms)
-    except IncompatibleSchemas:
-        evaluation.notes.mixed_schemas(name, position)
-        return None
+def _stranger(members: _Members) -> int | None:
+    """The row of the first histogram whose buckets are of another kind than those before it."""
+    return next((row for row, histogram in members if histogram.custom != members[0][1].custom), None)
+
+
+def _folded(evaluation: Evaluation, expr: Aggregate, members: _Members, position: int) -> Histogram:
+    """Of those before the first that does not fit."""
+    stranger = _stranger(members)
+    histograms = [histogram for row, histogram in members if stranger is None or row < stranger]
+    made, reconciled = (sum_of if expr.op == "sum" else mean_of)(histograms)
     hints = {histogram.hint for histogram in histograms}
     if {ResetHint.RESET, ResetHint.NOT_RESET} <= hints:
         evaluation.notes.hint_collision("aggregation", position)

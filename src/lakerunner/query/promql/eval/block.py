@@ -127,11 +127,14 @@ class Block:
         drop = self.drop_name if drop_name is None else drop_name
         return Block(labels, self.values, self.valid, drop, self.hists, self.hmask)
 
-    def merged(self) -> Block:
+    def merged(self, by_first_step: bool = False) -> Block:
         """Series of the same labels made one. Two samples at one step are an error.
 
-        A series whose name is to go is not the same as one whose name stays: in the end they differ.
+        A series whose name is to go is not the same as one whose name stays: in the end they differ. With
+        `by_first_step` they are the same, and the one that comes first in time decides about the name.
         """
+        if by_first_step and len(set(self.labels)) < len(self.labels):
+            return self._named_by_first_step().merged()
         first: dict[tuple[LabelSet, bool], int] = {}
         keys = zip(self.labels, self.drop_name.tolist(), strict=True)
         target = [first.setdefault(key, len(first)) for key in keys]
@@ -152,6 +155,15 @@ class Block:
         for row in np.setdiff1d(np.arange(len(index)), leaders).tolist():
             _overlay(out, target[row], self, row)
         return out
+
+    def _named_by_first_step(self) -> Block:
+        begins = self.present.argmax(axis=1).tolist()
+        earliest: dict[LabelSet, int] = {}
+        for row, label_set in enumerate(self.labels):
+            known = earliest.setdefault(label_set, row)
+            if begins[row] < begins[known]:
+                earliest[label_set] = row
+        return self.relabelled(self.labels, self.drop_name[[earliest[label_set] for label_set in self.labels]])
 
     def finished(self) -> Block:
         """With the names dropped that were to be dropped: the form in which results leave the evaluator."""

@@ -159,8 +159,8 @@ def _hints(histograms: Sequence[Histogram]) -> Ints:
 
 def dense_rates(
     vector: RangeVector, row: int, function: str, begin: Ints, end: Ints
-) -> tuple[list[tuple[int, Histogram]], bool] | None:
-    """The rates of one series at every step, and whether start timestamps overlap.
+) -> tuple[list[tuple[int, Histogram]], int] | None:
+    """The rates of one series at every step, and in how many of their windows start timestamps overlap.
 
     None where the series needs the careful way: mixed layouts, or kinds that ask for a warning.
     """
@@ -192,5 +192,5 @@ def dense_rates(
         hint = ResetHint(int(hints[begin[step] - base])) if alone[step] else ResetHint.GAUGE
         made.append((step, matrix.histogram(out[step], hint)))
     overlapping = overlap.nonzero()[0] + base
-    inside = any(((overlapping > first) & (overlapping < last)).any() for first, last in zip(begin, end, strict=True))
-    return made, bool(len(overlapping)) and inside
+    inside = sum(((overlapping > first) & (overlapping < last)).any() for first, last in zip(begin, end, strict=True))
+    return made, int(inside)

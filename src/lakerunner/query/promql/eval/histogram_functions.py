@@ -18,7 +18,7 @@ from lakerunner.query.promql.go_format import open_metrics
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
 from lakerunner.query.promql.histogram_quantile import fraction, has_nan_observations, quantile
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN])", re.ASCII)
+_NUMBER = re.compile(r"(?i:[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan))", re.ASCII)
 
 
 def bucket_bound_of(text: str) -> float | None:
@@ -125,7 +125,7 @@ def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, time
 
 def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int) -> Block:
     def of_native(name: str, step: int, histogram: Histogram) -> float:
-        if has_nan_observations(histogram):
+        if lower[step] < upper[step] and has_nan_observations(histogram):
             evaluation.notes.fraction_without_nan(name, position)
         return fraction(float(lower[step]), float(upper[step]), histogram)
 
@@ -151,4 +151,4 @@ def quantiles_block(
             same = np.isnan(q) if math.isnan(value) else q == value
             part = made.masked(np.broadcast_to(same, made.shape)).pruned()
             blocks.append(part.relabelled([labels.with_label(label, open_metrics(value)) for labels in part.labels]))
-    return concatenated(blocks, len(times)).merged()
+    return concatenated(blocks, len(times))

@@ -120,7 +120,7 @@ def extrapolated(  # type: ignore[no-untyped-def]
             first, last = lo, hi - 1
             result = values[last] - values[first]
             if latest_overlap > first:
-                overlap[i] = True
+                overlap[i] += 1
             if latest_reset > first:
                 for j in range(first + 1, hi):
                     p = j - 1

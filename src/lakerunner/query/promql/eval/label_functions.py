@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cmp_to_key
 from typing import Any
 
@@ -15,7 +15,9 @@ from lakerunner.query.promql.eval.block import Block, EvaluationError
 from lakerunner.query.promql.matchers import compile_anchored
 
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|(\$))", re.ASCII)
-_CHUNK = re.compile(r"(\d+|\D+)")
+_CHUNK = re.compile(r"[0-9]+|[^0-9]+")
+#: Up to so many elements Go sorts by insertion.
+_FEW = 12
 
 
 def _check_label(name: str, role: str, function: str) -> None:
@@ -23,12 +25,17 @@ def _check_label(name: str, role: str, function: str) -> None:
         raise EvaluationError(f"invalid {role} label name in {function}(): {name}")
 
 
-def label_replace(block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+def check_label_replace(target: str, pattern: str) -> None:
+    """Before the vector is evaluated: what is wrong with the arguments is said first."""
     try:
-        regex = compile_anchored(pattern)
+        compile_anchored(pattern)
     except BadInput:
         raise EvaluationError(f"invalid regular expression in label_replace(): {pattern}") from None
     _check_label(target, "destination", "label_replace")
+
+
+def label_replace(block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+    regex = compile_anchored(pattern)
     labels: list[LabelSet] = []
     drop = block.drop_name.copy()
     for row, label_set in enumerate(block.labels):
@@ -58,10 +65,13 @@ def _expanded(template: str, found: Any) -> str:
     return _REFERENCE.sub(value, template)
 
 
-def label_join(block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
+def check_label_join(target: str, sources: Sequence[str]) -> None:
     for source in sources:
         _check_label(source, "source", "label_join")
     _check_label(target, "destination", "label_join")
+
+
+def label_join(block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
     labels = [
         label_set.with_label(target, separator.join(label_set.get(source) for source in sources))
         for label_set in block.labels
@@ -80,25 +90,43 @@ def sorted_by_value(block: Block, descending: bool) -> Block:
 
 def sorted_by_labels(block: Block, names: Sequence[str], descending: bool) -> Block:
     """In natural order of the given labels, then of all labels."""
+    sign = -1 if descending else 1
 
-    def key(row: int) -> tuple[list[object], tuple[tuple[str, str], ...]]:
-        labels = block.labels[row]
-        return [_natural(labels.get(name)) for name in names], labels.pairs
+    def compare(left: int, right: int) -> int:
+        one, other = block.labels[left], block.labels[right]
+        for name in names:
+            if one.get(name) != other.get(name):
+                return -sign if _is_before(one.get(name), other.get(name)) else sign
+        return sign * ((one.pairs > other.pairs) - (one.pairs < other.pairs))
 
-    return block.rows(sorted(range(len(block.labels)), key=key, reverse=descending))
+    rows = list(range(len(block.labels)))
+    return block.rows(_inserted(rows, compare) if len(rows) <= _FEW else sorted(rows, key=cmp_to_key(compare)))
 
 
-@cmp_to_key
-def _natural(left: str, right: str) -> int:
-    """Runs of digits compare as numbers, everything else as text."""
-    if left == right:
-        return 0
-    for a, b in zip(_CHUNK.findall(left), _CHUNK.findall(right), strict=False):
-        if a == b:
-            continue
-        if a.isdigit() and b.isdigit():
-            if int(a) == int(b):
-                continue
-            return -1 if int(a) < int(b) else 1
-        return -1 if a < b else 1
-    return -1 if len(left) < len(right) else 1
+def _inserted(rows: list[int], compare: Callable[[int, int], int]) -> list[int]:
+    """Sorted as Go sorts a few: what is equal as a number (`1`, `01`) keeps the order that this walk gives it."""
+    for i in range(1, len(rows)):
+        while i > 0 and compare(rows[i], rows[i - 1]) < 0:
+            rows[i], rows[i - 1] = rows[i - 1], rows[i]
+            i -= 1
+    return rows
+
+
+def _is_before(left: str, right: str) -> bool:
+    """Runs of digits compare as numbers if 64 bits can hold them, everything else as text."""
+    ours, theirs = _CHUNK.findall(left), _CHUNK.findall(right)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        one, other = _integer(a), _integer(b)
+        if a != b and (min(one, other) < 0 or one != other):
+            return bool(a < b) if min(one, other) < 0 else one < other
+        if i == len(ours) - 1:
+            return True
+        if i == len(theirs) - 1:
+            return False
+    return False
+
+
+def _integer(chunk: str) -> int:
+    """-1 for what is none."""
+    value = int(chunk) if chunk.isascii() and chunk.isdigit() else -1
+    return value if value < 1 << 63 else -1

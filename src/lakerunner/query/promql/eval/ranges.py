@@ -183,22 +183,28 @@ def _rate(evaluation: Evaluation, c: _Call) -> None:
             counter, per_second, range_s, c.out, c.ok,
         )  # fmt: skip
         return
-    overlap = np.zeros(len(vector.samples.labels), dtype=bool)
+    overlap = np.zeros(len(vector.samples.labels), dtype=np.int64)
     rates.extrapolated(
         floats.offsets, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
         counter, per_second, range_s, c.out, c.ok, overlap,
     )  # fmt: skip
     for row in overlap.nonzero()[0].tolist():
-        evaluation.notes.start_overlap(vector.samples.labels[row].get(METRIC_NAME), vector.position)
+        name = vector.samples.labels[row].get(METRIC_NAME)
+        evaluation.notes.start_overlap(name, vector.position, int(overlap[row]))
 
 
 def _smooth(c: _Call, values: Floats) -> None:
     level, trend = c.params
-    if len(c.vector.samples.labels) and (c.end > c.begin).any():
-        for factor, what in ((level, "smoothing"), (trend, "trend")):
-            bad = factor[~((factor > 0) & (factor < 1))]
-            if len(bad):
-                raise EvaluationError(f"invalid {what} factor. Expected: 0 < {what[0]}f < 1, got: {bad[0]:f}")
+    hists = c.vector.samples.hist_points
+    filled = any_series(c.end > c.begin)
+    if c.vector.samples.has_histograms:
+        begin, end = windows(hists.offsets, hists.ts, *_reach(c.vector))
+        filled |= any_series(end > begin)
+    for factor, what in ((level, "smoothing"), (trend, "trend")):
+        # NaN is neither.
+        bad = factor[filled & ((factor <= 0) | (factor >= 1))]
+        if len(bad):
+            raise EvaluationError(f"invalid {what} factor. Expected: 0 < {what[0]}f < 1, got: {bad[0]:f}")
     fold.smoothing(c.begin, c.end, values, level, trend, c.out, c.ok)
 
 
@@ -246,7 +252,7 @@ def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> B
                 cells += [(row, step, histogram) for step, histogram in found[0]]
                 filled[row] = False
                 if found[1]:
-                    evaluation.notes.start_overlap(samples.labels[row].get(METRIC_NAME), vector.position)
+                    evaluation.notes.start_overlap(samples.labels[row].get(METRIC_NAME), vector.position, found[1])
     for row, step in zip(*filled.nonzero(), strict=True):
         window = Window(
             samples, int(row), int(c.begin[row, step]), int(c.end[row, step]), int(begin[row, step]),

@@ -46,7 +46,15 @@ class Latest:
     fixed: bool
 
 
-def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+def select(
+    evaluation: Evaluation,
+    node: VectorSelector,
+    start_ms: int,
+    end_ms: int,
+    hints: SelectHints,
+    windows: tuple[Ints, Ints] | None = None,
+) -> SeriesBatch:
+    """The samples of a selector. `windows` are the beginnings and ends of what every step looks at."""
     evaluation.check_time()
     # The same selector often stands twice in a query: above and below a division, say.
     asked = (node.matchers, start_ms, end_ms, hints)
@@ -56,21 +64,28 @@ def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: 
         evaluation.check_series(len(batch.labels))
         evaluation.spend(len(batch.values))
     if evaluation.histogram_stats and batch.histograms is not None:
-        return _counts_and_sums(batch)
+        return _counts_and_sums(batch, windows)
     return batch
 
 
-def _counts_and_sums(batch: SeriesBatch) -> SeriesBatch:
-    """Without buckets; so the hints are worked out here against the sample before, where the store did not know."""
+def _counts_and_sums(batch: SeriesBatch, windows: tuple[Ints, Ints] | None) -> SeriesBatch:
+    """Without buckets; so the hints are worked out here against the sample before, where the store did not know.
+
+    Where a window begins after the last sample that was read, Prometheus jumps there, and what lies before is unknown.
+    """
     column = batch.histograms
     assert column is not None
     samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]
     found: list[Histogram | None] = [None] * len(samples)
+    stale = stale_mask(batch.values).tolist()
     for begin, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
         previous = None
+        jumps = set() if windows is None else _jumps(batch.timestamps_ms[begin:end], *windows)
         for i in range(begin, end):
+            previous = None if i - begin in jumps else previous
             histogram = samples[i]
             if histogram is None:
+                previous = previous if stale[i] else None
                 continue
             hint = histogram.hint
             if previous is not None and hint is ResetHint.UNKNOWN:
@@ -80,12 +95,28 @@ def _counts_and_sums(batch: SeriesBatch) -> SeriesBatch:
     return replace(batch, histograms=HistogramColumn.of(found))
 
 
+def _jumps(times: Ints, after: Ints, until: Ints) -> set[int]:
+    """The first samples of windows that begin after the first sample at or beyond the end of the window before."""
+    reached = times.searchsorted(until[:-1])
+    there = reached < len(times)
+    skipped = after[1:][there] > times[reached[there]]
+    return set(times.searchsorted(after[1:][there][skipped]).tolist())
+
+
 def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Latest:
+    batch, at, fixed = _looked_at(evaluation, node, times, hints)
+    return Latest(batch, latest_in(batch, at, evaluation.options.lookback_ms), fixed)
+
+
+def _looked_at(
+    evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints
+) -> tuple[SeriesBatch, Ints, bool]:
+    """The samples that an instant selector may show, and its reference times."""
     at, fixed = reference_times(evaluation, node, times)
     lookback_ms = evaluation.options.lookback_ms
-    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints)
+    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints, (at - lookback_ms, at))
     evaluation.spend(len(batch.labels) * len(at))
-    return Latest(batch, latest_in(batch, at, lookback_ms), fixed)
+    return batch, at, fixed
 
 
 def latest_in(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Ints:
@@ -101,10 +132,8 @@ def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: Sel
     """An instant selector at every step."""
     if node.smoothed:
         return _smoothed(evaluation, node, times, hints)
-    at, fixed = reference_times(evaluation, node, times)
+    batch, at, fixed = _looked_at(evaluation, node, times, hints)
     lookback_ms = evaluation.options.lookback_ms
-    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints)
-    evaluation.spend(len(batch.labels) * len(at))
     if batch.histograms is None:
         block = _latest_floats(batch, at, lookback_ms)
     else:

@@ -73,43 +73,53 @@ def clamp(block: Block, low: Floats, high: Floats) -> Block:
     return block.masked(np.broadcast_to(~(high < low), block.shape)).floats().mapped(values)
 
 
-def _civil(seconds: Floats) -> tuple[Ints, Ints, Ints, Ints]:
-    """Days since the epoch, year, month and day of UTC times."""
-    # Values beyond what a date can be are clipped rather than wrapped around.
-    whole = np.clip(np.nan_to_num(seconds, nan=0.0), -6e13, 6e13).astype(np.int64)
-    days = np.floor_divide(whole, _DAY_S)
-    dates = days.astype("datetime64[D]")
-    months = dates.astype("datetime64[M]")
-    years = dates.astype("datetime64[Y]")
-    year = years.astype(np.int64) + 1970
-    month = (months - years).astype(np.int64) + 1
-    day = (dates - months).astype(np.int64) + 1
-    return days, year, month, day
+def _clock(seconds: Floats) -> tuple[Ints, Ints]:
+    """Days since the epoch, and the second of the day, of UTC times.
+
+    What is no int64 (NaN, infinities) is 2**63 seconds after the epoch: that is what Prometheus makes of it on amd64.
+    """
+    fits = np.abs(seconds) < 2.0**63
+    whole = np.where(fits, seconds, 0.0).astype(np.int64)
+    end_day, end_second = divmod(1 << 63, _DAY_S)
+    return np.where(fits, whole // _DAY_S, end_day), np.where(fits, whole % _DAY_S, end_second)
+
+
+def _date(seconds: Floats) -> np.ndarray:
+    return _clock(seconds)[0].astype("datetime64[D]")
+
+
+def _of_year(seconds: Floats) -> Floats:
+    return _date(seconds).astype("datetime64[Y]").astype(np.float64) + 1970
+
+
+def _of_month(seconds: Floats) -> Floats:
+    months = _date(seconds).astype("datetime64[M]")
+    number: Floats = (months - months.astype("datetime64[Y]")).astype(np.float64)
+    return number + 1
+
+
+def _since(seconds: Floats, unit: str) -> Floats:
+    """The number of the day within its month or year, from one."""
+    dates = _date(seconds)
+    number: Floats = (dates - dates.astype(f"datetime64[{unit}]")).astype(np.float64)
+    return number + 1
 
 
 def _days_in_month(seconds: Floats) -> Floats:
-    days, _, _, _ = _civil(seconds)
-    month = days.astype("datetime64[D]").astype("datetime64[M]")
+    month = _date(seconds).astype("datetime64[M]")
     length: Floats = ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.float64)
     return length
 
 
-def _day_of_year(seconds: Floats) -> Floats:
-    days, _, _, _ = _civil(seconds)
-    year = days.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]")
-    day: Floats = (days.astype("datetime64[D]") - year).astype(np.float64)
-    return day + 1
-
-
 DATE_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
-    "day_of_month": lambda seconds: _civil(seconds)[3].astype(np.float64),
-    "day_of_week": lambda seconds: ((_civil(seconds)[0] + 4) % 7).astype(np.float64),
-    "day_of_year": _day_of_year,
+    "day_of_month": lambda seconds: _since(seconds, "M"),
+    "day_of_week": lambda seconds: ((_clock(seconds)[0] + 4) % 7).astype(np.float64),
+    "day_of_year": lambda seconds: _since(seconds, "Y"),
     "days_in_month": _days_in_month,
-    "hour": lambda seconds: np.floor_divide(np.trunc(seconds) % _DAY_S, 3_600),
-    "minute": lambda seconds: np.floor_divide(np.trunc(seconds) % 3_600, 60),
-    "month": lambda seconds: _civil(seconds)[2].astype(np.float64),
-    "year": lambda seconds: _civil(seconds)[1].astype(np.float64),
+    "hour": lambda seconds: (_clock(seconds)[1] // 3_600).astype(np.float64),
+    "minute": lambda seconds: (_clock(seconds)[1] // 60 % 60).astype(np.float64),
+    "month": _of_month,
+    "year": _of_year,
 }
 
 
