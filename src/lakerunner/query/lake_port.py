@@ -22,6 +22,7 @@ class ScanLimits:
 
     max_bytes: int
     max_series: int
+    max_samples: int
     timeout_s: float
 
 

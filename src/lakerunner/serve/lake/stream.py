@@ -30,7 +30,7 @@ def stream_routes(desk: Desk) -> list[BaseRoute]:
         caller = await desk.door.caller(request)
         wanted = await stream_request(request, round(desk.settings.lookback_s * 1000), now_ms())
         # What is wrong with the question is an answer with a status, not a stream.
-        await desk.turn(request, caller, "parse", wanted.question.text, lambda _: desk.read(wanted.question))
+        await desk.turn(request, caller, "parse", wanted.question.text, lambda _: desk.read(wanted.question, caller))
         events = _events(desk, request, caller, wanted)
         return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
 
@@ -38,9 +38,7 @@ def stream_routes(desk: Desk) -> list[BaseRoute]:
 
 
 async def _events(desk: Desk, request: Request, caller: Caller, wanted: StreamRequest) -> AsyncIterator[bytes]:
-    settings = desk.settings
-    allowed_s = min(wanted.timeout_s or settings.timeout_s, settings.timeout_s)
-    with desk.running.listed(caller, "stream", wanted.question.text, allowed_s) as query:
+    with desk.listed(caller, "stream", wanted.question.text, wanted.timeout_s) as query:
         gone = asyncio.ensure_future(disconnected(request))
         gone.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client went away"))
         status = "ok"

@@ -68,7 +68,7 @@ class StreamWork:
         if cursor is not None and cursor.ended:
             return
         question = self.wanted.question
-        expr, extent = self.desk.read(question)
+        expr, extent = self.desk.read(question, query.caller)
         place = self.desk.place(question, query, expr, extent)
         kept = self.desk.kept(place, query)
         if kept is not None and isinstance(kept.result.value, MatrixResult):

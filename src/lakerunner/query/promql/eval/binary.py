@@ -110,6 +110,7 @@ class VectorMatch:
         before = len(pairs.many)
         for many in manys:
             for one in ones:
+                self.evaluation.look_now_and_then()
                 cells = self._meaningful(many, one, self.many_present[many] & self.one_present[one])
                 if cells.any():
                     self._add(pairs, many, one, cells)
@@ -273,6 +274,7 @@ def _floats(expr: Binary, lhs: Floats, rhs: Floats) -> tuple[Floats, Bools]:
 def _with_histograms(match: VectorMatch, block: Block, rows: tuple[Ints, Ints], mixed: Bools) -> Block:
     cells: list[tuple[int, int, Histogram]] = []
     for pair, step in zip(*(axis.tolist() for axis in mixed.nonzero()), strict=True):
+        match.evaluation.look_now_and_then()
         result = match.operation(int(rows[0][pair]), int(rows[1][pair]), step)
         if result is None:
             continue
@@ -318,6 +320,7 @@ def vector_scalar(evaluation: Evaluation, expr: Binary, block: Block, scalar: Fl
     out = Block(block.labels, values, valid, drop)
     cells: list[tuple[int, int, Histogram]] = []
     for row, step, histogram in block.histogram_cells():
+        evaluation.look_now_and_then()
         number = float(scalar[step])
         left, right = (number, histogram) if swapped else (histogram, number)
         result = histogram_operation(expr.op, left, right, evaluation.notes, expr.start)

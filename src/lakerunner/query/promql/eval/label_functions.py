@@ -12,6 +12,7 @@ import numpy as np
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.eval.block import Block, EvaluationError
+from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.matchers import compile_anchored
 
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|(\$))", re.ASCII)
@@ -23,7 +24,7 @@ def _check_label(name: str, role: str, function: str) -> None:
         raise EvaluationError(f"invalid {role} label name in {function}(): {name}")
 
 
-def label_replace(block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+def label_replace(evaluation: Evaluation, block: Block, target: str, template: str, source: str, pattern: str) -> Block:
     try:
         regex = compile_anchored(pattern)
     except BadInput:
@@ -36,7 +37,9 @@ def label_replace(block: Block, target: str, template: str, source: str, pattern
         if found is None:
             labels.append(label_set)
             continue
-        labels.append(label_set.with_label(target, _expanded(template, found)))
+        text = _expanded(template, found)
+        evaluation.spend_label(text)
+        labels.append(label_set.with_label(target, text))
         if target == METRIC_NAME:
             drop[row] = False
     return block.relabelled(labels, drop).merged()
@@ -58,14 +61,15 @@ def _expanded(template: str, found: Any) -> str:
     return _REFERENCE.sub(value, template)
 
 
-def label_join(block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
+def label_join(evaluation: Evaluation, block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
     for source in sources:
         _check_label(source, "source", "label_join")
     _check_label(target, "destination", "label_join")
-    labels = [
-        label_set.with_label(target, separator.join(label_set.get(source) for source in sources))
-        for label_set in block.labels
-    ]
+    labels: list[LabelSet] = []
+    for label_set in block.labels:
+        text = separator.join(label_set.get(source) for source in sources)
+        evaluation.spend_label(text)
+        labels.append(label_set.with_label(target, text))
     drop = np.zeros_like(block.drop_name) if target == METRIC_NAME else block.drop_name
     return block.relabelled(labels, drop).merged()
 
@@ -78,17 +82,21 @@ def sorted_by_value(block: Block, descending: bool) -> Block:
     return block.rows(np.lexsort((keys, np.isnan(values))))
 
 
-def sorted_by_labels(block: Block, names: Sequence[str], descending: bool) -> Block:
+def sorted_by_labels(evaluation: Evaluation, block: Block, names: Sequence[str], descending: bool) -> Block:
     """In natural order of the given labels, then of all labels."""
+
+    @cmp_to_key
+    def natural(left: str, right: str) -> int:
+        evaluation.look_now_and_then()
+        return _natural(left, right)
 
     def key(row: int) -> tuple[list[object], tuple[tuple[str, str], ...]]:
         labels = block.labels[row]
-        return [_natural(labels.get(name)) for name in names], labels.pairs
+        return [natural(labels.get(name)) for name in names], labels.pairs
 
     return block.rows(sorted(range(len(block.labels)), key=key, reverse=descending))
 
 
-@cmp_to_key
 def _natural(left: str, right: str) -> int:
     """Runs of digits compare as numbers, everything else as text."""
     if left == right:

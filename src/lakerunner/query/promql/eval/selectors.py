@@ -83,7 +83,10 @@ def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hin
     lookback_ms = evaluation.options.lookback_ms
     batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints)
     evaluation.spend(len(batch.labels) * len(at))
-    return Latest(batch, latest_in(batch, at, lookback_ms), fixed)
+    index = latest_in(batch, at, lookback_ms)
+    if batch.histograms is not None:
+        evaluation.spend_histograms(int((batch.histograms.row[index[index >= 0]] >= 0).sum()))
+    return Latest(batch, index, fixed)
 
 
 def latest_in(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Ints:
@@ -101,7 +104,13 @@ def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: Sel
         return _smoothed(evaluation, node, times, hints)
     found = select_latest(evaluation, node, times, hints)
     block = latest_block(found.batch, found.index)
-    return block.repeated(len(times)) if found.fixed else block
+    return repeated(evaluation, block, len(times)) if found.fixed else block
+
+
+def repeated(evaluation: Evaluation, block: Block, steps: int) -> Block:
+    """The one step of a block, at every step of the query."""
+    evaluation.spend(len(block.labels) * steps)
+    return block.repeated(steps)
 
 
 def latest_block(batch: SeriesBatch, index: Ints) -> Block:
@@ -132,4 +141,4 @@ def _smoothed(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: 
     if samples.has_histograms:
         block = smooth_histograms(evaluation, node, samples, block, at)
     block = block.pruned()
-    return block.repeated(len(times)) if fixed else block
+    return repeated(evaluation, block, len(times)) if fixed else block
