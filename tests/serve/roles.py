@@ -48,9 +48,9 @@ class Keyed:
     secret: str
 
 
-def keyed_org(database: Database, name: str) -> Keyed:
+def keyed_org(database: Database, name: str, org_id: uuid.UUID | None = None) -> Keyed:
     with database.transaction() as tx:
-        org = orgs.create_org(tx, name)
+        org = orgs.create_org(tx, name, org_id)
         made = api_keys.create_key(tx, name, [Scope.QUERY], [org.org_id])
     return Keyed(org.org_id, name, made.secret)
 

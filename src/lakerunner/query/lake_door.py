@@ -13,19 +13,17 @@ from lakerunner.index.lookup import Want, live_refs
 from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.metrics import METRICS
-from lakerunner.model.time import NS_PER_MS, TimeRange
 from lakerunner.query import metadata
 from lakerunner.query.lake import Lake
 from lakerunner.query.lake_port import Exemplar, HeadCount, MetricMeta, ScanLimits, ScanStats, Selector
 from lakerunner.query.lake_source import LakeSource, QueryLimits
+from lakerunner.query.plan import Leaf
 from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
 
 #: Time, value and start: what a sample weighs while it is read. A histogram weighs more, and is fewer.
 _BYTES_PER_SAMPLE = 24
-#: The index knows no times beyond.
-_LAST_MS = 1 << 52
 
 
 class LakeDoor:
@@ -43,9 +41,7 @@ class LakeDoor:
         return LakeScan(inner, limits)
 
     def fingerprint(self, org_id: uuid.UUID, start_ms: int, end_ms: int) -> str | None:
-        start_ms = min(max(start_ms, 0), _LAST_MS)
-        end_ms = min(max(end_ms + 1, start_ms), _LAST_MS)
-        want = Want(METRICS.name, TimeRange(start_ms * NS_PER_MS, end_ms * NS_PER_MS))
+        want = Want(METRICS.name, Leaf(org_id, (), start_ms, end_ms).time_range)
         try:
             with self._database.transaction() as tx:
                 refs = live_refs(tx, org_id, [want])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
+from lakerunner.serve import paths  # noqa: F401  (routes below need its `{…:text}`)
 from lakerunner.serve.desk import Desk
+from lakerunner.serve.lake.limits import limit_routes
 from lakerunner.serve.lake.queries import running_routes
 from lakerunner.serve.lake.stream import stream_routes
 from lakerunner.serve.openapi import openapi_routes
@@ -27,5 +29,6 @@ def api_routes(desk: Desk) -> list[BaseRoute]:
         *health_routes(desk),
         *stream_routes(desk),
         *running_routes(desk),
+        *limit_routes(desk),
         *openapi_routes(),
     ]

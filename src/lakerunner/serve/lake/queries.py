@@ -24,5 +24,5 @@ def running_routes(desk: Desk) -> list[BaseRoute]:
 
     return [
         lake_route("/api/v1/queries", listing, ["GET"]),
-        lake_route("/api/v1/queries/{query_id}", cancel, ["DELETE"]),
+        lake_route("/api/v1/queries/{query_id:text}", cancel, ["DELETE"]),
     ]

@@ -63,7 +63,7 @@ def label_routes(desk: Desk) -> list[BaseRoute]:
 
     return [
         prometheus_route("/api/v1/labels", labels),
-        prometheus_route("/api/v1/label/{name}/values", values, ["GET"]),
+        prometheus_route("/api/v1/label/{name:text}/values", values, ["GET"]),
         prometheus_route("/api/v1/series", series),
     ]
 
