@@ -19,9 +19,11 @@ CALLS = int(os.environ.get("APIFUZZ_CALLS", "400"))
 @pytest.mark.timeout(60 + CALLS)
 def test_no_request_breaks_it(postgres_server: PostgresServer) -> None:
     seed = random.randrange(2**32)
-    with tempfile.TemporaryDirectory(prefix="apifuzz-") as folder:
-        with served_lake(Path(folder), postgres_server.new_database()) as (roles, secret):
-            tally = fuzz(roles.url, secret, CALLS, seed)
+    with (
+        tempfile.TemporaryDirectory(prefix="apifuzz-") as folder,
+        served_lake(Path(folder), postgres_server.new_database()) as (roles, secret),
+    ):
+        tally = fuzz(roles.url, secret, CALLS, seed)
     assert not tally.failures, f"seed {seed}: " + "\n\n".join(tally.failures[:5])
     assert tally.server_errors == 0
     assert tally.calls >= 0.8 * CALLS
