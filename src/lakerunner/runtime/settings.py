@@ -303,6 +303,14 @@ class ApiSettings(LimitSettings):
     threads: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Queries that run at once; others wait in turn."
     )
+    slow_lane: bool = Field(
+        True,
+        description="Whether long queries, and all of an org that asks very much, run in a process that gives way to "
+        "the others.",
+    )
+    slow_lane_bytes: Count = Field(
+        4_294_967_296, description="Memory at which that process is ended and started anew; its queries are lost."
+    )
     org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
     lookback_s: Seconds = Field(300.0, description="How far back a selector looks for the latest sample.")
     metadata_range_s: Seconds = Field(

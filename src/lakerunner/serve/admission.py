@@ -21,6 +21,13 @@ class TooMany(LakeError):
     retryable = True
 
 
+def too_many(waiting: int) -> TooMany:
+    return TooMany(
+        f"cannot take another query: {waiting} of this org are waiting (api.org_waiting)",
+        hint="ask again later, or ask less at once",
+    )
+
+
 _Waiting = tuple["Future[Any]", Callable[[], Any]]
 
 
@@ -54,10 +61,7 @@ class Admission:
             queue = self._waiting.setdefault(org_id, deque())
             _drop_cancelled(queue)
             if len(queue) >= self._waiting_per_org:
-                raise TooMany(
-                    f"cannot take another query: {len(queue)} of this org are waiting (api.org_waiting)",
-                    hint="ask again later, or ask less at once",
-                )
+                raise too_many(len(queue))
             queue.append((future, call))
             self._changed.notify()
         return future

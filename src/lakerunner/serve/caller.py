@@ -20,6 +20,8 @@ from lakerunner.model.errors import BadInput, Denied, Missing, Unavailable
 from lakerunner.runtime.telemetry import log
 
 ORG_HEADER = "x-scope-orgid"
+#: Where a request's scope holds its caller once it is known.
+CALLER = "lakerunner.caller"
 #: How long limits of an org are not asked for again: a change is seen by then.
 _LIMITS_KEPT_S = 2.0
 _MAX_ORGS = 10_000
@@ -45,8 +47,11 @@ class Door:
         self._limits: dict[uuid.UUID, tuple[float, Mapping[str, float]]] = {}
 
     async def caller(self, request: Request) -> Caller:
-        # In a thread: the index blocks, and one slow lookup must not hold up every connection.
-        return await run_in_threadpool(self._caller, request)
+        known: Caller | None = request.scope.get(CALLER)
+        if known is None:
+            # In a thread: the index blocks, and one slow lookup must not hold up every connection.
+            known = request.scope[CALLER] = await run_in_threadpool(self._caller, request)
+        return known
 
     def _caller(self, request: Request) -> Caller:
         wanted = request.headers.get(ORG_HEADER, "").strip()

@@ -95,7 +95,7 @@ class Params:
 
 
 async def body_of(request: Request) -> bytes:
-    """The whole body, unless it is too large to be one of ours."""
+    """The whole body, unless it is too large to be one of ours. Kept: another process may have to be asked."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(MAX_BODY_S):
@@ -113,7 +113,9 @@ async def body_of(request: Request) -> bytes:
         ) from None
     except ClientDisconnect:
         raise BadInput("cannot read the body: the client went away") from None
-    return b"".join(parts)
+    body = b"".join(parts)
+    request.scope["lakerunner.body"] = body
+    return body
 
 
 def parse_selector(name: str, text: str) -> tuple[Matcher, ...]:

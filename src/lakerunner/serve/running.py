@@ -41,8 +41,10 @@ class RunningQuery:
     started_at: float = field(default_factory=time.time)
     state: str = "waiting"
     _began_s: float = field(default_factory=time.monotonic)
+    _turn_s: float = 0.0
     _cancelled: str | None = None
     _told: Callable[[], object] | None = None
+    _hurry: tuple[float, type[Exception]] | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -60,6 +62,16 @@ class RunningQuery:
     def tell_when_cancelled(self, told: Callable[[], object]) -> None:
         self._told = told
 
+    def hurry(self, running_s: float, otherwise: type[Exception]) -> None:
+        """Raise that where the query has run for longer, its wait not counted."""
+        self._hurry = running_s, otherwise
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        self.check()
+        self.state = "running"
+        self._turn_s = time.monotonic()
+
     @property
     def cancelled(self) -> Cancelled | None:
         return Cancelled(f"cannot go on with the query: {self._cancelled}") if self._cancelled else None
@@ -70,6 +82,8 @@ class RunningQuery:
             raise cancelled
         if self.elapsed_s > self.timeout_s:
             raise self.timed_out()
+        if self._hurry is not None and self._turn_s and time.monotonic() - self._turn_s > self._hurry[0]:
+            raise self._hurry[1]
 
     def timed_out(self) -> TimedOut:
         return TimedOut(

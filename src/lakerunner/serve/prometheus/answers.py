@@ -13,6 +13,7 @@ from lakerunner.query.promql.eval.block import EvaluationError
 from lakerunner.runtime.telemetry import log
 from lakerunner.serve.admission import TooMany
 from lakerunner.serve.compression import compressed
+from lakerunner.serve.desk import TooSlow
 from lakerunner.serve.prometheus.render import json_text
 from lakerunner.serve.running import Cancelled, TimedOut
 
@@ -72,6 +73,8 @@ def prometheus_route(path: str, handler: Handler, methods: Sequence[str] = ("GET
             return await handler(request)
         except LakeError as error:
             return failure(error)
+        except TooSlow:
+            raise
         except Exception:  # noqa: BLE001  (clients parse errors: one that nobody foresaw must have the shape too)
             log().exception("request failed", path=request.url.path)
             return failure(Bug("cannot answer: an error of ours, noted in the log"))
