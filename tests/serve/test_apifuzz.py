@@ -28,4 +28,4 @@ def test_no_request_breaks_it(postgres_server: PostgresServer) -> None:
     assert tally.server_errors == 0
     assert tally.calls >= 0.8 * CALLS
     # A document or a grammar that only makes requests which are refused tests nothing.
-    assert tally.statuses[200] > 0.4 * tally.calls
+    assert tally.statuses[200] > 0.35 * tally.calls

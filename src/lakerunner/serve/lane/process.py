@@ -38,34 +38,45 @@ _NICE = 19
 
 
 class Connection:
-    """One request: the receive and send of an ASGI app over a stream."""
+    """One request: the receive and send of an ASGI app over a stream. Several may wait for its end at once."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._known: bytes | None = None
+        self._body: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._whole = False
+        self._gone = asyncio.Event()
 
     async def serve(self, app: Starlette, token: str) -> None:
+        reading = None
         try:
             told = await read_frame(self._reader)
             if told is None or not hmac.compare_digest(str(told[0].get("token")), token):
                 return
             request, body = told
-            self._known = body if request["has_body"] else None
+            if request["has_body"]:
+                self._body.put_nowait({"type": "http.request", "body": body, "more_body": False})
+            reading = asyncio.ensure_future(self._read())
             await app(_scope(request), self.receive, self.send)
         except ConnectionError:
             return
         finally:
+            if reading is not None:
+                reading.cancel()
             self._writer.close()
 
+    async def _read(self) -> None:
+        while (told := await read_frame(self._reader)) is not None:
+            self._body.put_nowait({"type": "http.request", "body": told[1], "more_body": told[0]["more_body"]})
+        self._gone.set()
+
     async def receive(self) -> dict[str, Any]:
-        if self._known is not None:
-            body, self._known = self._known, None
-            return {"type": "http.request", "body": body, "more_body": False}
-        told = await read_frame(self._reader)
-        if told is None:
-            return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": told[1], "more_body": told[0]["more_body"]}
+        if not self._whole:
+            message = await self._body.get()
+            self._whole = not message["more_body"]
+            return message
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
