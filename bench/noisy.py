@@ -23,6 +23,7 @@ import httpx
 import numpy as np
 import psutil
 
+from lakerunner.serve.lane.process import give_way
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import lake_of_series
 from tests.serve.roles import Keyed, Roles, keyed_org, running_roles
@@ -51,7 +52,7 @@ def attack(url: str, secret: str, end_s: float) -> None:
 
     A process of its own: what it costs the attacker to read answers is not to be measured.
     """
-    os.nice(19)
+    give_way()
     start_s, statuses, over = START_MS / 1000, Counter[int](), threading.Event()
 
     def ask(first: int) -> None:

@@ -6,10 +6,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 import orjson
-import xxhash
 
 from lakerunner.index.database import Database
-from lakerunner.index.lookup import Want, live_refs
+from lakerunner.index.lookup import live_fingerprint
 from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.metrics import METRICS
@@ -41,17 +40,13 @@ class LakeDoor:
         return LakeScan(inner, limits)
 
     def fingerprint(self, org_id: uuid.UUID, start_ms: int, end_ms: int) -> str | None:
-        want = Want(METRICS.name, Leaf(org_id, (), start_ms, end_ms).time_range)
+        time_range = Leaf(org_id, (), start_ms, end_ms).time_range
         try:
             with self._database.transaction() as tx:
-                refs = live_refs(tx, org_id, [want])
+                return live_fingerprint(tx, org_id, METRICS.name, time_range)
         except Unavailable:
             # Queries go on for a while from what is known of the index; what they find is not to be kept.
             return None
-        digest = xxhash.xxh3_128()
-        for segment_id in sorted(ref.segment_id.bytes for ref in refs):
-            digest.update(segment_id)
-        return digest.hexdigest()
 
     def ping(self) -> None:
         self._database.ping()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -42,7 +43,7 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         self._workers = workers
         self._token = token
         self._max_bytes = max_bytes
-        self._turns = threading.BoundedSemaphore(at_once)
+        self._turns = Turns(at_once)
         self._cancelled: dict[uuid.UUID, None] = {}
 
     def do_get(self, context: Any, ticket: Any) -> Any:
@@ -78,7 +79,7 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
                 raise LimitHit("cannot go on with the scan: it was cancelled")
 
         try:
-            self._await_turn(check)
+            self._await_turn(request.org_id, check)
         except LakeError as error:
             raise told(error) from None
         try:
@@ -87,11 +88,11 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         except LakeError as error:
             raise told(error) from None
         finally:
-            self._turns.release()
+            self._turns.release(request.org_id)
 
-    def _await_turn(self, check: Check) -> None:
+    def _await_turn(self, org_id: uuid.UUID, check: Check) -> None:
         end_s = time.monotonic() + _PATIENCE_S
-        while not self._turns.acquire(timeout=_LOOK_S):
+        while not self._turns.acquire(org_id, _LOOK_S):
             check()
             if time.monotonic() > end_s:
                 raise Unavailable("cannot scan now: the worker is busy with other requests")
@@ -113,6 +114,33 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         note = {"segment": str(answer.segment_id), "error": answer.error, "cost": answer.cost.to_json()}
         empty = pa.RecordBatch.from_pylist([], schema=SCHEMAS[kind])
         yield empty, orjson.dumps(note)
+
+
+class Turns:
+    """So many requests at once, and of one org half of them at most: another always finds a place soon."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._share = max(1, at_once // 2)
+        self._held: Counter[uuid.UUID] = Counter()
+        self._changed = threading.Condition()
+
+    def acquire(self, org_id: uuid.UUID, timeout_s: float) -> bool:
+        def free() -> bool:
+            return self._held[org_id] < self._share and self._held.total() < self._at_once
+
+        with self._changed:
+            if not self._changed.wait_for(free, timeout_s):
+                return False
+            self._held[org_id] += 1
+            return True
+
+    def release(self, org_id: uuid.UUID) -> None:
+        with self._changed:
+            self._held[org_id] -= 1
+            if not self._held[org_id]:
+                del self._held[org_id]
+            self._changed.notify_all()
 
 
 def told(error: LakeError) -> flight.FlightError:
