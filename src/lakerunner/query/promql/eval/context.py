@@ -17,6 +17,7 @@ from lakerunner.query.promql.source import SelectHints, SeriesBatch, SeriesSourc
 _SAMPLES_PER_HISTOGRAM = 32
 #: Turns of a loop over series between two looks at the clock: some milliseconds of the slowest.
 _TURNS_PER_LOOK = 256
+_LABEL_BYTES_PER_LOOK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,10 @@ class Evaluation:
 
     def spend_label(self, text: str) -> None:
         """A label that is written for one series. It is looked here whether the query must stop."""
+        before = self.label_bytes
         self.label_bytes += len(text)
+        if before // _LABEL_BYTES_PER_LOOK != self.label_bytes // _LABEL_BYTES_PER_LOOK:
+            self.check_time()
         if self.label_bytes > self.options.max_label_bytes:
             raise LimitHit(
                 f"cannot answer the query: it writes more than {self.options.max_label_bytes:,} bytes of labels "

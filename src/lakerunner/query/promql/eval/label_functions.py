@@ -30,6 +30,7 @@ def label_replace(evaluation: Evaluation, block: Block, target: str, template: s
     except BadInput:
         raise EvaluationError(f"invalid regular expression in label_replace(): {pattern}") from None
     _check_label(target, "destination", "label_replace")
+    pieces = _pieces(template, regex)
     labels: list[LabelSet] = []
     drop = block.drop_name.copy()
     for row, label_set in enumerate(block.labels):
@@ -37,7 +38,7 @@ def label_replace(evaluation: Evaluation, block: Block, target: str, template: s
         if found is None:
             labels.append(label_set)
             continue
-        text = _expanded(template, found)
+        text = _expanded(pieces, found)
         evaluation.spend_label(text)
         labels.append(label_set.with_label(target, text))
         if target == METRIC_NAME:
@@ -45,20 +46,30 @@ def label_replace(evaluation: Evaluation, block: Block, target: str, template: s
     return block.relabelled(labels, drop).merged()
 
 
-def _expanded(template: str, found: Any) -> str:
-    """The template with `$1`, `${1}` and `${name}` replaced; what names no group is empty."""
-    named = found.re.groupindex
+def _pieces(template: str, regex: Any) -> list[str | int]:
+    """The template taken apart once for all series: text as it is, and numbers of groups.
 
-    def value(reference: re.Match[str]) -> str:
-        if reference.group(3):
-            return "$"
+    `$1`, `${1}` and `${name}` are groups, `$$` is a dollar; what names no group is empty.
+    """
+    pieces: list[str | int] = []
+    end = 0
+    for reference in _REFERENCE.finditer(template):
+        pieces.append(template[end : reference.start()])
+        end = reference.end()
         name = reference.group(1) or reference.group(2)
-        group = int(name) if name.isdigit() else named.get(name)
-        if group is None or group > found.re.groups:
-            return ""
-        return found.group(group) or ""
+        if name is None:
+            pieces.append("$")
+            continue
+        group = int(name) if name.isdigit() else regex.groupindex.get(name)
+        if group is not None and group <= regex.groups:
+            pieces.append(group)
+    pieces.append(template[end:])
+    return [piece for piece in pieces if piece != ""]
 
-    return _REFERENCE.sub(value, template)
+
+def _expanded(pieces: Sequence[str | int], found: Any) -> str:
+    groups = (found.group(), *found.groups(""))
+    return "".join([groups[piece] or "" if isinstance(piece, int) else piece for piece in pieces])
 
 
 def label_join(evaluation: Evaluation, block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
