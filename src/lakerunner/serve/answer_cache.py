@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakerunner.query.lake_port import ScanStats
-from lakerunner.query.promql.results import MatrixResult, QueryResult, VectorResult
+from lakerunner.query.promql.results import MatrixResult, QueryResult, StepMatrix, VectorResult
 
 #: What a label set, its strings and the arrays' headers take, roughly.
 _SERIES_BYTES = 700
@@ -85,6 +85,11 @@ class AnswerCache:
 
 def _size_bytes(result: QueryResult) -> int:
     match result.value:
+        case MatrixResult(steps=StepMatrix() as steps):
+            # As it is kept, whole: cells that are empty take their place too.
+            held = 0 if steps.hmask is None else int(steps.hmask.sum())
+            arrays = steps.values.nbytes + steps.valid.nbytes + steps.times_ms.nbytes
+            return len(steps.labels) * _SERIES_BYTES + arrays + held * _HISTOGRAM_BYTES
         case MatrixResult(series=series):
             histograms = sum(len(one.histograms) for one in series)
             samples = sum(len(one.timestamps_ms) for one in series)

@@ -13,7 +13,8 @@ from lakerunner.model.errors import Bug, LakeError
 from lakerunner.runtime.telemetry import log
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.desk import Desk, disconnected, now_ms, taken_note_of
-from lakerunner.serve.lake.errors import error_document, lake_route
+from lakerunner.serve.errors import error_document
+from lakerunner.serve.lake.errors import lake_route
 from lakerunner.serve.lake.frames import frame
 from lakerunner.serve.lake.request import StreamRequest, stream_request
 from lakerunner.serve.lake.stream_work import Pipe, StreamWork

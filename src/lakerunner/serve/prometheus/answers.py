@@ -30,6 +30,8 @@ _ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (
     (Missing, 404, "not_found"),
 )
 _RETRY_AFTER_S = "2"
+#: What Prometheus itself says when a `limit` cut an answer.
+TRUNCATED = "results truncated due to limit"
 
 Handler = Callable[[Request], Awaitable[Response]]
 
