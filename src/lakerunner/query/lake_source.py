@@ -35,7 +35,11 @@ class QueryLimits:
     """What one query may cost, and whether it may answer without segments that cannot be read."""
 
     timeout_s: float = 120.0
+    #: Samples held, as bytes.
     max_bytes: int = 2 << 30
+    #: Bytes of segments that samples are read from, each segment counted once.
+    max_read_bytes: int = 1 << 62
+    max_samples: int = 1 << 62
     #: True: an answer may miss segments, and says so. False: a segment that cannot be read is an error.
     partial: bool = True
 
@@ -63,6 +67,7 @@ class LakeSource:
         self._cancelled = cancelled or _go_on
         self._lock = threading.Lock()
         self._held_bytes = 0
+        self._read_from: dict[uuid.UUID, int] = {}
         self._deadline_s = time.time() + self._limits.timeout_s
 
     def prepare(
@@ -98,6 +103,8 @@ class LakeSource:
         segments = {segment.segment_id: segment for plan in plans for segment in plan.segments}
         if not segments:
             return None
+        for plan in plans:
+            self._afford(plan)
         place = {segment_id: number for number, segment_id in enumerate(segments)}
         errand = Errand(
             org_id=self.org_id,
@@ -123,7 +130,7 @@ class LakeSource:
             self._count(plan)
         for answer in done.answers:
             self.stats.answered(answer)
-        self.stats.pushed_down(len(part.times), done.worker)
+        self.stats.pushed_down(len(part.times), done.worker, done.cpu_s)
         return done.evaluated
 
     def answers(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
@@ -131,6 +138,8 @@ class LakeSource:
         plan = self.plan(leaf)
         if not plan.segments:
             return
+        if kind is Kind.SAMPLES:
+            self._afford(plan)
         request = ScanRequest(
             org_id=self.org_id,
             query_id=self.query_id,
@@ -147,6 +156,9 @@ class LakeSource:
         missed: list[str] = []
         for answer in self._workers.scan(request, self._cancelled):
             self.stats.answered(answer)
+            if kind is not Kind.SAMPLES:
+                # How much of a segment its labels are is not known before.
+                self._check_read(self.stats.read_bytes)
             if answer.error is None:
                 self._hold(sum(part.size_bytes for part in answer.samples))
                 yield answer
@@ -157,14 +169,38 @@ class LakeSource:
                 raise Unavailable(f"cannot answer whole: {answer.error}", hint="ask again")
         self.stats.spent("read", time.perf_counter() - started)
 
+    def _afford(self, plan: LeafPlan) -> None:
+        """Refuse what is known to be too much before anything of it is read."""
+        with self._lock:
+            self._read_from |= {segment.segment_id: segment.size_bytes for segment in plan.segments}
+            read_bytes = sum(self._read_from.values())
+        self._check_read(read_bytes)
+        limit = self._limits.max_samples
+        if plan.certain_rows > limit:
+            raise LimitHit(
+                f"cannot answer the query: a selector has {plan.certain_rows:,} samples, more than {limit:,} "
+                "(api.max_samples)",
+                hint="narrow the selectors or shorten the range",
+            )
+
+    def _check_read(self, read_bytes: int) -> None:
+        limit = self._limits.max_read_bytes
+        if read_bytes > limit:
+            raise LimitHit(
+                f"cannot answer the query: it reads {read_bytes:,} bytes of segments, more than {limit:,} "
+                "(api.max_bytes)",
+                hint="narrow the selectors or shorten the range",
+            )
+
     def _hold(self, size_bytes: int) -> None:
         """Count what came. Each worker keeps the limit for itself; together they may still exceed it."""
         with self._lock:
             self._held_bytes += size_bytes
         if self._held_bytes > self._limits.max_bytes:
             raise LimitHit(
-                f"cannot hold the samples of the query: more than {self._limits.max_bytes:,} bytes",
-                hint="narrow the selectors or the time range, or raise query.max_scan_bytes",
+                f"cannot hold the samples of the query: more than {self._limits.max_bytes:,} bytes "
+                "(api.max_samples, or query.max_scan_bytes)",
+                hint="narrow the selectors or the time range",
             )
 
     def plan(self, leaf: Leaf) -> LeafPlan:

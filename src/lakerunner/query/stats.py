@@ -34,8 +34,9 @@ class QueryStats:
     #: The end of the latest segment that was planned, in ms: nothing after it was there to be read.
     watermark_ms: int | None = None
     explains: list[Explain] = field(default_factory=list)
-    #: Worker -> steps that it evaluated.
+    #: Worker -> steps that it evaluated; and what that took of workers' cores.
     pushed: dict[str, int] = field(default_factory=dict)
+    worker_cpu_s: float = 0.0
     #: Counts are read, added to and written back: two threads at once would lose one's.
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -64,8 +65,9 @@ class QueryStats:
             self.index_lookups = lookups
             self.index_age_s = max(self.index_age_s, age_s)
 
-    def pushed_down(self, steps: int, worker: str) -> None:
+    def pushed_down(self, steps: int, worker: str, cpu_s: float) -> None:
         with self._lock:
+            self.worker_cpu_s += cpu_s
             self.pushed[worker] = self.pushed.get(worker, 0) + steps
 
     def answered(self, answer: SegmentAnswer) -> None:

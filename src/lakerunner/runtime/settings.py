@@ -305,7 +305,24 @@ class AuthSettings(Section):
     )
 
 
-class ApiSettings(Section):
+class LimitSettings(Section):
+    """What one org may ask of the query API. An org may have limits of its own: `lakerunner org limits`."""
+
+    timeout_s: Seconds = Field(60.0, description="How long a query may take, its wait included.")
+    max_range_s: Seconds = Field(
+        31_622_400.0, description="How much time a query may span, from the first sample that it reads to the last."
+    )
+    max_steps: Count = Field(11_000, description="Steps of one range query.")
+    max_series: Count = Field(200_000, description="Series in any part of a query.")
+    max_samples: Count = Field(50_000_000, description="Samples that a query may read and compute.")
+    max_bytes: Count = Field(4_294_967_296, description="Bytes of segments that a query may read.")
+    max_points: Count = Field(
+        10_000_000, description="Samples of one answer: each takes some 25 bytes of memory and of the network."
+    )
+    org_queries: Count = Field(4, description="Queries of one org that run at once.")
+
+
+class ApiSettings(LimitSettings):
     """The query API: what one org may ask of it, and how it shares itself between orgs."""
 
     url: str = Field(
@@ -315,16 +332,15 @@ class ApiSettings(Section):
     threads: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Queries that run at once; others wait in turn."
     )
-    org_queries: Count = Field(4, description="Queries of one org that run at once.")
-    org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
-    timeout_s: Seconds = Field(60.0, description="How long a query may take, its wait included.")
-    max_range_s: Seconds = Field(
-        31_622_400.0, description="How much time a query may span, from the first sample that it reads to the last."
+    slow_lane: bool = Field(
+        True,
+        description="Whether long queries, and all of an org that asks very much, run in a process that gives way to "
+        "the others.",
     )
-    max_steps: Count = Field(11_000, description="Steps of one range query.")
-    max_series: Count = Field(200_000, description="Series in any part of a query.")
-    max_samples: Count = Field(50_000_000, description="Samples that a query may read and compute.")
-    max_bytes: Count = Field(4_294_967_296, description="Bytes of segments that a query may read.")
+    slow_lane_bytes: Count = Field(
+        4_294_967_296, description="Memory at which that process is ended and started anew; its queries are lost."
+    )
+    org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
     lookback_s: Seconds = Field(300.0, description="How far back a selector looks for the latest sample.")
     metadata_range_s: Seconds = Field(
         86_400.0, description="How far back labels and series are looked for when a request gives no start."

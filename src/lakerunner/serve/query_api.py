@@ -22,6 +22,8 @@ from lakerunner.runtime.telemetry import log
 from lakerunner.serve.api import api_routes
 from lakerunner.serve.caller import Door
 from lakerunner.serve.desk import Desk
+from lakerunner.serve.lane.slow import SlowLane
+from lakerunner.serve.lane.switch import switched
 
 #: What dashboards ask for most. Asked once at the start, so that kernels are in memory before the first client waits.
 _USUAL = (
@@ -34,7 +36,7 @@ _USUAL = (
 )
 #: How long a thread keeps the interpreter while others want it. With Python's own 5 ms, each of a small query's
 #: few hand-overs waits that long behind a large one (docs/decisions/0007-queries-in-threads.md has the figures).
-_SWITCH_S = 0.000_5
+SWITCH_S = 0.000_5
 #: How often freed memory is given back to the system: while nothing runs, and in any case.
 _TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
 _LOOK_S = 1.0
@@ -51,11 +53,14 @@ class QueryApi(IndexedRole):
         door = Door(self.database, required=settings.auth.required, patience_s=settings.query.index_patience_s)
         lake = LakeDoor(open_lake(settings, self.database), self.database)
         self._desk = Desk(settings.api, lake, door)
+        self._lane = SlowLane(settings) if settings.api.slow_lane else None
 
     def start(self) -> None:
         super().start()
-        sys.setswitchinterval(_SWITCH_S)
+        sys.setswitchinterval(SWITCH_S)
         warm()
+        if self._lane is not None:
+            self._lane.start()
 
     def run(self, stop: Stop) -> None:
         trimmed_at = time.monotonic()
@@ -68,9 +73,12 @@ class QueryApi(IndexedRole):
                 trimmed_at = time.monotonic()
 
     def routes(self) -> Sequence[BaseRoute]:
-        return api_routes(self._desk)
+        routes = api_routes(self._desk, self._lane)
+        return routes if self._lane is None else switched(routes, self._desk, self._lane)
 
     def close(self) -> None:
+        if self._lane is not None:
+            self._lane.close()
         self._desk.close()
         self._desk.lake.close()
         super().close()

@@ -71,7 +71,7 @@ class Engine:
         steps = (end_ms - start_ms) // step_ms + 1
         if steps > self._options.max_steps:
             raise LimitHit(
-                f"cannot run a range query of {steps:,} steps: more than {self._options.max_steps:,}",
+                f"cannot run a range query of {steps:,} steps: more than {self._options.max_steps:,} (api.max_steps)",
                 hint="widen the step or shorten the range",
             )
         return start_ms + step_ms * np.arange(steps, dtype=np.int64)

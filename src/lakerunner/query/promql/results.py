@@ -92,6 +92,9 @@ class MatrixResult:
 
     @property
     def samples(self) -> int:
+        if self.steps is not None:
+            held = 0 if self.steps.hmask is None else int(self.steps.hmask.sum())
+            return int(self.steps.valid.sum()) + held
         return sum(len(one.timestamps_ms) + len(one.histograms) for one in self.series)
 
 

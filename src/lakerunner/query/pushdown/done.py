@@ -21,6 +21,8 @@ class Done:
     #: Without samples: their costs only.
     answers: Sequence[SegmentAnswer]
     worker: str
+    #: What it took of the worker's cores.
+    cpu_s: float
 
     @classmethod
     def of(cls, part: Part, batches: Sequence[pa.RecordBatch], note: Mapping[str, Any], worker: str) -> Done:
@@ -30,4 +32,4 @@ class Done:
             segment_id = uuid.UUID(told.pop("segment"))
             answers.append(SegmentAnswer(segment_id, cost=Cost(**told)))
         notes = Annotations.from_json(part.text, note["notes"])
-        return cls(Evaluated(block, notes, int(note["samples"])), answers, worker)
+        return cls(Evaluated(block, notes, int(note["samples"])), answers, worker, float(note["cpu_s"]))

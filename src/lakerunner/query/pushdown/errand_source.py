@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,11 +31,17 @@ class ErrandSource:
         self._budget: Budget | None = None
         self._reads = {(read.matchers, read.start_ms, read.end_ms): read.segments for read in errand.reads}
         self._answers: list[SegmentAnswer] = []
+        #: Of a core: the evaluation's own and that of the scans, whose clock is near it.
+        self.cpu_s = 0.0
 
     def evaluated(self) -> Evaluated:
         """The part's value. All that it holds on the way counts as its query's."""
-        with self._workers.budgets.opened(self._errand, self._look) as self._budget:
-            return evaluated_here(self, self._errand.part, self._budget.look)
+        began_s = time.thread_time()
+        try:
+            with self._workers.budgets.opened(self._errand, self._look) as self._budget:
+                return evaluated_here(self, self._errand.part, self._budget.look)
+        finally:
+            self.cpu_s = time.thread_time() - began_s + sum(answer.cost.scan_s for answer in self._answers)
 
     def stop(self) -> None:
         """Nobody waits any more: whatever is under way ends at its next look."""

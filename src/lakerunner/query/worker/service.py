@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         self._workers = workers
         self._token = token
         self._max_bytes = max_bytes
-        self._turns = threading.BoundedSemaphore(at_once)
+        self._turns = Turns(at_once)
         self._evaluations = ThreadPoolExecutor(at_once, thread_name_prefix="evaluate")
         self._cancelled: dict[uuid.UUID, None] = {}
         self._lock = threading.Lock()
@@ -134,22 +135,22 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
                 raise LimitHit("cannot go on with the scan: it was cancelled")
 
         try:
-            with self._counted(), self._turn(check):
+            with self._counted(), self._turn(request.org_id, check):
                 yield from messages(self._bounded(request), check)
         except LakeError as error:
             raise told(error) from None
 
     @contextmanager
-    def _turn(self, check: Check) -> Iterator[None]:
+    def _turn(self, org_id: uuid.UUID, check: Check) -> Iterator[None]:
         end_s = time.monotonic() + _PATIENCE_S
-        while not self._turns.acquire(timeout=_LOOK_S):
+        while not self._turns.acquire(org_id, _LOOK_S):
             check()
             if time.monotonic() > end_s:
                 raise Unavailable("cannot scan now: the worker is busy with other requests")
         try:
             yield
         finally:
-            self._turns.release()
+            self._turns.release(org_id)
 
     def _bounded(self, request: Asked) -> Asked:
         """Never more than this worker allows, whatever the asker would."""
@@ -178,7 +179,12 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         for batch in block_wire.to_batches(found.block):
             check()
             yield batch
-        note = {"samples": found.samples, "notes": found.notes.to_json(), "costs": source.costs()}
+        note = {
+            "samples": found.samples,
+            "cpu_s": source.cpu_s,
+            "notes": found.notes.to_json(),
+            "costs": source.costs(),
+        }
         yield nothing, orjson.dumps(note)
 
     def _messages(self, kind: Kind, answer: SegmentAnswer, check: Check) -> Iterator[Any]:
@@ -194,6 +200,33 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         note = {"segment": str(answer.segment_id), "error": answer.error, "cost": answer.cost.to_json()}
         empty = pa.RecordBatch.from_pylist([], schema=SCHEMAS[kind])
         yield empty, orjson.dumps(note)
+
+
+class Turns:
+    """So many requests at once, and of one org half of them at most: another always finds a place soon."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._share = max(1, at_once // 2)
+        self._held: Counter[uuid.UUID] = Counter()
+        self._changed = threading.Condition()
+
+    def acquire(self, org_id: uuid.UUID, timeout_s: float) -> bool:
+        def free() -> bool:
+            return self._held[org_id] < self._share and self._held.total() < self._at_once
+
+        with self._changed:
+            if not self._changed.wait_for(free, timeout_s):
+                return False
+            self._held[org_id] += 1
+            return True
+
+    def release(self, org_id: uuid.UUID) -> None:
+        with self._changed:
+            self._held[org_id] -= 1
+            if not self._held[org_id]:
+                del self._held[org_id]
+            self._changed.notify_all()
 
 
 def _document(body: bytes) -> Mapping[str, Any]:

@@ -143,6 +143,7 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
     order = np.zeros(block.shape[0])
     limit = np.minimum(param, block.shape[0])
     for g in range(len(labels)):
+        evaluation.look_now_and_then()
         members = rows[offsets[g] : offsets[g + 1]]
         present = block.present[members]
         if ranked:
@@ -219,7 +220,7 @@ def _count_values(evaluation: Evaluation, expr: Aggregate, block: Block) -> Bloc
     counts: dict[LabelSet, Ints] = {}
     steps = block.shape[1]
     for row, labels in enumerate(block.labels):
-        for text, cells in _texts(block, row):
+        for text, cells in _texts(evaluation, block, row):
             key = group_labels(labels.with_label(label, text))
             if key not in counts:
                 # As many series as values: a metric that never repeats one would fill the memory.
@@ -239,11 +240,12 @@ def _with_label(expr: Aggregate, label: str) -> Aggregate:
     return Aggregate(expr.op, expr.expr, expr.param, (*expr.grouping, label), expr.without)
 
 
-def _texts(block: Block, row: int) -> list[tuple[str, Bools]]:
+def _texts(evaluation: Evaluation, block: Block, row: int) -> list[tuple[str, Bools]]:
     """The distinct values of a series as text, with the steps at which it has them."""
     found: dict[str, Bools] = {}
     valid = block.valid[row]
     for value in np.unique(block.values[row, valid]).tolist():
+        evaluation.look_now_and_then()
         same = np.isnan(block.values[row]) if math.isnan(value) else block.values[row] == value
         found[plain(value)] = valid & same
     if block.hmask is not None and block.hists is not None:

@@ -54,6 +54,7 @@ class VectorMatch:
     """Matches the series of two sides. Names follow Prometheus: "many" is the left side unless `group_right`."""
 
     def __init__(self, evaluation: Evaluation, expr: Binary, left: Block, right: Block) -> None:
+        self.evaluation = evaluation
         self.notes = LastOfStep(evaluation.notes)
         #: (step, 0 for the one side or 1 for the many side, reason)
         self.refusals: list[tuple[int, int, str]] = []
@@ -115,6 +116,7 @@ class VectorMatch:
         before = len(pairs.many)
         for many in manys:
             for one in ones:
+                self.evaluation.look_now_and_then()
                 cells = self._meaningful(many, one, self.many_present[many] & self.one_present[one])
                 if cells.any():
                     self._add(pairs, many, one, cells)
@@ -293,6 +295,7 @@ def _floats(expr: Binary, lhs: Floats, rhs: Floats) -> tuple[Floats, Bools]:
 def _with_histograms(match: VectorMatch, block: Block, rows: tuple[Ints, Ints], mixed: Bools) -> Block:
     cells: list[tuple[int, int, Histogram]] = []
     for pair, step in zip(*(axis.tolist() for axis in mixed.nonzero()), strict=True):
+        match.evaluation.look_now_and_then()
         result = match.operation(int(rows[0][pair]), int(rows[1][pair]), step)
         if result is None:
             continue
@@ -338,6 +341,7 @@ def vector_scalar(evaluation: Evaluation, expr: Binary, block: Block, scalar: Fl
     out = Block(block.labels, values, valid, drop)
     cells: list[tuple[int, int, Histogram]] = []
     for row, step, histogram in block.histogram_cells():
+        evaluation.look_now_and_then()
         number = float(scalar[step])
         left, right = (number, histogram) if swapped else (histogram, number)
         result = histogram_operation(expr.op, left, right, notes.at(step, (0, row)), expr.start)

@@ -15,7 +15,7 @@ from lakerunner.query.promql.eval import histogram_functions, label_functions, r
 from lakerunner.query.promql.eval.block import Block, Bools, any_series
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.info import enrich
-from lakerunner.query.promql.eval.selectors import select_latest
+from lakerunner.query.promql.eval.selectors import repeated, select_latest
 from lakerunner.query.promql.histogram import Floats, Ints
 from lakerunner.query.promql.matchers import MatchKind
 from lakerunner.query.promql.source import SelectHints
@@ -136,17 +136,18 @@ class Calls(ABC):
             return Block.empty(len(times))
         labels = list(found.batch.labels)
         block = Block(labels, source[found.index] / 1000, found.index >= 0, np.ones(len(labels), dtype=bool)).pruned()
-        return block.repeated(len(times)) if found.fixed else block
+        return repeated(self.evaluation, block, len(times)) if found.fixed else block
 
     def _label_replace(self, expr: Call, times: Ints) -> Block:
         target, template, source, pattern = (_text(arg) for arg in expr.args[1:])
         label_functions.check_label_replace(target, pattern)
-        return label_functions.label_replace(self.block(expr.args[0], times), target, template, source, pattern)
+        block = self.block(expr.args[0], times)
+        return label_functions.label_replace(self.evaluation, block, target, template, source, pattern)
 
     def _label_join(self, expr: Call, times: Ints) -> Block:
         target, separator, *sources = (_text(arg) for arg in expr.args[1:])
         label_functions.check_label_join(target, sources)
-        return label_functions.label_join(self.block(expr.args[0], times), target, separator, sources)
+        return label_functions.label_join(self.evaluation, self.block(expr.args[0], times), target, separator, sources)
 
     def _sort(self, expr: Call, times: Ints) -> Block:
         block = self.block(expr.args[0], times)
@@ -156,7 +157,8 @@ class Calls(ABC):
             self.evaluation.notes.sort_in_range(expr.start)
             return block if by_label else block.floats().pruned()
         if by_label:
-            return label_functions.sorted_by_labels(block, [_text(arg) for arg in expr.args[1:]], descending)
+            names = [_text(arg) for arg in expr.args[1:]]
+            return label_functions.sorted_by_labels(self.evaluation, block, names, descending)
         return label_functions.sorted_by_value(block, descending)
 
     def _info(self, expr: Call, times: Ints) -> Block:

@@ -12,6 +12,7 @@ import numpy as np
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.eval.block import Block, EvaluationError
+from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.matchers import compile_anchored
 
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|(\$))", re.ASCII)
@@ -34,8 +35,9 @@ def check_label_replace(target: str, pattern: str) -> None:
     _check_label(target, "destination", "label_replace")
 
 
-def label_replace(block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+def label_replace(evaluation: Evaluation, block: Block, target: str, template: str, source: str, pattern: str) -> Block:
     regex = compile_anchored(pattern)
+    pieces = _pieces(template, regex)
     labels: list[LabelSet] = []
     drop = block.drop_name.copy()
     for row, label_set in enumerate(block.labels):
@@ -43,26 +45,38 @@ def label_replace(block: Block, target: str, template: str, source: str, pattern
         if found is None:
             labels.append(label_set)
             continue
-        labels.append(label_set.with_label(target, _expanded(template, found)))
+        text = _expanded(pieces, found)
+        evaluation.spend_label(text)
+        labels.append(label_set.with_label(target, text))
         if target == METRIC_NAME:
             drop[row] = False
     return block.relabelled(labels, drop).merged()
 
 
-def _expanded(template: str, found: Any) -> str:
-    """The template with `$1`, `${1}` and `${name}` replaced; what names no group is empty."""
-    named = found.re.groupindex
+def _pieces(template: str, regex: Any) -> list[str | int]:
+    """The template taken apart once for all series: text as it is, and numbers of groups.
 
-    def value(reference: re.Match[str]) -> str:
-        if reference.group(3):
-            return "$"
+    `$1`, `${1}` and `${name}` are groups, `$$` is a dollar; what names no group is empty.
+    """
+    pieces: list[str | int] = []
+    end = 0
+    for reference in _REFERENCE.finditer(template):
+        pieces.append(template[end : reference.start()])
+        end = reference.end()
         name = reference.group(1) or reference.group(2)
-        group = int(name) if name.isdigit() else named.get(name)
-        if group is None or group > found.re.groups:
-            return ""
-        return found.group(group) or ""
+        if name is None:
+            pieces.append("$")
+            continue
+        group = int(name) if name.isdigit() else regex.groupindex.get(name)
+        if group is not None and group <= regex.groups:
+            pieces.append(group)
+    pieces.append(template[end:])
+    return [piece for piece in pieces if piece != ""]
 
-    return _REFERENCE.sub(value, template)
+
+def _expanded(pieces: Sequence[str | int], found: Any) -> str:
+    groups = (found.group(), *found.groups(""))
+    return "".join([groups[piece] or "" if isinstance(piece, int) else piece for piece in pieces])
 
 
 def check_label_join(target: str, sources: Sequence[str]) -> None:
@@ -71,11 +85,12 @@ def check_label_join(target: str, sources: Sequence[str]) -> None:
     _check_label(target, "destination", "label_join")
 
 
-def label_join(block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
-    labels = [
-        label_set.with_label(target, separator.join(label_set.get(source) for source in sources))
-        for label_set in block.labels
-    ]
+def label_join(evaluation: Evaluation, block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
+    labels: list[LabelSet] = []
+    for label_set in block.labels:
+        text = separator.join(label_set.get(source) for source in sources)
+        evaluation.spend_label(text)
+        labels.append(label_set.with_label(target, text))
     drop = np.zeros_like(block.drop_name) if target == METRIC_NAME else block.drop_name
     return block.relabelled(labels, drop).merged()
 
@@ -88,11 +103,12 @@ def sorted_by_value(block: Block, descending: bool) -> Block:
     return block.rows(np.lexsort((keys, np.isnan(values))))
 
 
-def sorted_by_labels(block: Block, names: Sequence[str], descending: bool) -> Block:
+def sorted_by_labels(evaluation: Evaluation, block: Block, names: Sequence[str], descending: bool) -> Block:
     """In natural order of the given labels, then of all labels."""
     sign = -1 if descending else 1
 
     def compare(left: int, right: int) -> int:
+        evaluation.look_now_and_then()
         one, other = block.labels[left], block.labels[right]
         for name in names:
             if one.get(name) != other.get(name):

@@ -137,8 +137,16 @@ def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: Sel
     if batch.histograms is None:
         block = _latest_floats(batch, at, lookback_ms)
     else:
-        block = latest_block(batch, latest_in(batch, at, lookback_ms))
-    return block.repeated(len(times)) if fixed else block
+        index = latest_in(batch, at, lookback_ms)
+        evaluation.spend_histograms(int((batch.histograms.row[index[index >= 0]] >= 0).sum()))
+        block = latest_block(batch, index)
+    return repeated(evaluation, block, len(times)) if fixed else block
+
+
+def repeated(evaluation: Evaluation, block: Block, steps: int) -> Block:
+    """The one step of a block, at every step of the query."""
+    evaluation.spend(len(block.labels) * steps)
+    return block.repeated(steps)
 
 
 def _latest_floats(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Block:
@@ -183,4 +191,4 @@ def _smoothed(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: 
     if samples.has_histograms:
         block = smooth_histograms(evaluation, node, samples, block, at)
     block = block.pruned()
-    return block.repeated(len(times)) if fixed else block
+    return repeated(evaluation, block, len(times)) if fixed else block
