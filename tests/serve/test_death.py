@@ -31,8 +31,8 @@ LONG = "$1" * 20_000
 
 #: Path, parameters, and the limit that must be named.
 DEATH: dict[str, tuple[str, dict[str, Any], str]] = {
-    "everything": ("query_range", {"query": '{__name__=~".+"}', **ALL}, "api.max_samples"),
-    "everything, finely": ("query_range", {"query": 'sum({zone=~".*",pod!=""})', **FINE}, "api.max_samples"),
+    "everything": ("query_range", {"query": '{__name__=~".+"}', **ALL}, "api.max_s"),
+    "everything, finely": ("query_range", {"query": 'sum({zone=~".*",pod!=""})', **FINE}, "api.max_s"),
     "one metric, finely": ("query_range", {"query": "sum(wide_0)", **FINE}, "api.max_samples"),
     "one time, finely": ("query_range", {"query": "wide_0 @ end()", **FINE}, "api.max_samples"),
     "a large answer": ("query_range", {"query": "wide_0", **ALL}, "api.max_points"),

@@ -80,7 +80,15 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
+def test_an_org_that_is_alone_gives_way_to_nobody(lanes: TwoLanes) -> None:
+    with lanes.roles.client(lanes.loud.secret) as client:
+        assert client.post("/api/v1/query_range", data={**SLOW, **RANGE}).status_code == 200
+        assert lanes.metric('lakerunner_api_lane_total{lane="slow"}') == 0
+
+
 def test_a_slow_query_changes_lanes_and_is_answered(lanes: TwoLanes) -> None:
+    with lanes.roles.client(lanes.quiet.secret) as client:
+        assert client.get("/api/v1/query", params={"query": "1"}).status_code == 200
     with lanes.roles.client(lanes.loud.secret) as client:
         before = lanes.metric('lakerunner_api_lane_total{lane="slow"}')
         answer = client.post("/api/v1/query_range", data={**SLOW, **RANGE})

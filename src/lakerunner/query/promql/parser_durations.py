@@ -25,6 +25,8 @@ _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 3}
 _POWER = 3
 _ARGUMENTS = {"step": 0, "range": 0, "min_of": 2, "max_of": 2}
 _OCTAL = re.compile(r"0[0-7]+")
+#: Of a number in a message.
+_SHOWN_DIGITS = 60
 
 
 class DurationParser(Cursor):
@@ -44,7 +46,8 @@ class DurationParser(Cursor):
         else:
             value = float(int(text, 8)) if _OCTAL.fullmatch(text) else float(text)
         if math.isinf(value):
-            self.fail(f"error parsing number: {text} is out of range", token.start, token.end)
+            shown = text if len(text) <= _SHOWN_DIGITS else f"{text[:_SHOWN_DIGITS]}…"
+            self.fail(f"error parsing number: {shown} is out of range", token.start, token.end)
         return value
 
     def duration(self, context: str, least: int = 0) -> Duration:

@@ -79,6 +79,9 @@ class VectorMatch:
             return simple
         pairs = Pairs([], [], [], [])
         self._check_one_side()
+        if self.refusals and self.refusals[0][0] == int(self.live.argmax()):
+            # Nothing can come before it, and there may be very many pairs.
+            raise EvaluationError(self.refusals[0][2])
         for signature, ones in self.one_groups.items():
             if signature not in self.many_groups:
                 self._fill_many(pairs, ones, np.zeros_like(self.live))

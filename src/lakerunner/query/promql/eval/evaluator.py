@@ -36,7 +36,7 @@ from lakerunner.query.promql.eval.operators import arithmetic, compared
 from lakerunner.query.promql.eval.pinned import is_pinned
 from lakerunner.query.promql.eval.ranges import RangeVector
 from lakerunner.query.promql.eval.samples import Samples, from_batch, from_block
-from lakerunner.query.promql.eval.selectors import reference_times, select, vector
+from lakerunner.query.promql.eval.selectors import reference_times, repeated, select, vector
 from lakerunner.query.promql.eval.sets import set_operation
 from lakerunner.query.promql.functions import ANCHORED_SAFE, SMOOTHED_SAFE
 from lakerunner.query.promql.histogram import Floats, Ints
@@ -70,7 +70,7 @@ class Evaluator(Calls):
         with self._between(first_ms, first_ms):
             found = self._value(expr, np.array([first_ms], dtype=np.int64), hints)
         if isinstance(found, Block):
-            return found.repeated(len(times))
+            return repeated(self.evaluation, found, len(times))
         return found if isinstance(found, str) else np.repeat(found, len(times))
 
     def _value(self, expr: Expr, times: Ints, hints: SelectHints | None) -> Value:
