@@ -6,34 +6,21 @@ import sys
 import time
 from collections.abc import Sequence
 
-import numpy as np
 from starlette.routing import BaseRoute
 
 from lakerunner.index.indexed import IndexedRole
-from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake import open_lake
 from lakerunner.query.lake_door import LakeDoor
-from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.warm import warm
 from lakerunner.runtime.memory import few_arenas, trim
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
-from lakerunner.runtime.telemetry import log
 from lakerunner.serve.api import api_routes
 from lakerunner.serve.caller import Door
 from lakerunner.serve.desk import Desk
 from lakerunner.serve.lane.slow import SlowLane
 from lakerunner.serve.lane.switch import switched
 
-#: What dashboards ask for most. Asked once at the start, so that kernels are in memory before the first client waits.
-_USUAL = (
-    "m",
-    "sum by (a) (rate(m[1m]))",
-    "histogram_quantile(0.9, sum by (le) (rate(m[1m])))",
-    "max_over_time(m[1m]) / ignoring (a) group_left sum(m)",
-    "avg(increase(m[1m])) or vector(0)",
-    "topk(2, m)",
-)
 #: How long a thread keeps the interpreter while others want it. With Python's own 5 ms, each of a small query's
 #: few hand-overs waits that long behind a large one (docs/decisions/0007-queries-in-threads.md has the figures).
 SWITCH_S = 0.000_5
@@ -82,18 +69,3 @@ class QueryApi(IndexedRole):
         self._desk.close()
         self._desk.lake.close()
         super().close()
-
-
-def warm() -> None:
-    """Run the usual expressions over a little data. The first run ever compiles; later ones load what was compiled."""
-    began_s = time.monotonic()
-    source = MemorySource()
-    times = np.arange(20) * 15_000
-    for number in range(3):
-        labels = {"__name__": "m", "a": str(number), "le": str(number)}
-        source.add(LabelSet.of(labels), times, np.arange(20.0))
-    engine = Engine(source)
-    for text in _USUAL:
-        engine.range(text, 60_000, 240_000, 60_000)
-        engine.instant(text, 240_000)
-    log().info("kernels in memory", seconds=round(time.monotonic() - began_s, 2))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from lakerunner.model.errors import BadInput
+from lakerunner.query.warm import warm
 from lakerunner.query.worker.addresses import forget_address, note_address
 from lakerunner.query.worker.local import LocalWorkers
 from lakerunner.query.worker.open import local_workers
@@ -31,7 +32,7 @@ _DRAIN_LOOK_S = 0.05
 
 class QueryWorker(Role):
     name = "query-worker"
-    sentence = "Read segments for queries: fetch, cache, scan, and stream the samples back."
+    sentence = "Read segments for queries and evaluate over them: fetch, cache, scan, answer."
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -50,6 +51,7 @@ class QueryWorker(Role):
                 hint="set query.worker_token, here and for the API",
                 where="query.worker_token",
             )
+        warm()
         self._workers = self._workers or local_workers(self.settings, self.name)
         self._service = self._service or self._listening(self._workers)
         self.address = f"{query.worker_host}:{self._service.port}"

@@ -25,6 +25,7 @@ from lakerunner.query.catalog import Catalog
 from lakerunner.query.lake import Lake, open_lake
 from lakerunner.query.lake_door import LakeDoor
 from lakerunner.query.lake_source import QueryLimits
+from lakerunner.query.warm import warm
 from lakerunner.query.worker.open import local_workers
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import configure_telemetry
@@ -32,7 +33,7 @@ from lakerunner.serve.api import api_routes
 from lakerunner.serve.caller import CALLER, Caller, Door
 from lakerunner.serve.desk import Desk
 from lakerunner.serve.lane.frames import PIECE_BYTES, frame, read_frame
-from lakerunner.serve.query_api import SWITCH_S, warm
+from lakerunner.serve.query_api import SWITCH_S
 
 NAME = "query-slow"
 #: How much this process gives way: wholly, where others want the core. Ten threads of it still weigh less than one.
