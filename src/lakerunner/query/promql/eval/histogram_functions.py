@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.promql.eval import kernels_distribution as distribution
 from lakerunner.query.promql.eval import kernels_group as kernels
 from lakerunner.query.promql.eval.aggregate import grouped_rows
 from lakerunner.query.promql.eval.block import Block, Bools, any_step, concatenated
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.go_format import open_metrics
-from lakerunner.query.promql.histogram import Floats, Histogram, Ints
-from lakerunner.query.promql.histogram_quantile import fraction, has_nan_observations, quantile
+from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.histogram_column import HistogramColumn
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN])", re.ASCII)
 
@@ -84,27 +85,59 @@ def _without_conflicts(
     return valid & ~conflict, hmask & ~conflict
 
 
-def _native(block: Block, function: Callable[[str, int, Histogram], float]) -> Block:
-    values, valid = np.zeros(block.shape), np.zeros(block.shape, dtype=bool)
-    for row, step, histogram in block.histogram_cells():
-        values[row, step] = function(block.labels[row].get(METRIC_NAME), step, histogram)
-        valid[row, step] = True
-    return Block(block.labels, values, valid, np.ones(len(block.labels), dtype=bool)).pruned()
+class _Native:
+    """The native histograms of a vector: cell after cell, with the series and the step of each."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.series, self.steps = (block.present if block.hmask is None else block.hmask).nonzero()
+        self.number = len(self.steps)
+        self.column = HistogramColumn.of([])
+        self.rows = self.steps[:0]
+        if block.hists is not None:
+            self.column, self.rows = block.hists.column, block.hists.row[self.series, self.steps]
+
+    def names(self, cells: Bools) -> set[str]:
+        return {self.block.labels[row].get(METRIC_NAME) for row in np.unique(self.series[cells]).tolist()}
+
+    def numbers(self, found: Floats) -> Block:
+        """The vector with a number in place of every histogram."""
+        values, valid = np.zeros(self.block.shape), np.zeros(self.block.shape, dtype=bool)
+        values[self.series, self.steps] = found
+        valid[self.series, self.steps] = True
+        return Block(self.block.labels, values, valid, np.ones(len(self.block.labels), dtype=bool)).pruned()
+
+
+def _native_quantile(evaluation: Evaluation, block: Block, q: Floats, position: int) -> Block:
+    native = _Native(block)
+    asked = q[native.steps]
+    found, power, unplaced = np.zeros(native.number), np.zeros(native.number, np.int8), np.zeros(native.number, bool)
+    distribution.quantiles(native.column.arrays(), native.rows, asked, distribution.FRACTIONS, found, power, unplaced)
+    # Raised here: compiled, 2 to a power differs from numpy's in the last bit.
+    found = np.where(power == 0, found, power * np.exp2(found))
+    unplaced &= (asked >= 0) & (asked <= 1)
+    for name in native.names(unplaced & np.isnan(found)):
+        evaluation.notes.quantile_is_nan(name, position)
+    for name in native.names(unplaced & ~np.isnan(found)):
+        evaluation.notes.quantile_is_skewed(name, position)
+    return native.numbers(found)
+
+
+def _native_fraction(evaluation: Evaluation, block: Block, lower: Floats, upper: Floats, position: int) -> Block:
+    native = _Native(block)
+    found, unplaced = np.zeros(native.number), np.zeros(native.number, bool)
+    distribution.fractions_between(
+        native.column.arrays(), native.rows, lower[native.steps], upper[native.steps], distribution.FRACTIONS,
+        found, unplaced,
+    )  # fmt: skip
+    for name in native.names(unplaced):
+        evaluation.notes.fraction_without_nan(name, position)
+    return native.numbers(found)
 
 
 def quantile_block(evaluation: Evaluation, parts: Split, q: Floats, times: Ints, position: int) -> Block:
-    def of_native(name: str, step: int, histogram: Histogram) -> float:
-        value = quantile(float(q[step]), histogram)
-        if 0 <= q[step] <= 1 and has_nan_observations(histogram):
-            if math.isnan(value):
-                evaluation.notes.quantile_is_nan(name, position)
-            else:
-                evaluation.notes.quantile_is_skewed(name, position)
-        return value
-
-    return concatenated(
-        [_native(parts.native, of_native), _classic_quantile(evaluation, parts.classic, q, times, position)], len(q)
-    )
+    native = _native_quantile(evaluation, parts.native, q, position)
+    return concatenated([native, _classic_quantile(evaluation, parts.classic, q, times, position)], len(q))
 
 
 def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, times: Ints, position: int) -> Block:
@@ -124,11 +157,6 @@ def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, time
 
 
 def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int) -> Block:
-    def of_native(name: str, step: int, histogram: Histogram) -> float:
-        if has_nan_observations(histogram):
-            evaluation.notes.fraction_without_nan(name, position)
-        return fraction(float(lower[step]), float(upper[step]), histogram)
-
     classic = parts.classic
     shape = (len(classic.labels), classic.block.shape[1])
     out, ok = np.zeros(shape), np.zeros(shape, dtype=bool)
@@ -137,7 +165,7 @@ def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: F
         np.ascontiguousarray(lower), np.ascontiguousarray(upper), out, ok,
     )  # fmt: skip
     of_classic = Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
-    return concatenated([_native(parts.native, of_native), of_classic], shape[1])
+    return concatenated([_native_fraction(evaluation, parts.native, lower, upper, position), of_classic], shape[1])
 
 
 def quantiles_block(

@@ -10,12 +10,14 @@ from lakerunner.query.promql.ast import AtEdge, Subquery, VectorSelector
 from lakerunner.query.promql.durations import duration_ms
 from lakerunner.query.promql.eval.block import Block
 from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.kernels_histogram import told_hints
 from lakerunner.query.promql.eval.kernels_rate import smoothed_at
 from lakerunner.query.promql.eval.kernels_window import latest
 from lakerunner.query.promql.eval.samples import from_batch, stale_mask
 from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
-from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
+from lakerunner.query.promql.histogram import Ints, ResetHint
 from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.histogram_grid import HistogramGrid
 from lakerunner.query.promql.histogram_math import is_reset
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
 
@@ -62,20 +64,18 @@ def _counts_and_sums(batch: SeriesBatch) -> SeriesBatch:
     """Without buckets; so the hints are worked out here against the sample before, where the store did not know."""
     column = batch.histograms
     assert column is not None
-    samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]
-    found: list[Histogram | None] = [None] * len(samples)
-    for begin, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
-        previous = None
-        for i in range(begin, end):
-            histogram = samples[i]
-            if histogram is None:
-                continue
-            hint = histogram.hint
-            if previous is not None and hint is ResetHint.UNKNOWN:
-                hint = ResetHint.RESET if is_reset(histogram, previous) else ResetHint.NOT_RESET
-            found[i] = Histogram(schema=histogram.schema, count=histogram.count, sum=histogram.sum, hint=hint)
-            previous = histogram
-    return replace(batch, histograms=HistogramColumn.of(found))
+    hint = column.hint.copy()
+    careful = np.full(len(column), -1, dtype=np.int64)
+    told_hints(column.arrays(), column.row, batch.offsets, hint, careful)
+    for row in (careful >= 0).nonzero()[0].tolist():
+        reset = is_reset(column.at(row), column.at(int(careful[row])))
+        hint[row] = ResetHint.RESET if reset else ResetHint.NOT_RESET
+    nothing, none = np.zeros(0), np.zeros(len(column) + 1, dtype=np.int64)
+    stats = HistogramColumn(
+        column.row, column.schema, hint, column.count, column.sum, np.zeros(len(column)), np.zeros(len(column)),
+        none, none[:0], nothing, none, none[:0], nothing, none, nothing,
+    )  # fmt: skip
+    return replace(batch, histograms=stats)
 
 
 def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Latest:
@@ -113,8 +113,7 @@ def latest_block(batch: SeriesBatch, index: Ints) -> Block:
         row = np.where(valid, column.row[index], -1)
         hmask = row >= 0
         if hmask.any():
-            hists = np.full(index.shape, None, dtype=object)
-            hists[hmask] = [column.at(r) for r in row[hmask].tolist()]
+            hists = HistogramGrid(column, row)
             block = Block(block.labels, values, valid & ~hmask, block.drop_name, hists, hmask)
     return block.pruned()
 
