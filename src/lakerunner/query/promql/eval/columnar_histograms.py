@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from lakerunner.query.promql.eval import kernels_histogram as kernels
 from lakerunner.query.promql.eval.block import Bools
@@ -42,6 +44,14 @@ def _column(source: HistogramColumn, made: Made) -> HistogramColumn:
     )
 
 
+def _room(length: int, kind: type) -> npt.NDArray[Any]:
+    """An array to be filled, in memory of Arrow's pool, which keeps pages that were used before.
+
+    numpy would ask the system for fresh pages each time: a third of the time that the rates take.
+    """
+    return np.frombuffer(pa.allocate_buffer(length * 8), kind, length)
+
+
 @dataclass(slots=True)
 class Rates:
     grid: HistogramGrid
@@ -56,10 +66,12 @@ def rates(vector: RangeVector, function: str, begin: Ints, end: Ints, careful: B
     points, hists = vector.samples.hist_points, vector.samples.hists
     row = np.full(begin.shape, -1, dtype=np.int64)
     overlapping = np.zeros(len(careful), dtype=bool)
+    # About as many as the samples have, for every cell.
+    size = int((begin.size / max(1, len(hists.column)) + 0.5) * len(hists.column.pos_index))
     made = kernels.rates(
         hists.column.arrays(), hists.rows, points.offsets, points.ts, points.starts, begin, end,
         vector.after, vector.until, function != "delta", function == "rate", vector.range_ms / 1000,
-        careful, overlapping, row,
+        careful, overlapping, row, _room(size, np.int64), _room(size, np.float64),
     )  # fmt: skip
     return Rates(HistogramGrid(_column(hists.column, made), row), careful, overlapping)
 

@@ -98,56 +98,71 @@ def _matrix(c, rows, pos, neg):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_resets(rows, hints, ts, starts, counter, reset, overlap):  # type: ignore[no-untyped-def]
-    """reset[i]: the counter began anew between rows i - 1 and i. The sum may fall without a reset."""
+def _fell(rows, i):  # type: ignore[no-untyped-def]
+    """Whether anything in row i is less than before. The sum may be, without a reset."""
+    fell = rows[i, COUNT] < rows[i - 1, COUNT]
+    for k in range(ZERO, rows.shape[1]):
+        fell |= rows[i, k] < rows[i - 1, k]
+    return fell
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_resets(rows, hints, ts, starts, counter):  # type: ignore[no-untyped-def]
+    """Up to each row, how often the counter began anew, and how often a start overlaps with the sample before."""
+    resets, overlaps = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     for i in range(1, len(rows)):
         p = i - 1
+        resets[i], overlaps[i] = resets[p], overlaps[p]
         if not counter:
             continue
         if starts[i] != 0 and starts[i] < ts[p] and starts[i] != starts[p]:
-            overlap[i] = True
-        if is_start_reset(starts[p], ts[p], starts[i], ts[i]) or hints[i] == _RESET:
-            reset[i] = True
-        elif hints[i] != _NOT_RESET:
-            for k in range(rows.shape[1]):
-                if k != SUM and rows[i, k] < rows[p, k]:
-                    reset[i] = True
-                    break
+            overlaps[i] += 1
+        if (
+            is_start_reset(starts[p], ts[p], starts[i], ts[i])
+            or hints[i] == _RESET
+            or (hints[i] != _NOT_RESET and _fell(rows, i))
+        ):
+            resets[i] += 1
+    return resets, overlaps
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def extrapolated_row(  # type: ignore[no-untyped-def]
-    rows, reset, lo, hi, ts, starts, after, until, counter, per_second, range_s, out
+    rows, resets, lo, hi, ts, starts, after, until, counter, per_second, range_s, out
 ):
-    """rate, increase or delta over one window of one series. Whether there is one."""
+    """rate, increase or delta over one window of one series. Whether there is one.
+
+    `resets[i]` is the number of resets up to row i: windows without one cost nothing more.
+    """
     if lo >= hi:
         return False
-    width = rows.shape[1]
     first, last = lo, hi - 1
     known_start = counter and starts[first] != 0 and starts[first] > after and starts[first] < ts[first]
     if first == last and not known_start:
         return False
-    for k in range(width):
-        out[k] = 0.0
-    if last > first:
+    if first == last:
+        out[:] = 0.0
+    elif resets[first + 1] > resets[first]:
         # What came before a reset right at the beginning does not count at all.
-        bare = reset[first + 1]
-        for k in range(width):
-            out[k] = rows[last, k] if bare else rows[last, k] - rows[first, k]
+        out[:] = rows[last]
+    else:
+        for k in range(len(out)):
+            out[k] = rows[last, k] - rows[first, k]
+    if last > first and resets[last] > resets[first + 1]:
         for j in range(first + 2, hi):
-            if reset[j]:
-                for k in range(width):
+            if resets[j] > resets[j - 1]:
+                for k in range(len(out)):
                     out[k] += rows[j - 1, k]
     start = starts[first] if known_start else 0
     if known_start:
-        for k in range(width):
+        for k in range(len(out)):
             out[k] += rows[first, k]
     factor = window_factor(
         ts[first], ts[last], last - first, start, after, until, counter, out[COUNT], rows[first, COUNT]
     )
     if per_second:
         factor /= range_s
-    for k in range(width):
+    for k in range(len(out)):
         out[k] *= factor
     return True
 
@@ -163,24 +178,31 @@ def _roomier(array, size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _kept(index, counts, out_index, out_count, used):  # type: ignore[no-untyped-def]
-    """Write the buckets that are not empty behind the `used` ones. How many are used then."""
-    for k in range(len(index)):
-        if counts[k] != 0:
-            out_index[used], out_count[used] = index[k], counts[k]
-            used += 1
-    return used
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def rates(  # type: ignore[no-untyped-def]
-    c, rows, offsets, ts, starts, begin, end, after, until, counter, per_second, range_s, careful, overlapping, out_row
+    c,
+    rows,
+    offsets,
+    ts,
+    starts,
+    begin,
+    end,
+    after,
+    until,
+    counter,
+    per_second,
+    range_s,
+    careful,
+    overlapping,
+    out_row,
+    pos_index,
+    pos_count,
 ):
     """rate, increase and delta of many series of histograms. The samples of series i are `rows[offsets[i]:...]`.
 
     Series set in `careful` are left out, and others are set there that must be. Gives the histograms' heads (count,
     sum, zero count), hints, the row that each has its layout from, offsets, indexes and counts of the buckets of
-    both signs; `out_row` says where each cell's is among them.
+    both signs; `out_row` says where each cell's is among them. The positive buckets' arrays are given, and are left for
+    larger ones only if they do not suffice.
     """
     cells = 0
     for i in range(len(careful)):
@@ -189,9 +211,7 @@ def rates(  # type: ignore[no-untyped-def]
                 cells += 1
     head, hint, like = np.empty((cells, BUCKETS)), np.empty(cells, np.int8), np.empty(cells, np.int64)
     pos_offsets, neg_offsets = np.zeros(cells + 1, np.int64), np.zeros(cells + 1, np.int64)
-    typical = cells // max(1, len(c.observations)) + 1
-    pos_index, pos_count = np.empty(typical * len(c.pos_index), np.int64), np.empty(typical * len(c.pos_index))
-    neg_index, neg_count = np.empty(typical * len(c.neg_index), np.int64), np.empty(typical * len(c.neg_index))
+    neg_index, neg_count = np.empty(64, np.int64), np.empty(64)
     made = 0
     for i in range(len(careful)):
         lo, hi = offsets[i], offsets[i + 1]
@@ -209,29 +229,39 @@ def rates(  # type: ignore[no-untyped-def]
         if careful[i]:
             continue
         matrix = _matrix(c, mine, pos, neg)
-        reset, overlap = np.zeros(len(mine), np.bool_), np.zeros(len(mine), np.bool_)
-        find_resets(matrix, hints, ts[lo:hi], starts[lo:hi], counter, reset, overlap)
+        my_ts, my_starts = ts[lo:hi], starts[lo:hi]
+        resets, overlaps = find_resets(matrix, hints, my_ts, my_starts, counter)
         out = np.empty(matrix.shape[1])
         split = BUCKETS + len(pos[0])
+        pos_out, neg_out = out[BUCKETS:split], out[split:]
+        pos_union, neg_union = pos[0], neg[0]
+        size = pos_offsets[made] + len(pos_union) * begin.shape[1]
+        pos_index, pos_count = _roomier(pos_index, size), _roomier(pos_count, size)
+        size = neg_offsets[made] + len(neg_union) * begin.shape[1]
+        neg_index, neg_count = _roomier(neg_index, size), _roomier(neg_count, size)
         for s in range(begin.shape[1]):
             first, last = begin[i, s] - lo, end[i, s] - lo
-            for k in range(first + 1, last):
-                overlapping[i] |= overlap[k]
+            if last > first:
+                overlapping[i] |= overlaps[last - 1] > overlaps[first]
             if not extrapolated_row(
-                matrix, reset, first, last, ts[lo:hi], starts[lo:hi], after[s], until[s], counter, per_second,
-                range_s, out,
-            ):  # fmt: skip
+                matrix, resets, first, last, my_ts, my_starts, after[s], until[s], counter, per_second, range_s, out
+            ):
                 continue
-            head[made] = out[:BUCKETS]
+            for k in range(BUCKETS):
+                head[made, k] = out[k]
             # A single sample, counted from its own start, is the sample itself.
             hint[made] = hints[first] if last - first == 1 else _GAUGE
             like[made] = mine[0]
-            used = pos_offsets[made]
-            pos_index, pos_count = _roomier(pos_index, used + len(pos[0])), _roomier(pos_count, used + len(pos[0]))
-            pos_offsets[made + 1] = _kept(pos[0], out[BUCKETS:split], pos_index, pos_count, used)
-            used = neg_offsets[made]
-            neg_index, neg_count = _roomier(neg_index, used + len(neg[0])), _roomier(neg_count, used + len(neg[0]))
-            neg_offsets[made + 1] = _kept(neg[0], out[split:], neg_index, neg_count, used)
+            pos_used, neg_used = pos_offsets[made], neg_offsets[made]
+            for k in range(len(pos_union)):
+                if pos_out[k] != 0:
+                    pos_index[pos_used], pos_count[pos_used] = pos_union[k], pos_out[k]
+                    pos_used += 1
+            for k in range(len(neg_union)):
+                if neg_out[k] != 0:
+                    neg_index[neg_used], neg_count[neg_used] = neg_union[k], neg_out[k]
+                    neg_used += 1
+            pos_offsets[made + 1], neg_offsets[made + 1] = pos_used, neg_used
             out_row[i, s] = made
             made += 1
     return (
@@ -337,10 +367,10 @@ def sums(c, rows, begin, end, mean, careful, collision, out_row):  # type: ignor
         like[made] = mine[0]
         used = pos_offsets[made]
         pos_index, pos_count = _roomier(pos_index, used + pos_width), _roomier(pos_count, used + pos_width)
-        pos_offsets[made + 1] = _kept_range(pos_low, total[BUCKETS:split], pos_index, pos_count, used)
+        pos_offsets[made + 1] = _kept(pos_low, total[BUCKETS:split], pos_index, pos_count, used)
         used = neg_offsets[made]
         neg_index, neg_count = _roomier(neg_index, used + neg_width), _roomier(neg_count, used + neg_width)
-        neg_offsets[made + 1] = _kept_range(neg_low, total[split:width], neg_index, neg_count, used)
+        neg_offsets[made + 1] = _kept(neg_low, total[split:width], neg_index, neg_count, used)
         out_row[i] = made
         made += 1
     return (
@@ -351,8 +381,8 @@ def sums(c, rows, begin, end, mean, careful, collision, out_row):  # type: ignor
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _kept_range(low, counts, out_index, out_count, used):  # type: ignore[no-untyped-def]
-    """As `_kept`, of indexes that follow each other."""
+def _kept(low, counts, out_index, out_count, used):  # type: ignore[no-untyped-def]
+    """Write the buckets that are not empty behind the `used` ones. How many are used then."""
     for k in range(len(counts)):
         if counts[k] != 0:
             out_index[used], out_count[used] = k + low, counts[k]
