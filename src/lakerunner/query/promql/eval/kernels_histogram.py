@@ -320,10 +320,13 @@ def _add_up(offsets, index, count, rows, low, total, error):  # type: ignore[no-
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _settle(total, error, number):  # type: ignore[no-untyped-def]
-    """From running sums to sums, or to means with a number other than 0. Whether all of them are finite or NaN."""
+    """From running sums to sums, or to means with a number other than 0.
+
+    Whether all of them are finite; only that of the observations may be NaN.
+    """
     sound = True
     for k in range(len(total)):
-        sound &= not math.isinf(total[k])
+        sound &= math.isfinite(total[k]) or (k == SUM and math.isnan(total[k]))
         total[k] = total[k] / number + error[k] / number if number else total[k] + error[k]
     return sound
 
@@ -352,14 +355,17 @@ def sums(c, rows, begin, end, mean, careful, collision, out_row):  # type: ignor
         total, error = _roomier(total, split + neg_width), _roomier(error, split + neg_width)
         total[COUNT], total[SUM], total[ZERO] = c.observations[mine[0]], c.sum[mine[0]], c.zero_count[mine[0]]
         error[:BUCKETS] = 0.0
+        # A sum that overflows on the way may be NaN in the end; but a mean went another way from there on.
+        sound = not math.isinf(total[SUM])
         for row in mine[1:]:
             total[COUNT], error[COUNT] = neumaier(c.observations[row], total[COUNT], error[COUNT])
             total[SUM], error[SUM] = neumaier(c.sum[row], total[SUM], error[SUM])
             total[ZERO], error[ZERO] = neumaier(c.zero_count[row], total[ZERO], error[ZERO])
+            sound &= not math.isinf(total[SUM])
         width = split + neg_width
         _add_up(c.pos_offsets, c.pos_index, c.pos_count, mine, pos_low, total[BUCKETS:split], error[BUCKETS:split])
         _add_up(c.neg_offsets, c.neg_index, c.neg_count, mine, neg_low, total[split:width], error[split:width])
-        careful[i] = not _settle(total[:width], error[:width], float(len(mine)) if mean else 0.0)
+        careful[i] = not (_settle(total[:width], error[:width], float(len(mine)) if mean else 0.0) and sound)
         if careful[i]:
             continue
         head[made] = total[:BUCKETS]
