@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,9 +20,11 @@ from lakerunner.query.promql.go_format import open_metrics
 from lakerunner.query.promql.histogram import Floats, Ints
 from lakerunner.query.promql.histogram_column import HistogramColumn
 
+_Pairs = tuple[tuple[str, str], ...]
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN])", re.ASCII)
 
 
+@lru_cache(maxsize=1024)
 def bucket_bound_of(text: str) -> float | None:
     """The value of an `le` label, or None where it is none."""
     return float(text) if _NUMBER.fullmatch(text) else None
@@ -47,27 +50,34 @@ class Split:
     classic: _Classic
 
 
+def _without_le(pairs: _Pairs) -> tuple[_Pairs, str]:
+    """The labels of the histogram that a bucket is of, and the bucket's bound: no label set is made of each bucket."""
+    for place, (name, value) in enumerate(pairs):
+        if name == "le":
+            return pairs[:place] + pairs[place + 1 :], value
+    return pairs, ""
+
+
 def split(evaluation: Evaluation, block: Block, position: int) -> Split:
-    bounds = np.full(len(block.labels), np.nan)
-    keys: list[LabelSet] = []
+    found: dict[_Pairs, int] = {}
+    numbers: list[float] = []
+    index: list[int] = []
     for row, labels in enumerate(block.labels):
-        le = labels.get("le")
+        key, le = _without_le(labels.pairs)
         bound = bucket_bound_of(le)
-        keys.append(labels.without("le"))
-        if bound is not None:
-            bounds[row] = bound
-        elif block.valid[row].any():
+        index.append(found.setdefault(key, len(found)))
+        numbers.append(math.nan if bound is None else bound)
+        if bound is None and block.valid[row].any():
             evaluation.notes.bad_bucket_label(labels.get(METRIC_NAME), le, position)
+    bounds, group = np.array(numbers, dtype=np.float64), np.array(index, dtype=np.int64)
     bucket = ~np.isnan(bounds)
-    found: dict[LabelSet, int] = {}
-    group = np.array([found.setdefault(key, len(found)) for key in keys], dtype=np.int64)
     valid = block.valid & bucket[:, np.newaxis]
     hmask = np.zeros(block.shape, dtype=bool) if block.hmask is None else block.hmask
     if hmask.any() and valid.any():
         valid, hmask = _without_conflicts(evaluation, block, position, (group, len(found), valid, hmask))
     order = np.lexsort((bounds, group))
     offsets, _ = grouped_rows(group, len(found))
-    classic = _Classic(block, valid, list(found), offsets, order.astype(np.int64), bounds)
+    classic = _Classic(block, valid, list(map(LabelSet, found)), offsets, order.astype(np.int64), bounds)
     native = Block(block.labels, block.values, np.zeros_like(valid), block.drop_name, block.hists, hmask)
     return Split(native, classic)
 
