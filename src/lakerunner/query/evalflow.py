@@ -21,6 +21,8 @@ from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import check_ranged, matrix_of
 from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.histogram import Ints
+from lakerunner.query.promql.histogram_grid import HistogramGrid
+from lakerunner.query.promql.histogram_grid import joined as joined_grids
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Cancelled, Evaluated, Part, evaluated
 from lakerunner.query.promql.results import MatrixResult, QueryResult, StepMatrix
@@ -167,17 +169,21 @@ def _one(parts: Sequence[StepMatrix]) -> StepMatrix:
     steps = [len(part.times_ms) for part in parts]
     shape = len(labels), sum(steps)
     values, valid = np.zeros(shape), np.zeros(shape, dtype=bool)
-    held = any(part.hmask is not None for part in parts)
-    histograms = np.full(shape, None, dtype=object) if held else None
-    hmask = np.zeros(shape, dtype=bool) if held else None
+    histograms = hmask = None
+    grids: Sequence[HistogramGrid | None] = [None] * len(parts)
+    if any(part.hmask is not None for part in parts):
+        shapes = [(len(part.labels), len(part.times_ms)) for part in parts]
+        grids = found = joined_grids([part.histograms for part in parts], shapes)
+        histograms = HistogramGrid(found[0].column, np.full(shape, -1, dtype=np.int64))
+        hmask = np.zeros(shape, dtype=bool)
     at = 0
-    for part, width in zip(parts, steps, strict=True):
+    for part, grid, width in zip(parts, grids, steps, strict=True):
         rows = slice(None) if same else np.array([place[one] for one in part.labels], dtype=np.int64)
         values[rows, at : at + width] = part.values
         valid[rows, at : at + width] = part.valid
-        if hmask is not None and histograms is not None and part.hmask is not None:
+        if histograms is not None and hmask is not None and grid is not None and part.hmask is not None:
             hmask[rows, at : at + width] = part.hmask
-            histograms[rows, at : at + width] = part.histograms
+            histograms.row[rows, at : at + width] = grid.row
         at += width
     times = np.concatenate([part.times_ms for part in parts]) if parts else np.zeros(0, dtype=np.int64)
     return StepMatrix(labels, times, values, valid, histograms, hmask)

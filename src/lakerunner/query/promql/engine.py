@@ -13,7 +13,7 @@ from lakerunner.query.promql.eval.block import Block
 from lakerunner.query.promql.eval.context import EngineOptions, Evaluation
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.eval.raw_range import raw_range
-from lakerunner.query.promql.histogram import Ints
+from lakerunner.query.promql.histogram import Histogram, Ints
 from lakerunner.query.promql.label_list import in_order
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Cancelled, Evaluated, Part, evaluated
@@ -100,9 +100,10 @@ def _single(found: Block | np.ndarray | str, time_ms: int) -> Value:
 
 
 def _vector(block: Block, time_ms: int) -> VectorResult:
-    hists = [None] * len(block.labels) if block.hists is None else block.hists[:, 0].tolist()
-    if block.hmask is not None:
-        hists = [hist if held else None for hist, held in zip(hists, block.hmask[:, 0].tolist(), strict=True)]
+    hists: list[Histogram | None] = [None] * len(block.labels)
+    if block.hists is not None and block.hmask is not None:
+        for row in block.hmask[:, 0].nonzero()[0].tolist():
+            hists[row] = block.hists[row, 0]
     return VectorResult(time_ms, block.labels, block.values[:, 0], hists)
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.histogram_grid import HistogramGrid
 
 NO_TIMES: Ints = np.zeros(0, dtype=np.int64)
 
@@ -56,7 +57,7 @@ class StepMatrix:
     times_ms: Ints
     values: Floats
     valid: npt.NDArray[np.bool_]
-    histograms: npt.NDArray[np.object_] | None = None
+    histograms: HistogramGrid | None = None
     hmask: npt.NDArray[np.bool_] | None = None
 
     def row(self, i: int) -> Series:

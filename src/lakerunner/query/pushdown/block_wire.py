@@ -11,9 +11,10 @@ import xxhash
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.kept import Kept
 from lakerunner.query.promql.eval.block import Block, Bools
-from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.histogram_grid import HistogramGrid
 from lakerunner.query.promql.label_list import LabelList, label_list
 from lakerunner.query.scan.labels import INTERNED, packed
+from lakerunner.query.scan.samples import with_rows
 from lakerunner.query.worker.wire import HISTOGRAM, histogram_column, histogram_structs
 
 #: Cells of one batch.
@@ -70,8 +71,9 @@ def from_batches(batches: Sequence[pa.RecordBatch], steps: int) -> Block:
         return block
     block.hmask = _mask(columns["held"], steps, absent=False)
     column = histogram_column(columns["histograms"].flatten())
-    block.hists = np.full(block.shape, None, dtype=object)
-    block.hists[block.hmask] = [column.at(row) for row in range(len(column))]
+    row = np.full(block.shape, -1, dtype=np.int64)
+    row[block.hmask] = np.arange(len(column))
+    block.hists = HistogramGrid(column, row)
     return block
 
 
@@ -83,9 +85,9 @@ def _batch(block: Block, rows: slice) -> pa.RecordBatch:
     histograms = pa.nulls(number, pa.list_(HISTOGRAM))
     if block.hmask is not None and block.hists is not None and block.hmask[rows].any():
         mask = block.hmask[rows]
-        column = HistogramColumn.of(list(block.hists[rows][mask]))
+        cells = block.hists.row[rows][mask]
         held_offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int32)
-        structs = histogram_structs(column, 0, len(column))
+        structs = histogram_structs(with_rows(block.hists.column, cells), 0, len(cells))
         held, histograms = _bits(mask), pa.ListArray.from_arrays(pa.array(held_offsets), structs)
     return pa.RecordBatch.from_arrays(
         [

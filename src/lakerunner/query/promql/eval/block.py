@@ -11,10 +11,11 @@ import numpy.typing as npt
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.histogram_grid import HistogramGrid, joined
 from lakerunner.query.promql.label_list import computed, distinct
 
 Bools = npt.NDArray[np.bool_]
-Objects = npt.NDArray[np.object_]
 
 SAME_LABELSET = "vector cannot contain metrics with the same labelset"
 
@@ -47,7 +48,7 @@ class Block:
     valid: Bools
     #: The metric name of series i goes in the end (it stays until then, for functions that still ask for it).
     drop_name: Bools
-    hists: Objects | None = None
+    hists: HistogramGrid | None = None
     hmask: Bools | None = None
 
     @classmethod
@@ -119,7 +120,7 @@ class Block:
             spread(self.values),
             spread(self.valid),
             self.drop_name,
-            None if self.hists is None else spread(self.hists),
+            None if self.hists is None else self.hists.repeated(steps),
             None if self.hmask is None else spread(self.hmask),
         )
 
@@ -186,7 +187,7 @@ def _overlay(out: Block, target: int, block: Block, row: int) -> None:
     out.valid[target] |= cells
     if block.hists is not None and block.hmask is not None and out.hists is not None and out.hmask is not None:
         held = block.hmask[row]
-        out.hists[target, held] = block.hists[row, held]
+        out.hists.row[target, held] = block.hists.row[row, held]
         out.hmask[target] |= held
 
 
@@ -199,7 +200,8 @@ def concatenated(blocks: Sequence[Block], steps: int) -> Block:
         return blocks[0]
     hists = hmask = None
     if any(block.hmask is not None for block in blocks):
-        hists = np.concatenate([_objects(block) for block in blocks])
+        grids = joined([block.hists for block in blocks], [block.shape for block in blocks])
+        hists = HistogramGrid(grids[0].column, np.concatenate([grid.row for grid in grids]))
         hmask = np.concatenate(
             [np.zeros(block.shape, dtype=bool) if block.hmask is None else block.hmask for block in blocks]
         )
@@ -213,16 +215,24 @@ def concatenated(blocks: Sequence[Block], steps: int) -> Block:
     )
 
 
-def _objects(block: Block) -> Objects:
-    return np.full(block.shape, None, dtype=object) if block.hists is None else block.hists
-
-
-def with_histograms(block: Block, cells: Sequence[tuple[int, int, Histogram]]) -> Block:
-    """The block with histograms set at the given cells, in place of whatever was there."""
-    if not cells:
+def with_histograms(
+    block: Block, cells: Sequence[tuple[int, int, Histogram]], grid: HistogramGrid | None = None
+) -> Block:
+    """The block with histograms set at the given cells and those of the grid, in place of whatever was there."""
+    grids = [] if grid is None or not (grid.row >= 0).any() else [grid]
+    if cells:
+        grids.append(_grid(block.shape, cells))
+    if not grids:
         return block
-    hists, hmask = np.full(block.shape, None, dtype=object), np.zeros(block.shape, dtype=bool)
-    for row, step, histogram in cells:
-        hists[row, step] = histogram
-        hmask[row, step] = True
+    if len(grids) > 1:
+        grids = joined(grids, [block.shape, block.shape])
+    row = grids[0].row if len(grids) == 1 else np.maximum(grids[0].row, grids[1].row)
+    hmask = row >= 0
+    hists = HistogramGrid(grids[0].column, row)
     return Block(block.labels, block.values, block.valid & ~hmask, block.drop_name, hists, hmask)
+
+
+def _grid(shape: tuple[int, int], cells: Sequence[tuple[int, int, Histogram]]) -> HistogramGrid:
+    row = np.full(shape, -1, dtype=np.int64)
+    row[[row for row, _, _ in cells], [step for _, step, _ in cells]] = np.arange(len(cells))
+    return HistogramGrid(HistogramColumn.of([histogram for _, _, histogram in cells]), row)

@@ -174,7 +174,7 @@ class Calls(ABC):
                 block = self.block(expr.args[0], times)
         else:
             block = self._whole_histograms(expr.args[0], times)
-        return vector_functions.apply_histogram(block, vector_functions.HISTOGRAM_VALUES[expr.name])
+        return vector_functions.apply_histogram(block, expr.name)
 
     def _whole_histograms(self, arg: Expr, times: Ints) -> Block:
         with self.evaluation.reading_buckets():

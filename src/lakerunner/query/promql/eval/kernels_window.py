@@ -89,3 +89,21 @@ def latest(offsets: Ints, ts: Ints, stale: npt.NDArray[np.bool_], at: Ints, look
     out = np.empty((len(offsets) - 1, len(at)), dtype=np.int64)
     latest_index(offsets, ts, stale, at, lookback_ms, out)
     return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def mark_jumps(offsets, ts, after, until, out):  # type: ignore[no-untyped-def]
+    """Set the first samples of windows that begin after the first sample at or beyond the end of the window before."""
+    for i in range(len(offsets) - 1):
+        stop = offsets[i + 1]
+        reached, first = offsets[i], offsets[i]
+        for s in range(1, len(after)):
+            while reached < stop and ts[reached] < until[s - 1]:
+                reached += 1
+            if reached == stop:
+                break
+            if after[s] > ts[reached]:
+                while first < stop and ts[first] < after[s]:
+                    first += 1
+                if first < stop:
+                    out[first] = True

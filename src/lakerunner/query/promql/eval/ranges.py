@@ -13,9 +13,8 @@ from lakerunner.query.promql.eval import kernels_fold as fold
 from lakerunner.query.promql.eval import kernels_rate as rates
 from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_series, any_step, with_histograms
 from lakerunner.query.promql.eval.context import Evaluation
-from lakerunner.query.promql.eval.dense_histograms import dense_rates
 from lakerunner.query.promql.eval.kernels_window import anchored_begin, windows
-from lakerunner.query.promql.eval.ranges_histogram import HISTOGRAM_FUNCTIONS, Window
+from lakerunner.query.promql.eval.ranges_histogram import HISTOGRAM_FUNCTIONS, Window, plain_windows
 from lakerunner.query.promql.eval.samples import Samples
 from lakerunner.query.promql.eval.selectors import repeated
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
@@ -310,16 +309,9 @@ def _note_non_counters(evaluation: Evaluation, vector: RangeVector, block: Block
             evaluation.notes.possible_non_counter(name, vector.position)
 
 
-def _plain_rate(c: _Call, row: int) -> bool:
-    """Whether the series has histograms only, and its rate asks for nothing but extrapolation."""
-    if c.name not in ("rate", "increase", "delta") or c.vector.anchored or c.vector.smoothed:
-        return False
-    offsets = c.vector.samples.floats.offsets
-    return bool(offsets[row] == offsets[row + 1])
-
-
 def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> Block:
-    """Redo the windows that hold histograms, one by one: what they yield depends on all that is in them."""
+    """Redo the windows that hold histograms: those that need care one by one, for what they yield depends on all
+    that is in them."""
     samples, vector = c.vector.samples, c.vector
     points = samples.hist_points
     begin, end = windows(points.offsets, points.ts, *_reach(vector))
@@ -328,15 +320,10 @@ def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> B
     values, valid = block.values, block.valid
     filled = end > begin
     evaluation.spend_histograms(int(filled.sum()))
-    for row in any_step(filled).nonzero()[0].tolist():
-        evaluation.check_time()
-        if _plain_rate(c, row):
-            found = dense_rates(vector, row, c.name, begin[row], end[row])
-            if found is not None:
-                cells += [(row, step, histogram) for step, histogram in found[0]]
-                filled[row] = False
-                if found[1]:
-                    evaluation.notes.start_overlap(samples.labels[row].get(METRIC_NAME), vector.position, found[1])
+    evaluation.check_time()
+    grid = None
+    if not vector.anchored and not vector.smoothed:
+        grid = plain_windows(evaluation, c.name, vector, (begin, end), filled, c.end > c.begin)
     for row, step in zip(*filled.nonzero(), strict=True):
         evaluation.look_now_and_then()
         window = Window(
@@ -350,4 +337,4 @@ def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> B
             values[row, step] = result
         elif result is not None:
             cells.append((int(row), int(step), result))
-    return with_histograms(block, cells)
+    return with_histograms(block, cells, grid)

@@ -11,12 +11,14 @@ from lakerunner.query.promql.ast import AtEdge, Subquery, VectorSelector
 from lakerunner.query.promql.durations import duration_ms
 from lakerunner.query.promql.eval.block import Block
 from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.kernels_histogram import told_hints
 from lakerunner.query.promql.eval.kernels_rate import smoothed_at
-from lakerunner.query.promql.eval.kernels_window import latest, latest_values
+from lakerunner.query.promql.eval.kernels_window import latest, latest_values, mark_jumps
 from lakerunner.query.promql.eval.samples import from_batch, stale_mask
 from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
-from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
+from lakerunner.query.promql.histogram import Ints, ResetHint
 from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.histogram_grid import HistogramGrid
 from lakerunner.query.promql.histogram_math import is_reset
 from lakerunner.query.promql.label_list import LabelList
 from lakerunner.query.promql.source import STALE_BITS, SelectHints, SeriesBatch
@@ -75,32 +77,22 @@ def _counts_and_sums(batch: SeriesBatch, windows: tuple[Ints, Ints] | None) -> S
     """
     column = batch.histograms
     assert column is not None
-    samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]
-    found: list[Histogram | None] = [None] * len(samples)
-    stale = stale_mask(batch.values).tolist()
-    for begin, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
-        previous = None
-        jumps = set() if windows is None else _jumps(batch.timestamps_ms[begin:end], *windows)
-        for i in range(begin, end):
-            previous = None if i - begin in jumps else previous
-            histogram = samples[i]
-            if histogram is None:
-                previous = previous if stale[i] else None
-                continue
-            hint = histogram.hint
-            if previous is not None and hint is ResetHint.UNKNOWN:
-                hint = ResetHint.RESET if is_reset(histogram, previous) else ResetHint.NOT_RESET
-            found[i] = Histogram(schema=histogram.schema, count=histogram.count, sum=histogram.sum, hint=hint)
-            previous = histogram
-    return replace(batch, histograms=HistogramColumn.of(found))
-
-
-def _jumps(times: Ints, after: Ints, until: Ints) -> set[int]:
-    """The first samples of windows that begin after the first sample at or beyond the end of the window before."""
-    reached = times.searchsorted(until[:-1])
-    there = reached < len(times)
-    skipped = after[1:][there] > times[reached[there]]
-    return set(times.searchsorted(after[1:][there][skipped]).tolist())
+    hint = column.hint.copy()
+    careful = np.full(len(column), -1, dtype=np.int64)
+    # A float that is no stale marker makes what was before unknown, too.
+    forgets = (column.row < 0) & ~stale_mask(batch.values)
+    if windows is not None:
+        mark_jumps(batch.offsets, batch.timestamps_ms, *windows, forgets)
+    told_hints(column.arrays(), column.row, batch.offsets, forgets, hint, careful)
+    for row in (careful >= 0).nonzero()[0].tolist():
+        reset = is_reset(column.at(row), column.at(int(careful[row])))
+        hint[row] = ResetHint.RESET if reset else ResetHint.NOT_RESET
+    nothing, none = np.zeros(0), np.zeros(len(column) + 1, dtype=np.int64)
+    stats = HistogramColumn(
+        column.row, column.schema, hint, column.count, column.sum, np.zeros(len(column)), np.zeros(len(column)),
+        none, none[:0], nothing, none, none[:0], nothing, none, nothing,
+    )  # fmt: skip
+    return replace(batch, histograms=stats)
 
 
 def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Latest:
@@ -172,8 +164,7 @@ def latest_block(batch: SeriesBatch, index: Ints) -> Block:
         row = np.where(valid, column.row[index], -1)
         hmask = row >= 0
         if hmask.any():
-            hists = np.full(index.shape, None, dtype=object)
-            hists[hmask] = [column.at(r) for r in row[hmask].tolist()]
+            hists = HistogramGrid(column, row)
             block = Block(block.labels, values, valid & ~hmask, block.drop_name, hists, hmask)
     return block.pruned()
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from lakerunner.query.promql.eval.block import Block
-from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.histogram_grid import HistogramGrid
 from lakerunner.query.promql.histogram_quantile import variance
 
 _DAY_S = 86_400
@@ -123,29 +124,25 @@ DATE_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
 }
 
 
-def _ratio(top: float, bottom: float) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.float64(top) / np.float64(bottom))
+def _variances(hists: HistogramGrid) -> Floats:
+    return np.array([variance(hists.column.at(row)) for row in hists.row.tolist()], dtype=np.float64)
 
 
-def _deviation(histogram: Histogram) -> float:
-    value = variance(histogram)
-    return math.sqrt(value) if value >= 0 else math.nan
-
-
-HISTOGRAM_VALUES: dict[str, Callable[[Histogram], float]] = {
-    "histogram_avg": lambda histogram: _ratio(histogram.sum, histogram.count),
-    "histogram_count": lambda histogram: histogram.count,
-    "histogram_stddev": _deviation,
-    "histogram_stdvar": variance,
-    "histogram_sum": lambda histogram: histogram.sum,
+#: Of histograms in a row, the number of each.
+HISTOGRAM_VALUES: dict[str, Callable[[HistogramGrid], Floats]] = {
+    "histogram_avg": lambda hists: hists.column.sum[hists.row] / hists.column.count[hists.row],
+    "histogram_count": lambda hists: hists.column.count[hists.row],
+    # The root of a negative number is NaN.
+    "histogram_stddev": lambda hists: np.sqrt(_variances(hists)),
+    "histogram_stdvar": _variances,
+    "histogram_sum": lambda hists: hists.column.sum[hists.row],
 }
 
 
-def apply_histogram(block: Block, function: Callable[[Histogram], float]) -> Block:
+def apply_histogram(block: Block, name: str) -> Block:
     """A number for every histogram; floats have none."""
     values, valid = np.zeros(block.shape), np.zeros(block.shape, dtype=bool)
-    for row, step, histogram in block.histogram_cells():
-        values[row, step] = function(histogram)
-        valid[row, step] = True
+    if block.hists is not None and block.hmask is not None:
+        valid = block.hmask
+        values[valid] = HISTOGRAM_VALUES[name](block.hists[valid])
     return Block(block.labels, values, valid, np.ones(len(block.labels), dtype=bool)).pruned()
