@@ -155,10 +155,11 @@ def test_errors_point_at_the_token(text: str, column: int, part: str) -> None:
     ],
 )
 def test_what_would_exhaust_us_is_refused_quickly(text: str) -> None:
-    begin = time.monotonic()
+    # By the thread's own clock: how busy the machine is does not matter.
+    begin = time.thread_time()
     with pytest.raises(ParseError):
         parse(text)
-    assert time.monotonic() - begin < 2
+    assert time.thread_time() - begin < 2
 
 
 def test_nesting_up_to_the_limit_works() -> None:
