@@ -5,6 +5,7 @@
 #         CASE=ingest         which benchmark; without it `make bench` lists them
 #         SEEDS=10            how often `make faults` does every cell, each time with other draws
 #         ONLY=kafka/boxer    which cells it does: those whose name begins so
+#         CALLS=20000         how many requests `make apifuzz` sends
 #         DATA=folder         where `make demo` keeps its data
 
 PYTHON ?= python3
@@ -12,12 +13,13 @@ PYTEST_ARGS ?=
 DATA ?= lakerunner-data
 JOBS ?= 3
 SEEDS ?= 10
+CALLS ?= 20000
 ONLY ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix bench promqltest differential faults docs clean
+.PHONY: help demo init test test-fast lint fix bench promqltest differential apifuzz faults docs clean
 
 ##@ Use
 
@@ -50,6 +52,9 @@ promqltest: $(VENV)/.dev ## Prometheus' test scripts of a folder through a real 
 
 differential: $(VENV)/.dev ## Random queries against a real Prometheus, from PATH or the folder LAKERUNNER_TEST_PEERS
 	@$(BIN)/python -m tests.differential
+
+apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a running API: make apifuzz CALLS=20000
+	@$(BIN)/python -m tests.serve.apifuzz --calls $(CALLS)
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
 	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"

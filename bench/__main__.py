@@ -12,9 +12,11 @@ NOT_CASES = {"__main__", "__init__", "otlp", "report"}
 def cases() -> dict[str, str]:
     """Name -> first line of its docstring."""
     found = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem not in NOT_CASES:
-            found[path.stem] = path.read_text(encoding="utf-8").split('"""', 2)[1].splitlines()[0]
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("*.py"), *here.glob("*/__init__.py")]):
+        name = path.stem if path.parent == here else path.parent.name
+        if name not in NOT_CASES:
+            found[name] = path.read_text(encoding="utf-8").split('"""', 2)[1].splitlines()[0]
     return found
 
 
@@ -25,7 +27,8 @@ def main() -> int:
             sys.stderr.write(f"  make bench CASE={name:<14} {sentence}\n")
         return 2 if len(sys.argv) > 1 else 0
     del sys.argv[0]
-    return int(importlib.import_module(f"bench.{sys.argv[0]}").main() or 0)
+    package = (Path(__file__).parent / sys.argv[0]).is_dir()
+    return int(importlib.import_module(f"bench.{sys.argv[0]}{'.run' * package}").main() or 0)
 
 
 if __name__ == "__main__":

@@ -38,14 +38,14 @@ def histograms(series: int) -> MemorySource:
     random = np.random.default_rng(7)
     source = MemorySource()
     times = np.arange(60) * SCRAPE_MS
-    index = np.arange(20, dtype=np.int64)
     for i in range(series):
-        counts = np.cumsum(random.poisson(2, (60, 20)), axis=0).astype(np.float64)
+        index = np.arange(20 + i % 21, dtype=np.int64)
+        counts = np.cumsum(random.poisson(2, (60, len(index))), axis=0).astype(np.float64)
         samples = [
             Histogram(schema=2, count=float(row.sum()), sum=float(row.sum()), pos_index=index, pos_count=row)
             for row in counts
         ]
-        labels = LabelSet.of({"__name__": "latency", "instance": str(i)})
+        labels = LabelSet.of({"__name__": "latency", "job": f"job-{i % 20}", "instance": str(i)})
         source.add(labels, times, np.zeros(60), histograms=samples)
     return source
 
@@ -102,6 +102,14 @@ QUERIES = (
     "requests_total / on (instance, job) requests_total",
     "sum by (job) (rate(requests_total[5m])) / ignoring (job) group_left sum(rate(requests_total[5m]))",
 )
+NATIVE_QUERIES = (
+    "latency",
+    "rate(latency[5m])",
+    "sum by (job) (rate(latency[5m]))",
+    "histogram_quantile(0.99, sum by (job) (rate(latency[5m])))",
+    "histogram_quantile(0.99, rate(latency[5m]))",
+    "histogram_count(rate(latency[5m]))",
+)
 
 
 def main() -> None:
@@ -120,11 +128,11 @@ def main() -> None:
         if previous:
             report(f"{QUERIES[0]}, {number} series", value, "half as many series", previous)
         previous = value
-    source = histograms(200)
-    engine, limit = Engine(source), one_pass(source)
-    for query in ("sum(rate(latency[5m]))", "histogram_quantile(0.9, sum(rate(latency[5m])))"):
-        value = best_of(lambda query=query, engine=engine: engine.range(query, 300_000, 900_000, 60_000), 2)
-        report(f"{query}, 200 native histogram series x 60 points x 11 steps", value, "one numpy pass", limit)
+    source = histograms(1_000)
+    engine, limit = Engine(Scanned(source)), one_pass(source)
+    for query in NATIVE_QUERIES:
+        value = best_of(lambda query=query, engine=engine: engine.range(query, 300_000, 900_000, 10_000))
+        report(f"{query}, 1k native histogram series x 60 points x 61 steps", value, "one numpy pass", limit)
 
 
 if __name__ == "__main__":

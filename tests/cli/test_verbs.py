@@ -24,6 +24,24 @@ def test_orgs_and_keys_from_making_to_revoking(lakerunner: Run) -> None:
     assert lakerunner("key", "list", "-o", "json").json()[0]["revoked_at"]
 
 
+def test_limits_of_an_org(lakerunner: Run) -> None:
+    lakerunner("org", "create", "acme")
+    made = ["--set", "max_series=10000", "--set", "timeout_s=2.5", "--set", "api.max_steps=77", "-o", "json"]
+    shown = {row["limit"]: row for row in lakerunner("org", "limits", "acme", *made).json()}
+    assert shown["max_series"] == {"limit": "max_series", "value": 10_000, "own": True}
+    assert shown["timeout_s"]["value"] == 2.5
+    assert shown["max_steps"] == {"limit": "max_steps", "value": 77, "own": False}, "a setting, as everywhere"
+    shown = {
+        row["limit"]: row for row in lakerunner("org", "limits", "acme", "--unset", "max_series", "-o", "json").json()
+    }
+    assert not shown["max_series"]["own"] and shown["timeout_s"]["own"]
+    wrong = lakerunner("org", "limits", "acme", "--set", "max_serie=1")
+    assert (wrong.code, "did you mean max_series?" in wrong.err) == (2, True)
+    wrong = lakerunner("org", "limits", "acme", "--set", "max_series=many")
+    assert (wrong.code, "cannot set the limit max_series to 'many'" in wrong.err) == (2, True)
+    assert lakerunner("org", "limits", "nobody").code == 1
+
+
 def test_a_new_key_is_all_that_text_shows(lakerunner: Run) -> None:
     # So that KEY=$(lakerunner key create …) works in a script.
     assert lakerunner("key", "create", "root", "--scope", "admin").out.startswith("lrk_")

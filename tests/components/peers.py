@@ -16,10 +16,18 @@ import pytest
 VARIABLE = "LAKERUNNER_TEST_PEERS"
 
 
-def peer(*names: str) -> Path:
+def find_peer(*names: str) -> Path | None:
     """The first of these programs that is there."""
     folders = os.pathsep.join(filter(None, [os.environ.get(VARIABLE), os.environ.get("PATH")]))
     for name in names:
         if found := shutil.which(name, path=folders):
             return Path(found)
+    return None
+
+
+def peer(*names: str) -> Path:
+    """The same for a test, which is skipped where there is none."""
+    found = find_peer(*names)
+    if found is not None:
+        return found
     pytest.skip(f"cannot try {names[0]}: it is neither on PATH nor in the folder of {VARIABLE}")

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from lakerunner.model.errors import LakeError
 from lakerunner.model.labels import LabelSet
+from lakerunner.query.kit.errors import ParseError
 from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, StringResult, VectorResult
 
@@ -48,7 +50,7 @@ class Answer:
 
 def peer_answer(body: dict[str, Any]) -> Answer:
     if body["status"] != "success":
-        return Answer(error=body["error"])
+        return Answer(error=_few_names(body["error"].removeprefix('invalid parameter "query": ')))
     kind, result = body["data"]["resultType"], body["data"]["result"]
     notes = frozenset(_loose(text) for text in [*body.get("warnings", ()), *body.get("infos", ())])
     if kind in ("scalar", "string"):
@@ -85,12 +87,16 @@ def own_answer(result: QueryResult) -> Answer:
     return Answer(kind="matrix", cells=cells, notes=notes)
 
 
+def own_refusal(reason: LakeError) -> Answer:
+    if isinstance(reason, ParseError):
+        return Answer(error=f"{reason.where}: parse error: {reason.reason}")
+    return Answer(error=_few_names(reason.message))
+
+
 def difference(peer: Answer, own: Answer, ordered: bool = False) -> str | None:
-    """What differs first, in words; None where nothing does. Errors are alike whatever their text."""
+    """What differs first, in words; None where nothing does."""
     if peer.error or own.error:
-        if bool(peer.error) == bool(own.error):
-            return None
-        return f"Prometheus: {peer.error or _count(peer)}; we: {own.error or _count(own)}"
+        return _refusals(peer, own)
     if peer.kind != own.kind:
         return f"Prometheus gives a {peer.kind}, we a {own.kind}"
     for labels, at in peer.cells.keys() - own.cells.keys():
@@ -102,7 +108,20 @@ def difference(peer: Answer, own: Answer, ordered: bool = False) -> str | None:
             return f"{labels} at {at}: Prometheus {theirs}, we {own.cells[labels, at]}"
     if ordered and not all(map(same_cell, peer.cells.values(), own.cells.values())):
         return f"another order: Prometheus {[*peer.cells.values()]}, we {[*own.cells.values()]}"
-    return None
+    return _messages(peer, own)
+
+
+def _refusals(peer: Answer, own: Answer) -> str | None:
+    """Ours may say more, where it says what could not be done."""
+    if peer.error and own.error and peer.error in own.error:
+        return None
+    return f"Prometheus: {peer.error or _count(peer)}; we: {own.error or own.kind + ' of ' + _count(own)}"
+
+
+def _messages(peer: Answer, own: Answer) -> str | None:
+    lines = [f"only Prometheus says {text}" for text in sorted(peer.notes - own.notes)]
+    lines += [f"only we say {text}" for text in sorted(own.notes - peer.notes)]
+    return "\n    ".join(lines) or None
 
 
 def same_cell(left: Cell, right: Cell) -> bool:
@@ -150,6 +169,14 @@ def _own_histogram(histogram: Histogram) -> HistogramAnswer:
     return HistogramAnswer(histogram.count, histogram.sum, tuple(buckets))
 
 
+def _few_names(error: str) -> str:
+    """Without what tells the series of a match group: which come first may be a matter of chance."""
+    named = re.sub(r"operation: \[\{.*\}\];", "operation: two series;", error)
+    if named == error:
+        return error
+    return re.sub(r'="(?:[^"\\]|\\.)*"', "", named)
+
+
 def _loose(text: str) -> str:
-    """Without the figures of the one message that has some."""
-    return re.sub(r", from buckets .*ms(?= \()", "", text)
+    """Without the number of samples that needed fixing: in a range query Prometheus counts most of them many times."""
+    return re.sub(r"over \d+ samples", "over some samples", text)

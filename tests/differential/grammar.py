@@ -9,45 +9,17 @@ from dataclasses import dataclass
 
 from lakerunner.query.promql.ast import ValueType
 from lakerunner.query.promql.functions import ANCHORED_SAFE, FUNCTIONS, SMOOTHED_SAFE
-from tests.differential.dataset import END_MS, START_MS
-
-_FLOATS = ("requests_total", "deltas_total", "temperature", "sparse", "flapping", "weird", "constant", "latency_count")
-_CLASSIC = ("latency_bucket",)
-_NATIVE = ("size", "custom", "sizes_delta", "queue", "mixed")
-_LABELS = ("job", "instance", "code", "le", "zone", "__name__", "missing")
-_MATCHERS = (
-    'job="api"',
-    'job!="api"',
-    'instance=~"i[01]"',
-    'instance!~"i2|i3"',
-    'code!="500"',
-    'le!="1"',
-    'missing=""',
-    'zone!~".+"',
-    'job=~"api|db"',
-)
-_NAMES = ("requests_total|temperature", "size|custom", "mixed|flapping", "latency_.+", "constant|sparse|deltas_total")
-_DURATIONS = ("1m", "40s", "2m", "5m", "90s", "15s", "1m1ms", "10m", "1m + 30s", "max_of(step(), 1m)")
-_OFFSETS = ("1m", "-30s", "15s", "5m", "-1m30s", "(30s * 2)")
-#: Parameters that change from step to step.
-_PARAMETERS = ("scalar(constant)", "time() % 3", "step() % 7", "scalar(temperature{instance='i0',job='api'})")
-_NUMBERS = ("0", "1", "2", "0.5", "-1", "3.25", "100", "NaN", "Inf", "-Inf", "1e3", "0.9", "0.1", "1m")
-_ARITHMETIC = ("+", "-", "*", "/", "%", "^", "atan2")
-_COMPARISONS = ("==", "!=", ">", "<", ">=", "<=")
-_TRIMS = ("</", ">/")
-_SETS = ("and", "or", "unless")
-_PLAIN_AGGREGATIONS = ("sum", "avg", "min", "max", "count", "group", "stddev", "stdvar")
+from tests.differential import vocabulary as words
+from tests.differential.samples import END_MS, START_MS
 
 #: What is left out, each for a reason:
 #: - which series `limitk` takes, and `topk` and `bottomk` of equal values, depends on the order in which a store gives
 #:   them: only what does not depend on it is asked for;
-#: - the date of NaN or infinity is undefined in Go and differs from processor to processor: dates are asked of times;
 #: - quantiles of negative histograms: where no bucket reaches the rank, Prometheus takes the last one that the
 #:   layout of the chunk happens to have;
 #: - `timestamp` of a selector with both `@` and `offset`: Prometheus forgets the offset there, and only there.
-_DATES = ("day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year")
 #: Written by rules of their own, for the sake of their arguments.
-_BY_HAND = frozenset(["info", "label_join", "label_replace", "sort_by_label", "sort_by_label_desc", *_DATES])
+_BY_HAND = frozenset(["info", "label_join", "label_replace", "sort_by_label", "sort_by_label_desc", *words.DATES])
 
 
 @dataclass
@@ -78,12 +50,7 @@ class Grammar:
             (2, self.histogram_call),
             (1, self.label_call),
             (1, self.unary),
-            (
-                1,
-                lambda left: (
-                    f"{self.chance.choice(_DATES)}(timestamp({self.bare_selector()}) * {self.chance.randint(1, 9)})"
-                ),
-            ),
+            (1, self.date),
             (1, lambda left: f"({self.vector(left)})"),
             (1, self.info),
         )
@@ -95,24 +62,29 @@ class Grammar:
         return f"{text} smoothed" if tail and self.chance.random() < 0.03 else text
 
     def bare_selector(self, names: tuple[str, ...] = ()) -> str:
-        matchers = self.chance.sample(_MATCHERS, self.chance.choice([0, 0, 1, 1, 2]))
+        matchers = self.chance.sample(words.MATCHERS, self.chance.choice([0, 0, 1, 1, 2]))
         # One a label: Prometheus' store changes their order, and so what `absent` makes of two.
         if len({re.split("[=!]", matcher)[0] for matcher in matchers}) < len(matchers):
             matchers = matchers[:1]
         if not names and self.chance.random() < 0.08:
-            matchers = [f'__name__=~"{self.chance.choice(_NAMES)}"', *matchers]
+            matchers = [f'__name__=~"{self.chance.choice(words.NAME_PATTERNS)}"', *matchers]
             return f"{{{','.join(matchers)}}}"
-        pool = names or self.chance.choices([_FLOATS, _NATIVE, _CLASSIC], [6, 3, 1])[0]
+        if not names and self.chance.random() < 0.06:
+            matchers.insert(self.chance.randint(0, len(matchers)), self.chance.choice(words.QUOTED))
+            return f"{{{', '.join(matchers)}}}"
+        pool = names or self.chance.choices([words.FLOATS, words.NATIVE, words.CLASSIC], [6, 3, 1])[0]
         return self.chance.choice(pool) + (f"{{{','.join(matchers)}}}" if matchers else "")
 
     def tail(self) -> str:
-        out = ""
+        out = []
         if self.chance.random() < 0.12:
             moment_ms = self.chance.randrange(START_MS, END_MS, 500)
-            out += f" @ {self.chance.choice([f'{moment_ms / 1000:.3f}', 'start()', 'end()'])}"
+            moments = [f"{moment_ms / 1000:.3f}", "start()", "end()", f"{moment_ms // 1000:_}", f"{moment_ms}e-3"]
+            out.append(f" @ {self.chance.choice(moments)}")
         if self.chance.random() < 0.2:
-            out += f" offset {self.chance.choice(_OFFSETS)}"
-        return out
+            out.append(f" offset {self.chance.choice(words.OFFSETS)}")
+        self.chance.shuffle(out)
+        return "".join(out)
 
     def range_call(self, depth: int) -> str:
         names = [
@@ -129,13 +101,13 @@ class Grammar:
     def matrix(self, depth: int, function: str) -> str:
         # The time of the least of nearly equal computed values is a matter of their last digits.
         if depth > 0 and self.chance.random() < 0.3 and not function.startswith("ts_of_m"):
-            step = self.chance.choice(["", "15s", "30s", "1m", "7s"])
-            width = self.chance.choice(["2m", "5m", "61s", "3m"])
+            step = self.chance.choice(words.SUBQUERY_STEPS)
+            width = self.chance.choice(words.SUBQUERY_RANGES)
             return f"({self.vector(depth - 1)})[{width}:{step}]{self.tail()}"
-        text = f"{self.bare_selector()}[{self.chance.choice(_DURATIONS)}]{self.tail()}"
-        if self.chance.random() < 0.1 and function in ANCHORED_SAFE:
+        text = f"{self.bare_selector()}[{self.chance.choice(words.DURATIONS)}]{self.tail()}"
+        if self.chance.random() < 0.12 and function in ANCHORED_SAFE:
             return f"{text} anchored"
-        if self.chance.random() < 0.1 and function in SMOOTHED_SAFE:
+        if self.chance.random() < 0.15 and function in SMOOTHED_SAFE:
             return f"{text} smoothed"
         return text
 
@@ -151,6 +123,9 @@ class Grammar:
         return f"{name}({', '.join(self.argument(name, kind, depth) for kind in function.args[:count])})"
 
     def argument(self, name: str, kind: ValueType, depth: int) -> str:
+        if kind is ValueType.VECTOR and name in ("sin", "cos", "tan"):
+            # Of large numbers, and of computed ones near a pole, these show nothing but the last digit.
+            return f"clamp({self.bare_selector()}, -100, 100)"
         if kind is ValueType.VECTOR:
             inner = self.vector(depth)
             both = name in ("timestamp", "start_timestamp") and "@" in inner and "offset" in inner
@@ -163,41 +138,49 @@ class Grammar:
                 ["0.5", "0.9", "0", "1", "0.25", "1.5", "-1", "NaN", self.changing(), self.scalar(0)]
             )
         if name == "double_exponential_smoothing":
-            return self.chance.choice(["0.5", "0.1", "0.9", "0.25"])
+            return self.chance.choice(["0.5", "0.1", "0.9", "0.25", "0.5", "0", "1.5", "NaN"])
         return self.scalar(min(depth, 1))
 
-    def changing(self, inner: str = "") -> str:
-        """Not beside `@`: Prometheus then evaluates the parameter at the first step only."""
-        return "3" if "@" in inner else self.chance.choice(_PARAMETERS)
+    def changing(self) -> str:
+        return self.chance.choice(words.PARAMETERS)
 
     # -- aggregations ------------------------------------------------------------------------------------------
 
     def grouping(self) -> str:
         if self.chance.random() < 0.3:
             return ""
-        labels = self.chance.sample(_LABELS, self.chance.choice([0, 1, 1, 2, 3]))
+        labels = self.chance.sample(words.LABELS, self.chance.choice([0, 1, 1, 2, 3]))
         return f" {self.chance.choice(['by', 'without'])} ({', '.join(labels)}) "
 
     def aggregation(self, depth: int) -> str:
-        return f"{self.chance.choice(_PLAIN_AGGREGATIONS)}{self.grouping()}({self.vector(depth)})"
+        return f"{self.chance.choice(words.PLAIN_AGGREGATIONS)}{self.grouping()}({self.vector(depth)})"
 
     def parametric(self, depth: int) -> str:
         rule = self.chance.choice(["topk", "bottomk", "quantile", "quantile", "count_values", "limit_ratio", "limitk"])
         inner = self.vector(depth)
         match rule:
             case "topk" | "bottomk":
+                number = self.chance.choice(["1", "2", "5", "0", "-1", "2.9", "1e3", self.changing(), "NaN", "-1e20"])
+                if self.chance.random() < 0.3:
+                    return f"{rule}{self.grouping()}({number}, {self.bare_selector(('distinct',))}{self.tail()})"
                 outer = self.chance.choice(["count", "sum", "max"])
-                number = self.chance.choice(["1", "2", "5", "0", "-1", self.changing(inner)])
                 return f"{outer}({rule}{self.grouping()}({number}, {inner}))"
             case "limitk":
-                return f"count({rule}{self.grouping()}({self.chance.choice(['1', '2', '5', '0'])}, {inner}))"
+                number = self.chance.choice(["1", "2", "5", "0", "-3", "1e30", "NaN", self.changing()])
+                return f"count({rule}{self.grouping()}({number}, {inner}))"
             case "quantile":
-                number = "0.5" if "@" in inner else self.argument("quantile", ValueType.SCALAR, 0)
-                return f"quantile{self.grouping()}({number}, {inner})"
+                return f"quantile{self.grouping()}({self.argument('quantile', ValueType.SCALAR, 0)}, {inner})"
             case "count_values":
-                # Rounded: a digit far behind the point would make another label.
-                return f'count_values{self.grouping()}("v", round({inner}, 0.25))'
-        return f"limit_ratio{self.grouping()}({self.chance.choice(['0.5', '-0.5', '0.1', '1', '2', '-0.9'])}, {inner})"
+                return self.count_values(inner)
+        number = self.chance.choice(["0.5", "-0.5", "0.1", "1", "2", "-0.9", "-1", "-3", "NaN", "0", self.changing()])
+        return f"limit_ratio{self.grouping()}({number}, {inner})"
+
+    def count_values(self, inner: str) -> str:
+        # Rounded: a digit far behind the point would make another label.
+        if self.chance.random() < 0.7 or "(" in inner:
+            inner = f"round({inner}, 0.25)"
+        label = self.chance.choice(["v", "v", "job", "le", "a.b", "__name__", "ü", ""])
+        return f'count_values{self.grouping()}("{label}", {inner})'
 
     # -- operators ---------------------------------------------------------------------------------------------
 
@@ -210,8 +193,8 @@ class Grammar:
                 if self.chance.random() < 0.3
                 else f"{self.chance.choice(['sum', 'max', 'avg'])} by (job, instance) ({right})"
             )
-        operator = self.chance.choice(_ARITHMETIC + _COMPARISONS + _TRIMS)
-        if operator in _COMPARISONS and self.chance.random() < 0.4:
+        operator = self.chance.choice(words.ARITHMETIC + words.COMPARISONS + words.TRIMS)
+        if operator in words.COMPARISONS and self.chance.random() < 0.4:
             operator += " bool"
         return f"({left}) {operator}{self.matching(grouped=True)} ({right})"
 
@@ -232,35 +215,40 @@ class Grammar:
             ]
             out += f" {self.chance.choice(['group_left', 'group_right'])} ({', '.join(extra)})"
         if grouped and self.chance.random() < 0.15:
-            out += self.chance.choice([" fill(0)", " fill_left(1)", " fill_right(2)", " fill(NaN)"])
+            out += self.chance.choice(words.FILLS)
         return out
 
     def binary_with_scalar(self, depth: int) -> str:
-        operator = self.chance.choice(_ARITHMETIC + _COMPARISONS + _TRIMS)
-        if operator in _COMPARISONS and self.chance.random() < 0.4:
+        operator = self.chance.choice(words.ARITHMETIC + words.COMPARISONS + words.TRIMS)
+        if operator in words.COMPARISONS and self.chance.random() < 0.4:
             operator += " bool"
         sides = [f"({self.vector(depth)})", f"({self.scalar(min(depth, 1))})"]
-        if operator not in _TRIMS:
+        if operator not in words.TRIMS:
             self.chance.shuffle(sides)
         return f"{sides[0]} {operator} {sides[1]}" if self.chance.random() < 0.9 else f"{self.bare_operation()}"
 
     def bare_operation(self) -> str:
         """Operators without parentheses around their sides: what binds first is for the parser to know."""
         count = self.chance.randint(2, 4)
-        operands = [self.chance.choice([self.selector(), *_NUMBERS, *_NUMBERS[:5]]) for _ in range(count - 1)]
+        operands = [self.chance.choice([self.selector(), *words.NUMBERS]) for _ in range(count - 1)]
         operands.insert(self.chance.randrange(count), self.selector())
         out = operands[0]
         for operand in operands[1:]:
-            sign = self.chance.choice(["", "", "-"])
-            out += f" {self.chance.choice((*_ARITHMETIC, *_COMPARISONS))} {sign}{operand}"
+            sign = self.chance.choice(["", "", "", "-", "+", "--"])
+            out += f" {self.chance.choice((*words.ARITHMETIC, *words.COMPARISONS))} {sign}{operand}"
         return out
 
     def set_operation(self, depth: int) -> str:
-        operator = self.chance.choice(_SETS)
+        operator = self.chance.choice(words.SETS)
         return f"({self.vector(depth)}) {operator}{self.matching(grouped=False)} ({self.vector(depth)})"
 
     def unary(self, depth: int) -> str:
         return f"{self.chance.choice('+-')}({self.vector(depth)})"
+
+    def date(self, depth: int) -> str:
+        name = self.chance.choice(words.DATES)
+        times = f"timestamp({self.bare_selector()}) * {self.chance.choice(['1', '9', '-3', '0.7'])}"
+        return f"{name}({self.chance.choice(['', times, times, times, self.vector(depth)])})"
 
     # -- functions that ask for particular input ---------------------------------------------------------------
 
@@ -270,15 +258,21 @@ class Grammar:
         if _may_be_negative(inner):
             return f"histogram_count({inner})"
         quantile = self.argument("quantile", ValueType.SCALAR, 0)
-        classic = f"rate(latency_bucket[{self.chance.choice(_DURATIONS)}])"
+        classic = self.chance.choice(
+            [f"rate(latency_bucket[{self.chance.choice(words.DURATIONS)}])", self.bare_selector(words.CLASSIC)]
+        )
         return self.chance.choice(
             [
                 f"histogram_quantile({quantile}, {inner})",
                 f"histogram_quantile({quantile}, {classic})",
                 f"histogram_quantile({quantile}, sum by (le, job) ({classic}))",
                 f'histogram_quantiles({inner}, "q", 0.5, 0.9)',
+                f'histogram_quantiles({classic}, "{self.chance.choice(["q", "le", "job", "a.b"])}", {quantile}, 0.123)',
                 f"histogram_fraction({self.scalar(0)}, {self.scalar(0)}, {inner})",
                 f"histogram_fraction(0.2, {self.scalar(0)}, {classic})",
+                # Not to histogram_quantiles: Prometheus adds such buckets up anew for every quantile.
+                f"histogram_quantile({quantile}, {self.bare_selector(('doubled_bucket',))})",
+                f"histogram_fraction(-0.5, {self.scalar(0)}, {self.bare_selector(('doubled_bucket',))})",
                 f"histogram_count({inner})",
                 f"histogram_sum({inner})",
                 f"histogram_avg({inner})",
@@ -289,9 +283,9 @@ class Grammar:
         )
 
     def histograms(self, depth: int) -> str:
-        selector = self.bare_selector(_NATIVE)
+        selector = self.bare_selector(words.NATIVE)
         name = self.chance.choice(["rate", "increase", "delta", "sum_over_time", "avg_over_time", "last_over_time"])
-        ranged = f"{name}({selector}[{self.chance.choice(_DURATIONS)}]{self.tail()})"
+        ranged = f"{name}({selector}[{self.chance.choice(words.DURATIONS)}]{self.tail()})"
         if depth <= 0:
             return self.chance.choice([selector + self.tail(), ranged])
         below = self.histograms(depth - 1)
@@ -303,7 +297,7 @@ class Grammar:
                 f"({below}) {self.chance.choice('+-')}{self.matching(grouped=False)} ({self.histograms(depth - 1)})",
                 # Finite factors: the empty buckets that a chunk's layout has become NaN with others.
                 f"({below}) {self.chance.choice('*/')} {self.chance.choice(['2', '0.5', '-1', '3.25', '0'])}",
-                f"({below}) {self.chance.choice(_TRIMS)} {self.scalar(0)}",
+                f"({below}) {self.chance.choice(words.TRIMS)} {self.scalar(0)}",
                 f"({below}) {self.chance.choice(['==', '!='])} ({self.histograms(depth - 1)})",
                 f"-({below})",
                 f"sum_over_time(({below})[2m:{self.chance.choice(['', '30s'])}])",
@@ -313,7 +307,8 @@ class Grammar:
     def label_call(self, depth: int) -> str:
         inner = self.vector(depth)
         target = self.chance.choice(["job", "new", "__name__", "instance"])
-        source = self.chance.choice(_LABELS)
+        source = self.chance.choice(words.LABELS).strip('"')
+        odd = self.chance.choice(["a.b", "", "ü", "__name__", "1x", "job"])
         common = self.chance.choice(["job", "instance"])
         return self.chance.choice(
             [
@@ -321,14 +316,33 @@ class Grammar:
                 f'label_replace({inner}, "{target}", "", "{source}", ".*")',
                 f'label_replace({inner}, "{target}", "$first", "{source}", "(?P<first>[a-z]+)[0-9]*")',
                 f'label_join({inner}, "{target}", "-", "{source}", "instance")',
+                f'label_replace({inner}, "{target}", "${{1}}-$$-$2$x", "{source}", "(i?)(.*)")',
+                f'label_replace({inner}, "{odd}", "$0", "{source}", "api|i1|")',
+                f'label_replace({inner}, "{target}", "v", "no.such", "")',
+                f'label_join({inner}, "{odd}", "-ü-", "{source}", "host.name", "{source}")',
                 f'label_join({inner}, "{target}", "")',
+                f'sort_by_label({inner}, "version")',
+                f'sort_by_label_desc({inner}, "version", "on")',
+                f"sort_by_label({inner})",
                 f'sort_by_label({inner}, "{common}")',
                 f'sort_by_label_desc({inner}, "{common}", "instance")',
             ]
         )
 
     def info(self, depth: int) -> str:
-        selectors = ["", ', {version=~".+"}', ', {cluster="capi"}', ', {version="1"}', ', {__name__="target_info"}']
+        selectors = [
+            *("", "", ', {version=~".+"}', ', {cluster="capi"}', ', {version="1"}', ', {__name__="target_info"}'),
+            *(', {__name__="build_info"}', ', {__name__=~".*_info"}', ', {__name__=~"(target|build)_info", build!=""}'),
+            *(', {__name__!="target_info"}', ', {__name__="twice_info"}', ', {__name__=~"target_info|rival_info"}'),
+            *(
+                ', {build=~"i.*"}',
+                ', {missing=""}',
+                ', {version!="1"}',
+                ", {}",
+                ', {job="api"}',
+                ', {__name__!~"t.*|d.*"}',
+            ),
+        ]
         return f"info({self.vector(min(depth, 1))}{self.chance.choice(selectors)})"
 
     # -- scalars -----------------------------------------------------------------------------------------------
@@ -336,14 +350,14 @@ class Grammar:
     def scalar(self, depth: int) -> str:
         pick = self.chance.random()
         if depth <= 0 or pick < 0.5:
-            return self.chance.choice(_NUMBERS)
+            return self.chance.choice(words.NUMBERS)
         if pick < 0.6:
             return self.chance.choice(["time()", "pi()", "start()", "end()", "step()", "range()", "time() % 60"])
         if pick < 0.75:
             return f"scalar({self.vector(depth - 1)})"
         if pick < 0.8:
             return f"{self.chance.choice(['min_of', 'max_of'])}({self.scalar(depth - 1)}, {self.scalar(depth - 1)})"
-        operator = self.chance.choice([*_ARITHMETIC, *(f"{one} bool" for one in _COMPARISONS)])
+        operator = self.chance.choice([*words.ARITHMETIC, *(f"{one} bool" for one in words.COMPARISONS)])
         return f"({self.scalar(depth - 1)} {operator} {self.scalar(depth - 1)})"
 
 

@@ -87,7 +87,7 @@ class Peer:
     def _query(self, path: str, **fields: str) -> dict[str, Any]:
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         _, body = self._send("POST", f"/api/v1/{path}", urlencode(fields).encode(), form)
-        answer: dict[str, Any] = json.loads(body)
+        answer: dict[str, Any] = json.loads(body.decode(errors="surrogateescape"))
         return answer
 
     def _send(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -64,7 +65,9 @@ def test_differences_are_found() -> None:
     assert difference(one, _answer(1.001, a="b"))
     assert difference(one, _answer(1.0, a="c"))
     assert difference(one, Answer(error="no"))
-    assert difference(Answer(error="yes"), Answer(error="no")) is None
+    assert difference(Answer(error="too many"), Answer(error="cannot do it: too many")) is None
+    assert difference(Answer(error="too many"), Answer(error="too few"))
+    assert difference(one, replace(one, notes=frozenset(["PromQL warning: odd (1:1)"])))
     assert difference(_answer(math.nan), _answer(math.nan)) is None
     assert difference(_answer(math.nan), _answer(0.0))
     histogram = HistogramAnswer(3, 4, ((0.0, 1.0, 3.0),))

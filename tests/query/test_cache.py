@@ -41,7 +41,7 @@ def test_an_object_is_fetched_once(store: ObjectStore, tmp_path: Path, monkeypat
     cache = ObjectCache(store, tmp_path / "cache", 1_000)
     first, second = cache.get("k1"), cache.get("k1")
     assert (first.hit, second.hit) == (False, True)
-    assert second.path.read_bytes() == b"\1" * 100
+    assert second.content.read_bytes() == b"\1" * 100
     assert fetched == ["k1"]
 
 
@@ -68,24 +68,24 @@ def test_it_survives_a_restart_in_order_of_use(store: ObjectStore, tmp_path: Pat
 
 def test_a_file_of_the_wrong_size_is_fetched_again(store: ObjectStore, tmp_path: Path) -> None:
     cache = ObjectCache(store, tmp_path / "cache", 1_000)
-    cache.get("k1").path.write_bytes(b"short")
+    cache.get("k1").content.write_bytes(b"short")
     found = cache.get("k1")
-    assert found.path.read_bytes() == b"\1" * 100
+    assert found.content.read_bytes() == b"\1" * 100
     assert not found.hit
-    found.path.write_bytes(b"short")
-    assert ObjectCache(store, tmp_path / "cache", 1_000).get("k1").path.read_bytes() == b"\1" * 100
+    found.content.write_bytes(b"short")
+    assert ObjectCache(store, tmp_path / "cache", 1_000).get("k1").content.read_bytes() == b"\1" * 100
 
 
 def test_a_file_that_vanished_is_fetched_again(store: ObjectStore, tmp_path: Path) -> None:
     cache = ObjectCache(store, tmp_path / "cache", 1_000)
-    cache.get("k1").path.unlink()
-    assert cache.get("k1").path.read_bytes() == b"\1" * 100
+    cache.get("k1").content.unlink()
+    assert cache.get("k1").content.read_bytes() == b"\1" * 100
     assert cache.size_bytes == 100
 
 
 def test_an_open_file_outlives_its_eviction(store: ObjectStore, tmp_path: Path) -> None:
     cache = ObjectCache(store, tmp_path / "cache", 100)
-    with cache.get("k1").path.open("rb") as file:
+    with cache.get("k1").content.open("rb") as file:
         cache.get("k2")
         assert file.read() == b"\1" * 100
 
@@ -109,7 +109,7 @@ def test_those_who_ask_at_once_share_one_fetch(
         while not fetched:
             pass
         go_on.set()
-        assert {one.result(5).path.read_bytes() for one in asked} == {b"\1" * 100}
+        assert {one.result(5).content.read_bytes() for one in asked} == {b"\1" * 100}
     assert fetched == ["k1"]
 
 
@@ -120,7 +120,7 @@ def test_a_failed_fetch_fails_all_who_wait_and_nobody_after(
     with pytest.raises(Missing):
         cache.get("nothing")
     store.put("nothing", b"something")
-    assert cache.get("nothing").path.read_bytes() == b"something"
+    assert cache.get("nothing").content.read_bytes() == b"something"
 
     def short(key: str) -> bytes:
         return b"x"

@@ -8,7 +8,8 @@ import numpy as np
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake_port import ScanStats
-from lakerunner.query.promql.results import NO_TIMES, MatrixResult, QueryResult, Series
+from lakerunner.query.promql.results import NO_TIMES, MatrixResult, QueryResult, Series, StepMatrix
+from lakerunner.query.promql.source import STALE
 from lakerunner.serve.answer_cache import AnswerCache, AnswerKey
 
 ORG = uuid.uuid4()
@@ -42,8 +43,8 @@ def test_room_goes_to_what_was_used_last() -> None:
     for text in "abcdefgh":
         cache.put(key(text), "", result(600), ScanStats())
         assert cache.get(key("a"), "") is not None
-    cache.put(key("i"), "", result(700), ScanStats())
-    cache.put(key("j"), "", result(700), ScanStats())
+    cache.put(key("i"), "", result(600), ScanStats())
+    cache.put(key("j"), "", result(600), ScanStats())
     kept = [text for text in "abcdefghij" if cache.get(key(text), "")]
     assert kept[0] == "a"
     assert kept[-1] == "j"
@@ -51,3 +52,17 @@ def test_room_goes_to_what_was_used_last() -> None:
     cache.put(key("huge"), "", result(10_000), ScanStats())
     assert cache.get(key("huge"), "") is None, "one answer must not drive out all others"
     assert [text for text in "abcdefghij" if cache.get(key(text), "")] == kept
+
+
+def test_what_is_kept_is_what_was_put() -> None:
+    steps = StepMatrix([LabelSet.of({"a": "b"})], np.arange(3), np.array([[1.0, STALE, 2.0]]), np.ones((1, 3), bool))
+    cache = AnswerCache(100_000, ttl_s=10.0)
+    put = QueryResult(MatrixResult(steps=steps), ["careful"], ["by the way"], 3)
+    cache.put(key("a"), "", put, ScanStats(rows=7, tiers_s={0}))
+    kept = cache.get(key("a"), "")
+    assert kept is not None and kept.stats == ScanStats(rows=7, tiers_s={0})
+    assert (kept.result.warnings, kept.result.infos, kept.result.samples) == (["careful"], ["by the way"], 3)
+    assert isinstance(kept.result.value, MatrixResult)
+    (series,) = kept.result.value
+    assert series.labels == LabelSet.of({"a": "b"})
+    np.testing.assert_array_equal(series.values.view(np.uint64), steps.values[0].view(np.uint64))

@@ -46,15 +46,21 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
     """Make a function whose first parameter is a `Cli` into a command, with the options that all commands have.
 
     The function may return an exit code; a LakeError becomes one line and its own code. A function with a parameter
-    `output` of its own has other formats than most, and is given the chosen one.
+    `output` of its own has other formats than most, and is given the chosen one. One with a parameter `set_` is given
+    those `--set` that name no setting: settings have a dot in their names.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     has_formats = any(parameter.name == "output" for parameter in own)
+    has_set = any(parameter.name == "set_" for parameter in own)
 
     @functools.wraps(function)
     def command(*args: Any, config: Any = None, set_: Any = None, output: Any = None, **options: Any) -> None:
         try:
-            settings = load_settings(config, os.environ, _assignments(set_ or []))
+            given = set_ or []
+            if has_set:
+                options["set_"] = [text for text in given if "." not in text.partition("=")[0]]
+                given = [text for text in given if text not in options["set_"]]
+            settings = load_settings(config, os.environ, assignments(given))
             if has_formats:
                 options["output"] = output
             kind = OutputFormat.TEXT if has_formats else output or OutputFormat.TEXT
@@ -65,10 +71,9 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
         raise typer.Exit(code or 0)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    common = [
-        inspect.Parameter("config", keyword, default=None, annotation=ConfigOption),
-        inspect.Parameter("set_", keyword, default=None, annotation=SetOption),
-    ]
+    common = [inspect.Parameter("config", keyword, default=None, annotation=ConfigOption)]
+    if not has_set:
+        common.append(inspect.Parameter("set_", keyword, default=None, annotation=SetOption))
     if not has_formats:
         common.append(inspect.Parameter("output", keyword, default=OutputFormat.TEXT, annotation=OutputOption))
     command.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
@@ -76,7 +81,7 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
     return command
 
 
-def _assignments(texts: list[str]) -> dict[str, str]:
+def assignments(texts: list[str]) -> dict[str, str]:
     parsed = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -13,6 +13,7 @@ from psycopg import errors as pg
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from lakerunner.index.outage import Outage
 from lakerunner.model.errors import BadInput, Bug, Conflict, LakeError, LimitHit, Unavailable
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
@@ -37,13 +38,23 @@ _UNKNOWN_HOST = re.compile(r"failed to resolve|could not translate|not known|inv
 
 
 class Database:
-    """A pool of connections to one lrdb. Opening it does not connect: a database that is down is found by use."""
+    """A pool of connections to one lrdb. Opening it does not connect: a database that is down is found by use.
+
+    With `fail_fast`, those who use it while it is down do not each wait for it: for whoever can go on without.
+    """
 
     def __init__(
-        self, url: str, *, pool_size: int = 8, connect_timeout_s: float = 5.0, statement_timeout_s: float = 30.0
+        self,
+        url: str,
+        *,
+        pool_size: int = 8,
+        connect_timeout_s: float = 5.0,
+        statement_timeout_s: float = 30.0,
+        fail_fast: bool = False,
     ) -> None:
         self.url = url
         self._connect_timeout_s = connect_timeout_s
+        self._outage = Outage(connect_timeout_s) if fail_fast else None
         self._options: dict[str, Any] = {
             "row_factory": dict_row,
             "connect_timeout": max(1, round(connect_timeout_s)),
@@ -69,8 +80,21 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """All of it, or none: commits when the block ends, rolls back when it raises."""
-        with _told_as_ours(), self._connection() as connection, connection.transaction():
+        with self._told_of_outage(), _told_as_ours(), self._connection() as connection, connection.transaction():
             yield connection
+
+    @contextmanager
+    def _told_of_outage(self) -> Iterator[None]:
+        if self._outage is None:
+            yield
+            return
+        self._outage.enter()
+        try:
+            yield
+        except Unavailable as reason:
+            self._outage.met(reason)
+            raise
+        self._outage.over()
 
     def connect(self) -> Connection:
         """A connection outside the pool, in autocommit: for locks that live as long as their holder, and LISTEN."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from lakerunner.index.database import Database
 from lakerunner.index.embedded import index_url
@@ -11,20 +12,24 @@ from lakerunner.runtime.role import Probe, Role
 from lakerunner.runtime.settings import Settings
 
 
-def open_database(settings: Settings) -> Database:
+def open_database(settings: Settings, *, fail_fast: bool = False) -> Database:
     """The index that the settings name. It need not be up."""
     return Database(
         index_url(settings),
         pool_size=settings.index.pool_size,
         connect_timeout_s=settings.index.connect_timeout_s,
         statement_timeout_s=settings.index.statement_timeout_s,
+        fail_fast=fail_fast,
     )
 
 
 class IndexedRole(Role):
+    #: Whether it can go on for a while without the index, and so should not wait for it.
+    fail_fast: ClassVar[bool] = False
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.database = open_database(settings)
+        self.database = open_database(settings, fail_fast=self.fail_fast)
 
     def start(self) -> None:
         require_current_schema(self.database)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import orjson
 import xxhash
 
 METRIC_NAME = "__name__"
+#: Labels that describe a metric as it was sent, and so do not describe what is computed from it.
+METADATA_LABELS = (METRIC_NAME, "__type__", "__unit__")
 
 _NOT_ATTRIBUTE = re.compile(r"[^a-z0-9_]")
 _NOT_LABEL = re.compile(r"[^a-zA-Z0-9_]")
@@ -21,6 +24,9 @@ class LabelSet:
     """Labels sorted by name, without empty values: in Prometheus an empty label is an absent one."""
 
     pairs: tuple[tuple[str, str], ...]
+    # Label sets are kept from query to query; what each query would make of them anew is kept with them.
+    _json: bytes | None = field(default=None, compare=False, repr=False)
+    _computed: LabelSet | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> LabelSet:
@@ -41,6 +47,27 @@ class LabelSet:
 
     def without(self, *names: str) -> LabelSet:
         return LabelSet(tuple(pair for pair in self.pairs if pair[0] not in names))
+
+    def of_computed(self) -> LabelSet:
+        """The labels of what is computed from the series: without those that describe it as it was sent."""
+        made = self._computed
+        if made is None:
+            made = self.without(*METADATA_LABELS)
+            object.__setattr__(self, "_computed", made)
+        return made
+
+    def to_json(self) -> bytes:
+        """A JSON object, names in order. Raises `TypeError` where a value is no Unicode text."""
+        made = self._json
+        if made is None:
+            made = orjson.dumps(dict(self.pairs))
+            object.__setattr__(self, "_json", made)
+        return made
+
+    @classmethod
+    def from_json(cls, document: bytes) -> LabelSet:
+        """What `to_json` gave."""
+        return cls(tuple(orjson.loads(document).items()), document)
 
     def keep(self, *names: str) -> LabelSet:
         return LabelSet(tuple(pair for pair in self.pairs if pair[0] in names))

@@ -17,12 +17,15 @@ from pathlib import Path
 import orjson
 
 from lakerunner.runtime.retry import Backoff
+from lakerunner.runtime.run import EXIT_RECYCLED
 from lakerunner.runtime.telemetry import log
 
 _LOG_BYTES = 10 * 1024 * 1024
 _LOG_FILES = 3
 #: A child that ran this long is healthy again: its next crash is restarted at once.
 HEALTHY_S = 60.0
+#: A child that asks to be started anew sooner than this would go on so for ever: that counts as a crash.
+SETTLED_S = 5.0
 
 
 class Child:
@@ -37,6 +40,8 @@ class Child:
         self._crashes = 0
         self._restart_at: float | None = None
         self.restarts = 0
+        #: How often it ended on purpose, to be started anew.
+        self.recycles = 0
 
     @property
     def pid(self) -> int | None:
@@ -48,7 +53,7 @@ class Child:
         self._restart_at = None
 
     def watch(self) -> int | None:
-        """Restart it when it is due. Returns the exit code when it is found dead, once a death."""
+        """Restart it when it is due. Returns the exit code when it is found to have crashed, once a crash."""
         now = time.monotonic()
         if self._restart_at is not None:
             if now >= self._restart_at:
@@ -56,6 +61,11 @@ class Child:
                 self.start()
             return None
         if self._process is None or (code := self._process.poll()) is None:
+            return None
+        if code == EXIT_RECYCLED and now - self._started_at > SETTLED_S:
+            self.recycles += 1
+            self.start()
+            log().info("child recycled", child=self.name)
             return None
         if now - self._started_at > HEALTHY_S:
             self._crashes = 0

@@ -209,7 +209,13 @@ class Supervisor:
         document = {
             "supervisor": os.getpid(),
             "processes": [
-                {"name": child.name, "pid": child.pid, "port": ports.get(child.name), "restarts": child.restarts}
+                {
+                    "name": child.name,
+                    "pid": child.pid,
+                    "port": ports.get(child.name),
+                    "restarts": child.restarts,
+                    "recycles": child.recycles,
+                }
                 for child in self._children
             ],
         }

@@ -7,6 +7,7 @@ folder itself must survive a restart.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import threading
@@ -15,10 +16,13 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
+
+import pyarrow as pa
 
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.query.metrics import CACHE_BYTES, CACHE_REQUESTS
+from lakerunner.runtime.telemetry import log
 from lakerunner.store.bucket import ObjectMeta
 from lakerunner.store.object_store import CHUNK_BYTES, ObjectStore
 
@@ -27,18 +31,28 @@ _PART = ".part"
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """An object on the disk. The path stays readable while it is open, even if the object is evicted meanwhile."""
+    """An object. A path stays readable while it is open, even if the object is evicted meanwhile."""
 
-    path: Path
+    #: Where it is on the disk; the bytes themselves where the disk could not take them.
+    content: Path | bytes
     size_bytes: int
     #: Whether it was there before it was asked for.
     hit: bool
+
+    @property
+    def source(self) -> Path | pa.BufferReader:
+        """What Arrow reads it from."""
+        return self.content if isinstance(self.content, Path) else pa.BufferReader(self.content)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     path: Path
     size_bytes: int
+
+
+#: What a fetch gave: an entry, or the bytes where the disk could not take them.
+_Fetched: TypeAlias = _Entry | bytes
 
 
 class ObjectCache:
@@ -49,10 +63,12 @@ class ObjectCache:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        self._fetching: dict[str, Future[_Entry]] = {}
+        self._fetching: dict[str, Future[_Fetched]] = {}
         #: Of entries and of fetches under way.
         self._held_bytes = 0
         self._reservations = 0
+        #: Whether the disk took what it was last given.
+        self._keeps = True
         self._room = threading.Condition()
         self._load()
 
@@ -75,12 +91,11 @@ class ObjectCache:
                 self._drop(name)
             waiting = self._fetching.get(name)
             if waiting is None:
-                mine: Future[_Entry] = Future()
+                mine: Future[_Fetched] = Future()
                 self._fetching[name] = mine
         if waiting is not None:
             CACHE_REQUESTS.labels("joined").inc()
-            found = waiting.result()
-            return Cached(found.path, found.size_bytes, hit=False)
+            return _missed(waiting.result())
         CACHE_REQUESTS.labels("miss").inc()
         return self._fetched(key, name, mine)
 
@@ -91,9 +106,9 @@ class ObjectCache:
                 CACHE_REQUESTS.labels("discarded").inc()
                 self._drop(_name(key))
 
-    def _fetched(self, key: str, name: str, mine: Future[_Entry]) -> Cached:
+    def _fetched(self, key: str, name: str, mine: Future[_Fetched]) -> Cached:
         try:
-            entry = self._fetch(key, name)
+            fetched = self._fetch(key, name)
         except BaseException as error:
             # Whatever it is, those who wait must get it: a future that nobody ends would hold them for ever.
             with self._room:
@@ -103,10 +118,10 @@ class ObjectCache:
         with self._room:
             del self._fetching[name]
             CACHE_BYTES.set(self._held_bytes)
-        mine.set_result(entry)
-        return Cached(entry.path, entry.size_bytes, hit=False)
+        mine.set_result(fetched)
+        return _missed(fetched)
 
-    def _fetch(self, key: str, name: str) -> _Entry:
+    def _fetch(self, key: str, name: str) -> _Fetched:
         meta = self._store.head(key)
         self._reserve(meta.size_bytes)
         entry: _Entry | None = None
@@ -118,14 +133,28 @@ class ObjectCache:
             # Not synced: a file that a power cut left short has the wrong size, and is fetched again.
             part.replace(path)
             entry = _Entry(path, meta.size_bytes)
+            self._keeps = True
+            return entry
         except OSError as reason:
-            raise Unavailable(
-                f"cannot keep {key!r} in the cache: {reason.strerror}", where="query.cache_dir"
-            ) from reason
+            self._cannot_keep(key, reason)
+            return self._store.get(key)
         finally:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
             self._settle(name, entry, meta.size_bytes)
-        return entry
+
+    def _cannot_keep(self, key: str, reason: OSError) -> None:
+        """The disk is full or broken. Who asks is answered all the same, from memory; told once, counted always."""
+        CACHE_REQUESTS.labels("unkept").inc()
+        if self._keeps:
+            log().warning("cannot keep segments", key=key, folder=str(self._folder), reason=reason.strerror)
+        self._keeps = False
+        if reason.errno in (errno.ENOSPC, errno.EDQUOT):
+            with self._room:
+                # Of what we hold there, the older half: others need the disk as well, and the next fetch some of it.
+                goal_bytes = self._held_bytes // 2
+                while self._entries and self._held_bytes > goal_bytes:
+                    self._drop(next(iter(self._entries)))
 
     def _copy(self, key: str, meta: ObjectMeta, file: IO[bytes]) -> None:
         chunks = [self._store.get(key)] if meta.size_bytes <= CHUNK_BYTES else self._store.stream(key)
@@ -158,7 +187,8 @@ class ObjectCache:
     def _drop(self, name: str) -> None:
         entry = self._entries.pop(name)
         self._held_bytes -= entry.size_bytes
-        entry.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            entry.path.unlink()
 
     def _load(self) -> None:
         """What an earlier process left, oldest use first. Anything else there is a part of a fetch, or not ours."""
@@ -180,6 +210,12 @@ class ObjectCache:
         with self._room:
             while self._entries and self._held_bytes > self._limit_bytes:
                 self._drop(next(iter(self._entries)))
+
+
+def _missed(fetched: _Fetched) -> Cached:
+    if isinstance(fetched, bytes):
+        return Cached(fetched, len(fetched), hit=False)
+    return Cached(fetched.path, fetched.size_bytes, hit=False)
 
 
 def _intact(entry: _Entry) -> bool:

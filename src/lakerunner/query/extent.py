@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakerunner.query.promql.ast import AtEdge, Expr, MatrixSelector, Subquery, VectorSelector, children
+from lakerunner.query.promql.ast import AtEdge, Call, Expr, MatrixSelector, Subquery, VectorSelector, children
 from lakerunner.query.promql.durations import QueryContext, duration_ms
 
 
@@ -55,6 +55,10 @@ def _extent(expr: Expr, query: QueryContext, now: Extent, lookback_ms: int, *, f
                 extra = lookback_ms if vector.anchored or vector.smoothed else 0
                 width = duration_ms(node.range, query) + extra
                 seen = _looked_at(vector, query, at, width, fixed=fixed, both_sides=vector.smoothed)
+            case Call(name="info"):
+                # Its info series are those of the query's own time, whatever the argument looks at.
+                pending += [(child, at) for child in children(node)]
+                seen = Extent(at.start_ms - lookback_ms, at.end_ms)
             case Subquery():
                 window = _looked_at(node, query, at, duration_ms(node.range, query), fixed=fixed)
                 if window is not None:

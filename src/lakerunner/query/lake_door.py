@@ -6,24 +6,24 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 import orjson
-import xxhash
 
 from lakerunner.index.database import Database
-from lakerunner.index.lookup import Want, live_refs
+from lakerunner.index.lookup import live_fingerprint
 from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.metrics import METRICS
-from lakerunner.model.time import NS_PER_MS, TimeRange
 from lakerunner.query import metadata
 from lakerunner.query.lake import Lake
 from lakerunner.query.lake_port import Exemplar, HeadCount, MetricMeta, ScanLimits, ScanStats, Selector
 from lakerunner.query.lake_source import LakeSource, QueryLimits
+from lakerunner.query.plan import Leaf
 from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.part import Evaluated, Part
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
 
-#: The index knows no times beyond.
-_LAST_MS = 1 << 52
+#: Time, value and start: what a sample weighs while it is read. A histogram weighs more, and is fewer.
+_BYTES_PER_SAMPLE = 24
 
 
 class LakeDoor:
@@ -34,23 +34,18 @@ class LakeDoor:
         self._database = database
 
     def source(self, org_id: uuid.UUID, limits: ScanLimits, cancelled: Callable[[], None]) -> LakeScan:
-        inner = self._lake.source(org_id, QueryLimits(limits.timeout_s, limits.max_bytes), cancelled)
-        return LakeScan(inner, limits)
+        held_bytes = limits.max_samples * _BYTES_PER_SAMPLE
+        allowed = QueryLimits(limits.timeout_s, held_bytes, limits.max_bytes, limits.max_samples, limits.partial)
+        return LakeScan(self._lake.source(org_id, allowed, cancelled), limits)
 
     def fingerprint(self, org_id: uuid.UUID, start_ms: int, end_ms: int) -> str | None:
-        start_ms = min(max(start_ms, 0), _LAST_MS)
-        end_ms = min(max(end_ms + 1, start_ms), _LAST_MS)
-        want = Want(METRICS.name, TimeRange(start_ms * NS_PER_MS, end_ms * NS_PER_MS))
+        time_range = Leaf(org_id, (), start_ms, end_ms).time_range
         try:
             with self._database.transaction() as tx:
-                refs = live_refs(tx, org_id, [want])
+                return live_fingerprint(tx, org_id, METRICS.name, time_range)
         except Unavailable:
             # Queries go on for a while from what is known of the index; what they find is not to be kept.
             return None
-        digest = xxhash.xxh3_128()
-        for segment_id in sorted(ref.segment_id.bytes for ref in refs):
-            digest.update(segment_id)
-        return digest.hexdigest()
 
     def ping(self) -> None:
         self._database.ping()
@@ -70,13 +65,10 @@ class LakeScan:
         self._inner.prepare(text, start_ms, end_ms, step_ms, options)
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
-        batch = self._inner.select(matchers, start_ms, end_ms, hints)
-        if self._inner.stats.read_bytes > self._limits.max_bytes:
-            raise LimitHit(
-                f"cannot answer the query: it reads more than {self._limits.max_bytes:,} bytes (api.max_bytes)",
-                hint="narrow the selectors or shorten the range",
-            )
-        return batch
+        return self._inner.select(matchers, start_ms, end_ms, hints)
+
+    def evaluate(self, part: Part) -> Evaluated | None:
+        return self._inner.evaluate(part)
 
     def stats(self) -> ScanStats:
         told = self._inner.stats
@@ -89,6 +81,10 @@ class LakeScan:
             cache_hits=told.cache_hits,
             tiers_s={explain.leaf.tier_s for explain in told.explains},
             watermark_ms=told.watermark_ms,
+            index_age_s=told.index_age_s,
+            pushed=dict(told.pushed),
+            worker_cpu_s=told.worker_cpu_s,
+            seconds=dict(told.seconds),
             warnings=list(told.warnings()),
         )
 

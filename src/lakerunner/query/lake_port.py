@@ -22,7 +22,10 @@ class ScanLimits:
 
     max_bytes: int
     max_series: int
+    max_samples: int
     timeout_s: float
+    #: Whether an answer may miss what cannot be read, and say so; otherwise that is an error.
+    partial: bool = True
 
 
 @dataclass(slots=True)
@@ -40,6 +43,13 @@ class ScanStats:
     tiers_s: set[int] = field(default_factory=set)
     #: Everything before it has arrived and been made visible, as far as is known.
     watermark_ms: int | None = None
+    #: How long ago the segments were looked up, where the index does not answer; 0 where it does.
+    index_age_s: float = 0.0
+    #: Worker -> steps that were evaluated there; the rest was evaluated here.
+    pushed: dict[str, int] = field(default_factory=dict)
+    worker_cpu_s: float = 0.0
+    #: Stage -> seconds; those of threads and workers are summed, and so may exceed the clock.
+    seconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
@@ -52,6 +62,7 @@ class ScanStats:
             "segmentCacheHits": self.cache_hits,
             "tiersSeconds": sorted(self.tiers_s),
             "watermarkMs": self.watermark_ms,
+            "indexAgeSeconds": round(self.index_age_s, 1),
         }
 
 

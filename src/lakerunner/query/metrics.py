@@ -12,3 +12,6 @@ SCAN_SECONDS = Histogram("lakerunner_query_scan_seconds", "Time of one segment's
 SCAN_ROWS = Counter("lakerunner_query_scan_rows", "Rows that scans gave.", ["kind"])
 SCAN_ERRORS = Counter("lakerunner_query_scan_errors", "Segments that could not be scanned.", ["code"])
 WORKER_RETRIES = Counter("lakerunner_query_worker_retries", "Segments tried again on another worker.")
+WORKER_REQUESTS = Gauge("lakerunner_query_worker_requests", "Requests that a worker answers now.")
+WORKER_MEMORY = Gauge("lakerunner_query_worker_memory_bytes", "Memory of a worker, mapped files apart.")
+WORKER_RELIEFS = Counter("lakerunner_query_worker_reliefs", "Times that a worker let its caches go for want of memory.")

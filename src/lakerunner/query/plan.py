@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.time import NS_PER_MS, TimeRange
-from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.matchers import Matcher, MatchKind
 
 #: The year 2255. Queries may name later times, but as nanoseconds those are beyond what the index can hold.
 _MAX_MS = 9_000_000_000_000
@@ -91,6 +92,27 @@ class LeafPlan:
     leaf: Leaf
     segments: Sequence[Segment]
     explain: Explain
+
+    @property
+    def certain_rows(self) -> int:
+        """Rows that will be read, whatever the series are: those of segments that are wanted whole."""
+        if not all(_accepts_all(matcher) for matcher in self.leaf.matchers):
+            return 0
+        wanted = self.leaf.time_range
+        return sum(
+            segment.row_count
+            for segment in self.segments
+            if wanted.start_ns <= segment.time_range.start_ns and segment.time_range.end_ns <= wanted.end_ns
+        )
+
+
+def _accepts_all(matcher: Matcher) -> bool:
+    """Whether no series is left out by it. Every series has a name."""
+    if matcher.kind is MatchKind.REGEX and matcher.value == ".*":
+        return True
+    named = matcher.kind is MatchKind.REGEX and matcher.value == ".+"
+    not_nameless = matcher.kind is MatchKind.NOT_EQUAL and matcher.value == ""
+    return matcher.name == METRIC_NAME and (named or not_nameless)
 
 
 @dataclass(slots=True)

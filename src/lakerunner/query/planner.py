@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lakerunner.index.lookup import Want
 from lakerunner.query.catalog import Catalog, Looked
@@ -11,37 +13,14 @@ from lakerunner.query.plan import Leaf, LeafPlan
 from lakerunner.query.prune import prune
 
 
-class Planner:
-    """Plans of one query: all its leaves see one snapshot of the index, as long as it covers them."""
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What was wanted of the index, and what it had. One thing and not two: threads must never see half of it."""
 
-    def __init__(self, catalog: Catalog, org_id: uuid.UUID) -> None:
-        self._catalog = catalog
-        self._org_id = org_id
-        self._looked: Looked | None = None
-        self._wants: list[Want] = []
-        self.lookups = 0
+    wants: Sequence[Want]
+    looked: Looked
 
-    def prepare(self, leaves: Sequence[Leaf]) -> None:
-        """Look up what all these leaves need, at once."""
-        self._wants = _united(leaves)
-        self._looked = self._catalog.lookup(self._org_id, self._wants)
-        self.lookups += 1
-
-    def plan(self, leaf: Leaf) -> LeafPlan:
-        """The segments of one leaf. One that was not prepared for is looked up now."""
-        looked = self._looked
-        if looked is None or not self._covered(leaf):
-            self.prepare([leaf])
-            looked = self._looked
-        assert looked is not None
-        return prune(leaf, looked.segments, looked.looked_up_in)
-
-    @property
-    def age_s(self) -> float:
-        """How old the segments are that the plan goes by, when the index did not answer; else 0."""
-        return self._looked.age_s if self._looked else 0.0
-
-    def _covered(self, leaf: Leaf) -> bool:
+    def covers(self, leaf: Leaf) -> bool:
         wanted = leaf.time_range
         if wanted.start_ns == wanted.end_ns:
             return True
@@ -49,8 +28,46 @@ class Planner:
             (want.signal, want.tier_s) == (leaf.signal, leaf.tier_s)
             and want.time_range.start_ns <= wanted.start_ns
             and wanted.end_ns <= want.time_range.end_ns
-            for want in self._wants
+            for want in self.wants
         )
+
+
+class Planner:
+    """Plans of one query: all its leaves see one snapshot of the index, as long as it covers them.
+
+    Safe to share between threads: reading ahead plans as well.
+    """
+
+    def __init__(self, catalog: Catalog, org_id: uuid.UUID) -> None:
+        self._catalog = catalog
+        self._org_id = org_id
+        self._lock = threading.Lock()
+        self._snapshot: _Snapshot | None = None
+        self.lookups = 0
+
+    def prepare(self, leaves: Sequence[Leaf]) -> None:
+        """Look up what all these leaves need, at once."""
+        with self._lock:
+            self._look_up(leaves)
+
+    def plan(self, leaf: Leaf) -> LeafPlan:
+        """The segments of one leaf. One that was not prepared for is looked up now."""
+        with self._lock:
+            snapshot = self._snapshot
+            if snapshot is None or not snapshot.covers(leaf):
+                snapshot = self._look_up([leaf])
+        return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in)
+
+    @property
+    def age_s(self) -> float:
+        """How old the segments are that the plan goes by, when the index did not answer; else 0."""
+        return self._snapshot.looked.age_s if self._snapshot else 0.0
+
+    def _look_up(self, leaves: Sequence[Leaf]) -> _Snapshot:
+        wants = _united(leaves)
+        self._snapshot = _Snapshot(wants, self._catalog.lookup(self._org_id, wants))
+        self.lookups += 1
+        return self._snapshot
 
 
 def _united(leaves: Sequence[Leaf]) -> list[Want]:

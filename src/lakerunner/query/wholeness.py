@@ -19,7 +19,8 @@ from lakerunner.query.promql.ast import (
     Paren,
     Unary,
     VectorSelector,
-    children,
+    unwrapped,
+    walk,
 )
 
 #: Which series these choose depends on the order of all series, those of other steps included.
@@ -43,17 +44,19 @@ class _Name(enum.Enum):
 
 
 def must_be_whole(expr: Expr) -> bool:
-    pending = [expr]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Aggregate) and node.op in _CHOOSING:
+    for node in walk(expr):
+        if isinstance(node, Aggregate) and (node.op in _CHOOSING or _warns_once(node)):
             return True
         if isinstance(node, Call) and node.name in _RELABELLING | _SORTING:
             return True
         if isinstance(node, Binary) and node.op == "or" and not _settled(_name(node.left), _name(node.right)):
             return True
-        pending += children(node)
     return False
+
+
+def _warns_once(node: Aggregate) -> bool:
+    """Of parameters that change, the largest and the smallest of the whole range are warned of."""
+    return node.op == "quantile" and node.param is not None and not isinstance(unwrapped(node.param), Number)
 
 
 def _settled(left: _Name, right: _Name) -> bool:

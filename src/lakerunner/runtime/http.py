@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.runtime.http_patience import PatientProtocol
 
 _START_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 5
@@ -28,7 +29,12 @@ class HttpServer:
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=_DRAIN_TIMEOUT_S
+            app,
+            http=PatientProtocol,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=_DRAIN_TIMEOUT_S,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)

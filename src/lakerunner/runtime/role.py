@@ -15,11 +15,16 @@ from lakerunner.runtime.stop import Stop
 Probe = Callable[[], None]
 
 
+class Recycle(Exception):
+    """Raised by `run` when the process, having drained, wants to be started anew at once. It is no failure."""
+
+
 class Role(ABC):
     """One process's work. The runner calls, in this order: the constructor, `start`, `run`, `close`.
 
-    `start` and `run` may raise: a retryable error means not-ready and another try, any other ends the process with
-    one line. `run` returns when `stop` is set, having finished or given back what it held: that is the draining.
+    `start` and `run` may raise: a retryable error means not-ready and another try, `Recycle` that the process is to
+    be started anew, any other ends it with one line. `run` returns when `stop` is set, having finished or given back
+    what it held: that is the draining.
     """
 
     name: ClassVar[str]

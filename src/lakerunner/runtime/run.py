@@ -12,7 +12,7 @@ from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.runtime.health import Health, Prober
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.retry import Backoff
-from lakerunner.runtime.role import Role
+from lakerunner.runtime.role import Recycle, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import configure_telemetry, log
@@ -22,6 +22,8 @@ SUPERVISOR_VARIABLE = "LAKERUNNER_SUPERVISOR_PID"
 _PATIENCE = Backoff(base_s=0.25, cap_s=5.0)
 
 EXIT_OK, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
+#: The process ended on purpose, to be started anew at once. As sysexits' EX_TEMPFAIL: nobody else's code here.
+EXIT_RECYCLED = 75
 
 
 def exit_code_of(error: LakeError) -> int:
@@ -52,6 +54,10 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
         health.phase = "draining"
         log().info("drained")
         return EXIT_OK
+    except Recycle as reason:
+        health.phase = "draining"
+        log().info("recycled", reason=str(reason))
+        return EXIT_RECYCLED
     except LakeError as error:
         log().error("role failed", error=str(error), code=error.code)
         return exit_code_of(error)

@@ -218,18 +218,47 @@ class QuerySettings(Section):
         description="Secret shared by the API and its workers; empty means one kept in data.dir, for a single machine.",
         json_schema_extra={"secret": True},
     )
+    worker_tls_cert: str = Field(
+        "",
+        description="PEM file of this process's certificate, which the API and its workers show each other; empty "
+        "means that it shows none.",
+    )
+    worker_tls_key: str = Field("", description="PEM file of that certificate's key.")
+    worker_tls_ca: str = Field(
+        "",
+        description="PEM file of the authority whose certificates are trusted; a worker that has one refuses clients "
+        "without a certificate of it.",
+    )
+    worker_tls_name: str = Field(
+        "", description="Name in workers' certificates, where it is not the address that they are reached at."
+    )
+    worker_memory_bytes: Count = Field(
+        4_294_967_296,
+        description="Memory, mapped files apart, above which a worker lets its caches go and, if that does not help, "
+        "finishes what it has and is started anew.",
+    )
+    worker_memory_patience_s: Seconds = Field(10.0, description="How long it must stay above that for the latter.")
+    worker_max_memory_bytes: Count = Field(
+        8_589_934_592, description="Memory above which a worker stops the query that holds the most."
+    )
+    worker_drain_s: Seconds = Field(
+        10.0, description="How long a worker that ends, or is started anew, goes on with what it has."
+    )
+    worker_patience_s: Seconds = Field(
+        15.0, description="How long queries wait for a worker that is being started anew, when no other can do."
+    )
     cache_dir: str = Field("", description="Folder under which processes keep fetched segments; empty means data.dir.")
     cache_bytes: Count = Field(10_737_418_240, description="What one process may keep there.")
     table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded tables of series.")
     decoded_cache_bytes: Annotated[int, Field(ge=0)] = Field(
-        268_435_456, description="Memory for decoded samples that are read again and again; 0 means none."
+        1_073_741_824, description="Memory for decoded samples that are read again and again; 0 means none."
     )
     fetches: Annotated[int, Field(ge=1, le=256)] = Field(
         16, description="Segments that a worker fetches and reads at once."
     )
     worker_scans: Count = Field(8, description="Requests that a worker answers at once; others wait.")
     max_scan_bytes: Count = Field(
-        2_147_483_648, description="Samples, as bytes, that one request may make a worker hold."
+        2_147_483_648, description="Samples, as bytes, that one query may make a worker hold."
     )
     attempts: Count = Field(3, description="Workers that a segment is tried on before it counts as failed.")
     timeout_s: Seconds = Field(120.0, description="How long a query may take.")
@@ -276,7 +305,24 @@ class AuthSettings(Section):
     )
 
 
-class ApiSettings(Section):
+class LimitSettings(Section):
+    """What one org may ask of the query API. An org may have limits of its own: `lakerunner org limits`."""
+
+    timeout_s: Seconds = Field(60.0, description="How long a query may take, its wait included.")
+    max_range_s: Seconds = Field(
+        31_622_400.0, description="How much time a query may span, from the first sample that it reads to the last."
+    )
+    max_steps: Count = Field(11_000, description="Steps of one range query.")
+    max_series: Count = Field(200_000, description="Series in any part of a query.")
+    max_samples: Count = Field(50_000_000, description="Samples that a query may read and compute.")
+    max_bytes: Count = Field(4_294_967_296, description="Bytes of segments that a query may read.")
+    max_points: Count = Field(
+        10_000_000, description="Samples of one answer: each takes some 25 bytes of memory and of the network."
+    )
+    org_queries: Count = Field(4, description="Queries of one org that run at once.")
+
+
+class ApiSettings(LimitSettings):
     """The query API: what one org may ask of it, and how it shares itself between orgs."""
 
     url: str = Field(
@@ -286,16 +332,15 @@ class ApiSettings(Section):
     threads: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Queries that run at once; others wait in turn."
     )
-    org_queries: Count = Field(4, description="Queries of one org that run at once.")
-    org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
-    timeout_s: Seconds = Field(60.0, description="How long a query may take, its wait included.")
-    max_range_s: Seconds = Field(
-        31_622_400.0, description="How much time a query may span, from the first sample that it reads to the last."
+    slow_lane: bool = Field(
+        True,
+        description="Whether long queries, and all of an org that asks very much, run in a process that gives way to "
+        "the others.",
     )
-    max_steps: Count = Field(11_000, description="Steps of one range query.")
-    max_series: Count = Field(200_000, description="Series in any part of a query.")
-    max_samples: Count = Field(50_000_000, description="Samples that a query may read and compute.")
-    max_bytes: Count = Field(4_294_967_296, description="Bytes of segments that a query may read.")
+    slow_lane_bytes: Count = Field(
+        4_294_967_296, description="Memory at which that process is ended and started anew; its queries are lost."
+    )
+    org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
     lookback_s: Seconds = Field(300.0, description="How far back a selector looks for the latest sample.")
     metadata_range_s: Seconds = Field(
         86_400.0, description="How far back labels and series are looked for when a request gives no start."

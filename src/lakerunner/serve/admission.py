@@ -21,14 +21,23 @@ class TooMany(LakeError):
     retryable = True
 
 
+def too_many(waiting: int) -> TooMany:
+    return TooMany(
+        f"cannot take another query: {waiting} of this org are waiting (api.org_waiting)",
+        hint="ask again later, or ask less at once",
+    )
+
+
 _Waiting = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Admission:
-    """Runs calls in `threads` threads, at most `per_org` of one org at once, the next from the org whose turn it is."""
+    """Runs calls in `threads` threads, the next one of the org whose turn it is. Of one org few run at once."""
 
     def __init__(self, threads: int, per_org: int, waiting_per_org: int) -> None:
         self._per_org = per_org
+        #: Orgs that may have more or fewer at once, as their last call said.
+        self._own: dict[uuid.UUID, int] = {}
         self._waiting_per_org = waiting_per_org
         self._changed = threading.Condition()
         #: Orgs with something waiting, in the order of their turns.
@@ -41,16 +50,18 @@ class Admission:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, org_id: uuid.UUID, call: Callable[[], T]) -> Future[T]:
+    def submit(self, org_id: uuid.UUID, call: Callable[[], T], per_org: int | None = None) -> Future[T]:
+        """Run it when its turn comes. `per_org` is how many of this org may run at once, where that is its own."""
         future: Future[T] = Future()
         with self._changed:
+            if per_org is None or per_org == self._per_org:
+                self._own.pop(org_id, None)
+            else:
+                self._own[org_id] = per_org
             queue = self._waiting.setdefault(org_id, deque())
             _drop_cancelled(queue)
             if len(queue) >= self._waiting_per_org:
-                raise TooMany(
-                    f"cannot take another query: {len(queue)} of this org are waiting (api.org_waiting)",
-                    hint="ask again later, or ask less at once",
-                )
+                raise too_many(len(queue))
             queue.append((future, call))
             self._changed.notify()
         return future
@@ -80,7 +91,7 @@ class Admission:
         with self._changed:
             while not self._closed:
                 for org_id, queue in self._waiting.items():
-                    if self._running.get(org_id, 0) < self._per_org:
+                    if self._running.get(org_id, 0) < self._own.get(org_id, self._per_org):
                         return self._take(org_id, queue)
                 self._changed.wait()
             return None

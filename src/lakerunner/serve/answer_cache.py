@@ -1,7 +1,12 @@
-"""Answers kept in memory: given again while the segments that they came from are the live ones."""
+"""Answers kept in memory: given again while the segments that they came from are the live ones.
+
+Each is kept as one piece of bytes: its size is known and not guessed, and the many small objects that it is made of do
+not lie scattered over the heap, between what queries use and free, and keep that from going back to the system.
+"""
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import uuid
@@ -10,12 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakerunner.query.lake_port import ScanStats
-from lakerunner.query.promql.results import MatrixResult, QueryResult, VectorResult
+from lakerunner.query.promql.results import QueryResult
 
-#: What a label set, its strings and the arrays' headers take, roughly.
-_SERIES_BYTES = 700
-_SAMPLE_BYTES = 16
-_HISTOGRAM_BYTES = 1_500
+#: What an entry takes beside its bytes: its key, with the query's text, and the entry itself.
+_ENTRY_BYTES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,18 @@ class AnswerKey:
 class Kept:
     result: QueryResult
     stats: ScanStats
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    #: Pickled: it never leaves this process.
+    content: bytes
     fingerprint: str
     kept_at_s: float
-    size_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.content) + _ENTRY_BYTES
 
 
 class AnswerCache:
@@ -48,49 +60,37 @@ class AnswerCache:
         self._ttl_s = ttl_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[AnswerKey, Kept] = OrderedDict()
+        self._entries: OrderedDict[AnswerKey, _Entry] = OrderedDict()
         self._bytes = 0
 
     def get(self, key: AnswerKey, fingerprint: str) -> Kept | None:
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
-            if kept.fingerprint != fingerprint or self._clock() - kept.kept_at_s > self._ttl_s:
+            if entry.fingerprint != fingerprint or self._clock() - entry.kept_at_s > self._ttl_s:
                 self._drop(key)
                 return None
-            self._kept.move_to_end(key)
-            return kept
+            self._entries.move_to_end(key)
+        return Kept(*pickle.loads(entry.content))
 
     def put(self, key: AnswerKey, fingerprint: str, result: QueryResult, stats: ScanStats) -> None:
-        size_bytes = _size_bytes(result)
+        content = pickle.dumps((result, stats), pickle.HIGHEST_PROTOCOL)
+        entry = _Entry(content, fingerprint, self._clock())
         # One answer must not empty the cache of all others.
-        if size_bytes > self._max_bytes // 8:
+        if entry.size_bytes > self._max_bytes // 8:
             return
         with self._lock:
             self._drop(key)
-            self._kept[key] = Kept(result, stats, fingerprint, self._clock(), size_bytes)
-            self._bytes += size_bytes
+            self._entries[key] = entry
+            self._bytes += entry.size_bytes
             while self._bytes > self._max_bytes:
-                self._drop(next(iter(self._kept)))
+                self._drop(next(iter(self._entries)))
 
     def _drop(self, key: AnswerKey) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._bytes -= kept.size_bytes
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size_bytes
 
     def __len__(self) -> int:
-        return len(self._kept)
-
-
-def _size_bytes(result: QueryResult) -> int:
-    match result.value:
-        case MatrixResult(series=series):
-            histograms = sum(len(one.histograms) for one in series)
-            samples = sum(len(one.timestamps_ms) for one in series)
-            return len(series) * _SERIES_BYTES + samples * _SAMPLE_BYTES + histograms * _HISTOGRAM_BYTES
-        case VectorResult(labels=labels, histograms=histograms_or_none):
-            histograms = sum(one is not None for one in histograms_or_none)
-            return len(labels) * _SERIES_BYTES + histograms * _HISTOGRAM_BYTES
-        case _:
-            return _SERIES_BYTES
+        return len(self._entries)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
+from lakerunner.serve import paths  # noqa: F401  (routes below need its `{…:text}`)
 from lakerunner.serve.desk import Desk
+from lakerunner.serve.lake.limits import limit_routes
 from lakerunner.serve.lake.queries import running_routes
 from lakerunner.serve.lake.stream import stream_routes
+from lakerunner.serve.lane.slow import SlowLane
 from lakerunner.serve.openapi import openapi_routes
 from lakerunner.serve.prometheus.exemplars import exemplar_routes
 from lakerunner.serve.prometheus.labels import label_routes
@@ -16,7 +19,7 @@ from lakerunner.serve.prometheus.query import query_routes
 from lakerunner.serve.prometheus.status import health_routes, status_routes
 
 
-def api_routes(desk: Desk) -> list[BaseRoute]:
+def api_routes(desk: Desk, lane: SlowLane | None = None) -> list[BaseRoute]:
     return [
         *query_routes(desk),
         *label_routes(desk),
@@ -26,6 +29,7 @@ def api_routes(desk: Desk) -> list[BaseRoute]:
         *status_routes(desk),
         *health_routes(desk),
         *stream_routes(desk),
-        *running_routes(desk),
+        *running_routes(desk, lane),
+        *limit_routes(desk),
         *openapi_routes(),
     ]

@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
-from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.model.errors import BadInput, LakeError, LimitHit
+from lakerunner.query.evalflow import whole
 from lakerunner.query.extent import Extent, extent_of
 from lakerunner.query.lake_port import LakePort, OrgSource, ScanLimits, ScanStats
 from lakerunner.query.promql.ast import Expr
@@ -20,11 +22,12 @@ from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
-from lakerunner.query.promql.results import QueryResult
-from lakerunner.runtime.settings import ApiSettings
+from lakerunner.query.promql.results import MatrixResult, QueryResult
+from lakerunner.runtime.settings import ApiSettings, LimitSettings
 from lakerunner.serve.admission import Admission
 from lakerunner.serve.answer_cache import AnswerCache, AnswerKey
 from lakerunner.serve.caller import Caller, Door
+from lakerunner.serve.lane.usage import Usage
 from lakerunner.serve.metrics import API_CACHE
 from lakerunner.serve.running import Running, RunningQuery
 
@@ -32,6 +35,8 @@ T = TypeVar("T")
 CacheOutcome = Literal["hit", "miss", "bypass"]
 #: The engine has a deadline too; ours comes first, so that every error of time reads the same.
 _ENGINE_GRACE_S = 5.0
+#: What a second of waiting counts as use of the fast lane.
+_WAITING_SHARE = 0.1
 #: How long past its time a query is waited for: mostly it stops by itself, and says so better.
 _GRACE_S = 0.5
 
@@ -47,6 +52,8 @@ class Question:
     lookback_ms: int
     #: Compute it, whatever is kept.
     fresh: bool = False
+    #: Whether the answer may miss what cannot be read, and say so.
+    partial: bool = True
 
     @property
     def context(self) -> QueryContext:
@@ -86,12 +93,17 @@ def shortfalls(stats: ScanStats) -> list[str]:
     return list(stats.warnings)
 
 
+class TooSlow(Exception):
+    """A query that took more of the fast lane than one may. No error: it begins again in the slow one."""
+
+
 class Desk:
     def __init__(self, settings: ApiSettings, lake: LakePort, door: Door) -> None:
         self.settings = settings
         self.lake = lake
         self.door = door
         self.running = Running()
+        self.usage = Usage()
         self._admission = Admission(settings.threads, settings.org_queries, settings.org_waiting)
         self._cache = AnswerCache(settings.cache_bytes, settings.cache_ttl_s)
 
@@ -111,53 +123,76 @@ class Desk:
         timeout_s: float | None = None,
     ) -> T:
         """Run a call in a thread when the org's turn comes. It ends when the client goes, or its time is over."""
-        allowed_s = min(timeout_s or self.settings.timeout_s, self.settings.timeout_s)
-        with self.running.listed(caller, kind, text, allowed_s) as query:
-            future = self._admission.submit(caller.org_id, lambda: begun(query, call))
+        with self.listed(caller, kind, text, timeout_s) as query:
+            if request.scope.get("lakerunner.hurry"):
+                query.hurry(TooSlow)
+            future = self.submit(query, call)
             done = asyncio.wrap_future(future)
-            ended = await first_of(request, query, done)
-            if ended:
+            stopped = await first_of(request, query, done)
+            if stopped is None:
                 return done.result()
             future.cancel()
             done.add_done_callback(taken_note_of)
-            raise query.cancelled or query.timed_out()
+            raise stopped
+
+    def listed(
+        self, caller: Caller, kind: str, text: str, timeout_s: float | None = None
+    ) -> AbstractContextManager[RunningQuery]:
+        """A query among those that run, with the time that it may take: the org's, or less where the client says so."""
+        allowed_s = self.limits(caller).timeout_s
+        return self.running.listed(caller, kind, text, min(timeout_s or allowed_s, allowed_s))
 
     def submit(self, query: RunningQuery, call: Callable[[RunningQuery], T]) -> Future[T]:
         """As `turn`, for a call whose ends its caller watches itself."""
-        return self._admission.submit(query.caller.org_id, lambda: begun(query, call))
+        caller = query.caller
+
+        def timed() -> T:
+            began_s, began_cpu_s = time.monotonic(), time.thread_time()
+            try:
+                return begun(query, call)
+            finally:
+                # Waiting counts little: it is for a worker, or for others on a machine that has too much to do.
+                cpu_s, all_s = time.thread_time() - began_cpu_s, time.monotonic() - began_s
+                self.usage.spent(caller.org_id, cpu_s + _WAITING_SHARE * (all_s - cpu_s))
+
+        return self._admission.submit(caller.org_id, timed, self.limits(caller).org_queries)
+
+    def limits(self, caller: Caller) -> LimitSettings:
+        """What the caller's org may ask for."""
+        return self.settings.model_copy(update=dict(caller.limits)) if caller.limits else self.settings
 
     # -- in a thread -------------------------------------------------------------------------------------------
 
-    def read(self, question: Question) -> tuple[Expr, Extent | None]:
+    def read(self, question: Question, caller: Caller) -> tuple[Expr, Extent | None]:
         """The question's tree and the time that it looks at, when both are within limits."""
         expr = parse(question.text)
-        settings = self.settings
+        limits = self.limits(caller)
         if question.end_ms < question.start_ms:
             raise BadInput('cannot run a range query: "end" is before "start"')
-        if question.steps > settings.max_steps:
+        if question.steps > limits.max_steps:
             raise LimitHit(
-                f"cannot run a range query of {question.steps:,} steps: more than {settings.max_steps:,} "
-                "(api.max_steps)",
+                f"cannot run a range query of {question.steps:,} steps: more than {limits.max_steps:,} (api.max_steps)",
                 hint="exceeded maximum resolution: widen the step or shorten the range",
             )
         extent = extent_of(expr, question.context, question.lookback_ms)
-        if extent is not None and extent.width_ms > settings.max_range_s * 1000:
+        if extent is not None and extent.width_ms > limits.max_range_s * 1000:
             raise LimitHit(
                 f"cannot run a query over {extent.width_ms / 86_400_000:,.1f} days: more than "
-                f"{settings.max_range_s / 86_400:,.1f} (api.max_range_s)",
+                f"{limits.max_range_s / 86_400:,.1f} (api.max_range_s)",
                 hint="shorten the range, the range selectors or the offsets",
             )
         return expr, extent
 
     def source(self, question: Question, query: RunningQuery, options: EngineOptions) -> OrgSource:
         """What the query reads from: all of it on one state of the lake."""
-        source = self.scan(query)
+        source = self.scan(query, partial=question.partial)
         source.prepare(question.text, question.start_ms, question.end_ms, question.step_ms, options)
         return source
 
-    def scan(self, query: RunningQuery) -> OrgSource:
+    def scan(self, query: RunningQuery, *, partial: bool = True) -> OrgSource:
         """All that the query's caller may see."""
-        limits = ScanLimits(self.settings.max_bytes, self.settings.max_series, query.remaining_s)
+        allowed = self.limits(query.caller)
+        limits = ScanLimits(allowed.max_bytes, allowed.max_series, allowed.max_samples, query.remaining_s, partial)
         return self.lake.source(query.caller.org_id, limits, query.check)
 
     def recent(self) -> tuple[int, int]:
@@ -166,31 +201,38 @@ class Desk:
         return end_ms - round(self.settings.metadata_range_s * 1000), end_ms
 
     def options(self, question: Question, query: RunningQuery) -> EngineOptions:
+        limits = self.limits(query.caller)
         return EngineOptions(
             lookback_ms=question.lookback_ms,
-            max_samples=self.settings.max_samples,
-            max_series=self.settings.max_series,
-            max_steps=self.settings.max_steps,
+            max_samples=limits.max_samples,
+            max_series=limits.max_series,
+            max_steps=limits.max_steps,
             timeout_s=query.remaining_s + _ENGINE_GRACE_S,
         )
 
     def answer(self, question: Question, query: RunningQuery) -> Answer:
         """The whole answer, kept or computed."""
-        expr, extent = self.read(question)
+        expr, extent = self.read(question, query.caller)
         place = self.place(question, query, expr, extent)
         if (kept := self.kept(place, query)) is not None:
             return kept
         options = self.options(question, query)
         source = self.source(question, query, options)
-        engine = Engine(source, options)
-        if question.step_ms:
-            context = question.context
-            result = engine.range(question.text, context.start_ms, context.end_ms, context.step_ms, query.check)
-        else:
-            result = engine.instant(question.text, question.start_ms, query.check)
+        try:
+            if question.step_ms:
+                result = whole(source, question.text, question.context, options, query.check)
+            else:
+                result = Engine(source, options).instant(question.text, question.start_ms, query.check)
+        finally:
+            self.charge(query, source)
+        check_points(result, self.limits(query.caller).max_points)
         self.keep(place, result, source.stats())
         outcome: CacheOutcome = "bypass" if place is None else "miss"
         return Answer(result, source.stats(), outcome, query.query_id, query.elapsed_s, source.explain())
+
+    def charge(self, query: RunningQuery, source: OrgSource) -> None:
+        """What workers did for the query is its org's use as well."""
+        self.usage.spent(query.caller.org_id, source.stats().worker_cpu_s)
 
     def place(self, question: Question, query: RunningQuery, expr: Expr, extent: Extent | None) -> Place | None:
         """Where the answer may be kept; None where it may not.
@@ -220,14 +262,24 @@ class Desk:
             self._cache.put(place.key, place.fingerprint, result, stats)
 
 
+def check_points(result: QueryResult, limit: int) -> None:
+    """Refuse an answer that is too large to be written out and sent, before that is begun."""
+    value = result.value
+    points = value.samples if isinstance(value, MatrixResult) else 0
+    if points > limit:
+        raise LimitHit(
+            f"cannot answer with {points:,} samples: more than {limit:,} (api.max_points)",
+            hint="aggregate, narrow the selectors, shorten the range or widen the step",
+        )
+
+
 def begun(query: RunningQuery, call: Callable[[RunningQuery], T]) -> T:
-    query.check()
-    query.state = "running"
+    query.begin()
     return call(query)
 
 
-async def first_of(request: Request, query: RunningQuery, done: asyncio.Future[T]) -> bool:
-    """Wait for the future; False when the client goes, the query is cancelled, or its time is over first.
+async def first_of(request: Request, query: RunningQuery, done: asyncio.Future[T]) -> LakeError | None:
+    """Wait for the future. What stopped the query instead: its client went, it was cancelled, or its time was over.
 
     A call that does not look at the clock is answered for all the same; its thread ends by itself.
     """
@@ -242,11 +294,12 @@ async def first_of(request: Request, query: RunningQuery, done: asyncio.Future[T
     finally:
         if gone.done():
             query.cancel("its client went away")
-        elif not done.done():
+        reason = None if done.done() else query.cancelled or query.timed_out()
+        if reason is not None:
             query.cancel("nobody waits for it any more")
         gone.cancel()
         told.cancel()
-    return done.done()
+    return reason
 
 
 async def disconnected(request: Request) -> None:

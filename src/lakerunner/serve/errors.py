@@ -28,5 +28,8 @@ def render_error(_: Request, error: Exception) -> Response:
     headers = {"Retry-After": _RETRY_AFTER_S} if error.retryable else {}
     if isinstance(error, Denied):
         headers["WWW-Authenticate"] = 'Bearer realm="lakerunner"'
-    body = {"code": error.code, "message": error.message, "hint": error.hint, "where": error.where}
-    return JSONResponse({"error": body}, status_code=status_of(error), headers=headers)
+    return JSONResponse({"error": error_document(error)}, status_code=status_of(error), headers=headers)
+
+
+def error_document(error: LakeError) -> dict[str, object]:
+    return {"code": error.code, "message": error.message, "hint": error.hint, "where": error.where}

@@ -10,4 +10,6 @@ API_SECONDS = Histogram(
     "lakerunner_api_query_seconds", "Time of one query, its wait included.", ["kind", "outcome"], buckets=_SECONDS
 )
 API_QUERIES = Gauge("lakerunner_api_queries", "Queries that run or wait now.")
+API_LANES = Counter("lakerunner_api_lane", "Requests by the lane that they took.", ["lane"])
+API_LANE_RESTARTS = Counter("lakerunner_api_lane_restarts", "How often the slow lane ended and was started again.")
 API_CACHE = Counter("lakerunner_api_cache", "Answers by whether they were kept ones.", ["outcome"])

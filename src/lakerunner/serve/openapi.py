@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -9,9 +10,21 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from lakerunner import __version__
+from lakerunner.serve import openapi_schemas as schemas
 from lakerunner.serve.json import json_response
+from lakerunner.serve.openapi_schemas import Schema
 
 PATH = "/api/v1/openapi.json"
+_JSON, _TEXT, _EVENTS = "application/json", "text/plain", "text/event-stream"
+_FORM = "application/x-www-form-urlencoded"
+_ERRORS = (
+    ("400", "The request cannot be read."),
+    ("401", "No key, or one that may not."),
+    ("404", "It does not exist."),
+    ("422", "A limit was hit, which is named, or the data allows no answer."),
+    ("429", "Too many queries of the org wait."),
+    ("503", "Out of time, cancelled, or a dependency is down."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,44 +32,81 @@ class _Operation:
     path: str
     methods: str
     sentence: str
+    answer: Schema
     #: Names of parameters between blanks; one that must be given ends in `!`.
     parameters: str = ""
-    media: str = "application/json"
+    error: Schema | None = None
+    media: str = _JSON
+    #: For everybody, without a key, and without anything to be refused for.
+    public: bool = False
+
+
+def _prometheus(path: str, methods: str, sentence: str, data: Schema, parameters: str = "") -> _Operation:
+    return _Operation(f"/api/v1/{path}", methods, sentence, schemas.success(data), parameters, schemas.PROMETHEUS_ERROR)
+
+
+def _lake(path: str, methods: str, sentence: str, answer: Schema, parameters: str = "") -> _Operation:
+    return _Operation(f"/api/v1/{path}", methods, sentence, answer, parameters, schemas.LAKE_ERROR)
+
+
+def _health(path: str, sentence: str) -> _Operation:
+    return _Operation(path, "GET", sentence, schemas.STRING, media=_TEXT, public=True)
 
 
 _TIMES = "start end"
-_QUERY = "query! timeout limit lookback_delta nocache explain stats"
+_QUERY = "query! timeout limit lookback_delta nocache partial explain stats"
+_STREAM = "q! s e step limit lookback timeout nocache partial explain summary reverse fields"
+_NAMES = schemas.array(schemas.STRING)
 _OPERATIONS = (
-    _Operation("/api/v1/query", "GET POST", "The value of an expression at one time.", f"{_QUERY} time"),
-    _Operation("/api/v1/query_range", "GET POST", "Its values over a range.", f"{_QUERY} start! end! step!"),
-    _Operation("/api/v1/series", "GET POST", "Series that selectors accept.", f"match[]! {_TIMES} limit"),
-    _Operation("/api/v1/labels", "GET POST", "Names of labels.", f"match[] {_TIMES} limit"),
-    _Operation("/api/v1/label/{name}/values", "GET", "Values of a label.", f"match[] {_TIMES} limit"),
-    _Operation("/api/v1/metadata", "GET", "Type, help and unit of metrics.", "metric limit limit_per_metric"),
-    _Operation("/api/v1/query_exemplars", "GET POST", "Exemplars of an expression's selectors.", "query! start! end!"),
-    _Operation("/api/v1/format_query", "GET POST", "An expression in its canonical form.", "query!"),
-    _Operation("/api/v1/parse_query", "GET POST", "An expression as a tree.", "query!"),
-    _Operation("/api/v1/status/buildinfo", "GET", "The version of Prometheus whose API this is."),
-    _Operation("/api/v1/status/tsdb", "GET", "How many series there are, by what.", "limit"),
-    _Operation("/api/v1/status/config", "GET", "Empty: nothing is scraped here."),
-    _Operation("/api/v1/status/flags", "GET", "Empty: settings are our own."),
-    _Operation("/api/v1/rules", "GET", "Empty: no rules are evaluated here."),
-    _Operation("/api/v1/alerts", "GET", "Empty: no rules are evaluated here."),
-    _Operation("/api/v1/targets", "GET", "Empty: nothing is scraped here."),
-    _Operation("/api/v1/alertmanagers", "GET", "Empty: no alerts are sent from here."),
+    _prometheus("query", "GET POST", "The value of an expression at one time.", schemas.VALUES, f"{_QUERY} time"),
+    _prometheus("query_range", "GET POST", "Its values over a range.", schemas.MATRIX, f"{_QUERY} start! end! step!"),
+    _prometheus(
+        "series",
+        "GET POST",
+        "Series that selectors accept.",
+        schemas.array(schemas.mapping(schemas.STRING)),
+        f"match[]! {_TIMES} limit",
+    ),
+    _prometheus("labels", "GET POST", "Names of labels.", _NAMES, f"match[] {_TIMES} limit"),
+    _prometheus("label/{name}/values", "GET", "Values of a label.", _NAMES, f"match[] {_TIMES} limit"),
+    _prometheus(
+        "metadata", "GET", "Type, help and unit of metrics.", schemas.METADATA, "metric limit limit_per_metric"
+    ),
+    _prometheus(
+        "query_exemplars",
+        "GET POST",
+        "Exemplars of an expression's selectors.",
+        schemas.EXEMPLARS,
+        "query! start! end!",
+    ),
+    _prometheus("format_query", "GET POST", "An expression in its canonical form.", schemas.STRING, "query!"),
+    _prometheus("parse_query", "GET POST", "An expression as a tree.", schemas.TREE, "query!"),
+    _prometheus(
+        "status/buildinfo", "GET", "The version of Prometheus whose API this is.", schemas.mapping(schemas.STRING)
+    ),
+    _prometheus("status/tsdb", "GET", "How many series there are, by what.", schemas.TSDB, "limit"),
+    _prometheus("status/config", "GET", "Empty: nothing is scraped here.", schemas.mapping(schemas.STRING)),
+    _prometheus("status/flags", "GET", "Empty: settings are our own.", schemas.mapping(schemas.STRING)),
+    _prometheus("rules", "GET", "Empty: no rules are evaluated here.", schemas.mapping({})),
+    _prometheus("alerts", "GET", "Empty: no rules are evaluated here.", schemas.mapping({})),
+    _prometheus("targets", "GET", "Empty: nothing is scraped here.", schemas.mapping({})),
+    _prometheus("alertmanagers", "GET", "Empty: no alerts are sent from here.", schemas.mapping({})),
     _Operation(
         "/api/v1/metrics/query",
         "GET POST",
         "A range query as server-sent events. By POST the parameters are members of a JSON object.",
-        "q! s e step limit lookback timeout nocache explain summary reverse fields",
-        "text/event-stream",
+        schemas.EVENT,
+        _STREAM,
+        schemas.LAKE_ERROR,
+        _EVENTS,
     ),
-    _Operation("/api/v1/queries", "GET", "Queries that run or wait now."),
-    _Operation("/api/v1/queries/{query_id}", "DELETE", "Stop a query."),
-    _Operation(PATH, "GET", "This document."),
-    _Operation("/-/healthy", "GET", "Whether the process lives.", media="text/plain"),
-    _Operation("/-/ready", "GET", "Whether the lake answers.", media="text/plain"),
-    _Operation("/ready", "GET", "Whether the lake answers.", media="text/plain"),
+    _lake("queries", "GET", "Queries that run or wait now.", schemas.ALL_RUNNING),
+    _lake("queries/{query_id}", "DELETE", "Stop a query.", schemas.RUNNING),
+    _lake("limits", "GET", "What the caller's org may ask for.", schemas.LIMITS),
+    _Operation(PATH, "GET", "This document.", {"type": "object"}, public=True),
+    _health("/-/healthy", "Whether the process lives."),
+    _health("/-/ready", "Whether the lake answers."),
+    _health("/ready", "Whether the lake answers."),
 )
 
 
@@ -72,7 +122,11 @@ def document() -> dict[str, object]:
     }
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Lakerunner query API", "version": __version__},
+        "info": {
+            "title": "Lakerunner query API",
+            "version": __version__,
+            "description": "A key that holds several orgs names the one it asks for in the header X-Scope-OrgID.",
+        },
         "paths": paths,
         "components": {"securitySchemes": schemes},
         "security": [{name: []} for name in schemes],
@@ -81,45 +135,54 @@ def document() -> dict[str, object]:
 
 def _described(operation: _Operation, method: str) -> dict[str, object]:
     in_path = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
-    parameters: list[dict[str, object]] = [_parameter(name, "path", required=True) for name in in_path]
+    parameters: list[dict[str, object]] = [
+        {"name": name, "in": "path", "required": True, "schema": schemas.PARAMETERS[name]} for name in in_path
+    ]
     described: dict[str, object] = {"summary": operation.sentence}
     if method == "POST":
         described["requestBody"] = _body(operation)
     else:
         parameters += [
-            _parameter(name.rstrip("!"), "query", required=name.endswith("!")) for name in operation.parameters.split()
+            {"name": name, "in": "query", "required": required, "schema": schema}
+            for name, required, schema in _parameters(operation)
         ]
     if parameters:
         described["parameters"] = parameters
-    answers: dict[str, object] = {"200": {"description": "The answer.", "content": {operation.media: {}}}}
-    for status, reason in (
-        ("400", "The request cannot be read."),
-        ("401", "No key, or one that may not."),
-        ("422", "A limit was hit, or the data allows no answer."),
-        ("429", "Too many queries of the org wait."),
-        ("503", "Out of time, cancelled, or a dependency is down."),
-    ):
-        answers[status] = {"description": reason}
-    described["responses"] = answers
+    if operation.public:
+        described["security"] = []
+    described["responses"] = _responses(operation)
     return described
 
 
+def _responses(operation: _Operation) -> dict[str, object]:
+    answers: dict[str, object] = {
+        "200": {"description": "The answer.", "content": {operation.media: {"schema": operation.answer}}}
+    }
+    if operation.error is not None:
+        for status, reason in _ERRORS:
+            answers[status] = {"description": reason, "content": {_JSON: {"schema": operation.error}}}
+    elif operation.media == _TEXT:
+        answers["503"] = {"description": "Not now.", "content": {_TEXT: {"schema": schemas.STRING}}}
+    return answers
+
+
+def _parameters(operation: _Operation) -> Iterator[tuple[str, bool, Schema]]:
+    """Name, whether it must be given, and how it looks."""
+    known = schemas.STREAM_PARAMETERS if operation.media == _EVENTS else schemas.PARAMETERS
+    for word in operation.parameters.split():
+        name = word.rstrip("!")
+        yield name, word.endswith("!"), known[name]
+
+
 def _body(operation: _Operation) -> dict[str, object]:
-    names = operation.parameters.split()
-    media = "application/json" if operation.media == "text/event-stream" else "application/x-www-form-urlencoded"
+    media = _JSON if operation.media == _EVENTS else _FORM
     schema = {
         "type": "object",
-        "properties": {name.rstrip("!"): {} for name in names},
-        "required": [name[:-1] for name in names if name.endswith("!")],
+        "properties": {name: schema for name, _, schema in _parameters(operation)},
+        "required": [name for name, required, _ in _parameters(operation) if required],
+        "additionalProperties": False,
     }
-    return {"content": {media: {"schema": schema}}}
-
-
-def _parameter(name: str, place: str, *, required: bool) -> dict[str, object]:
-    schema: dict[str, object] = {"type": "string"}
-    if name.endswith("[]"):
-        schema = {"type": "array", "items": schema}
-    return {"name": name, "in": place, "required": required, "schema": schema}
+    return {"content": {media: {"schema": schema}}, "required": True}
 
 
 def openapi_routes() -> list[BaseRoute]:

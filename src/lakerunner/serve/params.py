@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.query.promql.ast import VectorSelector, unwrapped
@@ -18,6 +19,8 @@ from lakerunner.query.promql.parser import parse
 
 #: The largest body that is read. A query's text may have a quarter of it, and percent-encoding triples it.
 MAX_BODY_BYTES = 1_048_576
+#: How long a body may take to come.
+MAX_BODY_S = 10.0
 _MAX_FIELDS = 1_000
 #: Times farther from the epoch than this many milliseconds are moved there: no sample is, and arithmetic stays safe.
 _FAR_MS = 1 << 52
@@ -81,8 +84,9 @@ class Params:
             raise BadInput(f'invalid parameter "{name}": cannot read {value[:50]!r} as a number from 0 on')
         return int(value)
 
-    def flag(self, name: str) -> bool:
-        return self.text(name).lower() in ("1", "true", "yes", "all")
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        value = self.text(name).lower()
+        return value in ("1", "true", "yes", "all") if value else default
 
     def selectors(self, name: str = "match[]", *, required: bool = False) -> list[tuple[Matcher, ...]]:
         texts = self.texts(name)
@@ -92,16 +96,27 @@ class Params:
 
 
 async def body_of(request: Request) -> bytes:
-    """The whole body, unless it is too large to be one of ours."""
+    """The whole body, unless it is too large to be one of ours. Kept: another process may have to be asked."""
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MAX_BODY_BYTES:
-            raise LimitHit(
-                f"cannot read a body of more than {MAX_BODY_BYTES:,} bytes", hint="shorten the query; see docs/api.md"
-            )
-        parts.append(part)
-    return b"".join(parts)
+    try:
+        async with asyncio.timeout(MAX_BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > MAX_BODY_BYTES:
+                    raise LimitHit(
+                        f"cannot read a body of more than {MAX_BODY_BYTES:,} bytes",
+                        hint="shorten the query; see docs/api.md",
+                    )
+                parts.append(part)
+    except TimeoutError:
+        raise BadInput(
+            f"cannot read the body: it did not come within {MAX_BODY_S:g} s", hint="send it whole, and at once"
+        ) from None
+    except ClientDisconnect:
+        raise BadInput("cannot read the body: the client went away") from None
+    body = b"".join(parts)
+    request.scope["lakerunner.body"] = body
+    return body
 
 
 def parse_selector(name: str, text: str) -> tuple[Matcher, ...]:

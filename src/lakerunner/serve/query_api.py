@@ -6,74 +6,66 @@ import sys
 import time
 from collections.abc import Sequence
 
-import numpy as np
 from starlette.routing import BaseRoute
 
 from lakerunner.index.indexed import IndexedRole
-from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake import open_lake
 from lakerunner.query.lake_door import LakeDoor
-from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.warm import warm
+from lakerunner.runtime.memory import few_arenas, trim
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
-from lakerunner.runtime.telemetry import log
 from lakerunner.serve.api import api_routes
 from lakerunner.serve.caller import Door
 from lakerunner.serve.desk import Desk
+from lakerunner.serve.lane.slow import SlowLane
+from lakerunner.serve.lane.switch import switched
 
-#: What dashboards ask for most. Asked once at the start, so that kernels are in memory before the first client waits.
-_USUAL = (
-    "m",
-    "sum by (a) (rate(m[1m]))",
-    "histogram_quantile(0.9, sum by (le) (rate(m[1m])))",
-    "max_over_time(m[1m]) / ignoring (a) group_left sum(m)",
-    "avg(increase(m[1m])) or vector(0)",
-    "topk(2, m)",
-)
 #: How long a thread keeps the interpreter while others want it. With Python's own 5 ms, each of a small query's
 #: few hand-overs waits that long behind a large one (docs/decisions/0007-queries-in-threads.md has the figures).
-_SWITCH_S = 0.000_5
+SWITCH_S = 0.000_5
+#: How often freed memory is given back to the system: while nothing runs, and in any case.
+_TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
+_LOOK_S = 1.0
 
 
 class QueryApi(IndexedRole):
     name = "query-api"
     sentence = "Answer queries: Prometheus' HTTP API, and range queries as a stream."
+    fail_fast = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        door = Door(self.database, required=settings.auth.required)
+        few_arenas()
+        door = Door(self.database, required=settings.auth.required, patience_s=settings.query.index_patience_s)
         lake = LakeDoor(open_lake(settings, self.database), self.database)
         self._desk = Desk(settings.api, lake, door)
+        self._lane = SlowLane(settings) if settings.api.slow_lane else None
 
     def start(self) -> None:
         super().start()
-        sys.setswitchinterval(_SWITCH_S)
+        sys.setswitchinterval(SWITCH_S)
         warm()
+        if self._lane is not None:
+            self._lane.start()
 
     def run(self, stop: Stop) -> None:
-        while not stop.wait(60.0):
-            pass
+        trimmed_at = time.monotonic()
+        while not stop.wait(_LOOK_S):
+            # What queries freed lies between kept answers, and the heap holds on to it. Giving it back holds up those
+            # who want memory at that moment, so it is done while nobody does, or seldom.
+            age_s = time.monotonic() - trimmed_at
+            if age_s > (_TRIM_S if self._desk.running.idle else _TRIM_BUSY_S):
+                trim()
+                trimmed_at = time.monotonic()
 
     def routes(self) -> Sequence[BaseRoute]:
-        return api_routes(self._desk)
+        routes = api_routes(self._desk, self._lane)
+        return routes if self._lane is None else switched(routes, self._desk, self._lane)
 
     def close(self) -> None:
+        if self._lane is not None:
+            self._lane.close()
         self._desk.close()
         self._desk.lake.close()
         super().close()
-
-
-def warm() -> None:
-    """Run the usual expressions over a little data. The first run ever compiles; later ones load what was compiled."""
-    began_s = time.monotonic()
-    source = MemorySource()
-    times = np.arange(20) * 15_000
-    for number in range(3):
-        labels = {"__name__": "m", "a": str(number), "le": str(number)}
-        source.add(LabelSet.of(labels), times, np.arange(20.0))
-    engine = Engine(source)
-    for text in _USUAL:
-        engine.range(text, 60_000, 240_000, 60_000)
-        engine.instant(text, 240_000)
-    log().info("kernels in memory", seconds=round(time.monotonic() - began_s, 2))

@@ -15,6 +15,9 @@ from lakerunner.serve.metrics import API_QUERIES, API_SECONDS
 
 #: Of a query's text, in listings: enough to recognise it.
 _SHOWN_TEXT = 2_000
+#: What a short query takes at most: of a core, and of everybody's time.
+_SHORT_CPU_S = 0.3
+_SHORT_S = 1.5
 
 
 class Cancelled(LakeError):
@@ -41,8 +44,12 @@ class RunningQuery:
     started_at: float = field(default_factory=time.time)
     state: str = "waiting"
     _began_s: float = field(default_factory=time.monotonic)
+    _turn_s: float = 0.0
+    _turn_cpu_s: float = 0.0
+    _thread: int = 0
     _cancelled: str | None = None
     _told: Callable[[], object] | None = None
+    _hurry: type[Exception] | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -60,6 +67,17 @@ class RunningQuery:
     def tell_when_cancelled(self, told: Callable[[], object]) -> None:
         self._told = told
 
+    def hurry(self, otherwise: type[Exception]) -> None:
+        """Have that raised once the query has run for longer than a short one does, its wait not counted."""
+        self._hurry = otherwise
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        self.check()
+        self.state = "running"
+        self._turn_s, self._turn_cpu_s = time.monotonic(), time.thread_time()
+        self._thread = threading.get_ident()
+
     @property
     def cancelled(self) -> Cancelled | None:
         return Cancelled(f"cannot go on with the query: {self._cancelled}") if self._cancelled else None
@@ -70,6 +88,14 @@ class RunningQuery:
             raise cancelled
         if self.elapsed_s > self.timeout_s:
             raise self.timed_out()
+        if self._hurry is not None and self._turn_s and self._is_long():
+            raise self._hurry
+
+    def _is_long(self) -> bool:
+        # By the thread's own clock: on a machine that has too much to do, everything takes long.
+        mine = threading.get_ident() == self._thread
+        cpu_s = time.thread_time() - self._turn_cpu_s if mine else 0.0
+        return cpu_s > _SHORT_CPU_S or time.monotonic() - self._turn_s > _SHORT_S
 
     def timed_out(self) -> TimedOut:
         return TimedOut(
@@ -115,6 +141,10 @@ class Running:
                 del self._queries[query.query_id]
             API_QUERIES.dec()
             API_SECONDS.labels(kind, outcome).observe(query.elapsed_s)
+
+    @property
+    def idle(self) -> bool:
+        return not self._queries
 
     def visible_to(self, caller: Caller) -> list[RunningQuery]:
         with self._lock:

@@ -113,7 +113,7 @@ def test_type_labels_say_what_is_a_counter() -> None:
     assert 'got "gauge": "of_gauge" (1:6)' in info
 
 
-def test_duplicates_on_the_one_side_are_named_in_order() -> None:
+def test_duplicates_on_the_one_side_are_named_in_the_order_of_the_source() -> None:
     source = MemorySource()
     for name in ("zeta", "alpha"):
         source.add(LabelSet.of({"__name__": "dup", "label": name}), [0], [1.0])
@@ -122,7 +122,7 @@ def test_duplicates_on_the_one_side_are_named_in_order() -> None:
         Engine(source).instant("one + on () dup", 0)
     assert caught.value.message == (
         "found duplicate series for the match group {} on the right hand-side of the operation: "
-        '[{__name__="dup", label="alpha"}, {__name__="dup", label="zeta"}];'
+        '[{__name__="dup", label="zeta"}, {__name__="dup", label="alpha"}];'
         "many-to-many matching not allowed: matching labels must be unique on one side"
     )
 

@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.query.promql.eval.dense_histograms import dense, dense_sum
-from lakerunner.query.promql.eval.ranges_histogram import mean_of, sum_of
 from lakerunner.query.promql.histogram import CUSTOM_SCHEMA, Histogram, ResetHint, bucket_bound
 from lakerunner.query.promql.histogram_column import ColumnHistograms, HistogramColumn
 from lakerunner.query.promql.histogram_math import (
-    CompensatedSum,
     IncompatibleSchemas,
     add,
     is_reset,
@@ -86,23 +83,6 @@ def test_what_only_grew_was_not_reset(before: Histogram, more: Histogram) -> Non
         assert not is_reset(after, before)
     if before.count > 0:
         assert is_reset(before.scaled(0.5), before)
-
-
-@given(st.lists(_histograms, min_size=1, max_size=6))
-def test_sums_as_a_matrix_are_the_sums_one_by_one(histograms: list[Histogram]) -> None:
-    careful = CompensatedSum(histograms[0])
-    for histogram in histograms[1:]:
-        careful.add(histogram)
-    assert sum_of(histograms)[0].compact().equals(careful.total().compact())
-    mean = careful.mean(float(len(histograms))).compact()
-    quick = mean_of(histograms)[0].compact()
-    np.testing.assert_allclose(quick.pos_count, mean.pos_count, rtol=1e-15)
-    assert quick.count == pytest.approx(mean.count, rel=1e-15)
-
-
-def test_the_matrix_is_refused_for_layouts_that_differ() -> None:
-    assert dense([made({1: 1.0}, schema=0), made({1: 1.0}, schema=1)]) is None
-    assert dense_sum([made({1: 1.7e308}), made({1: 1.7e308})], ResetHint.UNKNOWN, mean=True) is None
 
 
 @given(st.lists(st.one_of(st.none(), _histograms), min_size=1, max_size=5))

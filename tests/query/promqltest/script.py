@@ -17,7 +17,7 @@ _INSTANT = re.compile(r"^eval(?:_(fail|warn|ordered|info))?\s+instant\s+(?:at\s+
 _RANGE = re.compile(r"^eval(?:_(fail|warn|info))?\s+range\s+from\s+(.+)\s+to\s+(.+)\s+step\s+(.+?)\s+(.+)$")
 _EXPECT = re.compile(r"^expect\s+(ordered|fail|warn|no_warn|info|no_info)(?:\s+(regex|msg):(.+))?$")
 _EXPECT_RANGE = re.compile(r"^expect range vector\s+from\s+(.+)\s+to\s+(.+)\s+step\s+(.+)$")
-_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[iI]nf|[nN]a[nN])$")
+_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf|nan))$")
 
 
 @dataclass
@@ -94,7 +94,7 @@ def read_script(path: Path) -> list[Command]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        if not line or line.lower().startswith("clear"):
+        if not line or line.lower().split()[0] == "clear":
             commands += [Clear()] if line else []
             at += 1
             continue

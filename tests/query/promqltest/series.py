@@ -16,12 +16,21 @@ from lakerunner.query.promql.histogram_math import add, subtract
 from lakerunner.query.promql.parser import Parser
 from lakerunner.query.promql.source import STALE
 
-_NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[iI]nf|[nN]a[nN])"
+_NUMBER = r"[+-]?(?:(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?|(?i:inf|nan))"
+#: Like Go, a zero in front makes a number octal.
+_OCTAL = re.compile(r"[+-]?0[0-7]+")
 _ITEM = re.compile(
     rf"(?P<gap>_)(?:x(?P<gaps>\d+))?$|(?P<base>stale|{_NUMBER})(?:(?P<step>[+-]{_NUMBER}))?(?:x(?P<times>\d+))?$"
 )
 _HISTOGRAM_ITEM = re.compile(r"(\{\{.*?\}\})(?:([+-])(\{\{.*?\}\}))?(?:x(\d+))?$")
 _FIELD = re.compile(r"(\w+):(\[[^\]]*\]|\S+)")
+_HINT = "counter_reset_hint"
+_FIELDS = frozenset(
+    [
+        *("schema", "count", "sum", "z_bucket", "z_bucket_w", "buckets", "n_buckets", "offset", "n_offset"),
+        *("custom_values", _HINT),
+    ]
+)
 _START_ITEM = re.compile(r"([+-]?)((?:\d+(?:ms|[ywdhms]))+|\d+)(?:([+-])((?:\d+(?:ms|[ywdhms]))+))?(?:x(\d+))?$")
 
 _HINTS = {
@@ -126,7 +135,12 @@ def _points(item: str) -> list[Point]:
 
 
 def _number(text: str) -> float:
-    return float(text)
+    """A number as Go reads it.
+
+    >>> _number("1_000"), _number("010"), _number("-inf")
+    (1000.0, 8.0, -inf)
+    """
+    return float(int(text, 8)) if _OCTAL.fullmatch(text) else float(text)
 
 
 def _histogram_points(item: str) -> list[Point]:
@@ -145,7 +159,11 @@ def _histogram_points(item: str) -> list[Point]:
 
 
 def parse_histogram(text: str) -> tuple[Histogram, bool]:
-    fields = dict(_FIELD.findall(text[2:-2]))
+    found = _FIELD.findall(text[2:-2])
+    fields = dict(found)
+    assert len(fields) == len(found) and not _FIELD.sub("", text[2:-2]).strip(), f"not a histogram: {text}"
+    assert fields.keys() <= _FIELDS, f"a histogram has no {', '.join(sorted(fields.keys() - _FIELDS))}"
+    assert fields.get(_HINT, "unknown") in _HINTS, f"not a hint: {fields.get(_HINT)}"
     numbers = {name: _number(value) for name, value in fields.items() if not value.startswith("[") and name != _HINT}
     lists = {name: [_number(v) for v in value[1:-1].split()] for name, value in fields.items() if value[0] == "["}
     pos, neg = lists.get("buckets", []), lists.get("n_buckets", [])
@@ -164,9 +182,6 @@ def parse_histogram(text: str) -> tuple[Histogram, bool]:
         hint=_HINTS[fields.get(_HINT, "unknown")],
     )
     return histogram, _HINT in fields
-
-
-_HINT = "counter_reset_hint"
 
 
 def parse_starts(text: str) -> list[int | None]:

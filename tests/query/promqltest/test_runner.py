@@ -108,3 +108,30 @@ def test_what_cannot_be_read_fails_alone(tmp_path: Path) -> None:
     assert len(failures) == 1 and "cannot read the block" in failures[0]
     assert len(_failures(tmp_path, "load 1m\n    m one two\n\neval instant at 1m sum(m)\n    {} 7\n")) == 1
     assert len(_failures(tmp_path, 'load 1m\n    m{a="x"} 9\n\neval instant at 1m sum(m)\n    {} 7\n')) == 1
+
+
+def test_numbers_are_those_of_prometheus() -> None:
+    _, points = parse_series("m 1_000 010 iNf +Inf -NAN .5 5. 1e2+1e1x1 010+010x1")
+    assert [str(point.value) for point in points] == [
+        *("1000.0", "8.0", "inf", "inf", "nan", "0.5", "5.0", "100.0", "110.0", "8.0", "16.0")
+    ]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *("1 + 2x3", "1+-1x2", "1,2", "1m", "0x1f", "_stale", "+_", "1#c"),
+        *("{{bogus:1}}", "{{count:1 count:2}}", "{{counter_reset_hint:bogus}}", "{{nan}}", "{{schema:1,count:2}}"),
+        *("{{schema:1}}{{schema:2}}", "{{count:1 many}}"),
+    ],
+)
+def test_values_that_are_none_fail(tmp_path: Path, values: str) -> None:
+    (failure,) = _failures(tmp_path, f"load 1m\n    other {values}\n")
+    assert "cannot read the block" in failure
+
+
+@pytest.mark.parametrize("line", ["cleared", "reload 1m", "expect warn", "evaluate at 1m m", "ignore", "resume"])
+def test_no_directive_is_passed_over(tmp_path: Path, line: str) -> None:
+    (failure,) = _failures(tmp_path, f"{line}\n")
+    assert "cannot read the block" in failure
+    assert len(_failures(tmp_path, f"eval instant at 1m sum(m)\n    expect {line}\n    {{}} 7\n")) == 1

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from lakerunner.model.labels import LabelSet
+from lakerunner.query.kept import Kept
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
 from lakerunner.query.promql.source import SelectHints
 from lakerunner.query.scan import opened
-from lakerunner.query.scan.opened import Kept
 from tests.query.lake_of_series import LakeOfSeries
 
 

@@ -47,7 +47,7 @@ def test_choosing_is_matching_one_by_one(
     series: list[tuple[str, dict[str, str], bool]], matchers: list[Matcher]
 ) -> None:
     table, ordered = _table(series)
-    chosen = table.choose(matchers)
+    chosen = table.choose(tuple(matchers))
 
     def accepted(labels: LabelSet, but: str = "") -> bool:
         return all(matcher.matches(labels.get(matcher.name)) for matcher in matchers if matcher.name != but)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow.flight as flight
 import pytest
 
@@ -21,15 +26,20 @@ from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
 from lakerunner.query.promql.source import STALE, SelectHints, SeriesBatch
+from lakerunner.query.worker.addresses import addresses_of
 from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
 from lakerunner.query.worker.flight_workers import FlightWorkers
 from lakerunner.query.worker.open import local_workers
 from lakerunner.query.worker.rendezvous import ranked
-from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects, read_ticket
+from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects, read_request
 from lakerunner.query.worker.service import CANCEL, WorkerService
+from lakerunner.runtime.settings import QuerySettings, Settings
+from tests.components.process import free_port
 from tests.query.lake_of_series import LakeOfSeries
+from tests.query.worker.processes import until
 
 TOKEN = "a shared secret"
+EVER = Want("metrics", TimeRange(0, 1 << 60))
 ALL = [Matcher("__name__", MatchKind.REGEX, ".*")]
 
 
@@ -118,7 +128,7 @@ def test_the_share_of_a_dead_worker_is_read_by_others(
 def test_no_worker_at_all_is_an_error_not_an_empty_answer(
     lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]
 ) -> None:
-    workers = _client(services)
+    workers = _client(services, patience_s=0.5)
     for service in services:
         service.shutdown()
     with pytest.raises(Unavailable, match="cannot read"):
@@ -236,19 +246,135 @@ def test_a_query_out_of_time_ends(lake: LakeOfSeries, org: uuid.UUID, endless: t
 
 
 def test_a_ticket_cannot_reach_into_another_org(lake: LakeOfSeries, org: uuid.UUID) -> None:
-    segments = lake.lake._catalog.lookup(org, [Want("metrics", TimeRange(0, 1 << 60))]).segments
+    segments = lake.lake._catalog.lookup(org, [EVER]).segments
     request = ScanRequest(
         uuid.uuid4(), uuid.uuid4(), Kind.SAMPLES, tuple(map(SegmentObjects.of, segments)), (), 0, 1, 0.0, 1
     )
     with pytest.raises(BadInput, match="not of org"):
-        read_ticket(request.to_ticket(TOKEN))
+        read_request(orjson.loads(request.to_ticket(TOKEN)))
 
 
 def test_segments_stay_with_their_worker_when_another_comes() -> None:
-    segments = [uuid.UUID(int=number) for number in range(1_000)]
+    org_id, slots = uuid.UUID(int=1), range(1_000)
     few, more = ["a:1", "b:1", "c:1"], ["a:1", "b:1", "c:1", "d:1"]
-    before = {segment: ranked(few, segment)[0] for segment in segments}
-    after = {segment: ranked(more, segment)[0] for segment in segments}
-    moved = [segment for segment in segments if before[segment] != after[segment]]
-    assert all(after[segment] == "d:1" for segment in moved)
+    before = {slot: ranked(few, org_id, slot)[0] for slot in slots}
+    after = {slot: ranked(more, org_id, slot)[0] for slot in slots}
+    moved = [slot for slot in slots if before[slot] != after[slot]]
+    assert all(after[slot] == "d:1" for slot in moved)
     assert 150 < len(moved) < 350
+
+
+def _named(monkeypatch: pytest.MonkeyPatch, hosts: list[str]) -> None:
+    """A name whose addresses are those of the list, whatever they are when it is asked for."""
+
+    def answered(host: str, port: int, **_: object) -> list[object]:
+        assert host == "workers.internal"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in hosts]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answered)
+    monkeypatch.setattr("lakerunner.query.worker.addresses._NAME_KEPT_S", 0.05)
+
+
+def _fair_port(lake: LakeOfSeries, org: uuid.UUID) -> int:
+    """A port on which each worker that comes below has a share: of a handful of segments, one may well get none."""
+    slots = [SegmentObjects.of(one).slot for one in lake.lake._catalog.lookup(org, [EVER]).segments]
+    while True:
+        port = free_port()
+        there = ([2, 3], [2, 3, 4], [3, 4, 5])
+        known = [[f"127.0.0.{host}:{port}" for host in hosts] for hosts in there]
+        if all(any(ranked(hosts, org, slot)[0] == hosts[-1] for slot in slots) for hosts in known):
+            return port
+
+
+def test_workers_come_and_go_under_load(lake: LakeOfSeries, org: uuid.UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four clients ask without a pause while workers join, leave in order, die and come back: no answer is missed."""
+    port, scanning = _fair_port(lake, org), local_workers(lake.settings, "coming-and-going")
+    hosts: list[str] = []
+    running: dict[str, WorkerService] = {}
+
+    def come(host: str) -> None:
+        running[host] = WorkerService(f"grpc://{host}:{port}", scanning, TOKEN, 8, 1 << 30)
+        hosts.append(host)
+
+    def leave(host: str) -> None:
+        hosts.remove(host)
+        running[host].drain()
+        running.pop(host).shutdown()
+
+    def die(host: str) -> None:
+        running.pop(host).shutdown()
+
+    come("127.0.0.2")
+    _named(monkeypatch, hosts)
+    workers = FlightWorkers(
+        addresses_of(Settings(query=QuerySettings(workers=f"dns://workers.internal:{port}"))), TOKEN
+    )
+    over = threading.Event()
+    read: Counter[str] = Counter()
+    client = workers._connections.client
+
+    def noting(address: str) -> Any:
+        read[address] += 1
+        return client(address)
+
+    monkeypatch.setattr(workers._connections, "client", noting)
+
+    def ask() -> int:
+        answers = 0
+        while not over.is_set():
+            assert _select(lake, org, workers)[1].stats.complete
+            answers += 1
+        return answers
+
+    changes = (
+        (come, "127.0.0.3"), (come, "127.0.0.4"), (leave, "127.0.0.2"), (die, "127.0.0.3"),
+        (come, "127.0.0.5"), (leave, "127.0.0.4"),
+    )  # fmt: skip
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask) for _ in range(4)]
+        try:
+            for change, host in changes:
+                change(host)
+                time.sleep(0.3)
+                if change is come:
+                    # A worker that came is used, without anybody's doing.
+                    until(lambda address=f"{host}:{port}": bool(read[address]), 20)  # type: ignore[misc]
+        finally:
+            over.set()
+        assert min(one.result(60) for one in asking) > 0
+    assert len(workers._connections) <= 2, "connections to workers that have gone are kept"
+    workers.close()
+    for service in running.values():
+        service.shutdown()
+    scanning.close()
+
+
+def test_a_worker_that_drains_ends_what_it_has_and_takes_no_more(
+    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService], services: list[WorkerService]
+) -> None:
+    scanner, service = endless
+    client = flight.connect(f"grpc://127.0.0.1:{service.port}")
+    reader = client.do_get(flight.Ticket(_any_request().to_ticket(TOKEN)))
+    assert scanner.begun.wait(5)
+    service.drain()
+    assert service.under_way == 1
+    workers = _client([service, *services], patience_s=5)
+    assert _select(lake, org, workers)[1].stats.complete
+    assert not scanner.ended.is_set(), "what it had goes on"
+    with pytest.raises(flight.FlightServerError, match="ending what it has") as refused:
+        client.do_get(flight.Ticket(_any_request().to_ticket(TOKEN))).read_all()
+    assert refused.value.extra_info == b"draining"
+    reader.cancel()
+    assert scanner.ended.wait(1.0)
+    workers.close()
+    client.close()
+
+
+def _any_request() -> ScanRequest:
+    return ScanRequest(uuid.uuid4(), uuid.uuid4(), Kind.SAMPLES, (), (), 0, 1, time.time() + 60, 1 << 30)
+
+
+@pytest.mark.parametrize("body", [b"nothing", b"[]", b'{"token": "guessed"}', b'{"token": "%s"}' % TOKEN.encode()])
+def test_actions_that_cannot_be_done(services: list[WorkerService], body: bytes) -> None:
+    with flight.connect(f"grpc://127.0.0.1:{services[0].port}") as client, pytest.raises(flight.FlightError):
+        list(client.do_action(flight.Action(CANCEL, body)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
+import signal
+import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import pytest
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
+from lakerunner.ops.child import Child
 from lakerunner.query.lake_source import LakeSource
 from lakerunner.query.planner import Planner
 from lakerunner.query.promql.matchers import Matcher, MatchKind
@@ -25,35 +26,15 @@ from lakerunner.query.worker.addresses import addresses_of, noted
 from lakerunner.query.worker.answer import Workers
 from lakerunner.query.worker.flight_workers import FlightWorkers
 from lakerunner.query.worker.role import QueryWorker
+from lakerunner.runtime.memory import own_bytes
+from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import QuerySettings, Settings
-from lakerunner.runtime.settings_load import settings_as_env
 from lakerunner.runtime.stop import Stop
-from tests.components.process import RunningProcess
+from tests.components.process import free_port
 from tests.query.lake_of_series import LakeOfSeries
+from tests.query.worker.processes import ARGV, TOKEN, until, worker_env, worker_process
 
-ROOT = Path(__file__).parents[3]
-TOKEN = "shared by the test"
 POINTS = 4 * 60
-
-
-@contextmanager
-def _worker(lake: LakeOfSeries, folder: Path) -> Iterator[tuple[RunningProcess, str]]:
-    """A worker with a data folder of its own, over the lake's bucket; and where it listens."""
-    env = {
-        **settings_as_env(lake.settings),
-        "LAKERUNNER_DATA_DIR": str(folder),
-        "LAKERUNNER_STORE_URL": lake.settings.store_url,
-        "LAKERUNNER_HTTP_PORT": "0",
-        "LAKERUNNER_QUERY_WORKER_TOKEN": TOKEN,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-    }
-    argv = [sys.executable, "-m", "tests.query.worker.worker_process"]
-    with RunningProcess.start(argv, log_path=folder / "log", env=env, cwd=ROOT) as process:
-        end = time.monotonic() + 30
-        while not noted(folder):
-            assert process.returncode is None and time.monotonic() < end, process.tail()
-            time.sleep(0.05)
-        yield process, noted(folder)[0]
 
 
 def _select(lake: LakeOfSeries, org: uuid.UUID, workers: Workers) -> LakeSource:
@@ -63,30 +44,94 @@ def _select(lake: LakeOfSeries, org: uuid.UUID, workers: Workers) -> LakeSource:
     return source
 
 
-@pytest.mark.slow
-def test_a_killed_worker_is_not_missed(lake: LakeOfSeries, tmp_path: Path) -> None:
+def _write(lake: LakeOfSeries) -> uuid.UUID:
     loaded = MemorySource()
     for number in range(20):
         loaded.add(
             LabelSet.of({"__name__": "m", "n": str(number)}), np.arange(POINTS) * 60_000, np.arange(POINTS * 1.0)
         )
-    org = lake.write(loaded)
+    return lake.write(loaded)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_not_missed(lake: LakeOfSeries, tmp_path: Path) -> None:
+    org = _write(lake)
     with ExitStack() as stack:
-        started = [stack.enter_context(_worker(lake, tmp_path / name)) for name in ("one", "two", "three")]
-        addresses = [address for _, address in started]
+        started = [stack.enter_context(worker_process(lake, tmp_path / name)) for name in ("one", "two", "three")]
+        addresses = [worker.address for worker in started]
         workers = FlightWorkers(lambda: addresses, TOKEN)
         _select(lake, org, workers)
-        ends = [threading.Timer(0.3, started[0][0].kill), threading.Timer(1.0, started[1][0].stop)]
+        ends = [threading.Timer(0.3, started[0].process.kill), threading.Timer(1.0, started[1].process.stop)]
         for one in ends:
             one.start()
         answers_after = 0
         while answers_after < 5:
             answers_after += not any(one.is_alive() for one in ends)
+            began = time.monotonic()
             assert _select(lake, org, workers).stats.complete
-        assert started[0][0].returncode is not None
-        assert started[1][0].returncode == 0, "a worker that is asked to end does, cleanly"
+            assert time.monotonic() - began < 5.0, "an answer waited for a worker that is gone"
+        assert started[0].process.returncode == -signal.SIGKILL
+        assert started[1].process.returncode == 0, "a worker that is asked to end does, cleanly"
         assert not noted(tmp_path / "two")
         workers.close()
+
+
+@pytest.mark.slow
+def test_a_worker_that_grows_is_started_anew_and_no_answer_is_missed(
+    lake: LakeOfSeries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker alone, which loses memory with every request: it must go, and queries must wait for the next."""
+    monkeypatch.setattr("lakerunner.ops.child.SETTLED_S", 0.5)
+    org = _write(lake)
+    env = worker_env(
+        lake,
+        tmp_path,
+        free_port(),
+        LEAK_BYTES=20_000_000,
+        LAKERUNNER_QUERY_WORKER_PORT=free_port(),
+        LAKERUNNER_QUERY_WORKER_MEMORY_BYTES=400_000_000,
+        LAKERUNNER_QUERY_WORKER_MEMORY_PATIENCE_S=0.6,
+    )
+    log_path = tmp_path / "log"
+
+    def spawn() -> subprocess.Popen[bytes]:
+        with log_path.open("ab") as log:
+            return subprocess.Popen(ARGV, env={**os.environ, **env}, stdout=log, stderr=log, start_new_session=True)
+
+    child = Child("query-worker", spawn, Backoff(30.0, 30.0))
+    child.start()
+    over = threading.Event()
+
+    def supervise() -> None:
+        while not over.wait(0.05):
+            child.watch()
+
+    supervisor = threading.Thread(target=supervise)
+    supervisor.start()
+    address = f"127.0.0.1:{env['LAKERUNNER_QUERY_WORKER_PORT']}"
+    workers = FlightWorkers(lambda: [address], TOKEN)
+    try:
+        until(lambda: bool(noted(tmp_path)), 30, log_path.read_text)
+        slowest_s = 0.0
+        end = time.monotonic() + 90
+        while child.recycles < 2:
+            assert time.monotonic() < end, log_path.read_text()
+            began = time.monotonic()
+            assert _select(lake, org, workers).stats.complete
+            slowest_s = max(slowest_s, time.monotonic() - began)
+            time.sleep(0.02)
+        assert _select(lake, org, workers).stats.complete
+        assert child.restarts == 0, "a worker that is started anew has not crashed"
+        assert slowest_s < 15.0
+        assert own_bytes(child.pid) < 400_000_000
+    finally:
+        over.set()
+        supervisor.join()
+        child.terminate()
+        assert child.wait(15)
+        workers.close()
+    text = log_path.read_text()
+    assert text.index("let caches go") < text.index("draining") < text.index("recycled")
 
 
 def test_a_worker_is_found_by_its_note(lake: LakeOfSeries, tmp_path: Path) -> None:

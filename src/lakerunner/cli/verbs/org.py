@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
-from lakerunner.cli.verb import Cli, verb
-from lakerunner.index import orgs
+from lakerunner.cli.verb import Cli, assignments, verb
+from lakerunner.index import org_limits, orgs
 
 app = typer.Typer(no_args_is_help=True, help="Orgs: whose data it is.")
+
+LimitsOption = Annotated[
+    Optional[list[str]],  # noqa: UP045  (typer reads this form)
+    typer.Option("--set", "-s", help="A limit of this org, as max_series=10000, or a setting; may be repeated."),
+]
 
 
 @app.command()
@@ -29,3 +34,27 @@ def list_(cli: Cli) -> None:
     with cli.index() as database, database.transaction() as tx:
         rows = [asdict(org) for org in orgs.list_orgs(tx)]
     cli.output.rows(rows, ["org_id", "name", "created_at"])
+
+
+@app.command()
+@verb
+def limits(
+    cli: Cli,
+    org: Annotated[str, typer.Argument(help="Name or id of the org.")],
+    set_: LimitsOption = None,
+    unset: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--unset", help="A limit to take back: the setting holds again; may be repeated."),
+    ] = None,
+) -> None:
+    """Show what an org may ask of the query API, and change it. Every API sees it within seconds."""
+    with cli.index() as database, database.transaction() as tx:
+        found = orgs.find_org(tx, org)
+        org_limits.set_limits(tx, found.org_id, assignments(set_ or []))
+        org_limits.unset_limits(tx, found.org_id, unset or [])
+        own = org_limits.read_limits(tx, found.org_id)
+    rows = [
+        {"limit": name, "value": own.get(name, getattr(cli.settings.api, name)), "own": name in own}
+        for name in org_limits.LIMIT_NAMES
+    ]
+    cli.output.rows(rows, ["limit", "value", "own"])

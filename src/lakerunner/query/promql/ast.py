@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -139,6 +140,8 @@ class Binary:
     return_bool: bool = False
     start: int = _position()
     end: int = _position()
+    #: Where the operator itself stands.
+    op_start: int = _position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +192,12 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (inner,) if param is None else (param, inner)
         case _:
             return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and all within it, in no order. On a stack of its own: chains of operators are deep."""
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += children(node)

@@ -8,7 +8,6 @@ from lakerunner.query.kit.errors import ParseError
 from lakerunner.query.promql.ast import (
     COMPARISONS,
     SET_OPERATORS,
-    TRIM_OPERATORS,
     Aggregate,
     Binary,
     Call,
@@ -42,6 +41,10 @@ class _Checker:
     def fail(self, reason: str, expr: Expr) -> NoReturn:
         raise ParseError(reason, text=self._text, start=expr.start, end=expr.end, language=LANGUAGE)
 
+    def fail_at_operator(self, reason: str, expr: Binary) -> NoReturn:
+        end = expr.op_start + len(expr.op)
+        raise ParseError(reason, text=self._text, start=expr.op_start, end=end, language=LANGUAGE)
+
     def type_of(self, expr: Expr) -> ValueType:
         match expr:
             case Number():
@@ -55,14 +58,18 @@ class _Checker:
                 self._selector(vector)
                 return ValueType.MATRIX
             case Subquery(expr=inner):
-                self.expect(inner, _VECTOR, "subquery")
+                found = self.type_of(inner)
+                if found is not _VECTOR:
+                    kind = "matrix" if found is ValueType.MATRIX else found
+                    self.fail(f"subquery is only allowed on instant vector, got {kind} instead", expr)
                 return ValueType.MATRIX
             case Paren(expr=inner):
                 return self.type_of(inner)
-            case Unary(op=op, expr=inner):
+            case Unary(expr=inner):
                 found = self.type_of(inner)
                 if found not in (_SCALAR, _VECTOR):
-                    self.fail(f'unary expression "{op}" only allowed on scalar or instant vector, got {found}', expr)
+                    wanted = "expressions of type scalar or instant vector"
+                    self.fail(f'unary expression only allowed on {wanted}, got "{found}"', expr)
                 return found
             case Call():
                 return self._call(expr)
@@ -86,15 +93,18 @@ class _Checker:
         for index, arg in enumerate(expr.args):
             wanted = function.args[min(index, len(function.args) - 1)]
             if expr.name == "info" and index == 1:
-                self._info_selector(arg)
+                self._info_selector(expr, arg)
             else:
                 self.expect(arg, wanted, f'call to function "{expr.name}"')
         return function.returns
 
-    def _info_selector(self, arg: Expr) -> None:
+    def _info_selector(self, call: Call, arg: Expr) -> None:
         selector = unwrapped(arg)
         if not isinstance(selector, VectorSelector):
-            self.fail("expected label selectors only as the second argument of info", arg)
+            found = self.type_of(arg)
+            if found is not _VECTOR:
+                self.fail(f'expected type {_VECTOR} in call to function "info", got {found}', call)
+            self.fail("expected label selectors only", arg)
         if selector.name:
             self.fail("expected label selectors only, got vector selector instead", arg)
         self._selector(selector, may_be_empty=True)
@@ -137,15 +147,15 @@ class _Checker:
         both_vector = left is right is _VECTOR
         matching = expr.matching
         if expr.return_bool and expr.op not in COMPARISONS:
-            self.fail("bool modifier can only be used on comparison operators", expr)
+            self.fail_at_operator("bool modifier can only be used on comparison operators", expr)
         if expr.op in COMPARISONS and not expr.return_bool and both_scalar:
-            self.fail("comparisons between scalars must use BOOL modifier", expr)
-        if expr.op in TRIM_OPERATORS and both_scalar:
-            self.fail(f'operator "{expr.op}" is not allowed between scalars', expr)
+            self.fail_at_operator("comparisons between scalars must use BOOL modifier", expr)
         if not both_vector:
             if expr.op in SET_OPERATORS:
                 self.fail(f'set operator "{expr.op}" not allowed in binary scalar expression', expr)
-            if matching.labels or matching.on or matching.fill_left is not None or matching.fill_right is not None:
+            if matching.fill_left is not None or matching.fill_right is not None:
+                self.fail("filling in missing series only allowed between instant vectors", expr)
+            if matching.labels:
                 self.fail("vector matching only allowed between instant vectors", expr)
         elif expr.op in SET_OPERATORS:
             if matching.fill_left is not None or matching.fill_right is not None:
@@ -155,5 +165,5 @@ class _Checker:
         if matching.on:
             for label in matching.labels:
                 if label in matching.include:
-                    self.fail(f'label "{label}" must not occur in ON and GROUP clause at once', expr)
+                    self.fail_at_operator(f'label "{label}" must not occur in ON and GROUP clause at once', expr)
         return _SCALAR if both_scalar else _VECTOR

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lakerunner.model.errors import BadInput
+from lakerunner.query.promql.go_format import plain
 
 _UNITS_MS = (
     ("y", 365 * 86_400_000),
@@ -18,9 +19,12 @@ _UNITS_MS = (
     ("s", 1_000),
     ("ms", 1),
 )
+#: What the operators that refuse zero are called.
+DIVISIONS = {"/": "division", "%": "modulo"}
 _PIECE = re.compile(r"(\d+)(ms|[ywdhms])")
 #: Prometheus keeps durations as int64 nanoseconds.
 _MAX_MS = (1 << 63) // 1_000_000
+MAX_SECONDS = _MAX_MS // 1000
 
 
 def parse_duration_ms(text: str) -> int:
@@ -32,7 +36,7 @@ def parse_duration_ms(text: str) -> int:
     units = dict(_UNITS_MS)
     total = sum(int(number) * units[unit] for number, unit in _PIECE.findall(text))
     if total > _MAX_MS:
-        raise BadInput(f"cannot read duration {text!r}: it is out of range")
+        raise BadInput(f"cannot read {text!r}: duration out of range")
     return total
 
 
@@ -62,6 +66,7 @@ class DurationNumber:
     seconds: float
     with_units: bool
     start: int = field(compare=False, default=0)
+    end: int = field(compare=False, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class DurationOp:
     left: Duration | None
     right: Duration
     start: int = field(compare=False, default=0)
+    end: int = field(compare=False, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +87,14 @@ class DurationCall:
     name: str
     args: tuple[Duration, ...]
     start: int = field(compare=False, default=0)
+    end: int = field(compare=False, default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class DurationParen:
     inner: Duration
     start: int = field(compare=False, default=0)
+    end: int = field(compare=False, default=0)
 
 
 Duration: TypeAlias = DurationNumber | DurationOp | DurationCall | DurationParen
@@ -105,20 +113,68 @@ class QueryContext:
         return self.end_ms - self.start_ms
 
 
+def literal_seconds(duration: Duration) -> float | None:
+    """The value of a plain literal, with a sign or without; None for anything that must be computed."""
+    match duration:
+        case DurationNumber(seconds=seconds):
+            return seconds
+        case DurationOp(op=op, left=None, right=DurationNumber(seconds=seconds)):
+            return -seconds if op == "-" else seconds
+        case _:
+            return None
+
+
 def duration_ms(duration: Duration, query: QueryContext) -> int:
-    """The duration in whole milliseconds, as the query's times make it."""
+    """The duration in whole milliseconds, as the query's times make it.
+
+    Computed durations lose what is below a millisecond, literals below a nanosecond first: `1.001` is 1,001 ms, and
+    `(1.001)` is 1,000. So it is in Prometheus.
+    """
+    literal = literal_seconds(duration)
+    if literal is not None and math.isnan(literal):
+        # Far enough in the future that there is nothing.
+        return -_MAX_MS
+    if literal is not None and abs(literal) * 1000 <= _MAX_MS:
+        nanoseconds = round(literal * 1e9)
+        return nanoseconds // 1_000_000 if nanoseconds >= 0 else -(-nanoseconds // 1_000_000)
     seconds = _seconds(duration, query)
-    if math.isnan(seconds) or abs(seconds) * 1000 > _MAX_MS:
-        raise BadInput(f"cannot use {print_duration(duration)} as a duration: it is out of range")
-    return round(seconds * 1000)
+    if math.isnan(seconds) or math.isinf(seconds):
+        raise _refused(duration, "duration is NaN or infinite")
+    if abs(seconds) > MAX_SECONDS:
+        raise _refused(duration, "duration is out of range")
+    return int(seconds * 1000)
 
 
 def positive_duration_ms(duration: Duration, query: QueryContext) -> int:
     """As `duration_ms`, for ranges and subquery steps."""
     value_ms = duration_ms(duration, query)
-    if value_ms <= 0:
-        raise BadInput(f"cannot use {print_duration(duration)} as a range or step: duration must be greater than 0")
+    if value_ms <= 0 and _seconds(duration, query) <= 0:
+        raise _refused(duration, "duration must be greater than 0")
     return value_ms
+
+
+def _refused(duration: Duration, reason: str) -> BadInput:
+    """In Prometheus' words, which give the place as offsets into the query."""
+    start, end = _extent(duration)
+    return BadInput(f"{start}:{end}: {reason}")
+
+
+def _extent(duration: Duration) -> tuple[int, int]:
+    """Parentheses count around a literal only, and of a function with arguments only those count."""
+    match duration:
+        case DurationParen(inner=inner, start=start) if literal_seconds(inner) is not None:
+            return start, inner.end
+        case DurationParen(inner=inner):
+            return _extent(inner)
+        case DurationCall(args=(first, *_, last)):
+            return _extent(first)[0], _extent(last)[1]
+        case DurationOp(left=None, right=right, start=start):
+            return start, _extent(right)[1]
+        case DurationOp(left=left, right=right):
+            assert left is not None
+            return _extent(left)[0], _extent(right)[1]
+        case _:
+            return duration.start, duration.end
 
 
 def _seconds(duration: Duration, query: QueryContext) -> float:
@@ -139,12 +195,13 @@ def _seconds(duration: Duration, query: QueryContext) -> float:
             return -value if op == "-" else value
         case DurationOp(op=op, left=left, right=right):
             assert left is not None
-            return _apply(op, _seconds(left, query), _seconds(right, query))
+            divisor = _seconds(right, query)
+            if op in DIVISIONS and divisor == 0:
+                raise _refused(duration, f"{DIVISIONS[op]} by zero")
+            return _apply(op, _seconds(left, query), divisor)
 
 
 def _apply(op: str, left: float, right: float) -> float:
-    if op in "/%" and right == 0:
-        raise BadInput(f"cannot compute a duration: {'division' if op == '/' else 'modulo'} by zero")
     match op:
         case "+":
             return left + right
@@ -164,17 +221,40 @@ def _apply(op: str, left: float, right: float) -> float:
 
 
 def print_duration(duration: Duration) -> str:
+    """As text that reads as the same duration. A plain literal has units, whatever it was written with."""
+    literal = literal_seconds(_without_signs(duration))
+    if literal is not None and not math.isnan(literal):
+        return _with_units(literal)
+    return _computed(duration)
+
+
+def _with_units(seconds: float) -> str:
+    return ("-" if seconds < 0 else "") + format_duration_ms(round(abs(seconds) * 1e9) // 1_000_000)
+
+
+def _without_signs(duration: Duration) -> Duration:
+    """Signs before signs, and plus signs, fold into the literal."""
+    signs = 0
+    while isinstance(duration, DurationOp) and duration.left is None:
+        signs += duration.op == "-"
+        duration = duration.right
+    return DurationOp("-", None, duration) if signs % 2 else duration
+
+
+def _computed(duration: Duration) -> str:
     match duration:
         case DurationNumber(seconds=seconds, with_units=True):
-            return format_duration_ms(round(seconds * 1000))
+            return format_duration_ms(int(seconds * 1000))
         case DurationNumber(seconds=seconds):
-            return f"{seconds:.0f}" if seconds == int(seconds) and abs(seconds) < 1e15 else repr(seconds)
+            return plain(seconds)
+        case DurationParen(inner=DurationParen() as inner):
+            return _computed(inner)
         case DurationParen(inner=inner):
-            return f"({print_duration(inner)})"
+            return f"({_computed(inner)})"
         case DurationCall(name=name, args=args):
-            return f"{name}({', '.join(map(print_duration, args))})"
+            return f"{name}({', '.join(map(_computed, args))})"
         case DurationOp(op=op, left=None, right=right):
-            return f"{op}{print_duration(right)}"
+            return f"{op}{_computed(right)}"
         case DurationOp(op=op, left=left, right=right):
             assert left is not None
-            return f"{print_duration(left)} {op} {print_duration(right)}"
+            return f"{_computed(left)} {op} {_computed(right)}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.model.errors import BadInput, Bug, LimitHit
 from lakerunner.query.promql.annotations import Annotations
 from lakerunner.query.promql.ast import Expr, MatrixSelector, Subquery, ValueType, unwrapped
 from lakerunner.query.promql.check import check
@@ -15,8 +13,10 @@ from lakerunner.query.promql.eval.block import Block
 from lakerunner.query.promql.eval.context import EngineOptions, Evaluation
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.eval.raw_range import raw_range
-from lakerunner.query.promql.histogram import Ints
+from lakerunner.query.promql.histogram import Histogram, Ints
+from lakerunner.query.promql.label_list import in_order
 from lakerunner.query.promql.parser import parse
+from lakerunner.query.promql.part import Cancelled, Evaluated, Part, evaluated
 from lakerunner.query.promql.results import (
     MatrixResult,
     QueryResult,
@@ -28,8 +28,6 @@ from lakerunner.query.promql.results import (
 )
 from lakerunner.query.promql.source import SeriesSource
 
-Cancelled = Callable[[], None]
-
 
 class Engine:
     def __init__(self, source: SeriesSource, options: EngineOptions | None = None) -> None:
@@ -39,16 +37,20 @@ class Engine:
     def instant(self, text: str, time_ms: int, cancelled: Cancelled | None = None) -> QueryResult:
         """The value of the expression at one time."""
         expr = parse(text)
-        evaluation = self._evaluation(text, QueryContext(time_ms, time_ms, 0), cancelled)
+        query = QueryContext(time_ms, time_ms, 0)
         times = np.array([time_ms], dtype=np.int64)
+        if check(text, expr) is ValueType.VECTOR:
+            found = evaluated(self._source, Part(text, query, times, self._options), cancelled)
+            return _result(found, _vector(found.block, time_ms))
+        evaluation = Evaluation(self._source, query, self._options, Annotations(text), cancelled)
         value: Value
-        # Division by zero and NaN are values here, not mistakes.
         with np.errstate(all="ignore"):
             if isinstance(unwrapped(expr), MatrixSelector | Subquery):
                 value = raw_range(Evaluator(evaluation), unwrapped(expr), times)
             else:
-                value = _instant_value(Evaluator(evaluation).value(expr, times), time_ms)
-        return _finished(evaluation, value)
+                value = _single(Evaluator(evaluation).value(expr, times), time_ms)
+        notes = evaluation.notes
+        return QueryResult(value, notes.warnings(), notes.infos(), evaluation.samples)
 
     def range(
         self, text: str, start_ms: int, end_ms: int, step_ms: int, cancelled: Cancelled | None = None
@@ -56,18 +58,12 @@ class Engine:
         """The value of the expression at `start_ms` and every `step_ms` after it, up to `end_ms`."""
         expr = parse(text)
         times = self._steps(text, expr, start_ms, end_ms, step_ms)
-        evaluation = self._evaluation(text, QueryContext(start_ms, end_ms, step_ms), cancelled)
-        with np.errstate(all="ignore"):
-            block = Evaluator(evaluation).block(expr, times)
-            return _finished(evaluation, matrix_of(block.finished(), times))
+        part = Part(text, QueryContext(start_ms, end_ms, step_ms), times, self._options)
+        found = evaluated(self._source, part, cancelled)
+        return _result(found, matrix_of(found.block, times))
 
     def _steps(self, text: str, expr: Expr, start_ms: int, end_ms: int, step_ms: int) -> Ints:
-        if check(text, expr) not in (ValueType.SCALAR, ValueType.VECTOR):
-            kind = check(text, expr)
-            raise BadInput(
-                f'cannot run a range query: invalid expression type "{kind}" for range query, '
-                "must be Scalar or instant Vector"
-            )
+        check_ranged(text, expr)
         if step_ms <= 0:
             raise BadInput("cannot run a range query: its step is not positive")
         if end_ms < start_ms:
@@ -75,33 +71,44 @@ class Engine:
         steps = (end_ms - start_ms) // step_ms + 1
         if steps > self._options.max_steps:
             raise LimitHit(
-                f"cannot run a range query of {steps:,} steps: more than {self._options.max_steps:,}",
+                f"cannot run a range query of {steps:,} steps: more than {self._options.max_steps:,} (api.max_steps)",
                 hint="widen the step or shorten the range",
             )
         return start_ms + step_ms * np.arange(steps, dtype=np.int64)
 
-    def _evaluation(self, text: str, query: QueryContext, cancelled: Cancelled | None) -> Evaluation:
-        return Evaluation(self._source, query, self._options, Annotations(text), cancelled)
+
+def check_ranged(text: str, expr: Expr) -> None:
+    """Whether the expression has a value at every step."""
+    kind = check(text, expr)
+    if kind not in (ValueType.SCALAR, ValueType.VECTOR):
+        raise BadInput(
+            f'cannot run a range query: invalid expression type "{kind}" for range query, '
+            "must be Scalar or instant Vector"
+        )
 
 
-def _finished(evaluation: Evaluation, value: Value) -> QueryResult:
-    notes = evaluation.notes
-    return QueryResult(value, notes.warnings(), notes.infos(), evaluation.samples)
+def _result(found: Evaluated, value: Value) -> QueryResult:
+    return QueryResult(value, found.notes.warnings(), found.notes.infos(), found.samples)
 
 
-def _instant_value(found: Block | np.ndarray | str, time_ms: int) -> Value:
+def _single(found: Block | np.ndarray | str, time_ms: int) -> Value:
     if isinstance(found, str):
         return StringResult(time_ms, found)
     if isinstance(found, np.ndarray):
         return ScalarResult(time_ms, float(found[0]))
-    block = found.pruned().finished()
-    hists = [None] * len(block.labels) if block.hists is None else block.hists[:, 0].tolist()
-    if block.hmask is not None:
-        hists = [hist if held else None for hist, held in zip(hists, block.hmask[:, 0].tolist(), strict=True)]
+    raise Bug("cannot give a vector as a single value")
+
+
+def _vector(block: Block, time_ms: int) -> VectorResult:
+    hists: list[Histogram | None] = [None] * len(block.labels)
+    if block.hists is not None and block.hmask is not None:
+        for row in block.hmask[:, 0].nonzero()[0].tolist():
+            hists[row] = block.hists[row, 0]
     return VectorResult(time_ms, block.labels, block.values[:, 0], hists)
 
 
 def matrix_of(block: Block, times: Ints) -> MatrixResult:
-    block = block.pruned()
-    block = block.rows(sorted(range(len(block.labels)), key=lambda row: block.labels[row].pairs))
+    """A block as it leaves the evaluation, its series in order."""
+    order = in_order(block.labels)
+    block = block if order is None else block.rows(order)
     return MatrixResult(steps=StepMatrix(block.labels, times, block.values, block.valid, block.hists, block.hmask))

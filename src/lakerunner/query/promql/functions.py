@@ -50,7 +50,8 @@ FUNCTIONS: dict[str, Function] = _all(
     Function("end", (), _S),
     Function("histogram_fraction", (_S, _S, _V)),
     Function("histogram_quantile", (_S, _V)),
-    Function("histogram_quantiles", (_V, _T, _S), repeats=True),
+    # From one to ten quantiles.
+    Function("histogram_quantiles", (_V, _T, *[_S] * 10), optional=9),
     Function("info", (_V, _V), optional=1),
     Function("label_join", (_V, _T, _T, _T), optional=1, repeats=True),
     Function("label_replace", (_V, _T, _T, _T, _T)),

@@ -54,10 +54,10 @@ def general(value: float) -> str:
 def open_metrics(value: float) -> str:
     """A float as OpenMetrics writes label values: always with a point or an exponent.
 
-    >>> open_metrics(1.0), open_metrics(0.99)
-    ('1.0', '0.99')
+    >>> open_metrics(1.0), open_metrics(0.99), open_metrics(-0.0)
+    ('1.0', '0.99', '0.0')
     """
-    text = general(value)
+    text = general(value or 0.0)
     if _special(value) is not None or "e" in text or "." in text:
         return text
     return text + ".0"

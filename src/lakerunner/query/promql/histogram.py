@@ -21,6 +21,8 @@ Ints = npt.NDArray[np.int64]
 
 #: The schema of histograms whose bucket bounds are given one by one.
 CUSTOM_SCHEMA = -53
+#: The finest schema of exponential buckets.
+MAX_SCHEMA = 8
 
 _NO_INDEX: Ints = np.zeros(0, dtype=np.int64)
 _NO_COUNT: Floats = np.zeros(0, dtype=np.float64)
@@ -138,8 +140,8 @@ class Histogram:
         lower, upper, count = self.all_buckets_unclipped()
         for low, high, number in zip(lower.tolist(), upper.tolist(), count.tolist(), strict=True):
             if number:
-                opened = "[" if low < 0 else "("
-                closed = "]" if high > 0 else ")"
+                opened = "[" if low < 0 and (not self.custom or math.isinf(low)) else "("
+                closed = "]" if high > 0 or self.custom else ")"
                 out.append(f"{opened}{general(low)},{general(high)}{closed}:{general(number)}")
         return f"{{{', '.join(out)}}}"
 
@@ -162,9 +164,12 @@ def _bits(*values: float) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def _fractions(schema: int) -> Floats:
-    """The bounds between 0.5 and 1 that a power of two is divided at."""
-    return np.exp2(np.arange(1 << schema) / (1 << schema)) / 2
+def fractions(schema: int) -> Floats:
+    """The bounds between 0.5 and 1 that a power of two is divided at, to the last digit as in Prometheus' tables."""
+    bounds = np.array([0.5])
+    for finer in range(1, schema + 1):
+        bounds = np.stack([bounds, bounds * (1 / 2.0 ** (-(0.5**finer)))], axis=1).reshape(-1)
+    return bounds
 
 
 def bucket_bound(index: Ints, schema: int) -> Floats:
@@ -174,7 +179,7 @@ def bucket_bound(index: Ints, schema: int) -> Floats:
             exponent = index << -schema
             bound = np.ldexp(1.0, np.clip(exponent, -1100, 1100))
             return np.where(exponent == 1024, np.finfo(np.float64).max, bound)
-        fraction = _fractions(schema)[index & ((1 << schema) - 1)]
+        fraction = fractions(schema)[index & ((1 << schema) - 1)]
         exponent = (index >> schema) + 1
         bound = np.ldexp(fraction, np.clip(exponent, -1100, 1100))
         return np.where((fraction == 0.5) & (exponent == 1025), np.finfo(np.float64).max, bound)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -180,15 +179,6 @@ def _joined_hint(left: ResetHint, right: ResetHint) -> tuple[ResetHint, bool]:
     if ResetHint.UNKNOWN in (left, right):
         return ResetHint.UNKNOWN, False
     return ResetHint.UNKNOWN, True
-
-
-def joined_hint(histograms: Sequence[Histogram]) -> ResetHint:
-    """The hint of the sum of all of them."""
-    hint = histograms[0].hint
-    for histogram in histograms[1:]:
-        if histogram.hint is not hint:
-            hint, _ = _joined_hint(hint, histogram.hint)
-    return hint
 
 
 def is_reset(current: Histogram, previous: Histogram) -> bool:

@@ -47,7 +47,12 @@ def quantile(q: float, histogram: Histogram) -> float:
         return low
     if total < rank:
         return math.nan if math.isnan(histogram.sum) else high
-    fraction = ((rank - (total - number)) if forward else (total - rank)) / number
+    rest = (rank - (total - number)) if forward else (total - rank)
+    if math.isnan(histogram.sum) and bucket < len(count) - 1:
+        # Looking for observations of NaN, Prometheus goes on to the last bucket, and then takes that one's bounds.
+        low, high, number = float(lower[-1]), float(upper[-1]), float(count[-1])
+    with np.errstate(all="ignore"):
+        fraction = float(np.float64(rest) / np.float64(number))
     if histogram.custom or (low <= 0 <= high):
         return low + (high - low) * fraction
     log_low, log_high = math.log2(abs(low)), math.log2(abs(high))
@@ -70,8 +75,7 @@ def has_nan_observations(histogram: Histogram) -> bool:
     """NaN observations make the sum NaN and are in no bucket; infinities of both signs do only the former."""
     if not math.isnan(histogram.sum):
         return False
-    counted = histogram.zero_count + float(histogram.pos_count.sum()) + float(histogram.neg_count.sum())
-    return counted < histogram.count
+    return _placed(histogram.all_buckets()[2]) < histogram.count
 
 
 def fraction(lower: float, upper: float, histogram: Histogram) -> float:
@@ -89,7 +93,12 @@ def fraction(lower: float, upper: float, histogram: Histogram) -> float:
 
 
 def _total(histogram: Histogram, count: Floats) -> float:
-    return float(count.sum()) if math.isnan(histogram.sum) else histogram.count
+    return _placed(count) if math.isnan(histogram.sum) else histogram.count
+
+
+def _placed(count: Floats) -> float:
+    """Observations that are in any bucket, added from the lowest bucket upwards."""
+    return float(np.cumsum(count)[-1]) if len(count) else 0.0
 
 
 def _rank(bound: float, histogram: Histogram, low: Floats, high: Floats, count: Floats, below: Floats) -> float:

@@ -12,6 +12,7 @@ from lakerunner.query.promql.ast import MatrixSelector, Subquery, unwrapped
 from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.eval.context import EngineOptions, Evaluation
 from lakerunner.query.promql.eval.evaluator import Evaluator
+from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.source import SelectHints, SeriesBatch
@@ -49,12 +50,16 @@ def leaves(
     >>> [(leaf.start_ms, leaf.end_ms) for leaf in leaves("rate(m[5m] offset 1m) + n", 600_000, 660_000, 60_000)]
     [(240001, 600000), (300001, 660000)]
     """
-    expr = parse(text)
-    recorder = _Recorder()
-    query = QueryContext(start_ms, end_ms, step_ms)
-    evaluation = Evaluation(recorder, query, options or EngineOptions(), Annotations(text), planning=True)
     count = (end_ms - start_ms) // step_ms + 1 if step_ms else 1
     times = start_ms + step_ms * np.arange(count, dtype=np.int64)
+    return leaves_at(text, QueryContext(start_ms, end_ms, step_ms), times, options)
+
+
+def leaves_at(text: str, query: QueryContext, times: Ints, options: EngineOptions | None = None) -> tuple[Leaf, ...]:
+    """The selects of some of a query's steps."""
+    expr = parse(text)
+    recorder = _Recorder()
+    evaluation = Evaluation(recorder, query, options or EngineOptions(), Annotations(text), planning=True)
     evaluator = Evaluator(evaluation)
     if isinstance(unwrapped(expr), MatrixSelector | Subquery):
         evaluator.range_vector(expr, times, "")

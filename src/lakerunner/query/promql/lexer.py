@@ -33,6 +33,8 @@ _TOKEN = re.compile(
 _NUMBER_LIKE = re.compile(r"[\w.]+")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 
+_QUOTED = {value: f"\\{letter}" for letter, value in _ESCAPES.items()} | {'"': '\\"'}
+
 
 def tokenize(text: str) -> list[Token]:
     """All tokens, ended by one of kind `END`. Inside braces and brackets a colon is never part of a name."""
@@ -77,7 +79,7 @@ def _refuse_glued(text: str, at: int, end: int) -> None:
     if end < len(text) and (text[end].isalnum() or text[end] in "_."):
         whole = _NUMBER_LIKE.match(text, at)
         stop = whole.end() if whole else end + 1
-        raise _bad(text, at, stop, f"bad number or duration syntax: {text[at:stop]!r}")
+        raise _bad(text, at, stop, f'bad number or duration syntax: "{text[at:stop]}"')
 
 
 def _string_end(text: str, at: int) -> int:
@@ -89,7 +91,7 @@ def _string_end(text: str, at: int) -> int:
         if text[end] == "\n" and quote != "`":
             break
         end += 2 if text[end] == "\\" and quote != "`" else 1
-    raise _bad(text, at, min(end, len(text)), "unterminated string")
+    raise _bad(text, at, min(end, len(text)), "unterminated quoted string")
 
 
 def unquote(text: str, token: Token) -> str:
@@ -128,8 +130,8 @@ def _escape(text: str, token: Token, raw: str, at: int) -> tuple[bytes, int]:
         value = int(piece, base) if len(piece) == width else -1
         encoded = bytes([value]) if letter not in "uU" else chr(value).encode()
     except (ValueError, OverflowError, UnicodeEncodeError):
-        at_text = token.start + at
-        raise _bad(text, at_text, at_text + 2, f"unknown escape sequence {raw[at : at + 2]!r}") from None
+        reason = f"unknown escape sequence U+{ord(letter):04X} '{letter}'"
+        raise _bad(text, token.start, token.end, reason) from None
     return encoded, start - at + width
 
 
@@ -139,8 +141,21 @@ def quote(value: str) -> str:
     >>> quote('a"b')
     '"a\\\\"b"'
     """
-    out = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
-    return f'"{out}"'
+    return f'"{"".join(map(_escaped, value))}"'
+
+
+def _escaped(c: str) -> str:
+    if c in _QUOTED:
+        return _QUOTED[c]
+    if c.isprintable():
+        return c
+    code = ord(c)
+    # A byte that is not UTF-8 is a lone surrogate here.
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _bad(text: str, start: int, end: int, reason: str) -> ParseError:

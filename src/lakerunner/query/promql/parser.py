@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME
@@ -27,8 +28,9 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
 )
 from lakerunner.query.promql.check import check
-from lakerunner.query.promql.durations import Duration, parse_duration_ms
+from lakerunner.query.promql.durations import Duration, literal_seconds, parse_duration_ms
 from lakerunner.query.promql.functions import AGGREGATIONS, FUNCTIONS, PARAMETRIC
+from lakerunner.query.promql.go_format import plain
 from lakerunner.query.promql.lexer import (
     DURATION,
     IDENTIFIER,
@@ -55,18 +57,29 @@ _PRECEDENCE = {
 }
 _POWER = _PRECEDENCE["^"]
 #: Words that are never a metric name where an operand is expected.
-_RESERVED = frozenset({"bool", "on", "ignoring", "group_left", "group_right"})
+_RESERVED = frozenset({"atan2", "bool", "on", "ignoring", "group_left", "group_right"})
 _FILLS = frozenset({"fill", "fill_left", "fill_right"})
-#: Timestamps beyond this are not representable as int64 milliseconds.
-_MAX_AT_S = (1 << 63) / 1000
+#: Prometheus' bound, though milliseconds end a thousand times sooner: what lies between is a time with no samples.
+_MAX_AT_S = 2.0**63
+_NO_TIME_MS = -(1 << 62)
+#: Longer texts are not kept parsed: they are rare, and their trees are large.
+_KEPT_TEXT = 4_096
 
 
 def parse(text: str) -> Expr:
     """The checked tree of a query. Raises `ParseError`."""
+    # Dashboards ask the same again and again, and each part of a query begins with its text.
+    return _kept(text) if len(text) <= _KEPT_TEXT else _parsed(text)
+
+
+def _parsed(text: str) -> Expr:
     parser = Parser.of(text)
     expr = parser.whole()
     check(text, expr)
     return expr
+
+
+_kept = lru_cache(maxsize=512)(_parsed)
 
 
 class Parser(DurationParser):
@@ -101,10 +114,10 @@ class Parser(DurationParser):
             precedence = _PRECEDENCE.get(op)
             if precedence is None or precedence < least or self.at(STRING):
                 break
-            self.take()
+            operator = self.take()
             matching, return_bool = self._modifiers(op)
             right = self.expression(precedence if op == "^" else precedence + 1)
-            left = Binary(op, left, right, matching, return_bool, left.start, right.end)
+            left = Binary(op, left, right, matching, return_bool, left.start, right.end, operator.start)
         self.depth.leave()
         return left
 
@@ -130,7 +143,10 @@ class Parser(DurationParser):
                 side = Cardinality.MANY_TO_ONE if left else Cardinality.ONE_TO_MANY
                 include = self._grouping() if self.at("(") else ()
                 matching = replace(matching, cardinality=side, include=include)
-        while self.at(IDENTIFIER) and self.word() in _FILLS and self.peek().kind == "(":
+        fills = _FILLS
+        while self.at(IDENTIFIER) and self.word() in fills and self.peek().kind == "(":
+            # Both sides at once, or each side once.
+            fills = fills - {"fill", self.word()} if self.word() != "fill" else frozenset()
             matching = self._fill(matching)
         return matching, return_bool
 
@@ -238,7 +254,7 @@ class Parser(DurationParser):
         while not self.at(")"):
             # All other keywords may be labels.
             refused = self.at(IDENTIFIER) and self.word() in ("without", "inf", "nan")
-            if refused or not self.at(IDENTIFIER, STRING):
+            if refused or not self.at(IDENTIFIER, METRIC_IDENTIFIER, STRING):
                 self.unexpected("grouping", "a label name")
             token = self.take()
             labels.append(unquote(self.text, token) if token.kind == STRING else token.text)
@@ -257,9 +273,6 @@ class Parser(DurationParser):
         if name and names:
             reason = f"metric name must not be set twice: {quote(name)} or {quote(names[0].value)}"
             self.fail(reason, first.start, self.previous.end)
-        if len(names) == 1 and names[0].name == "":
-            name = names[0].value
-            matchers.remove(names[0])
         if name:
             matchers.append(Matcher(METRIC_NAME, MatchKind.EQUAL, name))
         # Several names in the braces are conditions like others.
@@ -315,12 +328,14 @@ class Parser(DurationParser):
 
     def _bracket(self, expr: Expr) -> Expr:
         opened = self.take()
-        width = self.duration("subquery or range selector")
-        if isinstance(expr, MatrixSelector | Subquery):
-            self.fail("a range vector can not have a range itself", opened.start, self.token.end)
+        width = self.positive_duration("subquery or range selector")
         if self.accept(":"):
-            step = None if self.at("]") else self.duration("subquery selector")
+            step = None if self.at("]") else self.positive_duration("subquery selector")
             close = self.expect("]", "subquery selector")
+            if isinstance(expr, MatrixSelector | Subquery):
+                # Here, not when types are checked: a chain of them would nest.
+                reason = "subquery is only allowed on instant vector, got matrix instead"
+                self.fail(reason, expr.start, close.end)
             return Subquery(expr, width, step, start=expr.start, end=close.end)
         close = self.expect("]", "subquery or range")
         if not isinstance(expr, VectorSelector):
@@ -332,7 +347,7 @@ class Parser(DurationParser):
         return MatrixSelector(expr, width, expr.start, close.end)
 
     def _offset(self, expr: Expr) -> Expr:
-        word = self.take()
+        self.take()
         offset = self.offset_duration()
         end = self.previous.end
         target = expr.vector if isinstance(expr, MatrixSelector) else expr
@@ -342,17 +357,18 @@ class Parser(DurationParser):
             )
             self.fail(reason, expr.start, end)
         if target.offset is not None:
-            self.fail("offset may not be set multiple times", word.start, end)
-        return self._changed(expr, end, offset=offset)
+            self.fail("offset may not be set multiple times", expr.start, end)
+        # An offset of nothing is none.
+        return self._changed(expr, end, offset=None if literal_seconds(offset) == 0 else offset)
 
-    def _changed(self, expr: Expr, end: int, **changes: Duration | int | AtEdge | bool) -> Expr:
+    def _changed(self, expr: Expr, end: int, **changes: Duration | int | AtEdge | bool | None) -> Expr:
         if isinstance(expr, MatrixSelector):
             return replace(expr, vector=replace(expr.vector, **changes), end=end)  # type: ignore[arg-type]
         assert isinstance(expr, VectorSelector | Subquery)
         return replace(expr, end=end, **changes)  # type: ignore[arg-type]
 
     def _at(self, expr: Expr) -> Expr:
-        sign = self.take()
+        self.take()
         at: int | AtEdge
         if self.at(IDENTIFIER) and self.word() in ("start", "end") and self.peek().kind == "(":
             at = AtEdge(self.take().text.lower())
@@ -361,26 +377,28 @@ class Parser(DurationParser):
         else:
             seconds = self._signed_number("@ modifier")
             if math.isnan(seconds) or abs(seconds) >= _MAX_AT_S:
-                self.fail(f"timestamp out of bounds for @ modifier: {seconds}", sign.start, self.previous.end)
-            at = round(seconds * 1000)
+                shown = plain(seconds) if not math.isfinite(seconds) else f"{seconds:f}"
+                self.fail(f"timestamp out of bounds for @ modifier: {shown}", expr.start, self.previous.end)
+            at = int(math.copysign(math.floor(abs(seconds) * 1000 + 0.5), seconds))
+            at = at if abs(at) < -_NO_TIME_MS else _NO_TIME_MS
         end = self.previous.end
         target = expr.vector if isinstance(expr, MatrixSelector) else expr
         if not isinstance(target, VectorSelector | Subquery):
             reason = "@ modifier must be preceded by an instant vector selector or range vector selector or a subquery"
             self.fail(reason, expr.start, end)
         if target.at is not None:
-            self.fail("@ <timestamp> may not be set multiple times", sign.start, end)
+            self.fail("@ <timestamp> may not be set multiple times", expr.start, end)
         return self._changed(expr, end, at=at)
 
     def _extended(self, expr: Expr, word: str) -> Expr:
         token = self.take()
         target = expr.vector if isinstance(expr, MatrixSelector) else expr
+        if isinstance(target, Subquery):
+            self.fail(f"{word} modifier is not supported for subqueries", expr.start, token.end)
         if not isinstance(target, VectorSelector):
-            self.fail(
-                f"{word} modifier must be preceded by a vector selector or a range selector", expr.start, token.end
-            )
-        if target.anchored or target.smoothed:
-            self.fail("anchored and smoothed modifiers may be set only once", token.start, token.end)
+            self.fail(f"{word} modifier not implemented", expr.start, token.end)
+        if target.anchored if word == "smoothed" else target.smoothed:
+            self.fail("anchored and smoothed modifiers cannot be used together", expr.start, token.end)
         return self._changed(expr, token.end, **{word: True})
 
     def _signed_number(self, context: str) -> float:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 
+from lakerunner.model.errors import BadInput
 from lakerunner.query.kit.limits import MAX_DEPTH, DepthGuard
 from lakerunner.query.kit.tokens import Cursor, Token
 from lakerunner.query.promql.durations import (
+    DIVISIONS,
+    MAX_SECONDS,
     Duration,
     DurationCall,
     DurationNumber,
     DurationOp,
     DurationParen,
+    literal_seconds,
     parse_duration_ms,
 )
 from lakerunner.query.promql.lexer import DURATION, IDENTIFIER, NUMBER
@@ -20,6 +25,8 @@ _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 3}
 _POWER = 3
 _ARGUMENTS = {"step": 0, "range": 0, "min_of": 2, "max_of": 2}
 _OCTAL = re.compile(r"0[0-7]+")
+#: Of a number in a message.
+_SHOWN_DIGITS = 60
 
 
 class DurationParser(Cursor):
@@ -29,11 +36,19 @@ class DurationParser(Cursor):
         """Seconds of a duration, or the value of a number as Go reads it: hexadecimal and octal too."""
         text = token.text
         if token.kind == DURATION:
-            return parse_duration_ms(text) / 1000
+            try:
+                return parse_duration_ms(text) / 1000
+            except BadInput:
+                self.fail("duration out of range", token.start, token.end)
         text = text.replace("_", "")
         if text[:2].lower() == "0x":
-            return float(int(text, 16))
-        return float(int(text, 8)) if _OCTAL.fullmatch(text) else float(text)
+            value = float(int(text, 16))
+        else:
+            value = float(int(text, 8)) if _OCTAL.fullmatch(text) else float(text)
+        if math.isinf(value):
+            shown = text if len(text) <= _SHOWN_DIGITS else f"{text[:_SHOWN_DIGITS]}…"
+            self.fail(f"error parsing number: {shown} is out of range", token.start, token.end)
+        return value
 
     def duration(self, context: str, least: int = 0) -> Duration:
         """An arithmetic expression over durations."""
@@ -46,7 +61,9 @@ class DurationParser(Cursor):
             if operators > MAX_DEPTH:
                 self.fail(f"a duration has more than {MAX_DEPTH} operators", op.start, op.end)
             right = self.duration(context, precedence if op.kind == "^" else precedence + 1)
-            left = DurationOp(op.kind, left, right, left.start)
+            if op.kind in DIVISIONS and literal_seconds(right) == 0:
+                self.fail(f"{DIVISIONS[op.kind]} by zero", op.start, op.end)
+            left = DurationOp(op.kind, left, right, left.start, right.end)
         self.depth.leave()
         return left
 
@@ -54,7 +71,16 @@ class DurationParser(Cursor):
         sign = self.accept("+", "-")
         if sign is None:
             return self._atom(context)
-        return DurationOp(sign.kind, None, self.duration(context, _POWER), sign.start)
+        right = self.duration(context, _POWER)
+        return DurationOp(sign.kind, None, right, sign.start, right.end)
+
+    def positive_duration(self, context: str) -> Duration:
+        """A range or a step. Whether something computed is positive is known only when the query runs."""
+        found = self.duration(context)
+        literal = literal_seconds(found)
+        if literal is not None and literal <= 0:
+            self.fail("duration must be greater than 0", found.start, found.end)
+        return found
 
     def offset_duration(self) -> Duration:
         """What follows `offset`: one operand with an optional sign, so that `x offset 1m + 2` adds 2 to x.
@@ -64,19 +90,21 @@ class DurationParser(Cursor):
         if self.at("(") or (self.at("+", "-") and self.peek().kind in ("+", "-")):
             return self.duration("offset")
         sign = self.accept("+", "-")
-        atom = self._atom("offset")
-        return atom if sign is None else DurationOp(sign.kind, None, atom, sign.start)
+        atom = self._atom("offset", sign)
+        return atom if sign is None else DurationOp(sign.kind, None, atom, sign.start, atom.end)
 
-    def _atom(self, context: str) -> Duration:
+    def _atom(self, context: str, sign: Token | None = None) -> Duration:
         token = self.token
-        if self.at(NUMBER, DURATION):
+        name = token.text.lower()
+        if self.at(NUMBER, DURATION) or (context == "offset" and self.at(IDENTIFIER) and name in ("inf", "nan")):
             self.take()
-            return DurationNumber(self.number_value(token), token.kind == DURATION, token.start)
+            value = float(name) if token.kind == IDENTIFIER else self.number_value(token)
+            if abs(value) > MAX_SECONDS:
+                self.fail("duration out of range", (sign or token).start, token.end)
+            return DurationNumber(value, token.kind == DURATION, token.start, token.end)
         if self.accept("("):
             inner = self.duration(context)
-            self.expect(")", context)
-            return DurationParen(inner, token.start)
-        name = token.text.lower()
+            return DurationParen(inner, token.start, self.expect(")", context).end)
         if not self.at(IDENTIFIER) or name not in _ARGUMENTS:
             self.unexpected(context, "number, duration, step(), or range()")
         self.take()
@@ -86,5 +114,4 @@ class DurationParser(Cursor):
             if index:
                 self.expect(",", context)
             args.append(self.duration(context))
-        self.expect(")", context)
-        return DurationCall(name, tuple(args), token.start)
+        return DurationCall(name, tuple(args), token.start, self.expect(")", context).end)

@@ -6,6 +6,7 @@ import math
 import re
 
 from lakerunner.model.labels import METRIC_NAME
+from lakerunner.query.promql.annotations import plain_or_quoted
 from lakerunner.query.promql.ast import (
     Aggregate,
     AtEdge,
@@ -23,13 +24,13 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
 )
 from lakerunner.query.promql.durations import Duration, format_duration_ms, print_duration
+from lakerunner.query.promql.go_format import plain
 from lakerunner.query.promql.lexer import quote
 from lakerunner.query.promql.matchers import MatchKind
 
-_PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 #: Names that would be read as something else where a metric stands.
-_NOT_PLAIN = frozenset({"bool", "on", "ignoring", "group_left", "group_right", "inf", "nan", ":"})
+_NOT_PLAIN = frozenset({"atan2", "bool", "on", "ignoring", "group_left", "group_right", "inf", "nan"})
 
 
 def print_expr(expr: Expr) -> str:
@@ -45,13 +46,12 @@ def print_expr(expr: Expr) -> str:
         case String(value=value):
             return quote(value)
         case VectorSelector():
-            return _selector(expr) + _tail(expr.offset, expr.at) + _extended(expr)
+            return _selector(expr) + _extended(expr) + _tail(expr.offset, expr.at)
         case MatrixSelector(vector=vector, range=width):
-            tail = _tail(vector.offset, vector.at) + _extended(vector)
+            tail = _extended(vector) + _tail(vector.offset, vector.at)
             return f"{_selector(vector)}[{print_duration(width)}]{tail}"
-        case Subquery(expr=inner, range=width, step=step):
-            shown = "" if step is None else print_duration(step)
-            return f"{print_expr(inner)}[{print_duration(width)}:{shown}]{_tail(expr.offset, expr.at)}"
+        case Subquery(expr=inner):
+            return f"{print_expr(inner)}{print_subquery_tail(expr)}"
         case Call(name=name, args=args):
             return f"{name}({', '.join(map(print_expr, args))})"
         case Aggregate():
@@ -64,38 +64,27 @@ def print_expr(expr: Expr) -> str:
             return _binaries(expr)
 
 
-def print_number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Inf" if value > 0 else "-Inf"
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else repr(value)
-
-
 def _number(expr: Number) -> str:
     if not expr.with_units:
-        return print_number(expr.value)
+        return plain(expr.value)
     sign = "-" if math.copysign(1, expr.value) < 0 else ""
     return sign + format_duration_ms(round(abs(expr.value) * 1000))
 
 
-def _label(name: str) -> str:
-    return name if _PLAIN_LABEL.fullmatch(name) else quote(name)
-
-
 def _labels(names: tuple[str, ...]) -> str:
-    return f"({', '.join(map(_label, names))})"
+    return f"({', '.join(map(plain_or_quoted, names))})"
 
 
 def _selector(expr: VectorSelector) -> str:
-    plain = bool(_PLAIN_METRIC.fullmatch(expr.name)) and expr.name.lower() not in _NOT_PLAIN
-    pieces = [] if plain or not expr.name else [quote(expr.name)]
+    """The conditions in order of their text: the same selector is always the same text."""
+    is_plain = bool(_PLAIN_METRIC.fullmatch(expr.name)) and expr.name.lower() not in _NOT_PLAIN
+    pieces = []
     for matcher in expr.matchers:
         implied = matcher.name == METRIC_NAME and matcher.kind is MatchKind.EQUAL and matcher.value == expr.name
-        if not (implied and expr.name):
-            pieces.append(f"{_label(matcher.name)}{matcher.kind}{quote(matcher.value)}")
-    braces = f"{{{','.join(pieces)}}}" if pieces or not expr.name else ""
-    return f"{expr.name if plain else ''}{braces}"
+        if not (implied and is_plain):
+            pieces.append(f"{plain_or_quoted(matcher.name)}{matcher.kind}{quote(matcher.value)}")
+    braces = f"{{{','.join(sorted(pieces))}}}" if pieces or not is_plain else ""
+    return f"{expr.name if is_plain else ''}{braces}"
 
 
 def _tail(offset: Duration | None, at: int | AtEdge | None) -> str:
@@ -107,16 +96,26 @@ def _tail(offset: Duration | None, at: int | AtEdge | None) -> str:
     return out
 
 
+def print_subquery_tail(expr: Subquery) -> str:
+    step = "" if expr.step is None else print_duration(expr.step)
+    return f"[{print_duration(expr.range)}:{step}]{_tail(expr.offset, expr.at)}"
+
+
 def _extended(expr: VectorSelector) -> str:
     return " anchored" if expr.anchored else " smoothed" if expr.smoothed else ""
 
 
 def _aggregate(expr: Aggregate) -> str:
+    param = "" if expr.param is None else f"{print_expr(expr.param)}, "
+    return f"{print_aggregation(expr)}({param}{print_expr(expr.expr)})"
+
+
+def print_aggregation(expr: Aggregate) -> str:
+    """What stands before the arguments."""
     clause = ""
     if expr.without or expr.grouping:
         clause = f" {'without' if expr.without else 'by'} {_labels(expr.grouping)} "
-    param = "" if expr.param is None else f"{print_expr(expr.param)}, "
-    return f"{expr.op}{clause}({param}{print_expr(expr.expr)})"
+    return f"{expr.op}{clause}"
 
 
 def _binaries(expr: Binary) -> str:
@@ -126,11 +125,11 @@ def _binaries(expr: Binary) -> str:
         spine.append(spine[-1].left)
     out = print_expr(spine[-1].left)
     for node in reversed(spine):
-        out = f"{out} {node.op}{_modifiers(node)} {print_expr(node.right)}"
+        out = f"{out} {node.op}{print_modifiers(node)} {print_expr(node.right)}"
     return out
 
 
-def _modifiers(expr: Binary) -> str:
+def print_modifiers(expr: Binary) -> str:
     out = " bool" if expr.return_bool else ""
     matching = expr.matching
     grouped = matching.cardinality in (Cardinality.MANY_TO_ONE, Cardinality.ONE_TO_MANY)
@@ -144,7 +143,7 @@ def _modifiers(expr: Binary) -> str:
 
 def _fills(matching: Matching) -> str:
     left, right = matching.fill_left, matching.fill_right
-    if left is not None and right is not None and repr(left) == repr(right):
-        return f" fill({print_number(left)})"
-    out = "" if left is None else f" fill_left({print_number(left)})"
-    return out + ("" if right is None else f" fill_right({print_number(right)})")
+    if left is not None and left == right:
+        return f" fill ({plain(left)})"
+    out = "" if left is None else f" fill_left ({plain(left)})"
+    return out + ("" if right is None else f" fill_right ({plain(right)})")

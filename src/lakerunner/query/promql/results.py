@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.histogram_grid import HistogramGrid
 
 NO_TIMES: Ints = np.zeros(0, dtype=np.int64)
 
@@ -56,7 +57,7 @@ class StepMatrix:
     times_ms: Ints
     values: Floats
     valid: npt.NDArray[np.bool_]
-    histograms: npt.NDArray[np.object_] | None = None
+    histograms: HistogramGrid | None = None
     hmask: npt.NDArray[np.bool_] | None = None
 
     def row(self, i: int) -> Series:
@@ -92,6 +93,9 @@ class MatrixResult:
 
     @property
     def samples(self) -> int:
+        if self.steps is not None:
+            held = 0 if self.steps.hmask is None else int(self.steps.hmask.sum())
+            return int(self.steps.valid.sum()) + held
         return sum(len(one.timestamps_ms) + len(one.histograms) for one in self.series)
 
 

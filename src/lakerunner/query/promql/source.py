@@ -47,6 +47,8 @@ class SeriesBatch:
     #: Start of the interval that a cumulative or delta sample covers; 0 where unknown. None: known for no sample.
     start_timestamps_ms: Ints | None = None
     histograms: HistogramColumn | None = None
+    #: False: none of the floats is a stale marker, and nobody need look.
+    may_be_stale: bool = True
 
     @classmethod
     def empty(cls) -> SeriesBatch:

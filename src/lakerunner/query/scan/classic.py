@@ -7,55 +7,77 @@ cumulative counts, `_count`, and `_sum` unless it was sent without one. A stale 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.go_format import plain
 from lakerunner.query.promql.histogram import CUSTOM_SCHEMA, Floats, Ints
 from lakerunner.query.promql.histogram_column import HistogramColumn
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.source import STALE, STALE_BITS
-from lakerunner.query.scan.labels import INTERNED
+from lakerunner.query.scan.decoded import ClassicGroup, choose, contained, with_run_starts
+from lakerunner.query.scan.labels import INTERNED, LazyLabels
 from lakerunner.query.scan.names import BUCKET, LE, SUM
 from lakerunner.query.scan.samples import Samples, offsets_of, within
 
 
-def expand(parents: Samples, suffix: str, matchers: Sequence[Matcher]) -> Samples:
-    """The series of that suffix of all parents. `matchers` were tried on the parents already, but for `le`."""
+def expand(parents: Samples, labels: Sequence[LabelSet], suffix: str) -> ClassicGroup:
+    """The series of that suffix of all parents, whose labels are beside their runs."""
     column = parents.histograms
+    none = np.zeros(0, np.int64)
     if column is None:
-        return Samples.none()
+        return ClassicGroup(Samples.none(), none, none, [])
     held = column.row >= 0
     held[held] = column.schema[column.row[held]] == CUSTOM_SCHEMA
     if suffix == SUM and parents.sumless is not None:
         held[held] = ~parents.sumless[column.row[held]]
     at = np.flatnonzero(held)
+    if not len(at):
+        return ClassicGroup(Samples.none(), none, none, [])
     series = np.searchsorted(parents.offsets, at, side="right") - 1
     if suffix == BUCKET:
-        return _buckets(parents, column, at, series, [matcher for matcher in matchers if matcher.name == LE])
+        return _buckets(parents, labels, column, at, series)
     values = column.sum if suffix == SUM else np.where(_stale(column), STALE, column.count)
-    return _plain(parents, suffix, at, series, values[column.row[at]])
+    return _plain(parents, labels, suffix, at, series, values[column.row[at]])
 
 
-def _plain(parents: Samples, suffix: str, at: Ints, series: Ints, values: Floats) -> Samples:
+def choose_classic(
+    group: ClassicGroup, parents: Ints, matchers: Sequence[Matcher], start_ms: int | None, end_ms: int | None
+) -> Samples:
+    """The series of some parents. `matchers` were tried on the parents already, but for `le`."""
+    keep = contained(group.parents, parents)
+    of_le = [matcher for matcher in matchers if matcher.name == LE]
+    if of_le and group.les:
+        accepted = np.array([all(matcher.matches(le) for matcher in of_le) for le in group.les], np.bool_)
+        keep &= accepted[group.le_of]
+    chosen, runs = choose(group.samples, keep, start_ms, end_ms)
+    return replace(chosen, labels=LazyLabels(lambda: [group.samples.labels[run] for run in runs.tolist()]))
+
+
+def _plain(
+    parents: Samples, labels: Sequence[LabelSet], suffix: str, at: Ints, series: Ints, values: Floats
+) -> ClassicGroup:
     lengths = np.bincount(series, minlength=len(parents.tids))
     rows = np.flatnonzero(lengths)
-    made = [INTERNED.derived(int(parents.tids[row]), parents.labels[row], suffix) for row in rows.tolist()]
-    return Samples(
+    made = [INTERNED.derived(int(parents.tids[row]), labels[row], suffix) for row in rows.tolist()]
+    samples = Samples(
         np.array([tid for tid, _ in made], np.int64),
-        [labels for _, labels in made],
+        [one for _, one in made],
         offsets_of(lengths[rows]),
         parents.timestamps_ms[at],
         values,
-        None if parents.start_timestamps_ms is None else parents.start_timestamps_ms[at],
+        _starts(parents, at, series),
     )
+    return ClassicGroup(with_run_starts(samples), parents.tids[rows], np.zeros(len(rows), np.int64), [])
 
 
-def _buckets(parents: Samples, column: HistogramColumn, at: Ints, series: Ints, matchers: Sequence[Matcher]) -> Samples:
+def _buckets(
+    parents: Samples, labels: Sequence[LabelSet], column: HistogramColumn, at: Ints, series: Ints
+) -> ClassicGroup:
     """Samples of one series with the same bounds are a matrix, times by buckets: its transpose is the answer."""
-    if not len(at):
-        return Samples.none()
     hist = column.row[at]
     width = np.diff(column.bounds_offsets)[hist] + 1
     cumulative = _cumulative(column, hist, width)
@@ -73,47 +95,43 @@ def _buckets(parents: Samples, column: HistogramColumn, at: Ints, series: Ints, 
     values[to] = cumulative
     source = np.empty(len(to), np.int64)
     source[to] = at[sample]
-    return _named(parents, column, hist[first], series[first], rows_in, columns_in, values, source, matchers)
+    tids, made, les, le_of = _named(parents, labels, column, hist[first], series[first])
+    samples = Samples(
+        np.array(tids, np.int64),
+        made,
+        offsets_of(np.repeat(rows_in, columns_in)),
+        parents.timestamps_ms[source],
+        values,
+        _starts(parents, source, np.repeat(series, width)),
+    )
+    return ClassicGroup(with_run_starts(samples), np.repeat(parents.tids[series[first]], columns_in), le_of, les)
+
+
+def _starts(parents: Samples, at: Ints, series: Ints) -> Ints | None:
+    if parents.run_starts_ms is not None:
+        return parents.run_starts_ms[series]
+    return None if parents.start_timestamps_ms is None else parents.start_timestamps_ms[at]
 
 
 def _named(
-    parents: Samples,
-    column: HistogramColumn,
-    hist: Ints,
-    series: Ints,
-    rows_in: Ints,
-    columns_in: Ints,
-    values: Floats,
-    source: Ints,
-    matchers: Sequence[Matcher],
-) -> Samples:
-    tids, labels, kept = [], [], []
-    accepted: dict[str, bool] = {}
+    parents: Samples, labels: Sequence[LabelSet], column: HistogramColumn, hist: Ints, series: Ints
+) -> tuple[list[int], list[LabelSet], list[str], Ints]:
+    """Ids and labels of all bucket series, and which bound each is of."""
+    tids, made = [], []
+    les: dict[str, int] = {}
+    le_of: list[int] = []
+    texts: dict[bytes, tuple[str, ...]] = {}
     for row, parent in zip(hist.tolist(), series.tolist(), strict=True):
-        bounds = column.bounds[column.bounds_offsets[row] : column.bounds_offsets[row + 1]].tolist()
-        for le in (*map(plain, bounds), "+Inf"):
-            wanted = accepted.get(le)
-            if wanted is None:
-                wanted = accepted[le] = all(matcher.matches(le) for matcher in matchers)
-            kept.append(wanted)
-            if wanted:
-                tid, made = INTERNED.derived(int(parents.tids[parent]), parents.labels[parent], BUCKET, le)
-                tids.append(tid)
-                labels.append(made)
-    keep = np.array(kept, np.bool_)
-    lengths = np.repeat(rows_in, columns_in)
-    if not keep.all():
-        chosen = np.repeat(keep, lengths)
-        values, source, lengths = values[chosen], source[chosen], lengths[keep]
-    starts = parents.start_timestamps_ms
-    return Samples(
-        np.array(tids, np.int64),
-        labels,
-        offsets_of(lengths),
-        parents.timestamps_ms[source],
-        values,
-        None if starts is None else starts[source],
-    )
+        bounds = column.bounds[column.bounds_offsets[row] : column.bounds_offsets[row + 1]]
+        known = texts.get(bounds.tobytes())
+        if known is None:
+            known = texts[bounds.tobytes()] = (*map(plain, bounds.tolist()), "+Inf")
+        for le in known:
+            tid, one = INTERNED.derived(int(parents.tids[parent]), labels[parent], BUCKET, le)
+            tids.append(tid)
+            made.append(one)
+            le_of.append(les.setdefault(le, len(les)))
+    return tids, made, list(les), np.array(le_of, np.int64)
 
 
 def _cumulative(column: HistogramColumn, hist: Ints, width: Ints) -> Floats:

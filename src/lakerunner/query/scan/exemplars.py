@@ -46,7 +46,7 @@ def scan_exemplars(
     """
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
-    chosen = table.choose(matchers)
+    chosen = table.choose(tuple(matchers))
     rows = chosen.rows()
     if not len(rows):
         return SCHEMA.empty_table()

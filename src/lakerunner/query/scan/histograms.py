@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.query.promql.histogram import Floats, Ints
-from lakerunner.query.promql.histogram_column import HistogramColumn
-from lakerunner.query.scan.samples import offsets_of
+from lakerunner.query.promql.histogram_column import HistogramColumn, stacked
+from lakerunner.query.scan.samples import offsets_of, with_rows
 
 #: The columns that make a histogram.
 COLUMNS = (
@@ -35,7 +35,9 @@ def column_of(table: pa.Table) -> tuple[HistogramColumn, npt.NDArray[np.bool_]]:
     held = table.column("h_schema").is_valid().combine_chunks()
     holds = held.to_numpy(zero_copy_only=False)
     row = np.where(holds, np.cumsum(holds) - 1, -1).astype(np.int64)
-    only = table.select(COLUMNS).filter(held).combine_chunks()
+    only = table.select(COLUMNS)
+    # A copy of all buckets, which a metric that has nothing but histograms does not need.
+    only = (only if holds.all() else only.filter(held)).combine_chunks()
     arrays = {name: _only(only, name) for name in COLUMNS}
     pos_offsets, pos_index, pos_count = _buckets(arrays["h_positive_spans"], arrays["h_positive_buckets"])
     neg_offsets, neg_index, neg_count = _buckets(arrays["h_negative_spans"], arrays["h_negative_buckets"])
@@ -70,27 +72,7 @@ def concatenated(columns: Sequence[HistogramColumn | None], lengths: Sequence[in
         else:
             rows.append(np.where(column.row < 0, -1, column.row + base))
             base += len(column)
-    return HistogramColumn(
-        row=np.concatenate([np.zeros(0, np.int64), *rows]),
-        schema=_joined([column.schema for column in present], np.int8),
-        hint=_joined([column.hint for column in present], np.int8),
-        count=_joined([column.count for column in present], np.float64),
-        sum=_joined([column.sum for column in present], np.float64),
-        zero_threshold=_joined([column.zero_threshold for column in present], np.float64),
-        zero_count=_joined([column.zero_count for column in present], np.float64),
-        pos_offsets=offsets_of(_joined([np.diff(column.pos_offsets) for column in present], np.int64)),
-        pos_index=_joined([column.pos_index for column in present], np.int64),
-        pos_count=_joined([column.pos_count for column in present], np.float64),
-        neg_offsets=offsets_of(_joined([np.diff(column.neg_offsets) for column in present], np.int64)),
-        neg_index=_joined([column.neg_index for column in present], np.int64),
-        neg_count=_joined([column.neg_count for column in present], np.float64),
-        bounds_offsets=offsets_of(_joined([np.diff(column.bounds_offsets) for column in present], np.int64)),
-        bounds=_joined([column.bounds for column in present], np.float64),
-    )
-
-
-def _joined(parts: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
-    return np.concatenate([np.zeros(0, kind), *parts]).astype(kind, copy=False)
+    return with_rows(stacked(present), np.concatenate([np.zeros(0, np.int64), *rows]))
 
 
 def _only(table: pa.Table, name: str) -> pa.Array:

@@ -24,7 +24,7 @@ def scan_labels(
 ) -> pa.Table:
     """The distinct names of labels of matching series; or with a label, its distinct values."""
     table = opener.series(keys[1], tally)
-    chosen = table.choose(matchers)
+    chosen = table.choose(tuple(matchers))
     if chosen.classic and (label == LE or any(matcher.name == LE for matcher in matchers)):
         # Bounds are with the samples: these few questions are answered from whole series.
         found = _of_series(scan_series(opener, keys, matchers, spend, tally), label)

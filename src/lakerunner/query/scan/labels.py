@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import overload
 
-import orjson
 import pyarrow as pa
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
@@ -13,6 +14,8 @@ from lakerunner.query.scan.names import LE
 
 #: Label sets kept, at about a kilobyte each. When it is full, all are let go: what is in use comes back at once.
 _MAX_INTERNED = 500_000
+#: Before labels that are packed in another way; no JSON object begins so.
+_ESCAPED = b"!"
 
 
 class Interned:
@@ -22,7 +25,7 @@ class Interned:
         self._limit = limit
         self._by_tid: dict[int, LabelSet] = {}
         self._derived: dict[tuple[int, str, str], tuple[int, LabelSet]] = {}
-        self._packed: dict[int, bytes] = {}
+        self._by_text: dict[bytes, LabelSet] = {}
         self._lock = threading.Lock()
 
     def get(self, tid: int) -> LabelSet | None:
@@ -33,6 +36,10 @@ class Interned:
             if len(self._by_tid) >= self._limit:
                 self._by_tid = {}
             return self._by_tid.setdefault(tid, labels)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._by_tid, self._derived, self._by_text = {}, {}, {}
 
     def derived(self, tid: int, parent: LabelSet, suffix: str, le: str = "") -> tuple[int, LabelSet]:
         """The id and labels of a classic series of a histogram."""
@@ -48,27 +55,67 @@ class Interned:
                 self._derived[key] = made
         return made
 
-    def packed(self, tid: int, labels: LabelSet) -> bytes:
-        """The labels as one piece of bytes, made once: what goes over the network for a series, query after query."""
-        made = self._packed.get(tid)
-        if made is None:
-            made = orjson.dumps(labels.pairs)
-            with self._lock:
-                if len(self._packed) >= self._limit:
-                    self._packed = {}
-                self._packed[tid] = made
-        return made
-
     def unpacked(self, tids: Sequence[int], column: pa.BinaryArray) -> list[LabelSet]:
         """The label sets of a column of packed ones; only those that are new here are read."""
         found = [self._by_tid.get(tid) for tid in tids]
         for place in [place for place, labels in enumerate(found) if labels is None]:
-            pairs = orjson.loads(column[place].as_py())
-            found[place] = self.put(tids[place], LabelSet(tuple((name, value) for name, value in pairs)))
+            found[place] = self.put(tids[place], unpacked(column[place].as_py()))
+        return [labels for labels in found if labels is not None]
+
+    def of_packed(self, texts: Sequence[bytes]) -> list[LabelSet]:
+        """The label sets of packed ones that have no id: what functions and aggregations made."""
+        found = [self._by_text.get(text) for text in texts]
+        for place in [place for place, labels in enumerate(found) if labels is None]:
+            made = found[place] = unpacked(texts[place])
+            with self._lock:
+                if len(self._by_text) >= self._limit:
+                    self._by_text = {}
+                self._by_text[texts[place]] = made
         return [labels for labels in found if labels is not None]
 
 
+def packed(labels: LabelSet) -> bytes:
+    """The labels as one piece of bytes: what goes over the network for a series."""
+    try:
+        return labels.to_json()
+    except TypeError:
+        # Bytes that are no UTF-8, which only a query's own text can bring: JSON's escapes carry them.
+        return _ESCAPED + json.dumps(labels.pairs).encode()
+
+
+def unpacked(text: bytes) -> LabelSet:
+    if text.startswith(_ESCAPED):
+        return LabelSet(tuple((name, value) for name, value in json.loads(text[len(_ESCAPED) :])))
+    return LabelSet.from_json(text)
+
+
 INTERNED = Interned()
+
+
+class LazyLabels(Sequence[LabelSet]):
+    """Label sets that are made when the first is looked at: those who know the series by their ids never do."""
+
+    def __init__(self, make: Callable[[], list[LabelSet]]) -> None:
+        self._make = make
+        self._made: list[LabelSet] | None = None
+
+    def _all(self) -> list[LabelSet]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[LabelSet]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> LabelSet: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LabelSet]: ...
+    def __getitem__(self, index: int | slice) -> LabelSet | list[LabelSet]:
+        return self._all()[index]
 
 
 def label_sets(tids: Sequence[int], rows: Sequence[int], names: Sequence[str], maps: pa.MapArray) -> list[LabelSet]:

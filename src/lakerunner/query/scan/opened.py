@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Bug
 from lakerunner.query.cache import ObjectCache
+from lakerunner.query.kept import Kept
+from lakerunner.query.scan.decoded import DecodedGroup, decoded
+from lakerunner.query.scan.labels import INTERNED
 from lakerunner.query.scan.row_groups import RowGroup, row_groups
 from lakerunner.query.scan.series_table import SeriesTable
 
 T = TypeVar("T")
+#: A file, or its bytes.
+Source: TypeAlias = Path | pa.BufferReader
 
 #: What pyarrow raises on bytes that are not the Parquet they should be.
 BAD_BYTES = (pa.ArrowException, OSError, ValueError)
 #: Footers are small beside what they describe.
 _FOOTER_BYTES_PER_GROUP = 8_192
 _FOOTER_SHARE = 8
-_MAX_OFFERED = 20_000
 
 
 @dataclass(slots=True)
@@ -39,45 +41,6 @@ class Tally:
     fetch_s: float = 0.0
 
 
-class Kept(Generic[T]):
-    """Things in memory by key, the least recently used first out, bounded by what they weigh."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._held_bytes = 0
-        self._entries: OrderedDict[str, tuple[T, int]] = OrderedDict()
-        self._offered: OrderedDict[str, None] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str) -> T | None:
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry[0]
-
-    def offer(self, key: str, thing: T, size_bytes: int) -> None:
-        """Keep it if it was offered not long ago as well: what is read once only must not push out what is not."""
-        with self._lock:
-            again = key in self._offered
-            self._offered[key] = None
-            self._offered.move_to_end(key)
-            while len(self._offered) > _MAX_OFFERED:
-                self._offered.popitem(last=False)
-        if again:
-            self.put(key, thing, size_bytes)
-
-    def put(self, key: str, thing: T, size_bytes: int) -> None:
-        with self._lock:
-            if key in self._entries or size_bytes > self._limit_bytes:
-                return
-            self._entries[key] = (thing, size_bytes)
-            self._held_bytes += size_bytes
-            while self._held_bytes > self._limit_bytes:
-                self._held_bytes -= self._entries.popitem(last=False)[1][1]
-
-
 @dataclass(frozen=True, slots=True)
 class Footer:
     metadata: pq.FileMetaData
@@ -87,10 +50,10 @@ class Footer:
 class OpenedFile:
     """A samples file. It is opened when something is read that is not in memory."""
 
-    def __init__(self, key: str, path: Path, footer: Footer | None, decoded: Kept[pa.Table]) -> None:
+    def __init__(self, key: str, source: Source, footer: Footer | None, kept: Kept[DecodedGroup]) -> None:
         self._key = key
-        self._path = path
-        self._decoded = decoded
+        self._source = source
+        self._decoded = kept
         self._file: pq.ParquetFile | None = None
         self._metadata: pq.FileMetaData | None = footer.metadata if footer else None
         self.footer = footer or Footer(self.file.metadata, row_groups(self.file.metadata))
@@ -102,17 +65,17 @@ class OpenedFile:
     @property
     def file(self) -> pq.ParquetFile:
         if self._file is None:
-            self._file = pq.ParquetFile(self._path, memory_map=True, metadata=self._metadata)
+            self._file = pq.ParquetFile(self._source, memory_map=True, metadata=self._metadata)
         return self._file
 
-    def read(self, group: RowGroup) -> pa.Table:
-        """The columns of samples of one row group; from memory where it is read again and again."""
+    def read(self, group: RowGroup) -> DecodedGroup:
+        """The samples of one row group; from memory where they are read again and again."""
         name = f"{self._key}#{group.number}"
-        table = self._decoded.get(name)
-        if table is None:
-            table = self.file.read_row_group(group.number, columns=group.columns(), use_threads=False)
-            self._decoded.offer(name, table, table.nbytes)
-        return table
+        found = self._decoded.get(name)
+        if found is None:
+            found = decoded(self.file.read_row_group(group.number, columns=group.columns(), use_threads=False))
+            self._decoded.offer(name, found, found.size_bytes)
+        return found
 
     def close(self) -> None:
         if self._file is not None:
@@ -122,9 +85,16 @@ class OpenedFile:
 class Opener:
     def __init__(self, cache: ObjectCache, memory_bytes: int, decoded_bytes: int = 0) -> None:
         self._cache = cache
-        self._decoded: Kept[pa.Table] = Kept(decoded_bytes)
+        self._decoded: Kept[DecodedGroup] = Kept(decoded_bytes)
         self._tables: Kept[SeriesTable] = Kept(memory_bytes - memory_bytes // _FOOTER_SHARE)
         self._footers: Kept[Footer] = Kept(memory_bytes // _FOOTER_SHARE)
+
+    def forget(self) -> None:
+        """Empty what is kept in memory."""
+        self._decoded.clear()
+        self._tables.clear()
+        self._footers.clear()
+        INTERNED.clear()
 
     def series(self, key: str, tally: Tally) -> SeriesTable:
         """The table of series, decoded once while there is room."""
@@ -132,14 +102,14 @@ class Opener:
         if table is not None:
             tally.hits += 1
             return table
-        table = self._reading(key, tally, lambda path: SeriesTable.of(pq.read_table(path, partitioning=None)))
+        table = self._reading(key, tally, lambda source: SeriesTable.of(pq.read_table(source, partitioning=None)))
         self._tables.put(key, table, table.size_bytes)
         return table
 
     @contextmanager
     def samples(self, key: str, tally: Tally) -> Iterator[OpenedFile]:
         """The samples file. What is read from it inside may still prove bad: see `again_if_bad`."""
-        opened = self._reading(key, tally, lambda path: self._open(key, path))
+        opened = self._reading(key, tally, lambda source: self._open(key, source))
         try:
             yield opened
         finally:
@@ -153,14 +123,14 @@ class Opener:
             self._cache.discard(key)
             return read()
 
-    def _open(self, key: str, path: Path) -> OpenedFile:
+    def _open(self, key: str, source: Source) -> OpenedFile:
         known = self._footers.get(key)
-        opened = OpenedFile(key, path, known, self._decoded)
+        opened = OpenedFile(key, source, known, self._decoded)
         if known is None:
             self._footers.put(key, opened.footer, _FOOTER_BYTES_PER_GROUP * max(1, len(opened.groups)))
         return opened
 
-    def _reading(self, key: str, tally: Tally, read: Callable[[Path], T]) -> T:
+    def _reading(self, key: str, tally: Tally, read: Callable[[Source], T]) -> T:
         for fresh in (False, True):
             started = time.perf_counter()
             found = self._cache.get(key)
@@ -168,7 +138,7 @@ class Opener:
             tally.hits, tally.misses = tally.hits + found.hit, tally.misses + (not found.hit)
             tally.read_bytes += found.size_bytes
             try:
-                return read(found.path)
+                return read(found.source)
             except BAD_BYTES:
                 # Evicted between two lines of ours, or damaged on the disk: either way the store has it.
                 self._cache.discard(key)

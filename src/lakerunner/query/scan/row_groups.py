@@ -50,6 +50,8 @@ class Wanted:
     @classmethod
     def of(cls, codes: npt.NDArray[np.int32], names: Sequence[str], tids: Ints) -> Wanted:
         """From a name, as its place in `names`, and an id for each series."""
+        if not len(tids):
+            return cls({}, [], tids)
         order = np.lexsort((tids, codes))
         distinct, begins = np.unique(codes[order], return_index=True)
         parts = np.split(tids[order], begins[1:])

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher
-from lakerunner.query.scan.classic import expand
-from lakerunner.query.scan.opened import OpenedFile, Opener, Tally
-from lakerunner.query.scan.row_groups import Wanted, choose
+from lakerunner.query.scan.classic import choose_classic, expand
+from lakerunner.query.scan.decoded import ClassicGroup, DecodedGroup, choose, contained
+from lakerunner.query.scan.labels import LazyLabels
+from lakerunner.query.scan.opened import Opener, Tally
+from lakerunner.query.scan.row_groups import RowGroup
+from lakerunner.query.scan.row_groups import choose as choose_groups
 from lakerunner.query.scan.samples import Samples
-from lakerunner.query.scan.segment_samples import read_samples
 from lakerunner.query.scan.series_table import SeriesTable
 
 #: Told the bytes that this scan holds; raises when they are too many, or the answer is no longer wanted.
@@ -35,37 +35,50 @@ def scan_samples(
     """
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
-    chosen = table.choose(matchers)
-    rows = chosen.rows()
-    if not len(rows):
+    chosen = table.choose(tuple(matchers))
+    if not len(chosen.wanted.tids):
         return []
-    wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
 
     def read() -> list[Samples]:
+        parts: list[Samples] = []
+        held = 0
         with opener.samples(samples_key, tally) as opened:
-            return _read(opened, wanted, start_ms, end_ms, spend)
+            for group in choose_groups(opened.groups, chosen.wanted, start_ms, end_ms):
+                spend(held)
+                decoded = opened.read(group)
+                cut = _cut(group, start_ms, end_ms)
+                found = [_stored(decoded, table, chosen.stored_tids, cut)] if len(chosen.stored) else []
+                found += [
+                    choose_classic(_classic(decoded, table, suffix), tids, matchers, *cut)
+                    for suffix, tids in chosen.parent_tids.items()
+                ]
+                parts += [part for part in found if len(part)]
+                held += sum(part.size_bytes for part in found)
+        spend(held)
+        return parts
 
-    found = [_named(part, table) for part in opener.again_if_bad(samples_key, read)]
-    if not chosen.classic:
-        return found
-    parts = [_of(part, table.tids[chosen.stored]) for part in found]
-    for suffix, of_suffix in chosen.classic.items():
-        parts += [expand(_of(part, table.tids[of_suffix]), suffix, matchers) for part in found]
-        spend(sum(part.size_bytes for part in parts))
-    return [part for part in parts if len(part)]
-
-
-def _read(opened: OpenedFile, wanted: Wanted, start_ms: int, end_ms: int, spend: Spend) -> list[Samples]:
-    groups = choose(opened.groups, wanted, start_ms, end_ms)
-    # Time, value and start of each row; histograms are counted when they are there.
-    parts = read_samples(opened, groups, wanted, start_ms, end_ms, lambda rows: spend(24 * rows))
-    spend(sum(part.size_bytes for part in parts))
-    return parts
+    return opener.again_if_bad(samples_key, read)
 
 
-def _named(samples: Samples, table: SeriesTable) -> Samples:
-    return replace(samples, labels=table.label_sets(table.rows_of(samples.tids)))
+def _cut(group: RowGroup, start_ms: int, end_ms: int) -> tuple[int | None, int | None]:
+    """The ends of the time that cut into the group; None where all of its rows are inside."""
+    if group.times_ms is None:
+        return start_ms, end_ms
+    first, last = group.times_ms
+    return (start_ms if first < start_ms else None), (end_ms if last > end_ms else None)
 
 
-def _of(samples: Samples, tids: Ints) -> Samples:
-    return samples.of_series(np.flatnonzero(np.isin(samples.tids, tids)))
+def _stored(decoded: DecodedGroup, table: SeriesTable, tids: Ints, cut: tuple[int | None, int | None]) -> Samples:
+    """Series as they are stored."""
+    whole = decoded.samples
+    part, _ = choose(whole, contained(whole.tids, tids), *cut)
+    return replace(part, labels=LazyLabels(lambda: table.label_sets(table.rows_of(part.tids))))
+
+
+def _classic(decoded: DecodedGroup, table: SeriesTable, suffix: str) -> ClassicGroup:
+    """The classic series of all the group's histograms, made once while the group is in memory."""
+    made = decoded.classic.get(suffix)
+    if made is None:
+        labels = table.label_sets(table.rows_of(decoded.samples.tids))
+        made = decoded.classic[suffix] = expand(decoded.samples, labels, suffix)
+    return made

@@ -38,7 +38,7 @@ def scan_series(
     """One row a series, classic series of histograms included."""
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
-    chosen = table.choose(matchers)
+    chosen = table.choose(tuple(matchers))
     parts = [_rows(table, chosen.stored, table.tids[chosen.stored].tolist(), table.label_sets(chosen.stored))]
     for suffix, rows in chosen.classic.items():
         labels, tids = table.label_sets(rows), table.tids[rows].tolist()

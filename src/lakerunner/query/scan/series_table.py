@@ -12,14 +12,17 @@ import pyarrow.compute as pc
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.histogram import Ints
-from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.scan.labels import label_sets
 from lakerunner.query.scan.names import BUCKET, CLASSIC, LE
+from lakerunner.query.scan.row_groups import Wanted
 
 Mask = npt.NDArray[np.bool_]
 
 #: What decoded text costs beyond its bytes, roughly, counted by label.
 _BYTES_PER_LABEL = 24
+#: Choices of series kept with each table.
+_KEPT_CHOICES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,23 @@ class Coded:
 
     codes: npt.NDArray[np.int32]
     values: Sequence[str]
+    _places: dict[str, int] = field(default_factory=dict, compare=False)
 
     def matching(self, matcher: Matcher, suffix: str = "") -> Mask:
         """Which series the matcher accepts, with the suffix behind each value."""
+        found: Mask
+        if matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL):
+            found = self.codes == self._place(matcher.value, suffix)
+            return found if matcher.kind is MatchKind.EQUAL else ~found
         accepted = np.array([matcher.matches(value + suffix) for value in self.values], np.bool_)
-        found: Mask = accepted[self.codes]
+        found = accepted[self.codes]
         return found
+
+    def _place(self, wanted: str, suffix: str) -> int:
+        """The number of the value that is `wanted` with the suffix behind it, or -1."""
+        if not self._places:
+            self._places.update({value: place for place, value in enumerate(self.values)})
+        return self._places.get(wanted.removesuffix(suffix), -1) if wanted.endswith(suffix) else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,10 @@ class Chosen:
 
     stored: Ints
     classic: dict[str, Ints]
+    #: The ids of all of them, and of each kind, sorted.
+    wanted: Wanted
+    stored_tids: Ints
+    parent_tids: dict[str, Ints]
 
     def rows(self) -> Ints:
         """All rows whose samples must be read."""
@@ -66,6 +84,7 @@ class SeriesTable:
     _made: Mask
     _by_label: dict[str, Coded] = field(default_factory=dict)
     _order: Ints | None = None
+    _chosen: dict[tuple[Matcher, ...], Chosen] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: pa.Table) -> SeriesTable:
@@ -120,7 +139,16 @@ class SeriesTable:
         codes = np.unique(self._keys.codes[np.repeat(held, np.diff(self._offsets))])
         return {self._keys.values[code] for code in codes.tolist()} | ({METRIC_NAME} if len(rows) else set())
 
-    def choose(self, matchers: Sequence[Matcher]) -> Chosen:
+    def choose(self, matchers: tuple[Matcher, ...]) -> Chosen:
+        """Kept for the selectors last asked: dashboards ask for the same again and again."""
+        chosen = self._chosen.get(matchers)
+        if chosen is None:
+            if len(self._chosen) >= _KEPT_CHOICES:
+                self._chosen.clear()
+            chosen = self._chosen[matchers] = self._choose(matchers)
+        return chosen
+
+    def _choose(self, matchers: Sequence[Matcher]) -> Chosen:
         stored = np.flatnonzero(self._accepted(matchers, ""))
         classic = {}
         if self.classic.any():
@@ -128,7 +156,10 @@ class SeriesTable:
                 rows = np.flatnonzero(self.classic & self._accepted(matchers, suffix))
                 if len(rows):
                     classic[suffix] = rows
-        return Chosen(stored, classic)
+        rows = np.unique(np.concatenate([stored, *classic.values()]))
+        wanted = Wanted.of(self.names.codes[rows], self.names.values, self.tids[rows])
+        parents = {suffix: np.sort(self.tids[of_suffix]) for suffix, of_suffix in classic.items()}
+        return Chosen(stored, classic, wanted, np.sort(self.tids[stored]), parents)
 
     def _accepted(self, matchers: Sequence[Matcher], suffix: str) -> Mask:
         accepted = np.ones(len(self), np.bool_)

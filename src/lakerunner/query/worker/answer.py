@@ -5,12 +5,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from lakerunner.query.scan.samples import Samples
 from lakerunner.query.worker.request import ScanRequest
+
+if TYPE_CHECKING:
+    from lakerunner.query.pushdown.done import Done
+    from lakerunner.query.pushdown.errand import Errand
 
 #: Raises when the answer is no longer wanted.
 Check = Callable[[], None]
@@ -46,5 +50,9 @@ class Workers(Protocol):
     """Those who scan. Every segment of the request is answered once, in any order; failures are answers too."""
 
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]: ...
+
+    def evaluate(self, errand: Errand, check: Check) -> Done | None:
+        """A part of a query, evaluated by those who have its segments. None: not now, or they have no such place."""
+        ...
 
     def close(self) -> None: ...

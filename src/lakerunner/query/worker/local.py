@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from lakerunner.model.errors import LakeError, LimitHit, Unavailable
 from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
+from lakerunner.query.pushdown.errand import Errand
 from lakerunner.query.scan.exemplars import scan_exemplars
 from lakerunner.query.scan.label_rows import scan_labels
 from lakerunner.query.scan.opened import BAD_BYTES, Opener, Tally
@@ -19,41 +19,11 @@ from lakerunner.query.scan.samples import Samples
 from lakerunner.query.scan.segment import scan_samples
 from lakerunner.query.scan.series_rows import scan_series
 from lakerunner.query.worker.answer import Check, Cost, SegmentAnswer
+from lakerunner.query.worker.budget import Budget, Budgets
 from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects
 
 #: How often somebody who waits for a scan looks whether it is still wanted.
 _LOOK_S = 0.1
-
-
-class Budget:
-    """What one request may hold and how long it may take, shared by its threads."""
-
-    def __init__(self, request: ScanRequest, check: Check) -> None:
-        self._request = request
-        self._check = check
-        self._lock = threading.Lock()
-        self._settled_bytes = 0
-        self._stopped: LakeError | None = None
-
-    def stop(self, error: LakeError) -> None:
-        self._stopped = error
-
-    def look(self, held_bytes: int = 0) -> None:
-        """Raise when the answer is not wanted any more, came too late, or is too large."""
-        if self._stopped is not None:
-            raise self._stopped
-        self._check()
-        if time.time() > self._request.deadline_s:
-            raise LimitHit("cannot finish the scan: its time is over", hint="narrow the selectors or the time range")
-        if self._settled_bytes + held_bytes > self._request.max_bytes:
-            raise LimitHit(
-                f"cannot hold the samples of the query: more than {self._request.max_bytes:,} bytes",
-                hint="narrow the selectors or the time range, or raise query.max_scan_bytes",
-            )
-
-    def settle(self, held_bytes: int) -> None:
-        with self._lock:
-            self._settled_bytes += held_bytes
 
 
 class LocalWorkers:
@@ -62,6 +32,7 @@ class LocalWorkers:
     def __init__(self, opener: Opener, threads: int) -> None:
         self._opener = opener
         self._closing = False
+        self.budgets = Budgets()
         self._share = max(1, threads // 2)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
 
@@ -71,7 +42,10 @@ class LocalWorkers:
                 raise Unavailable("cannot go on with the scan: the worker stops")
             check()
 
-        budget = Budget(request, wanted)
+        with self.budgets.opened(request, wanted) as budget:
+            yield from self._answers(request, budget)
+
+    def _answers(self, request: ScanRequest, budget: Budget) -> Iterator[SegmentAnswer]:
         segments = iter(request.segments)
         waiting: set[Future[SegmentAnswer]] = set()
         try:
@@ -89,6 +63,14 @@ class LocalWorkers:
             budget.stop(Unavailable("cannot go on with the scan: nobody waits for it"))
             for one in waiting:
                 one.cancel()
+
+    def evaluate(self, errand: Errand, check: Check) -> None:
+        """Never: who asks is in this process too, and evaluates as well."""
+        return None
+
+    def forget(self) -> None:
+        """Let go of what is kept in memory; it comes back as it is asked for."""
+        self._opener.forget()
 
     def close(self) -> None:
         """Scans under way end at their next look."""

@@ -10,6 +10,7 @@ from lakerunner.query.worker.addresses import addresses_of
 from lakerunner.query.worker.answer import Workers
 from lakerunner.query.worker.flight_workers import FlightWorkers
 from lakerunner.query.worker.local import LocalWorkers
+from lakerunner.query.worker.tls import client_tls
 from lakerunner.query.worker.token import worker_token
 from lakerunner.runtime.settings import Settings
 from lakerunner.store.config import StoreConfig
@@ -20,7 +21,12 @@ def open_workers(settings: Settings, who: str = "query-api") -> Workers:
     """The configured workers; with none configured, this machine's worker while it runs, else this process."""
     last_resort = None if settings.query.workers.strip() else local_workers(settings, who)
     return FlightWorkers(
-        addresses_of(settings), worker_token(settings), attempts=settings.query.attempts, last_resort=last_resort
+        addresses_of(settings),
+        worker_token(settings),
+        attempts=settings.query.attempts,
+        last_resort=last_resort,
+        patience_s=settings.query.worker_patience_s,
+        tls=client_tls(settings.query),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which worker reads which segment: the same one each time, so that caches stay warm, without any coordination."""
+"""Which worker reads what: the same one each time, so that caches stay warm, without any coordination."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import xxhash
 
 
-def ranked(workers: Sequence[str], segment_id: uuid.UUID) -> list[str]:
-    """The workers in the order in which they should be tried for a segment (rendezvous hashing).
+def ranked(workers: Sequence[str], org_id: uuid.UUID, slot: int) -> list[str]:
+    """The workers in the order in which they should be tried for an org's segments of a slot of time.
 
-    A worker that joins or leaves changes the first place of only its own share of segments.
+    Rendezvous hashing: a worker that joins or leaves changes the first place of only its own share.
 
-    >>> ranked(["a:1", "b:1"], uuid.UUID(int=1)) == ranked(["b:1", "a:1"], uuid.UUID(int=1))
+    >>> org_id = uuid.UUID(int=1)
+    >>> ranked(["a:1", "b:1"], org_id, 7) == ranked(["b:1", "a:1"], org_id, 7)
     True
     """
-    return sorted(
-        workers, key=lambda worker: (xxhash.xxh3_64_intdigest(worker.encode() + segment_id.bytes), worker), reverse=True
-    )
+    place = org_id.bytes + slot.to_bytes(8, "little", signed=True)
+    return sorted(workers, key=lambda worker: (xxhash.xxh3_64_intdigest(worker.encode() + place), worker), reverse=True)

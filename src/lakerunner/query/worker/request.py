@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +12,13 @@ import orjson
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.segment import Segment
+from lakerunner.model.time import NS_PER_S
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.store import keys
+
+#: Segments that begin in the same ten minutes belong to the same worker, so that steps can be evaluated there. Not in
+#: the same hour: the dashboards of a last hour should find more than one worker busy.
+SLOT_NS = 600 * NS_PER_S
 
 
 class Kind(enum.StrEnum):
@@ -32,10 +37,14 @@ class SegmentObjects:
 
     segment_id: uuid.UUID
     keys: tuple[str, ...]
+    #: Of the asker's choice of a worker; not sent.
+    slot: int = 0
+    size_bytes: int = 0
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentObjects:
-        return cls(segment.segment_id, keys.segment_keys(segment))
+        slot = segment.time_range.start_ns // SLOT_NS
+        return cls(segment.segment_id, keys.segment_keys(segment), slot, segment.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +85,9 @@ class ScanRequest:
         )
 
 
-def read_ticket(ticket: bytes) -> tuple[str, ScanRequest]:
-    """The token and the request. A key that is not of the request's org is refused: a second lock on that door."""
+def read_request(document: Mapping[str, Any]) -> ScanRequest:
+    """The request of a ticket. Its keys are all of its org, or it is refused."""
     try:
-        document: dict[str, Any] = orjson.loads(ticket)
         request = ScanRequest(
             org_id=uuid.UUID(document["org"]),
             query_id=uuid.UUID(document["query"]),
@@ -92,11 +100,15 @@ def read_ticket(ticket: bytes) -> tuple[str, ScanRequest]:
             max_bytes=int(document["max_bytes"]),
             label=str(document["label"]),
         )
-        token = str(document["token"])
     except (ValueError, KeyError, TypeError) as reason:
         raise BadInput(f"cannot read a ticket: {reason!r}") from None
-    for segment in request.segments:
+    check_keys(request.org_id, request.segments)
+    return request
+
+
+def check_keys(org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> None:
+    """Refuse a key that is not of the org: a second lock on that door."""
+    for segment in segments:
         for key in segment.keys:
-            if keys.parse_cooked(key).org_id != request.org_id:
-                raise BadInput(f"cannot scan {key!r}: it is not of org {request.org_id}")
-    return token, request
+            if keys.parse_cooked(key).org_id != org_id:
+                raise BadInput(f"cannot scan {key!r}: it is not of org {org_id}")

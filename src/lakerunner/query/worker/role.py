@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from lakerunner.model.errors import BadInput
+from lakerunner.query.warm import warm
 from lakerunner.query.worker.addresses import forget_address, note_address
 from lakerunner.query.worker.local import LocalWorkers
 from lakerunner.query.worker.open import local_workers
+from lakerunner.query.worker.recycling import MemoryWatch
+from lakerunner.query.worker.refusal import Draining
 from lakerunner.query.worker.service import WorkerService
+from lakerunner.query.worker.tls import scheme_of, server_tls
 from lakerunner.query.worker.token import worker_token
-from lakerunner.runtime.role import Probe, Role
+from lakerunner.runtime.memory import few_arenas
+from lakerunner.runtime.role import Probe, Recycle, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
@@ -19,17 +27,20 @@ from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 
 _LOOK_S = 0.5
+_DRAIN_LOOK_S = 0.05
 
 
 class QueryWorker(Role):
     name = "query-worker"
-    sentence = "Read segments for queries: fetch, cache, scan, and stream the samples back."
+    sentence = "Read segments for queries and evaluate over them: fetch, cache, scan, answer."
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        few_arenas()
         self._store = open_store(StoreConfig.of(settings))
         self._workers: LocalWorkers | None = None
         self._service: WorkerService | None = None
+        self._draining = False
         self.address = ""
 
     def start(self) -> None:
@@ -40,30 +51,55 @@ class QueryWorker(Role):
                 hint="set query.worker_token, here and for the API",
                 where="query.worker_token",
             )
+        warm()
         self._workers = self._workers or local_workers(self.settings, self.name)
-        if self._service is None:
-            try:
-                self._service = WorkerService(
-                    f"grpc://{query.worker_host}:{query.worker_port}",
-                    self._workers,
-                    worker_token(self.settings),
-                    query.worker_scans,
-                    query.max_scan_bytes,
-                )
-            except OSError as reason:
-                raise BadInput(
-                    f"cannot listen on {query.worker_host}:{query.worker_port}: {reason}", where="query.worker_port"
-                ) from None
+        self._service = self._service or self._listening(self._workers)
         self.address = f"{query.worker_host}:{self._service.port}"
         note_address(self.settings.data.dir, self.address)
         log().info("scanning for queries", address=self.address)
 
+    def _listening(self, workers: LocalWorkers) -> WorkerService:
+        query = self.settings.query
+        tls = server_tls(query)
+        location = f"{scheme_of(tls)}://{query.worker_host}:{query.worker_port}"
+        try:
+            return WorkerService(
+                location, workers, worker_token(self.settings), query.worker_scans, query.max_scan_bytes, tls
+            )
+        except (OSError, pa.ArrowException) as reason:
+            raise BadInput(
+                f"cannot listen on {query.worker_host}:{query.worker_port}: {reason}", where="query.worker_port"
+            ) from None
+
     def run(self, stop: Stop) -> None:
-        while not stop.wait(_LOOK_S):
-            pass
+        assert self._workers is not None
+        watch = MemoryWatch(self.settings.query, self._workers)
+        too_large = ""
+        while not too_large and not stop.wait(_LOOK_S):
+            too_large = watch.look()
+        self._drain(watch)
+        if too_large and not stop:
+            raise Recycle(too_large)
+
+    def _drain(self, watch: MemoryWatch) -> None:
+        """Finish what is under way; who asks for more is sent elsewhere. What does not end in time is given back."""
+        assert self._workers is not None and self._service is not None
+        self._draining = True
+        forget_address(self.settings.data.dir, self.address)
+        self._service.drain()
+        log().info("draining", requests=self._service.under_way)
+        end = time.monotonic() + self.settings.query.worker_drain_s
+        while self._service.under_way and time.monotonic() < end:
+            watch.look()
+            time.sleep(_DRAIN_LOOK_S)
+        self._workers.budgets.stop_all(Draining("cannot go on with the scan: the worker ends"))
 
     def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._store.ping}
+        return {"store": self._store.ping, "room": self._require_room}
+
+    def _require_room(self) -> None:
+        if self._draining:
+            raise Draining("cannot take new work: the worker is ending what it has")
 
     def close(self) -> None:
         if self.address:

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakerunner.query.promql.histogram_column import HistogramColumn
-from lakerunner.query.scan.labels import INTERNED
+from lakerunner.query.scan.labels import INTERNED, packed
 from lakerunner.query.scan.samples import Samples, offsets_of
 
 #: Samples of one batch: what goes over the network, and may be given up, at a time.
 _BATCH_SAMPLES = 1 << 19
 
-_HISTOGRAM = pa.struct(
+HISTOGRAM = pa.struct(
     [
         pa.field("schema", pa.int8()),
         pa.field("hint", pa.int8()),
@@ -43,13 +43,14 @@ SCHEMA = pa.schema(
         #: Null where none is known in the whole batch.
         pa.field("start_timestamps_ms", pa.list_(pa.int64())),
         #: A null element is a float sample; null lists: all are.
-        pa.field("histograms", pa.list_(_HISTOGRAM)),
+        pa.field("histograms", pa.list_(HISTOGRAM)),
     ]
 )
 
 
 def to_batches(samples: Samples) -> Iterator[pa.RecordBatch]:
-    """The samples in batches of whole series."""
+    """The samples in batches of whole runs."""
+    samples = samples.tight()
     begin = 0
     while begin < len(samples.tids):
         limit = samples.offsets[begin] + _BATCH_SAMPLES
@@ -72,7 +73,7 @@ def from_batch(batch: pa.RecordBatch) -> Samples:
         times.to_numpy(),
         values.to_numpy(),
         None if starts.null_count else _list(starts)[1].to_numpy(),
-        None if column.null_count else _column(_list(column)[1]),
+        None if column.null_count else histogram_column(_list(column)[1]),
     )
 
 
@@ -85,15 +86,13 @@ def _batch(samples: Samples, begin: int, end: int) -> pa.RecordBatch:
             return pa.nulls(end - begin, kind)
         return pa.ListArray.from_arrays(offsets, pa.array(array[first:last], from_pandas=False), type=kind)
 
-    histograms = pa.nulls(end - begin, pa.list_(_HISTOGRAM))
+    histograms = pa.nulls(end - begin, pa.list_(HISTOGRAM))
     if samples.histograms is not None and (samples.histograms.row[first:last] >= 0).any():
-        histograms = pa.ListArray.from_arrays(offsets, _structs(samples.histograms, first, last))
-    tids = samples.tids[begin:end].tolist()
-    packed = [INTERNED.packed(tid, labels) for tid, labels in zip(tids, samples.labels[begin:end], strict=True)]
+        histograms = pa.ListArray.from_arrays(offsets, histogram_structs(samples.histograms, first, last))
     return pa.RecordBatch.from_arrays(
         [
             pa.array(samples.tids[begin:end]),
-            pa.array(packed, pa.binary()),
+            pa.array(list(map(packed, samples.labels[begin:end])), pa.binary()),
             listed(samples.timestamps_ms, pa.list_(pa.int64())),
             listed(samples.values, pa.list_(pa.float64())),
             listed(samples.start_timestamps_ms, pa.list_(pa.int64())),
@@ -103,7 +102,7 @@ def _batch(samples: Samples, begin: int, end: int) -> pa.RecordBatch:
     )
 
 
-def _structs(column: HistogramColumn, first: int, last: int) -> pa.Array:
+def histogram_structs(column: HistogramColumn, first: int, last: int) -> pa.Array:
     """The histogram of each sample, null where it is a float."""
     lists = {
         "pos_index": (column.pos_offsets, column.pos_index),
@@ -113,21 +112,22 @@ def _structs(column: HistogramColumn, first: int, last: int) -> pa.Array:
         "bounds": (column.bounds_offsets, column.bounds),
     }
     arrays = []
-    for kind in _HISTOGRAM:
+    for kind in HISTOGRAM:
         if kind.name in lists:
             offsets, flat = lists[kind.name]
             arrays.append(pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(flat), type=kind.type))
         else:
             arrays.append(pa.array(getattr(column, kind.name), kind.type, from_pandas=False))
     row = column.row[first:last]
-    whole = pa.StructArray.from_arrays(arrays, fields=list(_HISTOGRAM))
+    whole = pa.StructArray.from_arrays(arrays, fields=list(HISTOGRAM))
     return whole.take(pa.array(np.maximum(row, 0), mask=row < 0))
 
 
-def _column(structs: pa.StructArray) -> HistogramColumn:
+def histogram_column(structs: pa.StructArray) -> HistogramColumn:
+    """What `histogram_structs` was made of."""
     held = structs.is_valid().to_numpy(zero_copy_only=False)
     only = structs.filter(pa.array(held))
-    fields = {kind.name: only.field(kind.name) for kind in _HISTOGRAM}
+    fields = {kind.name: only.field(kind.name) for kind in HISTOGRAM}
 
     def numbers(name: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = fields[name].to_numpy(zero_copy_only=False)

@@ -17,10 +17,6 @@ from lakerunner.serve.running import Cancelled, TimedOut
 _STATUS: dict[type[LakeError], int] = {TooMany: 429, TimedOut: 503, Cancelled: 503}
 
 
-def error_document(error: LakeError) -> dict[str, object]:
-    return {"code": error.code, "message": error.message, "hint": error.hint, "where": error.where}
-
-
 def lake_route(path: str, handler: Callable[[Request], Awaitable[Response]], methods: Sequence[str]) -> Route:
     async def endpoint(request: Request) -> Response:
         try:

@@ -20,9 +20,8 @@ from lakerunner.serve.prometheus.query import wants_fresh_by_header
 _STEPS_S = (10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)
 _POINTS = 360
 _RELATIVE = re.compile(r"(now|e)(?:-([0-9a-z.]+))?")
-_KNOWN = frozenset(
-    {"q", "s", "e", "step", "limit", "lookback", "timeout", "nocache", "explain", "summary", "reverse", "fields"}
-)
+_FLAGS = frozenset({"nocache", "partial", "explain", "summary", "reverse"})
+_KNOWN = frozenset({"q", "s", "e", "step", "limit", "lookback", "timeout", "fields"}) | _FLAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,8 @@ async def stream_request(request: Request, lookback_ms: int, now_ms: int) -> Str
     )
     if fields.get("lookback"):
         lookback_ms = _span_ms("lookback", fields["lookback"])
-    question = Question(text, start_ms, end_ms, step_ms, lookback_ms, fresh=_flag(fields, "nocache"))
+    fresh, partial = _flag(fields, "nocache"), _flag(fields, "partial", default=True)
+    question = Question(text, start_ms, end_ms, step_ms, lookback_ms, fresh, partial)
     if cursor is not None:
         question = replace(question, start_ms=cursor.start_ms, end_ms=cursor.end_ms, step_ms=cursor.step_ms)
     if question.end_ms < question.start_ms:

@@ -13,7 +13,8 @@ from lakerunner.model.errors import Bug, LakeError
 from lakerunner.runtime.telemetry import log
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.desk import Desk, disconnected, now_ms, taken_note_of
-from lakerunner.serve.lake.errors import error_document, lake_route
+from lakerunner.serve.errors import error_document
+from lakerunner.serve.lake.errors import lake_route
 from lakerunner.serve.lake.frames import frame
 from lakerunner.serve.lake.request import StreamRequest, stream_request
 from lakerunner.serve.lake.stream_work import Pipe, StreamWork
@@ -30,7 +31,7 @@ def stream_routes(desk: Desk) -> list[BaseRoute]:
         caller = await desk.door.caller(request)
         wanted = await stream_request(request, round(desk.settings.lookback_s * 1000), now_ms())
         # What is wrong with the question is an answer with a status, not a stream.
-        await desk.turn(request, caller, "parse", wanted.question.text, lambda _: desk.read(wanted.question))
+        await desk.turn(request, caller, "parse", wanted.question.text, lambda _: desk.read(wanted.question, caller))
         events = _events(desk, request, caller, wanted)
         return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
 
@@ -38,9 +39,7 @@ def stream_routes(desk: Desk) -> list[BaseRoute]:
 
 
 async def _events(desk: Desk, request: Request, caller: Caller, wanted: StreamRequest) -> AsyncIterator[bytes]:
-    settings = desk.settings
-    allowed_s = min(wanted.timeout_s or settings.timeout_s, settings.timeout_s)
-    with desk.running.listed(caller, "stream", wanted.question.text, allowed_s) as query:
+    with desk.listed(caller, "stream", wanted.question.text, wanted.timeout_s) as query:
         gone = asyncio.ensure_future(disconnected(request))
         gone.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client went away"))
         status = "ok"

@@ -68,7 +68,7 @@ class StreamWork:
         if cursor is not None and cursor.ended:
             return
         question = self.wanted.question
-        expr, extent = self.desk.read(question)
+        expr, extent = self.desk.read(question, query.caller)
         place = self.desk.place(question, query, expr, extent)
         kept = self.desk.kept(place, query)
         if kept is not None and isinstance(kept.result.value, MatrixResult):
@@ -92,6 +92,7 @@ class StreamWork:
             self.pipe.put(frame("progress", {**done, **_read(source.stats())}), query)
             if flow.samples < _KEPT_SAMPLES:
                 matrices.append(group.matrix)
+        self.desk.charge(query, source)
         result = joined(flow, matrices)
         if cursor is None and not self.truncated and flow.samples < _KEPT_SAMPLES:
             self.desk.keep(place, result, source.stats())

@@ -13,6 +13,7 @@ from lakerunner.query.promql.eval.block import EvaluationError
 from lakerunner.runtime.telemetry import log
 from lakerunner.serve.admission import TooMany
 from lakerunner.serve.compression import compressed
+from lakerunner.serve.desk import TooSlow
 from lakerunner.serve.prometheus.render import json_text
 from lakerunner.serve.running import Cancelled, TimedOut
 
@@ -29,6 +30,8 @@ _ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (
     (Missing, 404, "not_found"),
 )
 _RETRY_AFTER_S = "2"
+#: What Prometheus itself says when a `limit` cut an answer.
+TRUNCATED = "results truncated due to limit"
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -72,6 +75,8 @@ def prometheus_route(path: str, handler: Handler, methods: Sequence[str] = ("GET
             return await handler(request)
         except LakeError as error:
             return failure(error)
+        except TooSlow:
+            raise
         except Exception:  # noqa: BLE001  (clients parse errors: one that nobody foresaw must have the shape too)
             log().exception("request failed", path=request.url.path)
             return failure(Bug("cannot answer: an error of ours, noted in the log"))

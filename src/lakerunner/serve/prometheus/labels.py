@@ -15,11 +15,10 @@ from lakerunner.query.lake_port import Selector
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.desk import Desk, shortfalls
 from lakerunner.serve.params import Params
-from lakerunner.serve.prometheus.answers import data_response, prometheus_route, success
+from lakerunner.serve.prometheus.answers import TRUNCATED, data_response, prometheus_route, success
 from lakerunner.serve.prometheus.render import labels_json
 from lakerunner.serve.running import RunningQuery
 
-TRUNCATED = "results truncated due to limit"
 _ESCAPED = "U__"
 _ESCAPE = re.compile(r"_(_|[0-9A-Fa-f]{1,6}_)")
 
@@ -63,7 +62,7 @@ def label_routes(desk: Desk) -> list[BaseRoute]:
 
     return [
         prometheus_route("/api/v1/labels", labels),
-        prometheus_route("/api/v1/label/{name}/values", values, ["GET"]),
+        prometheus_route("/api/v1/label/{name:text}/values", values, ["GET"]),
         prometheus_route("/api/v1/series", series),
     ]
 

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.query.promql.ast import Expr
 from lakerunner.query.promql.parser import parse
-from lakerunner.query.promql.printer import print_expr
+from lakerunner.query.promql.pretty import pretty
 from lakerunner.serve.desk import Desk
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import Handler, data_response, prometheus_route
@@ -20,7 +20,7 @@ from lakerunner.serve.running import RunningQuery
 
 def language_routes(desk: Desk) -> list[BaseRoute]:
     return [
-        prometheus_route("/api/v1/format_query", _told(desk, print_expr)),
+        prometheus_route("/api/v1/format_query", _told(desk, pretty)),
         prometheus_route("/api/v1/parse_query", _told(desk, tree_json)),
     ]
 

@@ -10,13 +10,12 @@ from lakerunner.model.errors import BadInput
 from lakerunner.query.promql.results import MatrixResult, QueryResult, VectorResult
 from lakerunner.serve.desk import Answer, Desk, Question, now_ms
 from lakerunner.serve.params import Params
-from lakerunner.serve.prometheus.answers import prometheus_route, success
+from lakerunner.serve.prometheus.answers import TRUNCATED, prometheus_route, success
 from lakerunner.serve.prometheus.render import data_json
 from lakerunner.serve.running import RunningQuery
 
 CACHE_HEADER = "X-Lakerunner-Cache"
 QUERY_HEADER = "X-Lakerunner-Query-Id"
-_TRUNCATED = "results truncated due to limit"
 
 
 def query_routes(desk: Desk) -> list[BaseRoute]:
@@ -59,7 +58,8 @@ async def _answered(desk: Desk, request: Request, params: Params, kind: str, tim
         raise BadInput('invalid parameter "lookback_delta": it must be positive')
     timeout_ms = params.duration_ms("timeout", 0)
     limit = params.count("limit")
-    question = Question(text, *times, lookback_ms, wants_fresh(request, params))
+    partial = params.flag("partial", default=True)
+    question = Question(text, *times, lookback_ms, wants_fresh(request, params), partial)
     explain, stats = params.flag("explain"), bool(params.text("stats"))
 
     def answer(query: RunningQuery) -> Response:
@@ -76,7 +76,7 @@ def _rendered(request: Request, answer: Answer, limit: int, *, explain: bool, st
     extra: dict[str, object] = {}
     if explain:
         extra["explain"] = explanation(answer)
-    warnings = [*answer.warnings, *([_TRUNCATED] if truncated else [])]
+    warnings = [*answer.warnings, *([TRUNCATED] if truncated else [])]
     headers = {CACHE_HEADER: answer.cache, QUERY_HEADER: answer.query_id}
     return success(request, data, warnings, result.infos, extra, headers)
 
@@ -88,6 +88,8 @@ def explanation(answer: Answer) -> dict[str, object]:
         "cache": answer.cache,
         "samples": answer.result.samples,
         "elapsedSeconds": round(answer.elapsed_s, 6),
+        "stageSeconds": {stage: round(seconds, 6) for stage, seconds in answer.stats.seconds.items()},
+        "pushDown": {"stepsByWorker": answer.stats.pushed, "workerCpuSeconds": round(answer.stats.worker_cpu_s, 6)},
         "selectors": list(answer.explain),
     }
 

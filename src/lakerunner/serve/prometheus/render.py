@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import orjson
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.label_list import label_list
 from lakerunner.query.promql.results import (
     MatrixResult,
     ScalarResult,
@@ -19,10 +21,15 @@ from lakerunner.query.promql.results import (
     VectorResult,
 )
 from lakerunner.serve.prometheus.numbers import raw_texts, time_text, time_texts, value_text, value_texts
-from lakerunner.serve.prometheus.weave import weave
+from lakerunner.serve.prometheus.weave import NUMBER_ROOM, POINT_ROOM, SERIES_ROOM, weave
 
 #: Series of one answer mostly share their times; this many different arrays of times are kept as text.
 _KEPT_TIMES = 64
+#: What stands before and behind the points of a series.
+_VECTOR = np.frombuffer(b',"value":', np.uint8), np.frombuffer(b"}", np.uint8)
+_MATRIX = np.frombuffer(b',"values":[', np.uint8), np.frombuffer(b"]}", np.uint8)
+#: Numbers of this size are written without an exponent by orjson, and never become longer.
+_NO_EXPONENT = 1e-3, 1e15
 
 
 def json_text(document: object) -> bytes:
@@ -44,7 +51,10 @@ def _mended(document: object) -> object:
 
 
 def labels_json(labels: LabelSet) -> bytes:
-    return json_text(dict(labels.pairs))
+    try:
+        return labels.to_json()
+    except TypeError:
+        return json_text(dict(labels.pairs))
 
 
 def data_json(value: Value) -> bytes:
@@ -62,6 +72,10 @@ def data_json(value: Value) -> bytes:
 
 def _vector(vector: VectorResult) -> list[bytes]:
     time = time_text(vector.time_ms)
+    if not any(vector.histograms):
+        every = np.ones((len(vector.labels), 1), dtype=bool)
+        times = Pieces.of([b'[%s,"' % time])
+        return [_woven(vector.labels, times, vector.values[:, np.newaxis], every, _VECTOR)] if vector.labels else []
     texts = value_texts(vector.values)
     return [
         b'{"metric":%s,"value":[%s,"%s"]}' % (labels_json(labels), time, text)
@@ -72,55 +86,75 @@ def _vector(vector: VectorResult) -> list[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Times:
-    """What stands before each value of a series, `"],[1700000000,"`, one after another."""
+class Pieces:
+    """Pieces of bytes, one after another: piece i is `joined[offsets[i] : offsets[i + 1]]`."""
 
-    texts: list[bytes]
     joined: npt.NDArray[np.uint8]
     offsets: Ints
 
     @classmethod
-    def of(cls, times_ms: Ints) -> _Times:
-        texts = [b'"],[%s,"' % text for text in time_texts(times_ms)]
-        texts[0] = b"[" + texts[0][3:]
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    def of(cls, pieces: Sequence[bytes]) -> Pieces:
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        return cls(texts, np.frombuffer(b"".join(texts), dtype=np.uint8), offsets)
+        return cls(np.frombuffer(b"".join(pieces), dtype=np.uint8), offsets)
+
+    @classmethod
+    def of_times(cls, times_ms: Ints) -> Pieces:
+        return cls.of([b'[%s,"' % text for text in time_texts(times_ms)])
 
 
 def _matrix(matrix: MatrixResult) -> list[bytes]:
-    known: dict[bytes, _Times] = {}
+    steps = matrix.steps
+    if steps is not None and (steps.hmask is None or not steps.hmask.any()):
+        if not steps.labels:
+            return []
+        return [_woven(steps.labels, Pieces.of_times(steps.times_ms), steps.values, steps.valid, _MATRIX)]
+    known: dict[bytes, Pieces] = {}
     return [_series(series, known) for series in matrix]
 
 
-def _series(series: Series, known: dict[bytes, _Times]) -> bytes:
+def _woven(
+    labels: list[LabelSet],
+    times: Pieces,
+    values: Floats,
+    valid: npt.NDArray[np.bool_],
+    around: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
+) -> bytes:
+    """The objects of all series, between commas."""
+    heads = label_list(labels).kept("json", lambda: Pieces.of([labels_json(one) for one in labels]))
+    every = bool(valid.all())
+    numbers = np.ascontiguousarray(values).ravel() if every else values[valid]
+    digits = np.frombuffer(raw_texts(numbers), dtype=np.uint8)
+    widest = int(np.diff(times.offsets).max(initial=0))
+    room = len(digits) + len(numbers) * (widest + POINT_ROOM) + len(heads.joined) + len(labels) * SERIES_ROOM
+    if not ((np.abs(numbers) >= _NO_EXPONENT[0]) & (np.abs(numbers) < _NO_EXPONENT[1]) | (numbers == 0)).all():
+        room += len(numbers) * NUMBER_ROOM
+    out = np.empty(room, dtype=np.uint8)
+    length = weave(
+        digits, numbers, valid, times.joined, times.offsets, heads.joined, heads.offsets, around[0], around[1], out
+    )
+    return out[:length].tobytes()
+
+
+def _series(series: Series, known: dict[bytes, Pieces]) -> bytes:
     parts = [b'{"metric":%s' % labels_json(series.labels)]
     if len(series.timestamps_ms):
-        parts.append(b',"values":%s' % _points(series.timestamps_ms, series.values, known))
+        key = series.timestamps_ms.tobytes()
+        times = known.get(key)
+        if times is None:
+            if len(known) >= _KEPT_TIMES:
+                known.clear()
+            times = known[key] = Pieces.of_times(series.timestamps_ms)
+        every = np.ones((1, len(series.values)), dtype=bool)
+        woven = _woven([series.labels], times, series.values[np.newaxis], every, _MATRIX)
+        if not series.histograms:
+            return woven
+        parts = [woven[:-1]]
     if series.histograms:
-        times = time_texts(series.histogram_timestamps_ms)
-        points = [b"[%s,%s]" % (time, histogram_json(one)) for time, one in zip(times, series.histograms, strict=True)]
+        stamps = time_texts(series.histogram_timestamps_ms)
+        points = [b"[%s,%s]" % (time, histogram_json(one)) for time, one in zip(stamps, series.histograms, strict=True)]
         parts.append(b',"histograms":[%s]' % b",".join(points))
     return b"".join(parts) + b"}"
-
-
-def _points(times_ms: Ints, values: Floats, known: dict[bytes, _Times]) -> bytes:
-    """`[[time,"value"],…]`."""
-    key = times_ms.tobytes()
-    times = known.get(key)
-    if times is None:
-        if len(known) >= _KEPT_TIMES:
-            known.clear()
-        times = known[key] = _Times.of(times_ms)
-    digits = np.frombuffer(raw_texts(values), dtype=np.uint8)
-    out = np.empty(len(digits) + len(times.joined), dtype=np.uint8)
-    length = weave(digits, times.joined, times.offsets, out)
-    if length >= 0:
-        return out[:length].tobytes() + b'"]]'
-    woven: list[bytes] = [b""] * (2 * len(times.texts))
-    woven[0::2] = times.texts
-    woven[1::2] = value_texts(values)
-    return b"".join(woven) + b'"]]'
 
 
 def histogram_json(histogram: Histogram) -> bytes:

@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from lakerunner import __version__
+from lakerunner.model.errors import LakeError
 from lakerunner.serve.desk import Desk
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import Handler, data_response, prometheus_route
@@ -91,7 +92,10 @@ def health_routes(desk: Desk) -> list[BaseRoute]:
 
     # A plain function, so that it runs in a thread: the ping blocks.
     def ready(_: Request) -> Response:
-        desk.lake.ping()
+        try:
+            desk.lake.ping()
+        except LakeError as error:
+            return PlainTextResponse(f"Lakerunner is not ready: {error}\n", 503)
         return PlainTextResponse("Lakerunner is ready.\n")
 
     return [Route("/-/healthy", healthy), Route("/-/ready", ready), Route("/ready", ready)]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import xxhash
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.annotations import quoted
 from lakerunner.query.promql.ast import Aggregate, String, unwrapped
 from lakerunner.query.promql.eval import kernels_group as kernels
 from lakerunner.query.promql.eval.aggregate_histogram import fold_histograms
 from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError
 from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.vector_functions import largest, least
 from lakerunner.query.promql.go_format import general, plain
 from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.label_list import grouped, in_order
+from lakerunner.query.promql.lexer import quote
 
 _MODES = {
     "sum": kernels.SUM,
@@ -42,10 +45,7 @@ def _grouping(expr: Aggregate) -> Callable[[LabelSet], LabelSet]:
 
 def _groups(expr: Aggregate, block: Block) -> tuple[list[LabelSet], Ints]:
     """The groups' labels, and the group of every series."""
-    group_labels = _grouping(expr)
-    found: dict[LabelSet, int] = {}
-    index = [found.setdefault(group_labels(labels), len(found)) for labels in block.labels]
-    return list(found), np.array(index, dtype=np.int64)
+    return grouped(block.labels, expr.grouping, without=expr.without)
 
 
 def _drops(block: Block, group: Ints, number: int) -> Bools:
@@ -100,8 +100,10 @@ def _note_quantiles(evaluation: Evaluation, expr: Aggregate, q: Floats) -> None:
     """The worst of the parameters that are none, whether or not there is data for them."""
     assert expr.param is not None
     worst = [math.nan] if np.isnan(q).any() else []
-    numbers = q[~np.isnan(q)]
-    worst += [float(value) for value in (numbers.max(), numbers.min()) if not 0 <= value <= 1] if len(numbers) else []
+    # NaN is then the largest and the smallest, unless there is an infinity.
+    highest, lowest = float(reduce(largest, q)), float(reduce(least, q))
+    worst += [highest] if highest > 1 else []
+    worst += [lowest] if lowest < 0 else []
     for value in worst:
         evaluation.notes.invalid_quantile(value, unwrapped(expr.param).start)
 
@@ -121,6 +123,8 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
     if expr.op == "limit_ratio":
         assert expr.param is not None
         return _limit_ratio(evaluation, expr, block, param)
+    if not len(param) or param.max() < 1:
+        return Block.empty(block.shape[1])
     _check_k(param)
     if not block.labels:
         return block
@@ -131,13 +135,15 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
             evaluation.notes.histogram_ignored(expr.op, position)
         block = block.floats()
     # Of equals, the first by labels: the choice must not depend on the order in which a source gives its series.
-    block = block.rows(sorted(range(len(block.labels)), key=lambda row: block.labels[row].pairs))
+    sorted_rows = in_order(block.labels)
+    block = block if sorted_rows is None else block.rows(sorted_rows)
     labels, group = _groups(expr, block)
     offsets, rows = grouped_rows(group, len(labels))
     keep = np.zeros(block.shape, dtype=bool)
     order = np.zeros(block.shape[0])
     limit = np.minimum(param, block.shape[0])
     for g in range(len(labels)):
+        evaluation.look_now_and_then()
         members = rows[offsets[g] : offsets[g + 1]]
         present = block.present[members]
         if ranked:
@@ -153,9 +159,9 @@ def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats
 
 
 def _check_k(param: Floats) -> None:
-    if len(param) and param.min() <= -(2.0**63):
+    if param.min() <= -(2.0**63):
         raise EvaluationError(f"Scalar value {general(float(param.min()))} underflows int64")
-    if len(param) and param.max() >= 2.0**63:
+    if param.max() >= 2.0**63:
         raise EvaluationError(f"Scalar value {general(float(param.max()))} overflows int64")
 
 
@@ -195,20 +201,26 @@ def _place(labels: LabelSet) -> float:
     return float(xxhash.xxh64_intdigest(bytes(encoded))) / float(2**64 - 1)
 
 
-def _count_values(evaluation: Evaluation, expr: Aggregate, block: Block) -> Block:
+def check_value_label(expr: Aggregate) -> str:
+    """The label that count_values is to write its values to; refused if it can be none."""
     assert expr.param is not None
     param = unwrapped(expr.param)
     assert isinstance(param, String)
     label = param.value
     if not label or any(0xD800 <= ord(c) <= 0xDFFF for c in label):
-        raise EvaluationError(f"invalid label name {quoted(label)}")
+        raise EvaluationError(f"invalid label name {quote(label)}")
+    return label
+
+
+def _count_values(evaluation: Evaluation, expr: Aggregate, block: Block) -> Block:
+    label = check_value_label(expr)
     if not block.labels:
         return block
     group_labels = _grouping(_with_label(expr, label))
     counts: dict[LabelSet, Ints] = {}
     steps = block.shape[1]
     for row, labels in enumerate(block.labels):
-        for text, cells in _texts(block, row):
+        for text, cells in _texts(evaluation, block, row):
             key = group_labels(labels.with_label(label, text))
             if key not in counts:
                 # As many series as values: a metric that never repeats one would fill the memory.
@@ -228,11 +240,12 @@ def _with_label(expr: Aggregate, label: str) -> Aggregate:
     return Aggregate(expr.op, expr.expr, expr.param, (*expr.grouping, label), expr.without)
 
 
-def _texts(block: Block, row: int) -> list[tuple[str, Bools]]:
+def _texts(evaluation: Evaluation, block: Block, row: int) -> list[tuple[str, Bools]]:
     """The distinct values of a series as text, with the steps at which it has them."""
     found: dict[str, Bools] = {}
     valid = block.valid[row]
     for value in np.unique(block.values[row, valid]).tolist():
+        evaluation.look_now_and_then()
         same = np.isnan(block.values[row]) if math.isnan(value) else block.values[row] == value
         found[plain(value)] = valid & same
     if block.hmask is not None and block.hists is not None:

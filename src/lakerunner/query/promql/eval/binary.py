@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.annotations import quoted
+from lakerunner.query.promql.annotations import Annotations, LastOfStep, plain_or_quoted
 from lakerunner.query.promql.ast import ARITHMETIC, COMPARISONS, TRIM_OPERATORS, Binary, Cardinality, Matching
 from lakerunner.query.promql.eval.block import (
-    METADATA_LABELS,
     Block,
     Bools,
     EvaluationError,
@@ -22,6 +21,7 @@ from lakerunner.query.promql.eval.block import (
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.operators import arithmetic, compared, histogram_operation
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.lexer import quote
 
 Signature = tuple[str, ...] | LabelSet
 
@@ -36,8 +36,8 @@ def signature_of(matching: Matching) -> Callable[[LabelSet], Signature]:
 
 
 def shown(labels: LabelSet) -> str:
-    """Labels as messages show them: the name among the others."""
-    return "{" + ", ".join(f"{name}={quoted(value)}" for name, value in labels) + "}"
+    """Labels as messages show them: the metric's name among the others."""
+    return "{" + ", ".join(f"{plain_or_quoted(name)}={quote(value)}" for name, value in labels) + "}"
 
 
 @dataclass(slots=True)
@@ -55,6 +55,9 @@ class VectorMatch:
 
     def __init__(self, evaluation: Evaluation, expr: Binary, left: Block, right: Block) -> None:
         self.evaluation = evaluation
+        self.notes = LastOfStep(evaluation.notes)
+        #: (step, 0 for the one side or 1 for the many side, reason)
+        self.refusals: list[tuple[int, int, str]] = []
         self.expr = expr
         self.matching = expr.matching
         self.swapped = expr.matching.cardinality is Cardinality.ONE_TO_MANY
@@ -75,12 +78,18 @@ class VectorMatch:
         if simple is not None:
             return simple
         pairs = Pairs([], [], [], [])
+        self._check_one_side()
+        if self.refusals and self.refusals[0][0] == int(self.live.argmax()):
+            # Nothing can come before it, and there may be very many pairs.
+            raise EvaluationError(self.refusals[0][2])
         for signature, ones in self.one_groups.items():
-            self._check_one_side(ones)
             if signature not in self.many_groups:
                 self._fill_many(pairs, ones, np.zeros_like(self.live))
         for signature, manys in self.many_groups.items():
             self._meet(pairs, manys, self.one_groups.get(signature, []))
+        if self.refusals:
+            # That of the first step; at one step, of the one side first.
+            raise EvaluationError(min(self.refusals)[2])
         return pairs
 
     def _simple_pairs(self) -> Pairs | None:
@@ -110,6 +119,7 @@ class VectorMatch:
         before = len(pairs.many)
         for many in manys:
             for one in ones:
+                self.evaluation.look_now_and_then()
                 cells = self._meaningful(many, one, self.many_present[many] & self.one_present[one])
                 if cells.any():
                     self._add(pairs, many, one, cells)
@@ -129,8 +139,8 @@ class VectorMatch:
             return cells
         out = cells.copy()
         if trims:
-            if (cells & ~held).any():
-                self.evaluation.notes.incompatible_types("float", self.expr.op, "float", self.expr.start)
+            for step in (cells & ~held).nonzero()[0].tolist():
+                self.notes_at(many, one, step).incompatible_types("float", self.expr.op, "float", self.expr.start)
             out &= held
         for step in (held & cells).nonzero()[0].tolist():
             out[step] = self.operation(many, one, step) is not None
@@ -141,7 +151,11 @@ class VectorMatch:
         many_cell = _cell(self.many, many, step, self.matching.fill_left)
         one_cell = _cell(self.one, one, step, self.matching.fill_right)
         left, right = (one_cell, many_cell) if self.swapped else (many_cell, one_cell)
-        return histogram_operation(self.expr.op, left, right, self.evaluation.notes, self.expr.start)
+        return histogram_operation(self.expr.op, left, right, self.notes_at(many, one, step), self.expr.start)
+
+    def notes_at(self, many: int, one: int, step: int) -> Annotations:
+        """Pairs come in the order of the many side; what is filled in there comes last."""
+        return self.notes.at(step, (0, many) if many >= 0 else (1, one))
 
     def _fill_many(self, pairs: Pairs, ones: list[int], many_there: Bools) -> None:
         if self.matching.fill_left is None:
@@ -167,30 +181,34 @@ class VectorMatch:
     def _result_labels(self, many: LabelSet, one: LabelSet) -> LabelSet:
         out = many
         if self.expr.op in ARITHMETIC:
-            out = out.without(*METADATA_LABELS)
+            out = out.of_computed()
         if self.matching.cardinality is Cardinality.ONE_TO_ONE:
             out = out.keep(*self.matching.labels) if self.matching.on else out.without(*self.matching.labels)
         for name in self.matching.include:
             out = out.with_label(name, one.get(name))
         return out
 
-    def _check_one_side(self, ones: list[int]) -> None:
-        if len(ones) < 2:
+    def _check_one_side(self) -> None:
+        """At no step may two series of a group be there. The first two found are named, in the order of the vector."""
+        found: list[tuple[int, int, int]] = []
+        for ones in self.one_groups.values():
+            if len(ones) > 1:
+                there = self.one_present[ones] & self.live
+                for step in (there.sum(axis=0) > 1).nonzero()[0][:1].tolist():
+                    one, other = there[:, step].nonzero()[0][:2].tolist()
+                    found.append((step, ones[other], ones[one]))
+        if not found:
             return
-        there = self.one_present[ones] & self.live
-        crowded = (there.sum(axis=0) > 1).nonzero()[0]
-        if not len(crowded):
-            return
-        first, second = sorted(
-            (self.one.labels[ones[i]] for i in there[:, crowded[0]].nonzero()[0].tolist()), key=lambda x: x.pairs
-        )[:2]
+        step, later, earlier = min(found)
+        first, second = self.one.labels[earlier], self.one.labels[later]
         side = "left" if self.swapped else "right"
         group = shown(self._group_labels(first))
-        raise EvaluationError(
+        reason = (
             f"found duplicate series for the match group {group} on the {side} hand-side of the operation: "
             f"[{shown(first)}, {shown(second)}];many-to-many matching not allowed: "
             "matching labels must be unique on one side"
         )
+        self.refusals.append((step, 0, reason))
 
     def _check_many_side(self, pairs: Pairs, before: int) -> None:
         """The pairs of one match group: at no step may two of them give the same series."""
@@ -198,17 +216,20 @@ class VectorMatch:
         if len(found) < 2:
             return
         if self.matching.cardinality is Cardinality.ONE_TO_ONE:
-            if (np.sum([pairs.cells[i] for i in found], axis=0) > 1).any():
-                raise EvaluationError(
-                    "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
-                )
+            reason = "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
+            self._refuse(np.sum([pairs.cells[i] for i in found], axis=0) > 1, reason)
             return
         taken: dict[LabelSet, Bools] = {}
         for i in found:
             known = taken.get(pairs.labels[i])
-            if known is not None and (known & pairs.cells[i]).any():
-                raise EvaluationError("multiple matches for labels: grouping labels must ensure unique matches")
+            if known is not None:
+                reason = "multiple matches for labels: grouping labels must ensure unique matches"
+                self._refuse(known & pairs.cells[i], reason)
             taken[pairs.labels[i]] = pairs.cells[i] if known is None else known | pairs.cells[i]
+
+    def _refuse(self, steps: Bools, reason: str) -> None:
+        if steps.any():
+            self.refusals.append((int(steps.argmax()), 1, reason))
 
 
 def _grouped(block: Block, signature: Callable[[LabelSet], Signature]) -> dict[Signature, list[int]]:
@@ -223,6 +244,7 @@ def vector_vector(evaluation: Evaluation, expr: Binary, left: Block, right: Bloc
     match = VectorMatch(evaluation, expr, left, right)
     pairs = match.pairs()
     if not pairs.many:
+        match.notes.flush()
         return Block.empty(steps)
     evaluation.check_series(len(pairs.many))
     evaluation.spend(len(pairs.many) * steps)
@@ -239,13 +261,16 @@ def vector_vector(evaluation: Evaluation, expr: Binary, left: Block, right: Bloc
     # What a comparison lets through has its name again, even one that a function meant to drop: Prometheus does so.
     drop = np.full(len(many), expr.return_bool)
     valid = cells & many_floats & one_floats
-    if expr.op in TRIM_OPERATORS and valid.any():
-        evaluation.notes.incompatible_types("float", expr.op, "float", expr.start)
+    if expr.op in TRIM_OPERATORS:
+        for pair, step in zip(*(axis.tolist() for axis in valid.nonzero()), strict=True):
+            notes = match.notes_at(pairs.many[pair], pairs.one[pair], step)
+            notes.incompatible_types("float", expr.op, "float", expr.start)
         valid = np.zeros_like(valid)
     block = Block(pairs.labels, values, valid & keep, drop)
     mixed = cells & ~(many_floats & one_floats)
     if mixed.any():
         block = _with_histograms(match, block, (many, one), mixed)
+    match.notes.flush()
     return block.pruned().merged()
 
 
@@ -273,6 +298,7 @@ def _floats(expr: Binary, lhs: Floats, rhs: Floats) -> tuple[Floats, Bools]:
 def _with_histograms(match: VectorMatch, block: Block, rows: tuple[Ints, Ints], mixed: Bools) -> Block:
     cells: list[tuple[int, int, Histogram]] = []
     for pair, step in zip(*(axis.tolist() for axis in mixed.nonzero()), strict=True):
+        match.evaluation.look_now_and_then()
         result = match.operation(int(rows[0][pair]), int(rows[1][pair]), step)
         if result is None:
             continue
@@ -301,16 +327,16 @@ def _cell(block: Block, row: int, step: int, fill: float | None) -> float | Hist
 def vector_scalar(evaluation: Evaluation, expr: Binary, block: Block, scalar: Floats, swapped: bool) -> Block:
     """`swapped` when the scalar stands on the left. A comparison always keeps the vector's value."""
     lhs, rhs = (np.broadcast_to(scalar, block.shape), block.values) if swapped else (block.values, scalar)
-    comparison = expr.op in COMPARISONS
     valid = block.valid
-    if comparison:
+    notes = LastOfStep(evaluation.notes)
+    if expr.op in COMPARISONS:
         keep = compared(expr.op, lhs, rhs)
         values = keep.astype(np.float64) if expr.return_bool else block.values
         valid = valid if expr.return_bool else valid & keep
     elif expr.op in TRIM_OPERATORS:
         values = block.values
-        if valid.any():
-            evaluation.notes.incompatible_types("float", expr.op, "float", expr.start)
+        for row, step in zip(*(axis.tolist() for axis in valid.nonzero()), strict=True):
+            notes.at(step, (0, row)).incompatible_types("float", expr.op, "float", expr.start)
         valid = np.zeros_like(valid)
     else:
         values = arithmetic(expr.op, lhs, rhs)
@@ -318,9 +344,11 @@ def vector_scalar(evaluation: Evaluation, expr: Binary, block: Block, scalar: Fl
     out = Block(block.labels, values, valid, drop)
     cells: list[tuple[int, int, Histogram]] = []
     for row, step, histogram in block.histogram_cells():
+        evaluation.look_now_and_then()
         number = float(scalar[step])
         left, right = (number, histogram) if swapped else (histogram, number)
-        result = histogram_operation(expr.op, left, right, evaluation.notes, expr.start)
+        result = histogram_operation(expr.op, left, right, notes.at(step, (0, row)), expr.start)
         if result is not None and result[1]:
             cells.append((row, step, result[0]))
+    notes.flush()
     return with_histograms(out, cells).pruned()

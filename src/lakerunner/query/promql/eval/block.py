@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lakerunner.model.errors import BadInput
-from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.histogram_grid import HistogramGrid, joined
+from lakerunner.query.promql.label_list import computed, distinct
 
 Bools = npt.NDArray[np.bool_]
-Objects = npt.NDArray[np.object_]
-
-#: Labels that describe a metric as it was sent, and so do not describe what is computed from it.
-METADATA_LABELS = (METRIC_NAME, "__type__", "__unit__")
 
 SAME_LABELSET = "vector cannot contain metrics with the same labelset"
 
@@ -49,7 +48,7 @@ class Block:
     valid: Bools
     #: The metric name of series i goes in the end (it stays until then, for functions that still ask for it).
     drop_name: Bools
-    hists: Objects | None = None
+    hists: HistogramGrid | None = None
     hmask: Bools | None = None
 
     @classmethod
@@ -121,7 +120,7 @@ class Block:
             spread(self.values),
             spread(self.valid),
             self.drop_name,
-            None if self.hists is None else spread(self.hists),
+            None if self.hists is None else self.hists.repeated(steps),
             None if self.hmask is None else spread(self.hmask),
         )
 
@@ -129,11 +128,14 @@ class Block:
         drop = self.drop_name if drop_name is None else drop_name
         return Block(labels, self.values, self.valid, drop, self.hists, self.hmask)
 
-    def merged(self) -> Block:
+    def merged(self, by_first_step: bool = False) -> Block:
         """Series of the same labels made one. Two samples at one step are an error.
 
-        A series whose name is to go is not the same as one whose name stays: in the end they differ.
+        A series whose name is to go is not the same as one whose name stays: in the end they differ. With
+        `by_first_step` they are the same, and the one that comes first in time decides about the name.
         """
+        if by_first_step and len(set(self.labels)) < len(self.labels):
+            return self._named_by_first_step().merged()
         first: dict[tuple[LabelSet, bool], int] = {}
         keys = zip(self.labels, self.drop_name.tolist(), strict=True)
         target = [first.setdefault(key, len(first)) for key in keys]
@@ -155,13 +157,28 @@ class Block:
             _overlay(out, target[row], self, row)
         return out
 
+    def _named_by_first_step(self) -> Block:
+        begins = self.present.argmax(axis=1).tolist()
+        earliest: dict[LabelSet, int] = {}
+        for row, label_set in enumerate(self.labels):
+            known = earliest.setdefault(label_set, row)
+            if begins[row] < begins[known]:
+                earliest[label_set] = row
+        return self.relabelled(self.labels, self.drop_name[[earliest[label_set] for label_set in self.labels]])
+
     def finished(self) -> Block:
         """With the names dropped that were to be dropped: the form in which results leave the evaluator."""
-        labels = [
-            label_set.without(*METADATA_LABELS) if drop else label_set
-            for label_set, drop in zip(self.labels, self.drop_name.tolist(), strict=True)
-        ]
-        return self.relabelled(labels, np.zeros_like(self.drop_name)).merged()
+        if not self.drop_name.any():
+            labels = self.labels
+        elif self.drop_name.all():
+            labels = computed(self.labels)
+        else:
+            labels = [
+                label_set.of_computed() if drop else label_set
+                for label_set, drop in zip(self.labels, self.drop_name.tolist(), strict=True)
+            ]
+        finished = self.relabelled(labels, np.zeros_like(self.drop_name))
+        return finished if distinct(labels) else finished.merged()
 
 
 def _overlay(out: Block, target: int, block: Block, row: int) -> None:
@@ -170,7 +187,7 @@ def _overlay(out: Block, target: int, block: Block, row: int) -> None:
     out.valid[target] |= cells
     if block.hists is not None and block.hmask is not None and out.hists is not None and out.hmask is not None:
         held = block.hmask[row]
-        out.hists[target, held] = block.hists[row, held]
+        out.hists.row[target, held] = block.hists.row[row, held]
         out.hmask[target] |= held
 
 
@@ -183,7 +200,8 @@ def concatenated(blocks: Sequence[Block], steps: int) -> Block:
         return blocks[0]
     hists = hmask = None
     if any(block.hmask is not None for block in blocks):
-        hists = np.concatenate([_objects(block) for block in blocks])
+        grids = joined([block.hists for block in blocks], [block.shape for block in blocks])
+        hists = HistogramGrid(grids[0].column, np.concatenate([grid.row for grid in grids]))
         hmask = np.concatenate(
             [np.zeros(block.shape, dtype=bool) if block.hmask is None else block.hmask for block in blocks]
         )
@@ -197,16 +215,24 @@ def concatenated(blocks: Sequence[Block], steps: int) -> Block:
     )
 
 
-def _objects(block: Block) -> Objects:
-    return np.full(block.shape, None, dtype=object) if block.hists is None else block.hists
-
-
-def with_histograms(block: Block, cells: Sequence[tuple[int, int, Histogram]]) -> Block:
-    """The block with histograms set at the given cells, in place of whatever was there."""
-    if not cells:
+def with_histograms(
+    block: Block, cells: Sequence[tuple[int, int, Histogram]], grid: HistogramGrid | None = None
+) -> Block:
+    """The block with histograms set at the given cells and those of the grid, in place of whatever was there."""
+    grids = [] if grid is None or not (grid.row >= 0).any() else [grid]
+    if cells:
+        grids.append(_grid(block.shape, cells))
+    if not grids:
         return block
-    hists, hmask = np.full(block.shape, None, dtype=object), np.zeros(block.shape, dtype=bool)
-    for row, step, histogram in cells:
-        hists[row, step] = histogram
-        hmask[row, step] = True
+    if len(grids) > 1:
+        grids = joined(grids, [block.shape, block.shape])
+    row = grids[0].row if len(grids) == 1 else np.maximum(grids[0].row, grids[1].row)
+    hmask = row >= 0
+    hists = HistogramGrid(grids[0].column, row)
     return Block(block.labels, block.values, block.valid & ~hmask, block.drop_name, hists, hmask)
+
+
+def _grid(shape: tuple[int, int], cells: Sequence[tuple[int, int, Histogram]]) -> HistogramGrid:
+    row = np.full(shape, -1, dtype=np.int64)
+    row[[row for row, _, _ in cells], [step for _, step, _ in cells]] = np.arange(len(cells))
+    return HistogramGrid(HistogramColumn.of([histogram for _, _, histogram in cells]), row)

@@ -15,7 +15,7 @@ from lakerunner.query.promql.eval import histogram_functions, label_functions, r
 from lakerunner.query.promql.eval.block import Block, Bools, any_series
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.info import enrich
-from lakerunner.query.promql.eval.selectors import select_latest
+from lakerunner.query.promql.eval.selectors import repeated, select_latest
 from lakerunner.query.promql.histogram import Floats, Ints
 from lakerunner.query.promql.matchers import MatchKind
 from lakerunner.query.promql.source import SelectHints
@@ -30,6 +30,9 @@ class Calls(ABC):
     """The function half of the evaluator."""
 
     evaluation: Evaluation
+    #: The first and the last time of the evaluation; an end that is no step counts too.
+    start_ms: int
+    end_ms: int
 
     @abstractmethod
     def block(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Block: ...
@@ -102,7 +105,7 @@ class Calls(ABC):
         if not expr.args:
             return Block.single(LabelSet(()), function(np.floor_divide(times, 1000).astype(np.float64)))
         block = self.block(expr.args[0], times)
-        return block.mapped(np.where(np.isnan(block.values), np.nan, function(block.values)))
+        return block.mapped(function(block.values))
 
     def _clamp(self, expr: Call, times: Ints) -> Block:
         block = self.block(expr.args[0], times)
@@ -133,25 +136,29 @@ class Calls(ABC):
             return Block.empty(len(times))
         labels = list(found.batch.labels)
         block = Block(labels, source[found.index] / 1000, found.index >= 0, np.ones(len(labels), dtype=bool)).pruned()
-        return block.repeated(len(times)) if found.fixed else block
+        return repeated(self.evaluation, block, len(times)) if found.fixed else block
 
     def _label_replace(self, expr: Call, times: Ints) -> Block:
         target, template, source, pattern = (_text(arg) for arg in expr.args[1:])
-        return label_functions.label_replace(self.block(expr.args[0], times), target, template, source, pattern)
+        label_functions.check_label_replace(target, pattern)
+        block = self.block(expr.args[0], times)
+        return label_functions.label_replace(self.evaluation, block, target, template, source, pattern)
 
     def _label_join(self, expr: Call, times: Ints) -> Block:
         target, separator, *sources = (_text(arg) for arg in expr.args[1:])
-        return label_functions.label_join(self.block(expr.args[0], times), target, separator, sources)
+        label_functions.check_label_join(target, sources)
+        return label_functions.label_join(self.evaluation, self.block(expr.args[0], times), target, separator, sources)
 
     def _sort(self, expr: Call, times: Ints) -> Block:
         block = self.block(expr.args[0], times)
         descending = expr.name.endswith("_desc")
         by_label = expr.name.startswith("sort_by_label")
-        if len(times) > 1:
+        if self.start_ms != self.end_ms:
             self.evaluation.notes.sort_in_range(expr.start)
             return block if by_label else block.floats().pruned()
         if by_label:
-            return label_functions.sorted_by_labels(block, [_text(arg) for arg in expr.args[1:]], descending)
+            names = [_text(arg) for arg in expr.args[1:]]
+            return label_functions.sorted_by_labels(self.evaluation, block, names, descending)
         return label_functions.sorted_by_value(block, descending)
 
     def _info(self, expr: Call, times: Ints) -> Block:
@@ -166,8 +173,8 @@ class Calls(ABC):
             with self.evaluation.reading_stats():
                 block = self.block(expr.args[0], times)
         else:
-            block = self.block(expr.args[0], times)
-        return vector_functions.apply_histogram(block, vector_functions.HISTOGRAM_VALUES[expr.name])
+            block = self._whole_histograms(expr.args[0], times)
+        return vector_functions.apply_histogram(block, expr.name)
 
     def _whole_histograms(self, arg: Expr, times: Ints) -> Block:
         with self.evaluation.reading_buckets():
@@ -193,7 +200,9 @@ class Calls(ABC):
         position = unwrapped(expr.args[0]).start
         parts = histogram_functions.split(self.evaluation, block, position)
         label = _text(expr.args[1])
-        return histogram_functions.quantiles_block(self.evaluation, parts, label, qs, times, position)
+        block = histogram_functions.quantiles_block(self.evaluation, parts, label, qs, times, position)
+        # Two series of the same labels are refused here in a range; in an instant query only at its end.
+        return block if self.start_ms == self.end_ms else block.merged()
 
     def _histogram_fraction(self, expr: Call, times: Ints) -> Block:
         lower, upper = (self.scalar(arg, times) for arg in expr.args[:2])
@@ -206,8 +215,8 @@ class Calls(ABC):
 
     def _range(self, expr: Call, times: Ints) -> Block:
         at = _RANGE_FUNCTIONS_WITH_SCALAR.get(expr.name, 0)
-        params = [self.scalar(arg, times) for i, arg in enumerate(expr.args) if i != at]
         vector = self.range_vector(expr.args[at], times, expr.name)
+        params = [self.scalar(arg, times) for i, arg in enumerate(expr.args) if i != at]
         if expr.name == "quantile_over_time":
             vector.position = unwrapped(expr.args[0]).start
         block = ranges.call(self.evaluation, expr.name, vector, params, times)

@@ -13,6 +13,12 @@ from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.source import SelectHints, SeriesBatch, SeriesSource
 
+#: What a histogram weighs beside a sample of 16 bytes.
+_SAMPLES_PER_HISTOGRAM = 32
+#: Turns of a loop over series between two looks at the clock: some milliseconds of the slowest.
+_TURNS_PER_LOOK = 256
+_LABEL_BYTES_PER_LOOK = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
@@ -28,6 +34,8 @@ class EngineOptions:
     max_series: int = 1_000_000
     #: Steps of a range query.
     max_steps: int = 11_000
+    #: Bytes of labels that label_replace and label_join may write, all series together.
+    max_label_bytes: int = 67_108_864
     timeout_s: float = 120.0
     #: Whether `__type__` labels, rather than name suffixes, say what is a counter.
     type_and_unit_labels: bool = False
@@ -42,6 +50,7 @@ class Evaluation:
     #: Raises to stop the evaluation: the client has gone, the server stops.
     cancelled: Callable[[], None] | None = None
     samples: int = 0
+    label_bytes: int = 0
     #: What was read already, by what was asked for.
     selected: dict[tuple[tuple[Matcher, ...], int, int, SelectHints], SeriesBatch] = field(default_factory=dict)
     #: Nothing is read: what depends on values must not stop the evaluation.
@@ -49,6 +58,7 @@ class Evaluation:
     #: Only counts and sums of histograms are asked for, so that resets are worked out while reading.
     histogram_stats: bool = False
     _stats_barred: bool = False
+    _turns: int = 0
     _deadline_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +81,7 @@ class Evaluation:
         self.histogram_stats, self._stats_barred = before
 
     def check_time(self) -> None:
-        """Called between nodes: no node of a query within limits runs long on its own."""
+        """Raise when the query must stop. Called between nodes, and every so often by nodes that may run long."""
         if self.cancelled is not None:
             self.cancelled()
         if time.monotonic() > self._deadline_s:
@@ -84,13 +94,38 @@ class Evaluation:
         self.samples += samples
         if self.samples > self.options.max_samples:
             raise LimitHit(
-                f"cannot answer the query: it needs more than {self.options.max_samples:,} samples",
+                f"cannot answer the query: it needs more than {self.options.max_samples:,} samples (api.max_samples)",
                 hint="narrow the selectors, shorten the range or widen the step",
             )
+
+    def spend_histograms(self, number: int) -> None:
+        """Histograms that are made, each an object with arrays of its own."""
+        self.spend(number * _SAMPLES_PER_HISTOGRAM)
+
+    def spend_label(self, text: str) -> None:
+        """A label that is written for one series. It is looked here whether the query must stop."""
+        before = self.label_bytes
+        self.label_bytes += len(text)
+        if before // _LABEL_BYTES_PER_LOOK != self.label_bytes // _LABEL_BYTES_PER_LOOK:
+            self.check_time()
+        if self.label_bytes > self.options.max_label_bytes:
+            raise LimitHit(
+                f"cannot answer the query: it writes more than {self.options.max_label_bytes:,} bytes of labels "
+                "(max_label_bytes, which is fixed)",
+                hint="write shorter labels, or narrow the selectors",
+            )
+        self.look_now_and_then()
+
+    def look_now_and_then(self) -> None:
+        """As `check_time`, for the turns of a loop: nearly all of them cost nothing."""
+        self._turns += 1
+        if self._turns % _TURNS_PER_LOOK == 0:
+            self.check_time()
 
     def check_series(self, number: int) -> None:
         if number > self.options.max_series:
             raise LimitHit(
-                f"cannot answer the query: a vector has {number:,} series, more than {self.options.max_series:,}",
+                f"cannot answer the query: a vector has {number:,} series, more than {self.options.max_series:,} "
+                "(api.max_series)",
                 hint="narrow the selectors",
             )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from lakerunner.model.errors import Bug
@@ -24,15 +27,16 @@ from lakerunner.query.promql.ast import (
     unwrapped,
 )
 from lakerunner.query.promql.durations import positive_duration_ms
-from lakerunner.query.promql.eval.aggregate import aggregate
+from lakerunner.query.promql.eval.aggregate import aggregate, check_value_label
 from lakerunner.query.promql.eval.binary import vector_scalar, vector_vector
 from lakerunner.query.promql.eval.block import Block, EvaluationError, with_histograms
 from lakerunner.query.promql.eval.calls import Calls
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.operators import arithmetic, compared
+from lakerunner.query.promql.eval.pinned import is_pinned
 from lakerunner.query.promql.eval.ranges import RangeVector
 from lakerunner.query.promql.eval.samples import Samples, from_batch, from_block
-from lakerunner.query.promql.eval.selectors import reference_times, select, vector
+from lakerunner.query.promql.eval.selectors import reference_times, repeated, select, vector
 from lakerunner.query.promql.eval.sets import set_operation
 from lakerunner.query.promql.functions import ANCHORED_SAFE, SMOOTHED_SAFE
 from lakerunner.query.promql.histogram import Floats, Ints
@@ -47,9 +51,29 @@ class Evaluator(Calls):
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
+        self.start_ms = evaluation.query.start_ms
+        self.end_ms = evaluation.query.end_ms
+
+    @contextmanager
+    def _between(self, start_ms: int, end_ms: int) -> Iterator[None]:
+        """Within: the steps of a subquery, or the one time at which something pinned is evaluated."""
+        before = self.start_ms, self.end_ms
+        self.start_ms, self.end_ms = start_ms, end_ms
+        yield
+        self.start_ms, self.end_ms = before
 
     def value(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Value:
         self.evaluation.check_time()
+        if self.start_ms == self.end_ms or not is_pinned(expr):
+            return self._value(expr, times, hints)
+        first_ms = self.start_ms
+        with self._between(first_ms, first_ms):
+            found = self._value(expr, np.array([first_ms], dtype=np.int64), hints)
+        if isinstance(found, Block):
+            return repeated(self.evaluation, found, len(times))
+        return found if isinstance(found, str) else np.repeat(found, len(times))
+
+    def _value(self, expr: Expr, times: Ints, hints: SelectHints | None) -> Value:
         match expr:
             case Number(value=number):
                 return np.full(len(times), number)
@@ -119,6 +143,8 @@ class Evaluator(Calls):
         if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
             if expr.op in COMPARISONS:
                 return compared(expr.op, left, right).astype(np.float64)
+            if expr.op in TRIM_OPERATORS:
+                raise EvaluationError(f'operator "{expr.op}" not allowed for Scalar operations')
             return arithmetic(expr.op, left, right)
         if isinstance(left, np.ndarray):
             assert isinstance(right, Block)
@@ -131,7 +157,9 @@ class Evaluator(Calls):
 
     def _aggregate(self, expr: Aggregate, times: Ints) -> Block:
         param = None
-        if expr.param is not None and expr.op != "count_values":
+        if expr.op == "count_values":
+            check_value_label(expr)
+        elif expr.param is not None:
             param = self.scalar(expr.param, times)
         hints = SelectHints(expr.op, self.evaluation.query.step_ms, 0, expr.grouping, not expr.without)
         return aggregate(self.evaluation, expr, self.block(expr.expr, times, hints), param)
@@ -155,7 +183,7 @@ class Evaluator(Calls):
         reach = lookback_ms if selector.anchored or selector.smoothed else 0
         start_ms = int(after[0]) - reach + 1
         end_ms = int(until[-1]) + (reach if selector.smoothed else 0)
-        batch = select(self.evaluation, selector, start_ms, end_ms, self._hints(function, range_ms))
+        batch = select(self.evaluation, selector, start_ms, end_ms, self._hints(function, range_ms), (after, until))
         return RangeVector(
             from_batch(batch), after, until, fixed, range_ms, node.start, selector.anchored, selector.smoothed, reach
         )
@@ -185,8 +213,13 @@ class Evaluator(Calls):
         inner = grid * step_ms
         if not len(inner):
             return from_block(Block.empty(0), inner)
-        with self.evaluation.reading_buckets():
+        with self.evaluation.reading_buckets(), self._between(*self._span(node, range_ms, step_ms)):
             return from_block(self.block(node.expr, inner), inner)
+
+    def _span(self, node: Subquery, range_ms: int, step_ms: int) -> tuple[int, int]:
+        """From the first step of the subquery to its end, which need not be a step."""
+        edges, _ = reference_times(self.evaluation, node, np.array([self.start_ms, self.end_ms], dtype=np.int64))
+        return (int(edges[0]) - range_ms) // step_ms * step_ms + step_ms, int(edges[-1])
 
 
 def _check_extended(selector: VectorSelector, function: str) -> None:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.promql.eval import kernels_distribution as distribution
 from lakerunner.query.promql.eval import kernels_group as kernels
 from lakerunner.query.promql.eval.aggregate import grouped_rows
 from lakerunner.query.promql.eval.block import Block, Bools, any_step, concatenated
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.go_format import open_metrics
-from lakerunner.query.promql.histogram import Floats, Histogram, Ints
-from lakerunner.query.promql.histogram_quantile import fraction, has_nan_observations, quantile
+from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.histogram_column import HistogramColumn
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN])", re.ASCII)
+_Pairs = tuple[tuple[str, str], ...]
+_NUMBER = re.compile(r"(?i:[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan))", re.ASCII)
 
 
+@lru_cache(maxsize=1024)
 def bucket_bound_of(text: str) -> float | None:
     """The value of an `le` label, or None where it is none."""
     return float(text) if _NUMBER.fullmatch(text) else None
@@ -46,27 +50,34 @@ class Split:
     classic: _Classic
 
 
+def _without_le(pairs: _Pairs) -> tuple[_Pairs, str]:
+    """The labels of the histogram that a bucket is of, and the bucket's bound: no label set is made of each bucket."""
+    for place, (name, value) in enumerate(pairs):
+        if name == "le":
+            return pairs[:place] + pairs[place + 1 :], value
+    return pairs, ""
+
+
 def split(evaluation: Evaluation, block: Block, position: int) -> Split:
-    bounds = np.full(len(block.labels), np.nan)
-    keys: list[LabelSet] = []
+    found: dict[_Pairs, int] = {}
+    numbers: list[float] = []
+    index: list[int] = []
     for row, labels in enumerate(block.labels):
-        le = labels.get("le")
+        key, le = _without_le(labels.pairs)
         bound = bucket_bound_of(le)
-        keys.append(labels.without("le"))
-        if bound is not None:
-            bounds[row] = bound
-        elif block.valid[row].any():
+        index.append(found.setdefault(key, len(found)))
+        numbers.append(math.nan if bound is None else bound)
+        if bound is None and block.valid[row].any():
             evaluation.notes.bad_bucket_label(labels.get(METRIC_NAME), le, position)
+    bounds, group = np.array(numbers, dtype=np.float64), np.array(index, dtype=np.int64)
     bucket = ~np.isnan(bounds)
-    found: dict[LabelSet, int] = {}
-    group = np.array([found.setdefault(key, len(found)) for key in keys], dtype=np.int64)
     valid = block.valid & bucket[:, np.newaxis]
     hmask = np.zeros(block.shape, dtype=bool) if block.hmask is None else block.hmask
     if hmask.any() and valid.any():
         valid, hmask = _without_conflicts(evaluation, block, position, (group, len(found), valid, hmask))
     order = np.lexsort((bounds, group))
     offsets, _ = grouped_rows(group, len(found))
-    classic = _Classic(block, valid, list(found), offsets, order.astype(np.int64), bounds)
+    classic = _Classic(block, valid, list(map(LabelSet, found)), offsets, order.astype(np.int64), bounds)
     native = Block(block.labels, block.values, np.zeros_like(valid), block.drop_name, block.hists, hmask)
     return Split(native, classic)
 
@@ -84,27 +95,59 @@ def _without_conflicts(
     return valid & ~conflict, hmask & ~conflict
 
 
-def _native(block: Block, function: Callable[[str, int, Histogram], float]) -> Block:
-    values, valid = np.zeros(block.shape), np.zeros(block.shape, dtype=bool)
-    for row, step, histogram in block.histogram_cells():
-        values[row, step] = function(block.labels[row].get(METRIC_NAME), step, histogram)
-        valid[row, step] = True
-    return Block(block.labels, values, valid, np.ones(len(block.labels), dtype=bool)).pruned()
+class _Native:
+    """The native histograms of a vector: cell after cell, with the series and the step of each."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.series, self.steps = (block.present if block.hmask is None else block.hmask).nonzero()
+        self.number = len(self.steps)
+        self.column = HistogramColumn.of([])
+        self.rows = self.steps[:0]
+        if block.hists is not None:
+            self.column, self.rows = block.hists.column, block.hists.row[self.series, self.steps]
+
+    def names(self, cells: Bools) -> set[str]:
+        return {self.block.labels[row].get(METRIC_NAME) for row in np.unique(self.series[cells]).tolist()}
+
+    def numbers(self, found: Floats) -> Block:
+        """The vector with a number in place of every histogram."""
+        values, valid = np.zeros(self.block.shape), np.zeros(self.block.shape, dtype=bool)
+        values[self.series, self.steps] = found
+        valid[self.series, self.steps] = True
+        return Block(self.block.labels, values, valid, np.ones(len(self.block.labels), dtype=bool)).pruned()
+
+
+def _native_quantile(evaluation: Evaluation, block: Block, q: Floats, position: int) -> Block:
+    native = _Native(block)
+    asked = q[native.steps]
+    found, power, unplaced = np.zeros(native.number), np.zeros(native.number, np.int8), np.zeros(native.number, bool)
+    distribution.quantiles(native.column.arrays(), native.rows, asked, distribution.FRACTIONS, found, power, unplaced)
+    # Raised here: compiled, 2 to a power differs from numpy's in the last bit.
+    found = np.where(power == 0, found, power * np.exp2(found))
+    unplaced &= (asked >= 0) & (asked <= 1)
+    for name in native.names(unplaced & np.isnan(found)):
+        evaluation.notes.quantile_is_nan(name, position)
+    for name in native.names(unplaced & ~np.isnan(found)):
+        evaluation.notes.quantile_is_skewed(name, position)
+    return native.numbers(found)
+
+
+def _native_fraction(evaluation: Evaluation, block: Block, lower: Floats, upper: Floats, position: int) -> Block:
+    native = _Native(block)
+    found, unplaced = np.zeros(native.number), np.zeros(native.number, bool)
+    distribution.fractions_between(
+        native.column.arrays(), native.rows, lower[native.steps], upper[native.steps], distribution.FRACTIONS,
+        found, unplaced,
+    )  # fmt: skip
+    for name in native.names(unplaced & (lower < upper)[native.steps]):
+        evaluation.notes.fraction_without_nan(name, position)
+    return native.numbers(found)
 
 
 def quantile_block(evaluation: Evaluation, parts: Split, q: Floats, times: Ints, position: int) -> Block:
-    def of_native(name: str, step: int, histogram: Histogram) -> float:
-        value = quantile(float(q[step]), histogram)
-        if 0 <= q[step] <= 1 and has_nan_observations(histogram):
-            if math.isnan(value):
-                evaluation.notes.quantile_is_nan(name, position)
-            else:
-                evaluation.notes.quantile_is_skewed(name, position)
-        return value
-
-    return concatenated(
-        [_native(parts.native, of_native), _classic_quantile(evaluation, parts.classic, q, times, position)], len(q)
-    )
+    native = _native_quantile(evaluation, parts.native, q, position)
+    return concatenated([native, _classic_quantile(evaluation, parts.classic, q, times, position)], len(q))
 
 
 def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, times: Ints, position: int) -> Block:
@@ -124,11 +167,6 @@ def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, time
 
 
 def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int) -> Block:
-    def of_native(name: str, step: int, histogram: Histogram) -> float:
-        if has_nan_observations(histogram):
-            evaluation.notes.fraction_without_nan(name, position)
-        return fraction(float(lower[step]), float(upper[step]), histogram)
-
     classic = parts.classic
     shape = (len(classic.labels), classic.block.shape[1])
     out, ok = np.zeros(shape), np.zeros(shape, dtype=bool)
@@ -137,7 +175,7 @@ def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: F
         np.ascontiguousarray(lower), np.ascontiguousarray(upper), out, ok,
     )  # fmt: skip
     of_classic = Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
-    return concatenated([_native(parts.native, of_native), of_classic], shape[1])
+    return concatenated([_native_fraction(evaluation, parts.native, lower, upper, position), of_classic], shape[1])
 
 
 def quantiles_block(
@@ -151,4 +189,4 @@ def quantiles_block(
             same = np.isnan(q) if math.isnan(value) else q == value
             part = made.masked(np.broadcast_to(same, made.shape)).pruned()
             blocks.append(part.relabelled([labels.with_label(label, open_metrics(value)) for labels in part.labels]))
-    return concatenated(blocks, len(times)).merged()
+    return concatenated(blocks, len(times))

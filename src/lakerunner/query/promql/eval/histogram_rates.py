@@ -132,7 +132,8 @@ def _extrapolated(rate: _Rate, window: Window) -> Histogram | None:
     factor = (sampled + to_start + to_end) / sampled if sampled else 1.0
     if window.function == "rate":
         factor /= window.vector.range_ms / 1000
-    return result.scaled(factor)
+    # Which empty buckets a sample has is a matter of how it was stored: quantiles must not depend on them.
+    return result.scaled(factor).compact()
 
 
 def instant_rate(evaluation: Evaluation, window: Window) -> float | Histogram | None:

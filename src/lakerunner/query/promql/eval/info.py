@@ -22,7 +22,7 @@ from lakerunner.query.promql.ast import (
     children,
 )
 from lakerunner.query.promql.eval.binary import shown
-from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_step
+from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_series, any_step
 from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.selectors import latest_in, reference_times
 from lakerunner.query.promql.functions import FUNCTIONS
@@ -58,14 +58,24 @@ class _Info:
         for row in rows:
             there = self.index[row] >= 0
             time = np.where(there, self.batch.timestamps_ms[self.index[row]], np.iinfo(np.int64).min)
-            twice = there & (best >= 0) & (time == newest)
-            if twice.any():
-                self._refuse_twice(int(best[twice][0]), row, int(time[twice][0]))
             better = there & (time > newest)
             best[better], newest[better] = row, time[better]
         return best
 
-    def _refuse_twice(self, first: int, second: int, time_ms: int) -> None:
+    def refuse_duplicates(self, asked: Bools) -> None:
+        """Of no target may two info series have their samples at the same time, at a step that is asked for."""
+        found: list[tuple[int, int, int, int]] = []
+        for rows in self.by_target.values():
+            times = np.where(self.index[rows] >= 0, self.batch.timestamps_ms[self.index[rows]], -1)
+            for step in asked.nonzero()[0].tolist() if len(rows) > 1 else ():
+                newest = times[:, step].max()
+                same = (times[:, step] == newest).nonzero()[0].tolist()
+                if newest >= 0 and len(same) > 1:
+                    found.append((step, rows[same[1]], rows[same[0]], int(newest)))
+                    break
+        if not found:
+            return
+        _, second, first, time_ms = min(found)
         known, new = shown(self.batch.labels[first]), shown(self.batch.labels[second])
         raise EvaluationError(
             f"found duplicate series for info metric: existing {known} @ {time_ms}, new {new} @ {time_ms}"
@@ -81,6 +91,8 @@ def enrich(evaluation: Evaluation, base_expr: Expr, base: Block, selector: Vecto
     is_info = [all(matcher.matches(labels.get(METRIC_NAME)) for matcher in names) for labels in base.labels]
     enriched = [labels for labels, info in zip(base.labels, is_info, strict=True) if not info]
     info = _fetch(evaluation, base_expr, enriched, names, data_matchers, times)
+    if info is not None:
+        info.refuse_duplicates(any_series(base.present))
     out: list[tuple[int, LabelSet, Bools]] = []
     steps = len(times)
     for row, labels in enumerate(base.labels):
@@ -153,10 +165,10 @@ def _fetch(
     identifying = []
     for name in _IDENTIFYING:
         values = sorted({labels.get(name) for labels in enriched} - {""})
-        if values:
-            identifying.append(Matcher(name, MatchKind.REGEX, "|".join(_quoted(value) for value in values)))
-    if not identifying:
-        return None
+        if not values:
+            # Targets that nothing tells apart have no info series.
+            return None
+        identifying.append(Matcher(name, MatchKind.REGEX, "|".join(_quoted(value) for value in values)))
     at = _looked_at(evaluation, base_expr, times)
     lookback_ms = evaluation.options.lookback_ms
     batch = evaluation.source.select(

@@ -49,33 +49,78 @@ def window_factor(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def extrapolated(  # type: ignore[no-untyped-def]
-    begin, end, ts, values, starts, after, until, counter, per_second, range_s, out, ok, overlap
+def _gained(values, first, last):  # type: ignore[no-untyped-def]
+    """The increase from one sample to another of a counter that has known no start but its falls."""
+    result = values[last] - values[first]
+    for j in range(first + 1, last + 1):
+        if values[j] < values[j - 1]:
+            result += values[j - 1]
+    return result
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def extrapolated_plain(  # type: ignore[no-untyped-def]
+    offsets, ts, values, after, until, counter, per_second, range_s, out, ok
 ):
-    """rate (counter, per_second), increase (counter) and delta.
+    """As `extrapolated`, where no start is known: most of all rates that anybody asks for.
+
+    A loop of its own: it takes two thirds of the other's time, and no array of starts need be made.
+    """
+    for i in range(len(offsets) - 1):
+        begin, stop = offsets[i], offsets[i + 1]
+        lo, hi = begin, begin
+        latest_reset = -1
+        for s in range(len(after)):
+            while lo < stop and ts[lo] <= after[s]:
+                lo += 1
+            while hi < stop and ts[hi] <= until[s]:
+                if hi > begin and values[hi] < values[hi - 1]:
+                    latest_reset = hi
+                hi += 1
+            if hi - lo < 2:
+                continue
+            first, last = lo, hi - 1
+            result = values[last] - values[first]
+            if counter and latest_reset > first:
+                result = _gained(values, first, last)
+            factor = window_factor(
+                ts[first], ts[last], last - first, 0, after[s], until[s], counter, result, values[first]
+            )
+            if per_second:
+                factor /= range_s
+            out[i, s] = result * factor
+            ok[i, s] = True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def extrapolated(  # type: ignore[no-untyped-def]
+    offsets, ts, values, starts, after, until, counter, per_second, range_s, out, ok, overlap
+):
+    """rate (counter, per_second), increase (counter) and delta over the windows (after[s], until[s]], which ascend.
 
     Windows only move forward, so every pair of samples is looked at once: a window without a reset costs nothing more.
     """
-    for i in range(begin.shape[0]):
-        seen = begin[i, 0]
+    for i in range(len(offsets) - 1):
+        begin, stop = offsets[i], offsets[i + 1]
+        lo, hi = begin, begin
         latest_reset, latest_overlap = -1, -1
-        for s in range(begin.shape[1]):
-            lo, hi = begin[i, s], end[i, s]
-            ok[i, s] = False
-            while counter and seen < hi:
-                p = seen - 1
-                if p >= begin[i, 0]:
-                    if values[seen] < values[p] or is_start_reset(starts[p], ts[p], starts[seen], ts[seen]):
-                        latest_reset = seen
-                    if starts[seen] != 0 and starts[seen] < ts[p] and starts[seen] != starts[p]:
-                        latest_overlap = seen
-                seen += 1
+        for s in range(len(after)):
+            while lo < stop and ts[lo] <= after[s]:
+                lo += 1
+            while hi < stop and ts[hi] <= until[s]:
+                if counter and hi > begin:
+                    p = hi - 1
+                    if values[hi] < values[p] or is_start_reset(starts[p], ts[p], starts[hi], ts[hi]):
+                        latest_reset = hi
+                    if starts[hi] != 0 and starts[hi] < ts[p] and starts[hi] != starts[p]:
+                        latest_overlap = hi
+                hi += 1
             if lo >= hi:
                 continue
             first, last = lo, hi - 1
             result = values[last] - values[first]
             if latest_overlap > first:
-                overlap[i] = True
+                overlap[i] += 1
             if latest_reset > first:
                 for j in range(first + 1, hi):
                     p = j - 1

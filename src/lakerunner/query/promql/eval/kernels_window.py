@@ -44,6 +44,24 @@ def latest_index(offsets, ts, stale, at, lookback_ms, out):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def latest_values(offsets, ts, values, bits, stale_bits, at, lookback_ms, out, ok):  # type: ignore[no-untyped-def]
+    """The value that series i shows at time at[s], as by `latest_index`. `bits` are the values seen as integers."""
+    for i in range(len(offsets) - 1):
+        first, last = offsets[i], offsets[i + 1]
+        hi = first
+        for s in range(len(at)):
+            while hi < last and ts[hi] <= at[s]:
+                hi += 1
+            j = hi - 1
+            if j >= first and ts[j] > at[s] - lookback_ms and bits[j] != stale_bits:
+                out[i, s] = values[j]
+                ok[i, s] = True
+            else:
+                out[i, s] = 0.0
+                ok[i, s] = False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def anchored_begin(ts, after, begin, end):  # type: ignore[no-untyped-def]
     """Move windows that reach back beyond after[s] to begin with the last sample at or before it.
 
@@ -71,3 +89,21 @@ def latest(offsets: Ints, ts: Ints, stale: npt.NDArray[np.bool_], at: Ints, look
     out = np.empty((len(offsets) - 1, len(at)), dtype=np.int64)
     latest_index(offsets, ts, stale, at, lookback_ms, out)
     return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def mark_jumps(offsets, ts, after, until, out):  # type: ignore[no-untyped-def]
+    """Set the first samples of windows that begin after the first sample at or beyond the end of the window before."""
+    for i in range(len(offsets) - 1):
+        stop = offsets[i + 1]
+        reached, first = offsets[i], offsets[i]
+        for s in range(1, len(after)):
+            while reached < stop and ts[reached] < until[s - 1]:
+                reached += 1
+            if reached == stop:
+                break
+            if after[s] > ts[reached]:
+                while first < stop and ts[first] < after[s]:
+                    first += 1
+                if first < stop:
+                    out[first] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cmp_to_key
 from typing import Any
 
@@ -12,10 +12,13 @@ import numpy as np
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.eval.block import Block, EvaluationError
+from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.matchers import compile_anchored
 
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|(\$))", re.ASCII)
-_CHUNK = re.compile(r"(\d+|\D+)")
+_CHUNK = re.compile(r"[0-9]+|[^0-9]+")
+#: Up to so many elements Go sorts by insertion.
+_FEW = 12
 
 
 def _check_label(name: str, role: str, function: str) -> None:
@@ -23,12 +26,18 @@ def _check_label(name: str, role: str, function: str) -> None:
         raise EvaluationError(f"invalid {role} label name in {function}(): {name}")
 
 
-def label_replace(block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+def check_label_replace(target: str, pattern: str) -> None:
+    """Before the vector is evaluated: what is wrong with the arguments is said first."""
     try:
-        regex = compile_anchored(pattern)
+        compile_anchored(pattern)
     except BadInput:
         raise EvaluationError(f"invalid regular expression in label_replace(): {pattern}") from None
     _check_label(target, "destination", "label_replace")
+
+
+def label_replace(evaluation: Evaluation, block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+    regex = compile_anchored(pattern)
+    pieces = _pieces(template, regex)
     labels: list[LabelSet] = []
     drop = block.drop_name.copy()
     for row, label_set in enumerate(block.labels):
@@ -36,36 +45,52 @@ def label_replace(block: Block, target: str, template: str, source: str, pattern
         if found is None:
             labels.append(label_set)
             continue
-        labels.append(label_set.with_label(target, _expanded(template, found)))
+        text = _expanded(pieces, found)
+        evaluation.spend_label(text)
+        labels.append(label_set.with_label(target, text))
         if target == METRIC_NAME:
             drop[row] = False
     return block.relabelled(labels, drop).merged()
 
 
-def _expanded(template: str, found: Any) -> str:
-    """The template with `$1`, `${1}` and `${name}` replaced; what names no group is empty."""
-    named = found.re.groupindex
+def _pieces(template: str, regex: Any) -> list[str | int]:
+    """The template taken apart once for all series: text as it is, and numbers of groups.
 
-    def value(reference: re.Match[str]) -> str:
-        if reference.group(3):
-            return "$"
+    `$1`, `${1}` and `${name}` are groups, `$$` is a dollar; what names no group is empty.
+    """
+    pieces: list[str | int] = []
+    end = 0
+    for reference in _REFERENCE.finditer(template):
+        pieces.append(template[end : reference.start()])
+        end = reference.end()
         name = reference.group(1) or reference.group(2)
-        group = int(name) if name.isdigit() else named.get(name)
-        if group is None or group > found.re.groups:
-            return ""
-        return found.group(group) or ""
+        if name is None:
+            pieces.append("$")
+            continue
+        group = int(name) if name.isdigit() else regex.groupindex.get(name)
+        if group is not None and group <= regex.groups:
+            pieces.append(group)
+    pieces.append(template[end:])
+    return [piece for piece in pieces if piece != ""]
 
-    return _REFERENCE.sub(value, template)
+
+def _expanded(pieces: Sequence[str | int], found: Any) -> str:
+    groups = (found.group(), *found.groups(""))
+    return "".join([groups[piece] or "" if isinstance(piece, int) else piece for piece in pieces])
 
 
-def label_join(block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
+def check_label_join(target: str, sources: Sequence[str]) -> None:
     for source in sources:
         _check_label(source, "source", "label_join")
     _check_label(target, "destination", "label_join")
-    labels = [
-        label_set.with_label(target, separator.join(label_set.get(source) for source in sources))
-        for label_set in block.labels
-    ]
+
+
+def label_join(evaluation: Evaluation, block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
+    labels: list[LabelSet] = []
+    for label_set in block.labels:
+        text = separator.join(label_set.get(source) for source in sources)
+        evaluation.spend_label(text)
+        labels.append(label_set.with_label(target, text))
     drop = np.zeros_like(block.drop_name) if target == METRIC_NAME else block.drop_name
     return block.relabelled(labels, drop).merged()
 
@@ -78,27 +103,46 @@ def sorted_by_value(block: Block, descending: bool) -> Block:
     return block.rows(np.lexsort((keys, np.isnan(values))))
 
 
-def sorted_by_labels(block: Block, names: Sequence[str], descending: bool) -> Block:
+def sorted_by_labels(evaluation: Evaluation, block: Block, names: Sequence[str], descending: bool) -> Block:
     """In natural order of the given labels, then of all labels."""
+    sign = -1 if descending else 1
 
-    def key(row: int) -> tuple[list[object], tuple[tuple[str, str], ...]]:
-        labels = block.labels[row]
-        return [_natural(labels.get(name)) for name in names], labels.pairs
+    def compare(left: int, right: int) -> int:
+        evaluation.look_now_and_then()
+        one, other = block.labels[left], block.labels[right]
+        for name in names:
+            if one.get(name) != other.get(name):
+                return -sign if _is_before(one.get(name), other.get(name)) else sign
+        return sign * ((one.pairs > other.pairs) - (one.pairs < other.pairs))
 
-    return block.rows(sorted(range(len(block.labels)), key=key, reverse=descending))
+    rows = list(range(len(block.labels)))
+    return block.rows(_inserted(rows, compare) if len(rows) <= _FEW else sorted(rows, key=cmp_to_key(compare)))
 
 
-@cmp_to_key
-def _natural(left: str, right: str) -> int:
-    """Runs of digits compare as numbers, everything else as text."""
-    if left == right:
-        return 0
-    for a, b in zip(_CHUNK.findall(left), _CHUNK.findall(right), strict=False):
-        if a == b:
-            continue
-        if a.isdigit() and b.isdigit():
-            if int(a) == int(b):
-                continue
-            return -1 if int(a) < int(b) else 1
-        return -1 if a < b else 1
-    return -1 if len(left) < len(right) else 1
+def _inserted(rows: list[int], compare: Callable[[int, int], int]) -> list[int]:
+    """Sorted as Go sorts a few: what is equal as a number (`1`, `01`) keeps the order that this walk gives it."""
+    for i in range(1, len(rows)):
+        while i > 0 and compare(rows[i], rows[i - 1]) < 0:
+            rows[i], rows[i - 1] = rows[i - 1], rows[i]
+            i -= 1
+    return rows
+
+
+def _is_before(left: str, right: str) -> bool:
+    """Runs of digits compare as numbers if 64 bits can hold them, everything else as text."""
+    ours, theirs = _CHUNK.findall(left), _CHUNK.findall(right)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        one, other = _integer(a), _integer(b)
+        if a != b and (min(one, other) < 0 or one != other):
+            return bool(a < b) if min(one, other) < 0 else one < other
+        if i == len(ours) - 1:
+            return True
+        if i == len(theirs) - 1:
+            return False
+    return False
+
+
+def _integer(chunk: str) -> int:
+    """-1 for what is none."""
+    value = int(chunk) if chunk.isascii() and chunk.isdigit() else -1
+    return value if value < 1 << 63 else -1

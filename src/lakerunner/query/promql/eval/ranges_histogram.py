@@ -7,14 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lakerunner.model.labels import METRIC_NAME
+from lakerunner.query.promql.eval.block import Bools
+from lakerunner.query.promql.eval.columnar_histograms import rates, sums
 from lakerunner.query.promql.eval.context import Evaluation
-from lakerunner.query.promql.eval.dense_histograms import dense_sum
 from lakerunner.query.promql.eval.histogram_rates import extended_rate, extrapolated_rate, instant_rate
 from lakerunner.query.promql.eval.kernels_rate import is_start_reset
 from lakerunner.query.promql.eval.samples import Samples
-from lakerunner.query.promql.histogram import Histogram, ResetHint
-from lakerunner.query.promql.histogram_math import CompensatedSum, IncompatibleSchemas, is_reset, joined_hint
+from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
+from lakerunner.query.promql.histogram_grid import HistogramGrid
+from lakerunner.query.promql.histogram_math import CompensatedSum, IncompatibleSchemas, is_reset
 
 if TYPE_CHECKING:
     from lakerunner.query.promql.eval.ranges import RangeVector
@@ -73,6 +77,36 @@ class Window:
             for i in range(self.hist_begin, self.hist_end)
         ]
         return sorted([*floats, *hists], key=lambda sample: sample[0])
+
+
+def plain_windows(
+    evaluation: Evaluation, function: str, vector: RangeVector, windows: tuple[Ints, Ints], filled: Bools, floats: Bools
+) -> HistogramGrid | None:
+    """What functions that give histograms make of the windows that need no care. Those are taken out of `filled`.
+
+    `floats`: the windows that have floats in them.
+    """
+    samples, (begin, end) = vector.samples, windows
+    hists = samples.hists
+    if function in ("rate", "increase", "delta"):
+        found = rates(vector, function, begin, end, np.diff(samples.floats.offsets) > 0)
+        filled &= found.careful[:, np.newaxis]
+        for row in found.overlapping.nonzero()[0].tolist():
+            name = samples.labels[row].get(METRIC_NAME)
+            evaluation.notes.start_overlap(name, vector.position, int(found.overlapping[row]))
+        return found.grid
+    plain = filled & ~floats
+    if function in ("sum_over_time", "avg_over_time"):
+        folded = sums(hists.column, hists.rows, begin.ravel(), end.ravel(), function == "avg_over_time", ~plain.ravel())
+        if folded.collision.any():
+            evaluation.notes.hint_collision("aggregation", vector.position)
+        filled &= floats | folded.careful.reshape(filled.shape)
+        return HistogramGrid(folded.column, folded.row.reshape(filled.shape))
+    if function in ("first_over_time", "last_over_time"):
+        filled &= floats
+        at = np.where(plain, begin if function == "first_over_time" else end - 1, 0)
+        return HistogramGrid(hists.column, np.where(plain, hists.rows[at], -1))
+    return None
 
 
 def _only_floats(evaluation: Evaluation, window: Window) -> Result:
@@ -140,9 +174,6 @@ def _fold(evaluation: Evaluation, window: Window, average: bool) -> Result:
 
 def sum_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
     """The sum, and whether custom bounds had to be reconciled."""
-    quick = dense_sum(histograms, joined_hint(histograms), mean=False)
-    if quick is not None:
-        return quick, False
     total = CompensatedSum(histograms[0])
     for histogram in histograms[1:]:
         total.add(histogram)
@@ -151,9 +182,6 @@ def sum_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
 
 def mean_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
     """The mean: from the sum as long as that does not overflow, incrementally from there on."""
-    quick = dense_sum(histograms, joined_hint(histograms), mean=True)
-    if quick is not None:
-        return quick, False
     total = CompensatedSum(histograms[0])
     incremental = False
     for count, histogram in enumerate(histograms[1:], 2):

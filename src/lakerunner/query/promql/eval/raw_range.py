@@ -6,7 +6,7 @@ import numpy as np
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.ast import Expr
-from lakerunner.query.promql.eval.block import METADATA_LABELS, SAME_LABELSET, EvaluationError
+from lakerunner.query.promql.eval.block import SAME_LABELSET, EvaluationError
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.eval.extended_range import extended_samples
 from lakerunner.query.promql.eval.kernels_window import windows
@@ -26,7 +26,7 @@ def raw_range(evaluator: Evaluator, expr: Expr, times: Ints) -> MatrixResult:
     series: dict[LabelSet, Series] = {}
     for row, (label_set, drop) in enumerate(zip(samples.labels, samples.drop_name.tolist(), strict=True)):
         some, held = slice(begin[row, 0], end[row, 0]), slice(hist_begin[row, 0], hist_end[row, 0])
-        labels = label_set.without(*METADATA_LABELS) if drop else label_set
+        labels = label_set.of_computed() if drop else label_set
         made = Series(labels, floats.ts[some], samples.values[some], hists.ts[held], list(samples.hists[held]))
         if len(made.timestamps_ms) or made.histograms:
             series[labels] = _joined(series[labels], made) if labels in series else made

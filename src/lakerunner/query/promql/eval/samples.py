@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.eval.block import Block, Bools
-from lakerunner.query.promql.histogram import Floats, Histogram, Ints, ResetHint
-from lakerunner.query.promql.histogram_column import ColumnHistograms
+from lakerunner.query.promql.histogram import Floats, Ints, ResetHint
+from lakerunner.query.promql.histogram_column import ColumnHistograms, HistogramColumn
+from lakerunner.query.promql.label_list import LabelList
 from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
+
+NO_HISTOGRAMS = ColumnHistograms(HistogramColumn.of([]), np.zeros(0, dtype=np.int64))
 
 
 def stale_mask(values: Floats) -> Bools:
@@ -26,6 +28,7 @@ class Points:
 
     offsets: Ints
     ts: Ints
+    #: 0 where unknown; empty where known for no sample.
     starts: Ints
 
 
@@ -39,7 +42,7 @@ class Samples:
     floats: Points
     values: Floats
     hist_points: Points
-    hists: Sequence[Histogram]
+    hists: ColumnHistograms
 
     @property
     def has_histograms(self) -> bool:
@@ -47,22 +50,24 @@ class Samples:
 
 
 def from_batch(batch: SeriesBatch) -> Samples:
-    stale = stale_mask(batch.values)
+    no_drop = np.zeros(len(batch.labels), dtype=bool)
+    labels = batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
     starts = batch.start_timestamps_ms
+    if batch.histograms is None and not (batch.may_be_stale and stale_mask(batch.values).any()):
+        none = batch.timestamps_ms[:0]
+        floats = Points(batch.offsets, batch.timestamps_ms, none if starts is None else starts)
+        empty = Points(np.zeros_like(batch.offsets), none, none)
+        return Samples(labels, no_drop, floats, batch.values, empty, NO_HISTOGRAMS)
+    stale = stale_mask(batch.values)
     if starts is None:
         starts = np.zeros(len(batch.values), dtype=np.int64)
-    no_drop = np.zeros(len(batch.labels), dtype=bool)
-    labels = list(batch.labels)
     if batch.histograms is None:
-        if not stale.any():
-            empty = Points(np.zeros_like(batch.offsets), batch.timestamps_ms[:0], starts[:0])
-            return Samples(labels, no_drop, Points(batch.offsets, batch.timestamps_ms, starts), batch.values, empty, [])
         is_hist = np.zeros(len(stale), dtype=bool)
     else:
         is_hist = batch.histograms.row >= 0
         stale &= ~is_hist
     column = batch.histograms
-    hists: Sequence[Histogram] = []
+    hists = NO_HISTOGRAMS
     if column is not None:
         kept = is_hist.copy()
         # A stale histogram is one whose sum is the stale marker.
@@ -90,16 +95,17 @@ def from_block(block: Block, times: Ints) -> Samples:
     """The steps of a subquery as samples. Start timestamps do not pass through."""
     rows, steps = block.valid.nonzero()
     floats = _grid_points(block.valid, times[steps])
-    hists: list[Histogram] = []
+    hists = NO_HISTOGRAMS
     hist_points = Points(np.zeros(len(block.labels) + 1, dtype=np.int64), times[:0], times[:0])
     if block.hmask is not None and block.hists is not None:
         hist_rows, hist_steps = block.hmask.nonzero()
         hist_points = _grid_points(block.hmask, times[hist_steps])
         # What the store knew about the sample just before says nothing about the step before.
-        hists = [
-            histogram if histogram.hint is ResetHint.GAUGE else histogram.with_hint(ResetHint.UNKNOWN)
-            for histogram in block.hists[hist_rows, hist_steps]
-        ]
+        told = block.hists.column.hint
+        hint = np.where(told == ResetHint.GAUGE, told, np.int8(ResetHint.UNKNOWN))
+        hists = ColumnHistograms(
+            replace(block.hists.column, hint=hint, _made={}), block.hists.row[hist_rows, hist_steps]
+        )
     return Samples(block.labels, block.drop_name, floats, block.values[rows, steps], hist_points, hists)
 
 

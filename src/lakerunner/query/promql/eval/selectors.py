@@ -6,18 +6,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.ast import AtEdge, Subquery, VectorSelector
 from lakerunner.query.promql.durations import duration_ms
 from lakerunner.query.promql.eval.block import Block
 from lakerunner.query.promql.eval.context import Evaluation
+from lakerunner.query.promql.eval.kernels_histogram import told_hints
 from lakerunner.query.promql.eval.kernels_rate import smoothed_at
-from lakerunner.query.promql.eval.kernels_window import latest
+from lakerunner.query.promql.eval.kernels_window import latest, latest_values, mark_jumps
 from lakerunner.query.promql.eval.samples import from_batch, stale_mask
 from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
-from lakerunner.query.promql.histogram import Histogram, Ints, ResetHint
+from lakerunner.query.promql.histogram import Ints, ResetHint
 from lakerunner.query.promql.histogram_column import HistogramColumn
+from lakerunner.query.promql.histogram_grid import HistogramGrid
 from lakerunner.query.promql.histogram_math import is_reset
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.label_list import LabelList
+from lakerunner.query.promql.source import STALE_BITS, SelectHints, SeriesBatch
 
 
 def reference_times(evaluation: Evaluation, node: VectorSelector | Subquery, times: Ints) -> tuple[Ints, bool]:
@@ -44,7 +48,15 @@ class Latest:
     fixed: bool
 
 
-def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+def select(
+    evaluation: Evaluation,
+    node: VectorSelector,
+    start_ms: int,
+    end_ms: int,
+    hints: SelectHints,
+    windows: tuple[Ints, Ints] | None = None,
+) -> SeriesBatch:
+    """The samples of a selector. `windows` are the beginnings and ends of what every step looks at."""
     evaluation.check_time()
     # The same selector often stands twice in a query: above and below a division, say.
     asked = (node.matchers, start_ms, end_ms, hints)
@@ -54,36 +66,49 @@ def select(evaluation: Evaluation, node: VectorSelector, start_ms: int, end_ms: 
         evaluation.check_series(len(batch.labels))
         evaluation.spend(len(batch.values))
     if evaluation.histogram_stats and batch.histograms is not None:
-        return _counts_and_sums(batch)
+        return _counts_and_sums(batch, windows)
     return batch
 
 
-def _counts_and_sums(batch: SeriesBatch) -> SeriesBatch:
-    """Without buckets; so the hints are worked out here against the sample before, where the store did not know."""
+def _counts_and_sums(batch: SeriesBatch, windows: tuple[Ints, Ints] | None) -> SeriesBatch:
+    """Without buckets; so the hints are worked out here against the sample before, where the store did not know.
+
+    Where a window begins after the last sample that was read, Prometheus jumps there, and what lies before is unknown.
+    """
     column = batch.histograms
     assert column is not None
-    samples = [None if row < 0 else column.at(row) for row in column.row.tolist()]
-    found: list[Histogram | None] = [None] * len(samples)
-    for begin, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
-        previous = None
-        for i in range(begin, end):
-            histogram = samples[i]
-            if histogram is None:
-                continue
-            hint = histogram.hint
-            if previous is not None and hint is ResetHint.UNKNOWN:
-                hint = ResetHint.RESET if is_reset(histogram, previous) else ResetHint.NOT_RESET
-            found[i] = Histogram(schema=histogram.schema, count=histogram.count, sum=histogram.sum, hint=hint)
-            previous = histogram
-    return replace(batch, histograms=HistogramColumn.of(found))
+    hint = column.hint.copy()
+    careful = np.full(len(column), -1, dtype=np.int64)
+    # A float that is no stale marker makes what was before unknown, too.
+    forgets = (column.row < 0) & ~stale_mask(batch.values)
+    if windows is not None:
+        mark_jumps(batch.offsets, batch.timestamps_ms, *windows, forgets)
+    told_hints(column.arrays(), column.row, batch.offsets, forgets, hint, careful)
+    for row in (careful >= 0).nonzero()[0].tolist():
+        reset = is_reset(column.at(row), column.at(int(careful[row])))
+        hint[row] = ResetHint.RESET if reset else ResetHint.NOT_RESET
+    nothing, none = np.zeros(0), np.zeros(len(column) + 1, dtype=np.int64)
+    stats = HistogramColumn(
+        column.row, column.schema, hint, column.count, column.sum, np.zeros(len(column)), np.zeros(len(column)),
+        none, none[:0], nothing, none, none[:0], nothing, none, nothing,
+    )  # fmt: skip
+    return replace(batch, histograms=stats)
 
 
 def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Latest:
+    batch, at, fixed = _looked_at(evaluation, node, times, hints)
+    return Latest(batch, latest_in(batch, at, evaluation.options.lookback_ms), fixed)
+
+
+def _looked_at(
+    evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints
+) -> tuple[SeriesBatch, Ints, bool]:
+    """The samples that an instant selector may show, and its reference times."""
     at, fixed = reference_times(evaluation, node, times)
     lookback_ms = evaluation.options.lookback_ms
-    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints)
+    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints, (at - lookback_ms, at))
     evaluation.spend(len(batch.labels) * len(at))
-    return Latest(batch, latest_in(batch, at, lookback_ms), fixed)
+    return batch, at, fixed
 
 
 def latest_in(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Ints:
@@ -99,22 +124,47 @@ def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: Sel
     """An instant selector at every step."""
     if node.smoothed:
         return _smoothed(evaluation, node, times, hints)
-    found = select_latest(evaluation, node, times, hints)
-    block = latest_block(found.batch, found.index)
-    return block.repeated(len(times)) if found.fixed else block
+    batch, at, fixed = _looked_at(evaluation, node, times, hints)
+    lookback_ms = evaluation.options.lookback_ms
+    if batch.histograms is None:
+        block = _latest_floats(batch, at, lookback_ms)
+    else:
+        index = latest_in(batch, at, lookback_ms)
+        evaluation.spend_histograms(int((batch.histograms.row[index[index >= 0]] >= 0).sum()))
+        block = latest_block(batch, index)
+    return repeated(evaluation, block, len(times)) if fixed else block
+
+
+def repeated(evaluation: Evaluation, block: Block, steps: int) -> Block:
+    """The one step of a block, at every step of the query."""
+    evaluation.spend(len(block.labels) * steps)
+    return block.repeated(steps)
+
+
+def _latest_floats(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Block:
+    shape = len(batch.offsets) - 1, len(at)
+    out, ok = np.empty(shape), np.empty(shape, dtype=bool)
+    bits = batch.values.view(np.uint64)
+    latest_values(
+        batch.offsets, batch.timestamps_ms, batch.values, bits, np.uint64(STALE_BITS), at, lookback_ms, out, ok
+    )
+    return Block(_labels(batch), out, ok, np.zeros(shape[0], dtype=bool)).pruned()
+
+
+def _labels(batch: SeriesBatch) -> list[LabelSet]:
+    return batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
 
 
 def latest_block(batch: SeriesBatch, index: Ints) -> Block:
     valid = index >= 0
     values = batch.values[index] if len(batch.values) else np.zeros(index.shape)
-    block = Block(list(batch.labels), values, valid, np.zeros(len(batch.labels), dtype=bool))
+    block = Block(_labels(batch), values, valid, np.zeros(len(batch.labels), dtype=bool))
     if batch.histograms is not None:
         column = batch.histograms
         row = np.where(valid, column.row[index], -1)
         hmask = row >= 0
         if hmask.any():
-            hists = np.full(index.shape, None, dtype=object)
-            hists[hmask] = [column.at(r) for r in row[hmask].tolist()]
+            hists = HistogramGrid(column, row)
             block = Block(block.labels, values, valid & ~hmask, block.drop_name, hists, hmask)
     return block.pruned()
 
@@ -132,4 +182,4 @@ def _smoothed(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: 
     if samples.has_histograms:
         block = smooth_histograms(evaluation, node, samples, block, at)
     block = block.pruned()
-    return block.repeated(len(times)) if fixed else block
+    return repeated(evaluation, block, len(times)) if fixed else block

@@ -18,7 +18,7 @@ def set_operation(expr: Binary, left: Block, right: Block) -> Block:
     if expr.op == "or":
         there = _present(left, left_sig, len(ordinals), steps)
         rest = right.masked(~there[right_sig]) if len(right.labels) else right
-        return concatenated([left, rest.pruned()], steps).merged()
+        return concatenated([left, rest.pruned()], steps).merged(by_first_step=True)
     there = _present(right, right_sig, len(ordinals), steps)
     if not len(left.labels):
         return left

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from lakerunner.query.promql.eval.block import Block
-from lakerunner.query.promql.histogram import Floats, Histogram, Ints
+from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.promql.histogram_grid import HistogramGrid
 from lakerunner.query.promql.histogram_quantile import variance
 
 _DAY_S = 86_400
@@ -73,69 +74,75 @@ def clamp(block: Block, low: Floats, high: Floats) -> Block:
     return block.masked(np.broadcast_to(~(high < low), block.shape)).floats().mapped(values)
 
 
-def _civil(seconds: Floats) -> tuple[Ints, Ints, Ints, Ints]:
-    """Days since the epoch, year, month and day of UTC times."""
-    # Values beyond what a date can be are clipped rather than wrapped around.
-    whole = np.clip(np.nan_to_num(seconds, nan=0.0), -6e13, 6e13).astype(np.int64)
-    days = np.floor_divide(whole, _DAY_S)
-    dates = days.astype("datetime64[D]")
-    months = dates.astype("datetime64[M]")
-    years = dates.astype("datetime64[Y]")
-    year = years.astype(np.int64) + 1970
-    month = (months - years).astype(np.int64) + 1
-    day = (dates - months).astype(np.int64) + 1
-    return days, year, month, day
+def _clock(seconds: Floats) -> tuple[Ints, Ints]:
+    """Days since the epoch, and the second of the day, of UTC times.
+
+    What is no int64 (NaN, infinities) is 2**63 seconds after the epoch: that is what Prometheus makes of it on amd64.
+    """
+    fits = np.abs(seconds) < 2.0**63
+    whole = np.where(fits, seconds, 0.0).astype(np.int64)
+    end_day, end_second = divmod(1 << 63, _DAY_S)
+    return np.where(fits, whole // _DAY_S, end_day), np.where(fits, whole % _DAY_S, end_second)
+
+
+def _date(seconds: Floats) -> np.ndarray:
+    return _clock(seconds)[0].astype("datetime64[D]")
+
+
+def _of_year(seconds: Floats) -> Floats:
+    return _date(seconds).astype("datetime64[Y]").astype(np.float64) + 1970
+
+
+def _of_month(seconds: Floats) -> Floats:
+    months = _date(seconds).astype("datetime64[M]")
+    number: Floats = (months - months.astype("datetime64[Y]")).astype(np.float64)
+    return number + 1
+
+
+def _since(seconds: Floats, unit: str) -> Floats:
+    """The number of the day within its month or year, from one."""
+    dates = _date(seconds)
+    number: Floats = (dates - dates.astype(f"datetime64[{unit}]")).astype(np.float64)
+    return number + 1
 
 
 def _days_in_month(seconds: Floats) -> Floats:
-    days, _, _, _ = _civil(seconds)
-    month = days.astype("datetime64[D]").astype("datetime64[M]")
+    month = _date(seconds).astype("datetime64[M]")
     length: Floats = ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.float64)
     return length
 
 
-def _day_of_year(seconds: Floats) -> Floats:
-    days, _, _, _ = _civil(seconds)
-    year = days.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]")
-    day: Floats = (days.astype("datetime64[D]") - year).astype(np.float64)
-    return day + 1
-
-
 DATE_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
-    "day_of_month": lambda seconds: _civil(seconds)[3].astype(np.float64),
-    "day_of_week": lambda seconds: ((_civil(seconds)[0] + 4) % 7).astype(np.float64),
-    "day_of_year": _day_of_year,
+    "day_of_month": lambda seconds: _since(seconds, "M"),
+    "day_of_week": lambda seconds: ((_clock(seconds)[0] + 4) % 7).astype(np.float64),
+    "day_of_year": lambda seconds: _since(seconds, "Y"),
     "days_in_month": _days_in_month,
-    "hour": lambda seconds: np.floor_divide(np.trunc(seconds) % _DAY_S, 3_600),
-    "minute": lambda seconds: np.floor_divide(np.trunc(seconds) % 3_600, 60),
-    "month": lambda seconds: _civil(seconds)[2].astype(np.float64),
-    "year": lambda seconds: _civil(seconds)[1].astype(np.float64),
+    "hour": lambda seconds: (_clock(seconds)[1] // 3_600).astype(np.float64),
+    "minute": lambda seconds: (_clock(seconds)[1] // 60 % 60).astype(np.float64),
+    "month": _of_month,
+    "year": _of_year,
 }
 
 
-def _ratio(top: float, bottom: float) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.float64(top) / np.float64(bottom))
+def _variances(hists: HistogramGrid) -> Floats:
+    return np.array([variance(hists.column.at(row)) for row in hists.row.tolist()], dtype=np.float64)
 
 
-def _deviation(histogram: Histogram) -> float:
-    value = variance(histogram)
-    return math.sqrt(value) if value >= 0 else math.nan
-
-
-HISTOGRAM_VALUES: dict[str, Callable[[Histogram], float]] = {
-    "histogram_avg": lambda histogram: _ratio(histogram.sum, histogram.count),
-    "histogram_count": lambda histogram: histogram.count,
-    "histogram_stddev": _deviation,
-    "histogram_stdvar": variance,
-    "histogram_sum": lambda histogram: histogram.sum,
+#: Of histograms in a row, the number of each.
+HISTOGRAM_VALUES: dict[str, Callable[[HistogramGrid], Floats]] = {
+    "histogram_avg": lambda hists: hists.column.sum[hists.row] / hists.column.count[hists.row],
+    "histogram_count": lambda hists: hists.column.count[hists.row],
+    # The root of a negative number is NaN.
+    "histogram_stddev": lambda hists: np.sqrt(_variances(hists)),
+    "histogram_stdvar": _variances,
+    "histogram_sum": lambda hists: hists.column.sum[hists.row],
 }
 
 
-def apply_histogram(block: Block, function: Callable[[Histogram], float]) -> Block:
+def apply_histogram(block: Block, name: str) -> Block:
     """A number for every histogram; floats have none."""
     values, valid = np.zeros(block.shape), np.zeros(block.shape, dtype=bool)
-    for row, step, histogram in block.histogram_cells():
-        values[row, step] = function(histogram)
-        valid[row, step] = True
+    if block.hists is not None and block.hmask is not None:
+        valid = block.hmask
+        values[valid] = HISTOGRAM_VALUES[name](block.hists[valid])
     return Block(block.labels, values, valid, np.ones(len(block.labels), dtype=bool)).pruned()

@@ -1,0 +1,93 @@
+"""Filling each server with the sets, once a folder: a note beside the data says what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bench.promql import lake
+from bench.promql.remote_write import Block, block_of, requests
+from bench.promql.servers import Peer, Prometheus, write
+from bench.promql.sets import Kind, MetricSet
+
+from lakerunner.index.database import Database
+
+#: What the generator makes for the same sets has changed: data of an earlier run is no longer the same.
+_VERSION = 1
+_NOTE = "loaded"
+
+
+def fill_lake(database: Database, folder: Path, sets: Sequence[MetricSet]) -> None:
+    if _is_filled(folder, sets):
+        return
+    if (folder / "bucket").exists():
+        raise SystemExit(f"cannot load into {folder}: it holds the samples of another run; remove it")
+    began = time.monotonic()
+    rows = lake.load(database, folder, sets)
+    _fill_note(folder, sets)
+    say(f"lakerunner: {rows:,} rows written in {time.monotonic() - began:.0f} s")
+
+
+def fill_peers(peers: Sequence[Peer], sets: Sequence[MetricSet]) -> None:
+    """Over remote write, side by side. The peers are stopped, and are so afterwards."""
+    sets = [one for one in sets if not one.lake_only]
+    empty = [peer for peer in peers if not _is_filled(peer.folder, sets)]
+    if not empty:
+        return
+    for peer in empty:
+        shutil.rmtree(peer.folder, ignore_errors=True)
+        peer.start()
+    began = time.monotonic()
+    try:
+        # Native histograms for Prometheus alone, in the same slices of time: its head takes nothing much older.
+        floats = [block_of(one) for one in sets if one.kind is not Kind.NATIVE]
+        natives = [block_of(one) for one in sets if one.kind is Kind.NATIVE]
+        for peer in empty:
+            blocks = floats + natives if isinstance(peer, Prometheus) else floats
+            samples = _send(peer, blocks)
+            peer.settle()
+            say(f"{peer.name}: {samples:,} samples sent in {time.monotonic() - began:.0f} s")
+            began = time.monotonic()
+    finally:
+        for peer in empty:
+            peer.stop()
+    for peer in empty:
+        _fill_note(peer.folder, sets)
+
+
+def _send(peer: Peer, blocks: Sequence[Block]) -> int:
+    """The next request is made while one is on its way."""
+    samples = 0
+    with ThreadPoolExecutor(1) as sender:
+        sending = None
+        for count, body in requests(blocks):
+            if sending is not None:
+                sending.result()
+            sending = sender.submit(write, peer, body)
+            samples += count
+        if sending is not None:
+            sending.result()
+    return samples
+
+
+def _fingerprint(sets: Sequence[MetricSet]) -> str:
+    return hashlib.sha256(f"{_VERSION} {sets!r}".encode()).hexdigest()
+
+
+def _is_filled(folder: Path, sets: Sequence[MetricSet]) -> bool:
+    note = folder / _NOTE
+    return note.exists() and note.read_text() == _fingerprint(sets)
+
+
+def _fill_note(folder: Path, sets: Sequence[MetricSet]) -> None:
+    (folder / _NOTE).write_text(_fingerprint(sets))
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,189 @@
+"""The bench itself: load, compare, time, conclude."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import bench.promql
+import orjson
+from bench.promql import lake
+from bench.promql.answers import difference
+from bench.promql.cases import Case, Target, cases, chosen
+from bench.promql.loading import fill_lake, fill_peers, say
+from bench.promql.measure import Spent, cold, hot, range_case, stream
+from bench.promql.report import Figure, Report
+from bench.promql.servers import Lake, Peer, Prometheus, Server, VictoriaMetrics, env_without_lakerunner
+from bench.promql.sets import MetricSet, sets
+
+from tests.components.peers import VARIABLE, find_peer
+
+_STREAMED = "long sum by rate 6h"
+#: What makes our answer say what it read.
+_EXPLAIN = (("explain", "1"),)
+_SAMPLE_BYTES = 16
+#: Below this Prometheus' time says more of HTTP than of queries.
+_WORTH_COMPARING_MS = 200.0
+_RATE = "sum by (job) (rate({}[5m]))"
+
+
+def main() -> int:
+    options = _options()
+    env_without_lakerunner()
+    # Told to stop, the servers must be stopped too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    prometheus, victoria = find_peer("prometheus"), find_peer("victoria-metrics")
+    if prometheus is None:
+        say(f"cannot compare: `prometheus` is neither on PATH nor in the folder of {VARIABLE}")
+        return 2
+    with _folder(options.keep) as folder:
+        peers: list[Peer] = [Prometheus(folder / "prometheus", prometheus)]
+        if victoria is None:
+            say("`victoria-metrics` is not found: its column is left out")
+        else:
+            peers.append(VictoriaMetrics(folder / "victoria-metrics", victoria))
+        return _bench(folder, peers, sets(options.quick), options)
+
+
+def _bench(folder: Path, peers: Sequence[Peer], loaded: Sequence[MetricSet], options: argparse.Namespace) -> int:
+    fill_peers(peers, loaded)
+    report = Report()
+    with lake.postgres(folder / "lake") as (database, index_pid), ExitStack() as running:
+        fill_lake(database, folder / "lake", loaded)
+        own = Lake(folder / "lake", index_pid)
+        servers: list[Server] = [own, *peers]
+        for server in servers:
+            # First of all to be stopped in any case: a start may fail half way.
+            running.callback(server.stop)
+            server.start()
+        wanted = [case for case in cases() if chosen(options.only, case.name)]
+        wrong = _compare(report, own, peers[0], wanted)
+        for case in wanted:
+            if case.name not in wrong:
+                _measure(report, servers, case, options)
+        _measure_stream(report, own, options)
+        _measure_growth(report, own, options)
+    report.conclude(
+        "answer caches are bypassed everywhere (nocache=1); Prometheus holds what it leaves in its head there and the "
+        f"rest in blocks; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
+    for name, reason in wrong.items():
+        say(f"NOT THE SAME ANSWER: {name}: {reason}")
+    return 1 if wrong else 0
+
+
+def _compare(report: Report, own: Lake, prometheus: Peer, wanted: Sequence[Case]) -> dict[str, str]:
+    """Cases that are answered otherwise than by Prometheus: those are not timed. Warms everybody up, too."""
+    wrong = {}
+    for case in wanted:
+        ours, theirs = own.ask(case.path, (*case.fields, *_EXPLAIN)), prometheus.ask(case.path, case.fields)
+        found = difference(ours, theirs, any_of_equals=case.any_of_equals)
+        if found:
+            wrong[case.name] = found
+            say(f"not the same answer: {case.name}: {found}")
+        elif "explain" in (answer := orjson.loads(ours)):
+            report.tell(_bytes_read(case.name, answer["explain"]))
+    return wrong
+
+
+def _bytes_read(name: str, explained: Mapping[str, Any]) -> Figure:
+    """Beside a time and a value of each sample that was looked at."""
+    peer_value = explained["rows"] * _SAMPLE_BYTES / 1e6
+    return Figure(f"{name} bytes read", explained["bytes"] / 1e6, "MB", f"{_SAMPLE_BYTES} bytes a sample", peer_value)
+
+
+def _measure(report: Report, servers: Sequence[Server], case: Case, options: argparse.Namespace) -> None:
+    asked = [server for server in servers if case.victoria or not isinstance(server, VictoriaMetrics)]
+    report.tell(*_figures(f"{case.name} hot", asked, hot(asked, case, options.rounds), case.target))
+    if options.cold:
+        report.tell(*_figures(f"{case.name} cold", asked, cold(asked, case, options.cold), None))
+
+
+def _figures(name: str, asked: Sequence[Server], spent: Sequence[Spent], target: Target | None) -> Iterator[Figure]:
+    """Wall and CPU beside each peer's."""
+    ours = spent[0]
+    for peer, theirs in zip(asked[1:], spent[1:], strict=True):
+        held = _held(target, peer, theirs)
+        yield Figure(f"{name} wall", ours.wall_ms, "ms", peer.name, theirs.wall_ms, held)
+        yield Figure(f"{name} cpu", ours.cpu_ms, "ms", peer.name, theirs.cpu_ms, None if held is Target.SMALL else held)
+
+
+def _held(target: Target | None, peer: Server, theirs: Spent) -> Target | None:
+    """Which target counts beside that peer: they are about Prometheus, and parity about what takes it a while."""
+    if not isinstance(peer, Prometheus) or (target is Target.SAME and theirs.wall_ms <= _WORTH_COMPARING_MS):
+        return None
+    return target
+
+
+def _measure_stream(report: Report, own: Lake, options: argparse.Namespace) -> None:
+    if not chosen(options.only, f"stream {_STREAMED}"):
+        return
+    streamed = stream(own, _RATE.format("requests_total"), 6, 60, options.rounds)
+    report.tell(
+        Figure(f"stream {_STREAMED} first point", streamed.first_ms, "ms", "full answer", streamed.at_once_ms),
+        Figure(f"stream {_STREAMED} whole", streamed.whole_ms, "ms", "full answer at once", streamed.at_once_ms),
+        _bytes_read(f"stream {_STREAMED}", streamed.summary),
+    )
+
+
+def _measure_growth(report: Report, own: Lake, options: argparse.Namespace) -> None:
+    """Twice the series, twice the samples: ours against twice our own half, so that 1 is linear."""
+    doubled = [
+        ("series", [range_case(f"{n}x", _RATE.format(f"grown_{n}_total"), 1, 60) for n in (1, 2, 4)]),
+        ("samples", [range_case(f"{n}h", _RATE.format("requests_total"), n, 60) for n in (1, 2, 4)]),
+    ]
+    for what, growing in doubled:
+        if not chosen(options.only, f"growth double {what}"):
+            continue
+        spent = []
+        for case in growing:
+            own.ask(case.path, case.fields)
+            spent.append(hot([own], case, options.rounds)[0])
+        for number in (1, 2):
+            before, after = spent[number - 1], spent[number]
+            name, peer = f"growth double {what} {growing[number].name}", f"twice {growing[number - 1].name}"
+            report.tell(
+                Figure(f"{name} wall", after.wall_ms, "ms", peer, before.wall_ms * 2),
+                Figure(f"{name} cpu", after.cpu_ms, "ms", peer, before.cpu_ms * 2),
+            )
+
+
+@contextmanager
+def _folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        with (kept / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SystemExit(f"cannot use {kept}: another run does; copy it, or wait") from None
+            yield kept.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as name:
+        # PostgreSQL runs as a user of its own where we are root.
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench promql", description=bench.promql.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the series")
+    parser.add_argument("--only", action="append", default=[], help="cases whose name has this in it; may be repeated")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each server a case; medians are told")
+    parser.add_argument("--cold", type=int, nargs="?", const=1, default=0, help="so many turns after a restart, too")
+    parser.add_argument("--keep", type=Path, help="folder in which loaded servers are left for the next run")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""The servers that are measured: each started over its own folder, asked over one kept connection, and its CPU read."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlencode
+
+import psutil
+from bench.promql.remote_write import HEADERS
+
+from tests.components.process import RunningProcess, free_port
+
+ROOT = Path(__file__).parents[2]
+_READY_S = 180.0
+#: Prometheus writes its head to disk as it stops.
+_STOP_S = 90.0
+_LIMIT = "400000000"
+
+
+class Refused(Exception):
+    """A server did not answer with success."""
+
+
+class Server(ABC):
+    """One of those that are compared: started and stopped at will, over a folder that outlives it."""
+
+    name: str
+    #: What makes it compute instead of remembering an answer.
+    uncached: Sequence[tuple[str, str]] = ()
+    #: Folders of what it remembers between two starts.
+    caches: Sequence[str] = ()
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+        self._processes: list[RunningProcess] = []
+        self._connection: http.client.HTTPConnection | None = None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+
+    def stop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        for process in reversed(self._processes):
+            process.stop(_STOP_S)
+        self._processes.clear()
+
+    def forget(self) -> None:
+        """Remove what it remembers, while it is stopped."""
+        for cache in self.caches:
+            shutil.rmtree(self.folder / cache, ignore_errors=True)
+
+    def send(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> http.client.HTTPResponse:
+        """Over the kept connection; over a new one where the server has closed that since, as pools do."""
+        if self._connection is not None:
+            try:
+                self._connection.request(method, path, body, headers or {})
+                return self._connection.getresponse()
+            except (ConnectionError, http.client.HTTPException):
+                self._connection.close()
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_READY_S)
+        self._connection.request(method, path, body, headers or {})
+        return self._connection.getresponse()
+
+    def ask(self, path: str, fields: Sequence[tuple[str, str]]) -> bytes:
+        """The whole answer. A POST, as Grafana does; listings of label values are GETs everywhere."""
+        form = urlencode([*fields, *self.uncached])
+        if path.endswith("/values"):
+            response = self.send("GET", f"{path}?{form}")
+        else:
+            kind = {"Content-Type": "application/x-www-form-urlencoded"}
+            response = self.send("POST", path, form.encode(), kind)
+        body = response.read()
+        if response.status // 100 != 2:
+            raise Refused(f"{self.name} answers {path} {fields} with {response.status}: {body[:500].decode()}")
+        return body
+
+    def cpu_s(self) -> float:
+        """User and system time of all its processes, to the microsecond."""
+        return sum(_process_cpu_s(pid) for pid in self.pids())
+
+    def pids(self) -> list[int]:
+        return [pid for process in self._processes for pid in _tree(process.pid)]
+
+    def _run(self, argv: Sequence[str | Path], log: str, ready: str, port: int, env: dict[str, str]) -> None:
+        process = RunningProcess.start(argv, log_path=self.folder / log, env=env, cwd=ROOT)
+        self._processes.append(process)
+        process.wait_for_port("127.0.0.1", port, _READY_S)
+        end = time.monotonic() + _READY_S
+        while not _answers(port, ready):
+            if process.returncode is not None or time.monotonic() > end:
+                raise Refused(f"{self.name} does not become ready\n{process.tail()}")
+            time.sleep(0.05)
+
+
+class Lake(Server):
+    """`lakerunner query-worker` and `query-api` as processes of their own, over an index that runs already."""
+
+    name = "lakerunner"
+    uncached = (("nocache", "1"),)
+    caches = ("cache",)
+
+    def __init__(self, folder: Path, index_pid: int) -> None:
+        super().__init__(folder)
+        self._index_pid = index_pid
+
+    def start(self) -> None:
+        self.port = free_port()
+        for role, port in (("query-worker", free_port()), ("query-api", self.port)):
+            env = {
+                "PYTHONPATH": str(ROOT / "src"),
+                "LAKERUNNER_DATA_DIR": str(self.folder),
+                "LAKERUNNER_HTTP_PORT": str(port),
+                "LAKERUNNER_AUTH_REQUIRED": "false",
+                "LAKERUNNER_LOG_LEVEL": "warning",
+                "LAKERUNNER_API_MAX_SAMPLES": _LIMIT,
+            }
+            self._run([sys.executable, "-m", "lakerunner", role], f"{role}.log", "/readyz", port, env)
+
+    def pids(self) -> list[int]:
+        return [*super().pids(), *_tree(self._index_pid)]
+
+
+class Prometheus(Server):
+    """With its defaults, but for limits that would refuse the larger cases."""
+
+    name = "prometheus"
+
+    def __init__(self, folder: Path, binary: Path) -> None:
+        super().__init__(folder)
+        self._binary = binary
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "prometheus.yml"
+        config.write_text("global: {}\n")
+        self.port = free_port()
+        argv: list[str | Path] = [
+            self._binary,
+            f"--config.file={config}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            "--storage.tsdb.retention.time=100y",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            "--web.enable-remote-write-receiver",
+            f"--query.max-samples={_LIMIT}",
+            # A restart then takes a second and not a replay of the log: only the cold runs notice.
+            "--enable-feature=memory-snapshot-on-shutdown",
+            "--log.level=warn",
+        ]
+        self._run(argv, "log", "/-/ready", self.port, {})
+
+    def settle(self) -> None:
+        """Wait until it has made blocks of all that it makes blocks of; the newest hours stay in its head."""
+        end, quiet_since, seen = time.monotonic() + 300, time.monotonic(), -1.0
+        while time.monotonic() < end:
+            now = self._gauge("prometheus_tsdb_compactions_total")
+            if now != seen:
+                quiet_since, seen = time.monotonic(), now
+            head_ms = self._gauge("prometheus_tsdb_head_max_time") - self._gauge("prometheus_tsdb_head_min_time")
+            if head_ms <= 3 * 3_600_000 and time.monotonic() - quiet_since > 5:
+                return
+            time.sleep(1)
+        raise Refused("prometheus did not finish its blocks")
+
+    def _gauge(self, name: str) -> float:
+        text = self.send("GET", "/metrics").read().decode()
+        return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(name + " "))
+
+
+class VictoriaMetrics(Server):
+    """For its times alone: its `rate` means something else by design, and it knows no native histograms."""
+
+    name = "victoria-metrics"
+    uncached = (("nocache", "1"),)
+
+    def __init__(self, folder: Path, binary: Path) -> None:
+        super().__init__(folder)
+        self._binary = binary
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        argv: list[str | Path] = [
+            self._binary,
+            f"-storageDataPath={self.folder / 'data'}",
+            "-retentionPeriod=100y",
+            f"-httpListenAddr=127.0.0.1:{self.port}",
+            "-search.latencyOffset=0s",
+            "-search.maxUniqueTimeseries=1000000",
+            "-search.maxSeries=1000000",
+            "-search.maxMemoryPerQuery=0",
+            "-loggerLevel=WARN",
+        ]
+        self._run(argv, "log", "/health", self.port, {})
+
+    def settle(self) -> None:
+        for path in ("/internal/force_flush", "/internal/force_merge"):
+            self.send("GET", path).read()
+        time.sleep(5)
+
+
+Peer = Prometheus | VictoriaMetrics
+
+
+def write(peer: Peer, body: bytes) -> None:
+    """One request of remote write."""
+    response = peer.send("POST", "/api/v1/write", body, HEADERS)
+    answer = response.read()
+    if response.status // 100 != 2:
+        raise Refused(f"{peer.name} does not take samples: {response.status} {answer[:500].decode()}")
+
+
+def _answers(port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _tree(pid: int) -> list[int]:
+    try:
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _process_cpu_s(pid: int) -> float:
+    """The CPU clock of another process (clock_getcpuclockid): in nanoseconds, where /proc counts ticks of 10 ms."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0
+
+
+def env_without_lakerunner() -> None:
+    """Settings of the caller's own lake must not reach the processes that are measured."""
+    for name in [name for name in os.environ if name.startswith("LAKERUNNER_") and name != "LAKERUNNER_TEST_PEERS"]:
+        del os.environ[name]

@@ -1,0 +1,171 @@
+"""What parameters and answers look like, as JSON schemas: clients are made from them, and tests hold us to them."""
+
+from __future__ import annotations
+
+from lakerunner.index.org_limits import LIMIT_NAMES
+
+Schema = dict[str, object]
+
+STRING: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+COUNT: Schema = {"type": "integer", "minimum": 0, "maximum": 10**15}
+FLAG: Schema = {"type": "boolean"}
+#: Formats of our own: texts of the language, which a JSON schema cannot describe further.
+PROMQL: Schema = {"type": "string", "format": "promql", "minLength": 1, "examples": ["sum by (job) (rate(up[5m]))"]}
+SELECTOR: Schema = {"type": "string", "format": "promql-selector", "minLength": 1, "examples": ['up{job="api"}']}
+TIME: Schema = {
+    "description": "Seconds since the epoch, or a time of RFC 3339.",
+    "anyOf": [NUMBER, {"type": "string", "format": "date-time"}],
+}
+SPAN: Schema = {
+    "description": "Seconds, or a duration as 1m30s.",
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "pattern": r"^[1-9][0-9]{0,3}(ms|s|m|h|d)$"},
+    ],
+}
+_MOMENT: Schema = {
+    "description": "Milliseconds since the epoch, a time of RFC 3339, `now-1h` or, before the end, `e-1h`.",
+    "anyOf": [
+        {"type": "integer", "minimum": -(10**15), "maximum": 10**15},
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "pattern": r"^(now|e)(-[1-9][0-9]{0,3}(s|m|h|d))?$"},
+    ],
+}
+_STREAM_SPAN: Schema = {
+    "description": "Milliseconds, or a duration as 30s.",
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": 10**14},
+        {"type": "string", "pattern": r"^[1-9][0-9]{0,3}(ms|s|m|h|d)$"},
+    ],
+}
+
+#: By name. What a stream takes differs in units, and has names of its own.
+PARAMETERS: dict[str, Schema] = {
+    "query": PROMQL,
+    "match[]": {"type": "array", "items": SELECTOR},
+    "time": TIME,
+    "start": TIME,
+    "end": TIME,
+    "step": SPAN,
+    "timeout": SPAN,
+    "lookback_delta": SPAN,
+    "limit": COUNT,
+    "limit_per_metric": COUNT,
+    "metric": STRING,
+    "nocache": FLAG,
+    "partial": FLAG,
+    "explain": FLAG,
+    "stats": {"type": "string", "enum": ["all"]},
+    "name": {"type": "string", "minLength": 1, "examples": ["job", "U__http_2e_method"]},
+    "query_id": {"type": "string", "minLength": 1},
+}
+STREAM_PARAMETERS: dict[str, Schema] = {
+    "q": PROMQL,
+    "s": _MOMENT,
+    "e": _MOMENT,
+    "step": _STREAM_SPAN,
+    "limit": COUNT,
+    "lookback": _STREAM_SPAN,
+    "timeout": _STREAM_SPAN,
+    "nocache": FLAG,
+    "partial": FLAG,
+    "explain": FLAG,
+    "summary": FLAG,
+    "reverse": {"const": False, "description": "Metrics have no reverse."},
+    "fields": {"type": "array", "maxItems": 0, "description": "Metrics have no fields."},
+}
+
+
+def record(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    """An object with these members and no others."""
+    return {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def mapping(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _pair(value: Schema) -> Schema:
+    """A time and a value. By `items` and not by place: tools that read older drafts take places for something else."""
+    return {"type": "array", "items": {"anyOf": [NUMBER, value]}, "minItems": 2, "maxItems": 2}
+
+
+def constant(value: str) -> Schema:
+    return {"const": value}
+
+
+_METRIC = mapping(STRING)
+_BUCKET: Schema = {
+    "type": "array",
+    "items": {"anyOf": [{"enum": [0, 1, 2, 3]}, STRING]},
+    "minItems": 4,
+    "maxItems": 4,
+}
+_HISTOGRAM = record({"count": STRING, "sum": STRING}, {"buckets": array(_BUCKET)})
+_STATS: dict[str, Schema] = {"stats": {"type": "object"}}
+_SAMPLE: Schema = {
+    "anyOf": [
+        record({"metric": _METRIC, "value": _pair(STRING)}),
+        record({"metric": _METRIC, "histogram": _pair(_HISTOGRAM)}),
+    ]
+}
+_SERIES = record({"metric": _METRIC}, {"values": array(_pair(STRING)), "histograms": array(_pair(_HISTOGRAM))})
+VALUES: Schema = {
+    "anyOf": [
+        record({"resultType": constant("vector"), "result": array(_SAMPLE)}, _STATS),
+        record({"resultType": constant("matrix"), "result": array(_SERIES)}, _STATS),
+        record({"resultType": {"enum": ["scalar", "string"]}, "result": _pair(STRING)}, _STATS),
+    ]
+}
+MATRIX = record({"resultType": constant("matrix"), "result": array(_SERIES)}, _STATS)
+_EXEMPLAR = record({"labels": _METRIC, "value": STRING, "timestamp": NUMBER})
+EXEMPLARS = array(record({"seriesLabels": _METRIC, "exemplars": array(_EXEMPLAR)}))
+METADATA = mapping(array(record({"type": STRING, "help": STRING, "unit": STRING})))
+TREE: Schema = {"type": "object", "required": ["type"], "properties": {"type": STRING}}
+_NAMED = array(record({"name": STRING, "value": COUNT}))
+_HEAD = {name: {"type": "integer"} for name in ("numSeries", "numLabelPairs", "chunkCount", "minTime", "maxTime")}
+TSDB = record(
+    {
+        "headStats": record(_HEAD),  # type: ignore[arg-type]
+        "seriesCountByMetricName": _NAMED,
+        "labelValueCountByLabelName": _NAMED,
+        "memoryInBytesByLabelName": _NAMED,
+        "seriesCountByLabelValuePair": _NAMED,
+    }
+)
+_RUNNING = record(
+    {
+        **dict.fromkeys(("id", "org", "key", "kind", "query"), STRING),
+        "state": {"enum": ["waiting", "running", "stopping"]},
+        **dict.fromkeys(("startedAt", "elapsedSeconds", "timeoutSeconds"), NUMBER),
+    }
+)
+RUNNING = _RUNNING
+ALL_RUNNING = record({"queries": array(_RUNNING)})
+LIMITS = record({"org": STRING, "limits": record(dict.fromkeys(LIMIT_NAMES, NUMBER)), "own": array(STRING)})
+
+
+def success(data: Schema) -> Schema:
+    """An answer in the shape of Prometheus."""
+    return record(
+        {"status": constant("success"), "data": data},
+        {"warnings": array(STRING), "infos": array(STRING), "explain": {"type": "object"}},
+    )
+
+
+_KINDS = ("bad_data", "execution", "timeout", "canceled", "unavailable", "unauthorized", "not_found", "internal")
+#: One event of a stream; its data is a JSON object {"type", "data"}, as docs/api.md tells.
+EVENT: Schema = {"type": "object", "required": ["data"], "properties": {"data": STRING, "id": STRING}}
+PROMETHEUS_ERROR = record({"status": constant("error"), "errorType": {"enum": list(_KINDS)}, "error": STRING})
+_MAYBE: Schema = {"type": ["string", "null"]}
+LAKE_ERROR = record({"error": record({"code": STRING, "message": STRING, "hint": _MAYBE, "where": _MAYBE})})

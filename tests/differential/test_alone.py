@@ -1,0 +1,81 @@
+"""What must hold without a peer, over the same random expressions: a step is an instant query, groups are the whole."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+
+import pytest
+
+from lakerunner.model.errors import LakeError
+from lakerunner.query import evalflow
+from lakerunner.query.evalflow import EvalFlow, joined
+from lakerunner.query.promql.durations import QueryContext
+from lakerunner.query.promql.engine import Engine
+from lakerunner.query.promql.eval.context import EngineOptions
+from tests.differential.answers import Answer, difference, own_answer, own_refusal
+from tests.differential.dataset import make_dataset, memory_source
+from tests.differential.grammar import Grammar
+from tests.differential.samples import START_MS
+
+SEED = 77
+ENGINE_SOURCE = memory_source(make_dataset(SEED))
+ENGINE = Engine(ENGINE_SOURCE)
+STEP_MS = 60_000
+FIRST_MS = START_MS + 600_000
+
+#: What depends by its nature on other steps or on the query's own times.
+_OF_THE_RANGE = re.compile(r"\b(start|end|step|range)\(\)|@|\bor\b|sort|histogram_quantiles|limitk")
+
+
+def _range(text: str, start_ms: int, end_ms: int) -> Answer:
+    try:
+        return own_answer(ENGINE.range(text, start_ms, end_ms, STEP_MS))
+    except LakeError as reason:
+        return own_refusal(reason)
+
+
+def _instant(text: str, time_ms: int) -> Answer:
+    try:
+        return own_answer(ENGINE.instant(text, time_ms))
+    except LakeError as reason:
+        return own_refusal(reason)
+
+
+@pytest.mark.parametrize("number", range(300))
+def test_a_step_is_the_instant_query_at_its_time(number: int) -> None:
+    text = Grammar(random.Random(f"alone/{number}")).expression()
+    if _OF_THE_RANGE.search(text):
+        return
+    ranged, instant = _range(text, FIRST_MS, FIRST_MS), _instant(text, FIRST_MS)
+    if instant.kind not in ("vector", "scalar"):
+        return
+    assert difference(Answer(cells=instant.cells), Answer(cells=ranged.cells)) is None
+    longer = _range(text, FIRST_MS - STEP_MS, FIRST_MS + STEP_MS)
+    if not longer.error:
+        column = {key: cell for key, cell in longer.cells.items() if key[1] == FIRST_MS}
+        assert difference(Answer(cells=instant.cells), Answer(cells=column)) is None
+
+
+@pytest.mark.parametrize("number", range(300))
+def test_groups_together_are_the_whole(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evalflow, "_LEAST_STEPS", 2)
+    monkeypatch.setattr(evalflow, "_REACHES", 0)
+    text = Grammar(random.Random(f"alone/{number}")).expression()
+    query = QueryContext(FIRST_MS, FIRST_MS + 9 * STEP_MS, STEP_MS)
+    whole = _range(text, query.start_ms, query.end_ms)
+    try:
+        flow = EvalFlow(ENGINE_SOURCE, text, query, EngineOptions())
+        parts = own_answer(joined(flow, [group.matrix for group in flow]))
+    except LakeError as reason:
+        parts = own_refusal(reason)
+    if whole.error:
+        assert parts.error
+    else:
+        assert difference(_placeless(whole), _placeless(parts)) is None
+
+
+def _placeless(answer: Answer) -> Answer:
+    """A message that two parts of a query give has the place of the last, which differs from group to group."""
+    return replace(answer, notes=frozenset(re.sub(r" \(\d+:\d+\)$", "", note) for note in answer.notes))

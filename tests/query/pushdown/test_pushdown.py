@@ -1,0 +1,213 @@
+"""Parts evaluated by workers: to the bit what this process makes of them, and never less when workers fail."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import numpy as np
+import orjson
+import pytest
+
+from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.evalflow import whole
+from lakerunner.query.lake_source import LakeSource, QueryLimits
+from lakerunner.query.plan import Leaf
+from lakerunner.query.planner import Planner
+from lakerunner.query.promql.durations import QueryContext
+from lakerunner.query.promql.engine import Engine
+from lakerunner.query.promql.eval.block import EvaluationError
+from lakerunner.query.promql.eval.context import EngineOptions
+from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.promql.matchers import Matcher, MatchKind
+from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.promql.part import Part
+from lakerunner.query.promql.results import MatrixResult, QueryResult, VectorResult
+from lakerunner.query.promql.source import STALE
+from lakerunner.query.pushdown.errand import Errand, Read, read_errand
+from lakerunner.query.worker.answer import Workers
+from lakerunner.query.worker.flight_workers import FlightWorkers
+from lakerunner.query.worker.open import local_workers
+from lakerunner.query.worker.request import SegmentObjects
+from lakerunner.query.worker.service import WorkerService
+from tests.query.lake_of_series import LakeOfSeries
+
+TOKEN = "a shared secret"
+HOUR_MS = 3_600_000
+QUERY = QueryContext(HOUR_MS, 4 * HOUR_MS, 60_000)
+OPTIONS = EngineOptions()
+
+EXPRESSIONS = [
+    "m_total",
+    "sum by (job) (rate(m_total[5m]))",
+    "avg by (job) (m_total)",
+    "stddev without (n) (rate(m_total[5m]))",
+    "topk(3, rate(m_total[5m]))",
+    "limitk(2, m_total)",
+    "quantile by (job) (0.9, m_total)",
+    "count_values by (job) ('v', floor(m_total / 1e6))",
+    "m_total / on (n) group_left g",
+    "sum(rate(m_total[5m])) / sum(rate(m_total[10m] offset 30m))",
+    "max_over_time(sum by (job) (rate(m_total[5m]))[30m:5m])",
+    "m_total @ end() - m_total @ start()",
+    "histogram_quantile(0.9, sum by (job) (rate(h[10m])))",
+    "h",
+    "sum(h) + sum(h offset 1h)",
+    "rate(g[5m])",
+    'label_replace(g, "x", "\\xff$1", "n", "(.*)")',
+    "absent(nothing)",
+    "info(m_total)",
+    "vector(1) + 1",
+    "1 / 0",
+]
+
+
+def _loaded() -> MemorySource:
+    loaded = MemorySource()
+    rng = np.random.default_rng(3)
+    for number in range(12):
+        labels = {"job": f"j{number % 3}", "n": str(number)}
+        times = np.arange(300) * 60_000 + number
+        values = np.cumsum(rng.random(300))
+        values[150:] -= values[150]
+        loaded.add(LabelSet.of({"__name__": "m_total", **labels}), times, values, np.full(300, 1))
+        gauge = rng.normal(size=300)
+        gauge[rng.integers(0, 300, 3)] = [np.nan, STALE, np.inf]
+        loaded.add(LabelSet.of({"__name__": "g", "n": str(number)}), times, gauge)
+        hists = [
+            Histogram(
+                schema=1, count=3.0 * n, sum=2.0 * n, pos_index=np.array([0, 2]), pos_count=np.array([1.0 * n, 2.0 * n])
+            )
+            for n in range(300)
+        ]
+        loaded.add(LabelSet.of({"__name__": "h", **labels}), times, np.zeros(300), histograms=hists)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def org(lake: LakeOfSeries) -> uuid.UUID:
+    return lake.write(_loaded())
+
+
+@pytest.fixture
+def services(lake: LakeOfSeries) -> Iterator[list[WorkerService]]:
+    workers = local_workers(lake.settings, "pushdown-test")
+    services = [WorkerService("grpc://127.0.0.1:0", workers, TOKEN, 8, 1 << 30) for _ in range(2)]
+    yield services
+    for service in services:
+        service.shutdown()
+    workers.close()
+
+
+@pytest.fixture
+def flight(services: list[WorkerService], lake: LakeOfSeries) -> Iterator[FlightWorkers]:
+    addresses = [f"127.0.0.1:{service.port}" for service in services]
+    workers = FlightWorkers(lambda: addresses, TOKEN, last_resort=local_workers(lake.settings, "pushdown-resort"))
+    yield workers
+    workers.close()
+
+
+def _source(
+    lake: LakeOfSeries, org: uuid.UUID, workers: Workers | None = None, limits: QueryLimits | None = None
+) -> LakeSource:
+    return LakeSource(org, Planner(lake.lake._catalog, org), workers or lake.lake._workers, limits)
+
+
+def assert_same(found: QueryResult, expected: QueryResult) -> None:
+    assert (found.warnings, found.infos) == (expected.warnings, expected.infos)
+    if isinstance(expected.value, VectorResult):
+        assert isinstance(found.value, VectorResult)
+        assert found.value.labels == expected.value.labels
+        assert found.value.values.tobytes() == expected.value.values.tobytes()
+        assert repr(found.value.histograms) == repr(expected.value.histograms)
+        return
+    assert isinstance(found.value, MatrixResult)
+    assert isinstance(expected.value, MatrixResult)
+    for one, other in zip(found.value, expected.value, strict=True):
+        assert one.labels == other.labels
+        assert one.timestamps_ms.tolist() == other.timestamps_ms.tolist()
+        assert one.values.tobytes() == other.values.tobytes()
+        assert one.histogram_timestamps_ms.tolist() == other.histogram_timestamps_ms.tolist()
+        assert repr(one.histograms) == repr(other.histograms)
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_the_same_as_in_this_process(lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers, text: str) -> None:
+    pushed = _source(lake, org, flight)
+    assert_same(whole(pushed, text, QUERY, OPTIONS), whole(_source(lake, org), text, QUERY, OPTIONS))
+    reads_nothing = text in ("vector(1) + 1", "1 / 0", "absent(nothing)")
+    if not reads_nothing and not text.startswith("info"):
+        assert sum(pushed.stats.pushed.values()) == 181
+    if text != "1 / 0":
+        at = 2 * HOUR_MS + 30_000
+        here = Engine(_source(lake, org), OPTIONS).instant(text, at)
+        assert_same(Engine(_source(lake, org, flight), OPTIONS).instant(text, at), here)
+
+
+def test_the_account_is_the_same(lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers) -> None:
+    pushed, here = _source(lake, org, flight), _source(lake, org)
+    for source in (pushed, here):
+        whole(source, "sum(rate(m_total[5m]))", QUERY, OPTIONS)
+    assert pushed.stats.segments_read == here.stats.segments_read > 0
+    assert pushed.stats.rows == here.stats.rows > 0
+    assert pushed.stats.watermark_ms == here.stats.watermark_ms
+
+
+def test_what_a_query_does_wrong_is_said_as_here(lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers) -> None:
+    with pytest.raises(EvaluationError, match="found duplicate series"):
+        whole(_source(lake, org, flight), "m_total + on (job) m_total", QUERY, OPTIONS)
+
+
+def test_limits_hold_at_the_worker(lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers) -> None:
+    with pytest.raises(LimitHit, match="more than 1,000 samples"):
+        whole(_source(lake, org, flight), "m_total", QUERY, EngineOptions(max_samples=1_000))
+    with pytest.raises(LimitHit, match="more than 4,000 bytes"):
+        whole(_source(lake, org, flight, QueryLimits(max_bytes=4_000)), "m_total", QUERY, OPTIONS)
+
+
+@pytest.mark.parametrize("left", [1, 0])
+def test_dead_workers_cost_nothing_but_time(
+    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService], flight: FlightWorkers, left: int
+) -> None:
+    for service in services[left:]:
+        service.shutdown()
+    text = "sum by (job) (rate(m_total[5m]))"
+    source = _source(lake, org, flight)
+    assert_same(whole(source, text, QUERY, OPTIONS), whole(_source(lake, org), text, QUERY, OPTIONS))
+    assert source.stats.complete
+    assert bool(source.stats.pushed) == bool(left)
+
+
+def test_a_segment_that_is_gone_is_told_of(lake: LakeOfSeries, flight: FlightWorkers) -> None:
+    org = lake.write(_loaded())
+    source = _source(lake, org, flight)
+    source.look_up(0, 10 * HOUR_MS)
+    one = source.plan(_leaf(org)).segments[1]
+    for path in lake.settings.data.dir.rglob(f"*{one.segment_id}*"):
+        path.unlink()
+    result = whole(source, "count(m_total)", QUERY, OPTIONS)
+    assert isinstance(result.value, MatrixResult)
+    assert len(result.value.series[0].values) < 181
+    assert len(source.stats.segments_failed) == 1
+    assert "missing" in source.stats.warnings()[0]
+
+
+def _leaf(org: uuid.UUID) -> Leaf:
+    return Leaf(org, (Matcher("__name__", MatchKind.EQUAL, "m_total"),), 0, 10 * HOUR_MS)
+
+
+def test_an_errand_cannot_reach_into_another_org() -> None:
+    mine, other = uuid.uuid4(), uuid.uuid4()
+    key = f"db/{other}/c/20260101/metrics/00/tbl_{uuid.uuid4()}.parquet"
+    part = Part("m", QUERY, np.array([1, 2], dtype=np.int64), OPTIONS)
+    matcher = Matcher("a", MatchKind.REGEX, "b.*")
+    errand = Errand(mine, uuid.uuid4(), part, (), (Read((matcher,), 1, 2, (0,)),), 1.5, 10)
+    back = read_errand(orjson.loads(errand.to_ticket(TOKEN)))
+    assert (back.reads, back.part.query, back.part.options, back.deadline_s) == (errand.reads, QUERY, OPTIONS, 1.5)
+    assert back.part.times.tolist() == [1, 2]
+    stolen = Errand(mine, uuid.uuid4(), part, (SegmentObjects(uuid.uuid4(), (key,)),), (), 1.5, 10)
+    with pytest.raises(BadInput, match="not of org"):
+        read_errand(orjson.loads(stolen.to_ticket(TOKEN)))
+    with pytest.raises(BadInput, match="cannot read a ticket"):
+        read_errand({"org": "x"})

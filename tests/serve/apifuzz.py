@@ -1,0 +1,198 @@
+"""Random requests to a running query API, made from the document that it serves, and answers held against it.
+
+`make apifuzz CALLS=20000` starts an API and a worker over a small lake and sends that many. Texts of queries come from
+the grammar of the differential tests, so that most of them are evaluated and not only refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import Failure, FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.components.postgres import PostgresServer
+from tests.differential.dataset import make_dataset, memory_source
+from tests.differential.grammar import Grammar
+from tests.differential.samples import END_MS, START_MS
+from tests.query.lake_of_series import lake_of_series
+from tests.serve.roles import Roles, keyed_org, running_roles
+
+#: A call that takes longer than this hangs.
+TIMEOUT_S = 20.0
+_CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+#: Of each operation's calls, so many are made to break the document.
+_NEGATIVE_SHARE = 0.25
+_PROGRESS_S = 10.0
+_KEYS = ("authorization", "x-api-key")
+
+
+@dataclass
+class Tally:
+    """What came of the calls."""
+
+    calls: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    #: Calls whose own `timeout` was shorter than they took.
+    timed_out_as_asked: int = 0
+    slowest_s: float = 0.0
+    slowest: str = ""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def server_errors(self) -> int:
+        return sum(count for status, count in self.statuses.items() if status >= 500)
+
+    def __str__(self) -> str:
+        statuses = ", ".join(f"{status}: {count:,}" for status, count in sorted(self.statuses.items()))
+        return (
+            f"{self.calls:,} calls; {statuses}; {self.server_errors} server errors, {len(self.failures)} failures; "
+            f"slowest {self.slowest_s:.2f} s ({self.slowest[:200]})"
+        )
+
+
+def register_formats() -> None:
+    """How texts of the language are made: mostly well typed over the lake's metrics, else any text."""
+    chances = st.integers(0, 2**32).map(random.Random)
+    written = chances.map(lambda chance: Grammar(chance).expression())
+    selectors = chances.map(lambda chance: Grammar(chance).selector())
+    text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
+    schemathesis.openapi.format("promql", st.one_of(written, written, written, text))
+    schemathesis.openapi.format("promql-selector", st.one_of(selectors, selectors, text))
+
+
+def _times_of_data(chance: random.Random) -> dict[str, float]:
+    start = chance.uniform(START_MS, END_MS) / 1000
+    return {"start": start, "end": start + chance.uniform(0, 900), "time": start, "step": chance.choice([1, 15, 60])}
+
+
+def fuzz(url: str, secret: str, calls: int, first_seed: int = 0) -> Tally:
+    """Send about so many calls, shared by the operations of the document."""
+    register_formats()
+    schema = schemathesis.openapi.from_url(f"{url}/api/v1/openapi.json")
+    operations = [found.ok() for found in schema.get_all_operations()]
+    # Those with parameters have more to try than those without.
+    weights = [1 + 8 * bool(list(operation.query) or operation.body) for operation in operations]
+    tally, told_at = Tally(), time.monotonic()
+    session = requests.Session()
+    session.headers["Authorization"] = f"Bearer {secret}"
+    for operation, weight in zip(operations, weights, strict=True):
+        share = max(2, round(calls * weight / sum(weights)))
+        negative = round(share * _NEGATIVE_SHARE) if weight > 1 else 0
+        for mode, number in ((GenerationMode.POSITIVE, share - negative), (GenerationMode.NEGATIVE, negative)):
+            if number:
+                _send(operation, mode, number, session, tally, first_seed)
+        if time.monotonic() - told_at > _PROGRESS_S:
+            told_at = time.monotonic()
+            sys.stderr.write(f"{operation.label}: {tally}\n")
+    return tally
+
+
+def _send(operation: Any, mode: GenerationMode, number: int, session: Any, tally: Tally, first_seed: int) -> None:
+    @seed(first_seed)
+    @settings(
+        max_examples=number,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(operation.as_strategy(generation_mode=mode), st.integers(0, 2**32))
+    def one(case: Any, draw: int) -> None:
+        if mode is GenerationMode.POSITIVE and draw % 4:
+            _move_to_data(case, random.Random(draw))
+        _call(case, session, tally)
+
+    one()
+
+
+def _move_to_data(case: Any, chance: random.Random) -> None:
+    """Times of the lake's data in place of any times, where the request has them."""
+    for held in (case.query, case.body):
+        if isinstance(held, dict):
+            held.update({name: value for name, value in _times_of_data(chance).items() if name in held})
+            if "q" in held:
+                held.update({"s": START_MS + chance.randrange(600_000), "e": END_MS, "step": "30s"})
+
+
+def _call(case: Any, session: Any, tally: Tally) -> None:
+    began = time.monotonic()
+    tally.calls += 1
+    told = f"{case.method} {case.formatted_path} {case.query or ''} {case.body if isinstance(case.body, dict) else ''}"
+    try:
+        # Keys that were made up are for a few calls to try, not for most of them.
+        if tally.calls % 20:
+            case.headers = {name: text for name, text in (case.headers or {}).items() if name.lower() not in _KEYS}
+        response = case.call(session=session, timeout=TIMEOUT_S)
+    except requests.RequestException as reason:
+        tally.failures.append(f"{told}: {reason!r}")
+        return
+    took_s = time.monotonic() - began
+    if took_s > tally.slowest_s:
+        tally.slowest_s, tally.slowest = took_s, told
+    if response.status_code == 503 and "longer than" in response.text and "timeout" in told:
+        tally.timed_out_as_asked += 1
+        return
+    tally.statuses[response.status_code] += 1
+    try:
+        case.validate_response(response, checks=_CHECKS)
+    except FailureGroup as group:
+        tally.failures += [f"{told}: {response.status_code} {one} {response.text[:300]}" for one in group.exceptions]
+    except Failure as failure:
+        tally.failures.append(f"{told}: {response.status_code} {failure}")
+
+
+@contextmanager
+def served_lake(folder: Path, database_url: str, **settings: object) -> Iterator[tuple[Roles, str]]:
+    """A running API over the data of the differential tests, and a key to it."""
+    with lake_of_series(folder, database_url) as lake:
+        org_id = lake.write(memory_source(make_dataset(1)))
+        org = keyed_org(lake.database, "fuzzed", org_id)
+    with running_roles(folder, database_url, **settings) as roles:
+        yield roles, org.secret
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        server = PostgresServer(folder / "pg")
+        server.start()
+        stack.callback(server.stop)
+        data = folder / "data"
+        data.mkdir()
+        roles, secret = stack.enter_context(served_lake(data, server.new_database(), api_threads=4))
+        tally = fuzz(roles.url, secret, options.calls, options.seed)
+        api, worker = roles.rss_bytes()
+    for failure in tally.failures[:50]:
+        sys.stdout.write(f"{failure}\n\n")
+    sys.stdout.write(f"{tally}\nmemory: API {api >> 20} MB, worker {worker >> 20} MB\n")
+    return 1 if tally.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

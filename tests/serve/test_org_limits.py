@@ -1,0 +1,87 @@
+"""An org with limits of its own: they hold for it alone, and from a moment after they were set."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from lakerunner.index import org_limits
+from lakerunner.serve import caller as caller_module
+from tests.serve.conftest import END_S, START_S, MakeHouse, TwoOrgs
+
+
+def set_limits(two: TwoOrgs, **limits: float) -> None:
+    with two.door._database.transaction() as tx:
+        org_limits.unset_limits(tx, two.ours, org_limits.LIMIT_NAMES)
+        org_limits.set_limits(tx, two.ours, limits)
+    two.door._limits.clear()
+
+
+@pytest.fixture
+def ask(make_house: MakeHouse, two_orgs: TwoOrgs):  # type: ignore[no-untyped-def]
+    house = make_house(two_orgs.lake, two_orgs.door)
+
+    def asked(who: str, path: str = "query_range", **params: object) -> httpx.Response:
+        prefix = "our_" if who == "ours" else "secret_"
+        times = {"start": START_S, "end": END_S, "step": 60} if path == "query_range" else {}
+        query = {"query": f"{prefix}up", "nocache": 1} if path == "query_range" else {}
+        headers = {"Authorization": f"Bearer {two_orgs.secrets[who]}"}
+        return house.client.get(f"/api/v1/{path}", params={**query, **times, **params}, headers=headers)
+
+    yield asked
+    set_limits(two_orgs)
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ({"max_series": 2}, "api.max_series"),
+        ({"max_samples": 100}, "api.max_samples"),
+        ({"max_bytes": 100}, "api.max_bytes"),
+        ({"max_steps": 10}, "api.max_steps"),
+        ({"max_range_s": 600}, "api.max_range_s"),
+        ({"max_points": 10}, "api.max_points"),
+        ({"timeout_s": 0.000_001}, "api.timeout_s"),
+    ],
+)
+def test_a_limit_of_ones_own(ask, two_orgs: TwoOrgs, limits: dict[str, float], named: str) -> None:  # type: ignore[no-untyped-def]
+    assert ask("ours").status_code == 200
+    set_limits(two_orgs, **limits)
+    answer = ask("ours")
+    assert answer.status_code == (503 if "timeout_s" in limits else 422)
+    assert named in answer.json()["error"]
+    assert ";" in answer.json()["error"], "a hint follows"
+    assert ask("theirs").status_code == 200, "another org has the settings'"
+    told = ask("ours", "limits").json()
+    assert told["own"] == list(limits)
+    assert {name: told["limits"][name] for name in limits} == limits
+    assert ask("theirs", "limits").json()["own"] == []
+
+
+def test_a_change_is_seen_without_a_restart(ask, two_orgs: TwoOrgs, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(caller_module, "_LIMITS_KEPT_S", 0.3)
+    assert ask("ours").status_code == 200
+    with two_orgs.door._database.transaction() as tx:
+        org_limits.set_limits(tx, two_orgs.ours, {"max_steps": 3})
+    end = time.monotonic() + 5
+    while ask("ours").status_code == 200:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_queries_at_once(make_house: MakeHouse, two_orgs: TwoOrgs) -> None:
+    set_limits(two_orgs, org_queries=1)
+    house = make_house(two_orgs.lake, two_orgs.door)
+    two_orgs.lake.delay_s = 0.3
+    headers = {"Authorization": f"Bearer {two_orgs.secrets['ours']}"}
+    began = time.monotonic()
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda n: house.client.get(f"/api/v1/query?query=our_up%2B{n}", headers=headers), range(3)))
+    finally:
+        two_orgs.lake.delay_s = 0.0
+        set_limits(two_orgs)
+    assert time.monotonic() - began >= 0.9
