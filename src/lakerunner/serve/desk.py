@@ -77,6 +77,15 @@ class Answer:
     def warnings(self) -> list[str]:
         return [*self.result.warnings, *shortfalls(self.stats)]
 
+    def explanation(self) -> dict[str, object]:
+        """How the answer came to be: stage by stage, where its steps were evaluated, and selector by selector."""
+        stats = self.stats
+        return {
+            "stageSeconds": {stage: round(seconds, 6) for stage, seconds in stats.seconds.items()},
+            "pushDown": {"stepsByWorker": stats.pushed, "workerCpuSeconds": round(stats.worker_cpu_s, 6)},
+            "selectors": list(self.explain),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

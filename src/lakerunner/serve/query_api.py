@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 
@@ -12,6 +11,7 @@ from lakerunner.index.indexed import IndexedRole
 from lakerunner.query.lake import open_lake
 from lakerunner.query.lake_door import LakeDoor
 from lakerunner.query.warm import warm
+from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.memory import few_arenas, trim
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
@@ -21,9 +21,6 @@ from lakerunner.serve.desk import Desk
 from lakerunner.serve.lane.slow import SlowLane
 from lakerunner.serve.lane.switch import switched
 
-#: How long a thread keeps the interpreter while others want it. With Python's own 5 ms, each of a small query's
-#: few hand-overs waits that long behind a large one (docs/decisions/0007-queries-in-threads.md has the figures).
-SWITCH_S = 0.000_5
 #: How often freed memory is given back to the system: while nothing runs, and in any case.
 _TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
 _LOOK_S = 1.0
@@ -44,7 +41,7 @@ class QueryApi(IndexedRole):
 
     def start(self) -> None:
         super().start()
-        sys.setswitchinterval(SWITCH_S)
+        hand_over_often()
         warm()
         if self._lane is not None:
             self._lane.start()

@@ -18,6 +18,7 @@ from lakerunner.query.worker.refusal import Draining
 from lakerunner.query.worker.service import WorkerService
 from lakerunner.query.worker.tls import scheme_of, server_tls
 from lakerunner.query.worker.token import worker_token
+from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.memory import few_arenas
 from lakerunner.runtime.role import Probe, Recycle, Role
 from lakerunner.runtime.settings import Settings
@@ -51,6 +52,7 @@ class QueryWorker(Role):
                 hint="set query.worker_token, here and for the API",
                 where="query.worker_token",
             )
+        hand_over_often()
         warm()
         self._workers = self._workers or local_workers(self.settings, self.name)
         self._service = self._service or self._listening(self._workers)

@@ -131,7 +131,7 @@ class StreamWork:
             **answer.stats.to_json(),
         }
         if self.wanted.explain:
-            summary["selectors"] = list(answer.explain)
+            summary |= answer.explanation()
         stem = id_stem(question.start_ms, question.end_ms, question.step_ms)
         self.pipe.put(frame("summary", summary, stem + b"%d_end" % question.start_ms), query)
 

@@ -27,13 +27,13 @@ from lakerunner.query.lake_door import LakeDoor
 from lakerunner.query.lake_source import QueryLimits
 from lakerunner.query.warm import warm
 from lakerunner.query.worker.open import local_workers
+from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import configure_telemetry
 from lakerunner.serve.api import api_routes
 from lakerunner.serve.caller import CALLER, Caller, Door
 from lakerunner.serve.desk import Desk
 from lakerunner.serve.lane.frames import PIECE_BYTES, frame, read_frame
-from lakerunner.serve.query_api import SWITCH_S
 
 NAME = "query-slow"
 #: How much this process gives way: wholly, where others want the core. Ten threads of it still weigh less than one.
@@ -121,7 +121,7 @@ def main() -> int:
     settings = Settings.model_validate(head["settings"])
     configure_telemetry(NAME, settings)
     threading.Thread(target=_end_with_input, name="api-watch", daemon=True).start()
-    sys.setswitchinterval(SWITCH_S)
+    hand_over_often()
     database = open_database(settings)
     lake = LakeDoor(_lake(settings, database), database)
     app = Starlette(routes=api_routes(Desk(settings.api, lake, Door(database, required=True))))

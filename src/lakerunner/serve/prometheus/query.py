@@ -82,15 +82,13 @@ def _rendered(request: Request, answer: Answer, limit: int, *, explain: bool, st
 
 
 def explanation(answer: Answer) -> dict[str, object]:
-    """What `explain=1` adds: how the answer came to be, selector by selector."""
+    """What `explain=1` adds."""
     return {
         **answer.stats.to_json(),
         "cache": answer.cache,
         "samples": answer.result.samples,
         "elapsedSeconds": round(answer.elapsed_s, 6),
-        "stageSeconds": {stage: round(seconds, 6) for stage, seconds in answer.stats.seconds.items()},
-        "pushDown": {"stepsByWorker": answer.stats.pushed, "workerCpuSeconds": round(answer.stats.worker_cpu_s, 6)},
-        "selectors": list(answer.explain),
+        **answer.explanation(),
     }
 
 
