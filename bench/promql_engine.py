@@ -17,7 +17,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 
 POINTS, SCRAPE_MS = 360, 15_000
 STEPS = 60
@@ -54,9 +54,9 @@ class Scanned:
     """A source whose scan is done: what remains is the engine's own cost."""
 
     def __init__(self, source: MemorySource) -> None:
-        self._batch = source.select([], 0, END_MS, SelectHints())
+        self._batch = source.select([], 0, END_MS)
 
-    def select(self, matchers: object, start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+    def select(self, matchers: object, start_ms: int, end_ms: int) -> SeriesBatch:
         return self._batch
 
 
@@ -86,7 +86,7 @@ def report(case: str, value: float, peer: str, peer_value: float) -> None:
 
 def one_pass(source: MemorySource) -> float:
     """Reading every timestamp and value once with numpy: nothing that looks at all samples can be faster."""
-    batch = source.select([], 0, END_MS, SelectHints())
+    batch = source.select([], 0, END_MS)
     column = batch.histograms
     values = batch.values if column is None else column.pos_count
     return best_of(lambda: (batch.timestamps_ms.sum(), values.sum()))

@@ -29,7 +29,7 @@ from lakerunner.query.catalog import Looked
 from lakerunner.query.lake_source import LakeSource
 from lakerunner.query.planner import Planner
 from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 from lakerunner.query.scan.opened import Opener
 from lakerunner.query.worker.answer import Workers
 from lakerunner.query.worker.flight_workers import FlightWorkers
@@ -137,7 +137,7 @@ def best_ms(call: Callable[[], object], runs: int) -> tuple[float, float]:
 def fetch(workers: Workers, segments: Sequence[Segment]) -> SeriesBatch:
     source = LakeSource(ORG, Planner(FixedCatalog(segments), ORG), workers)
     end_ms = max(segment.time_range.end_ns for segment in segments) // 1_000_000
-    return source.select([Matcher(METRIC_NAME, MatchKind.EQUAL, NAME)], START_MS, end_ms, SelectHints())
+    return source.select([Matcher(METRIC_NAME, MatchKind.EQUAL, NAME)], START_MS, end_ms)
 
 
 def read_columns(folder: Path, segments: Sequence[Segment]) -> None:

@@ -24,7 +24,7 @@ from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.memory_source import MemorySource
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.results import MatrixResult, QueryResult
-from lakerunner.query.promql.source import STALE, SelectHints, SeriesBatch
+from lakerunner.query.promql.source import STALE, SeriesBatch
 
 OPTIONS = EngineOptions(lookback_ms=40_000, default_step_ms=10_000)
 QUERY = QueryContext(100_000, 700_000, 10_000)
@@ -152,12 +152,12 @@ class SlowSource:
         self.most = 0
         self.reads = 0
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         self.under_way += 1
         self.reads += 1
         self.most = max(self.most, self.under_way)
         time.sleep(self._delay_s)
-        batch = SOURCE.select(matchers, start_ms, end_ms, hints)
+        batch = SOURCE.select(matchers, start_ms, end_ms)
         self.under_way -= 1
         return batch
 

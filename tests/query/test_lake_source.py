@@ -20,7 +20,6 @@ from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
 from lakerunner.query.promql.results import MatrixResult
-from lakerunner.query.promql.source import SelectHints
 from lakerunner.store import keys
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
@@ -59,8 +58,8 @@ def test_segments_are_passed_by_and_it_is_told(lake: LakeOfSeries) -> None:
     source = lake.lake.source(_write(lake))
     source.look_up(0, 10 * HOUR_MS)
     other = [Matcher("__name__", MatchKind.EQUAL, "other")]
-    source.select(other, 0, 10 * HOUR_MS, SelectHints())
-    source.select(M, 0, HOUR_MS // 2, SelectHints())
+    source.select(other, 0, 10 * HOUR_MS)
+    source.select(M, 0, HOUR_MS // 2)
     by_name, by_time = source.stats.explains
     assert [(step.rule, step.before, step.kept) for step in by_name.steps] == [
         ("by_org", 4, 4),
@@ -75,7 +74,7 @@ def test_segments_are_passed_by_and_it_is_told(lake: LakeOfSeries) -> None:
 
 def test_another_org_sees_nothing(lake: LakeOfSeries) -> None:
     _write(lake)
-    assert not lake.lake.source(uuid.uuid4()).select(M, 0, 10 * HOUR_MS, SelectHints()).labels
+    assert not lake.lake.source(uuid.uuid4()).select(M, 0, 10 * HOUR_MS).labels
 
 
 def test_a_segment_that_is_gone_is_missed_and_told(lake: LakeOfSeries) -> None:
@@ -83,18 +82,18 @@ def test_a_segment_that_is_gone_is_missed_and_told(lake: LakeOfSeries) -> None:
     lost = _segments(lake, org)[1]
     lake.store.delete(keys.segment_keys(lost))
     source = lake.lake.source(org)
-    batch = source.select(M, 0, 10 * HOUR_MS, SelectHints())
+    batch = source.select(M, 0, 10 * HOUR_MS)
     assert 120 < len(batch.values) < 240
     assert list(source.stats.segments_failed) == [str(lost.segment_id)]
     assert not source.stats.complete
     assert "1 of 4 segments could not be read" in source.stats.warnings()[0]
     with pytest.raises(Unavailable, match="cannot answer whole"):
-        lake.lake.source(org, QueryLimits(partial=False)).select(M, 0, 10 * HOUR_MS, SelectHints())
+        lake.lake.source(org, QueryLimits(partial=False)).select(M, 0, 10 * HOUR_MS)
 
 
 def test_bad_bytes_in_the_cache_are_fetched_again(lake: LakeOfSeries) -> None:
     org = _write(lake)
-    whole = lake.lake.source(org).select(M, 0, 10 * HOUR_MS, SelectHints())
+    whole = lake.lake.source(org).select(M, 0, 10 * HOUR_MS)
     damaged = 0
     for path in (lake.settings.data.dir / "cache" / "query-api").iterdir():
         # The same size, and other bytes from the first page on: only reading shows it.
@@ -102,7 +101,7 @@ def test_bad_bytes_in_the_cache_are_fetched_again(lake: LakeOfSeries) -> None:
         damaged += 1
     assert damaged >= 8
     source = lake.lake.source(org)
-    again = source.select(M, 0, 10 * HOUR_MS, SelectHints())
+    again = source.select(M, 0, 10 * HOUR_MS)
     assert source.stats.complete
     np.testing.assert_array_equal(again.values, whole.values)
 
@@ -113,7 +112,7 @@ def test_bad_bytes_in_the_bucket_are_a_failed_segment(lake: LakeOfSeries) -> Non
     key = keys.segment_keys(bad)[0]
     lake.store.put(key, b"PAR1 no more", create_only=False)
     source = lake.lake.source(org)
-    assert len(source.select(M, 0, 10 * HOUR_MS, SelectHints()).values) < 240
+    assert len(source.select(M, 0, 10 * HOUR_MS).values) < 240
     assert list(source.stats.segments_failed) == [str(bad.segment_id)]
 
 
@@ -161,7 +160,7 @@ def test_times_apart_are_looked_up_apart(lake: LakeOfSeries) -> None:
     source = lake.lake.source(_write(lake))
     source.prepare("m - m offset 3h", 4 * HOUR_MS - 60_000, 4 * HOUR_MS - 60_000, 0)
     for start_ms in (4 * HOUR_MS - 300_000, HOUR_MS - 300_000):
-        assert len(source.select(M, start_ms, start_ms + 200_000, SelectHints()).values) == 4
+        assert len(source.select(M, start_ms, start_ms + 200_000).values) == 4
     assert source.stats.index_lookups == 1
     # The second segment begins with the last sample of the first hour; the third is in neither time.
     assert [explain.considered for explain in source.stats.explains] == [3, 3]

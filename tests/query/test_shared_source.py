@@ -18,7 +18,6 @@ from lakerunner.query.catalog import Looked
 from lakerunner.query.lake_source import LakeSource
 from lakerunner.query.plan import Leaf
 from lakerunner.query.planner import Planner
-from lakerunner.query.promql.source import SelectHints
 from lakerunner.query.stats import QueryStats
 from lakerunner.query.worker.answer import Check, Cost, SegmentAnswer
 from lakerunner.query.worker.request import ScanRequest
@@ -110,7 +109,7 @@ def test_a_source_shared_by_threads_keeps_its_account() -> None:
 
     def select(number: int) -> None:
         leaf = _leaf(number % WINDOWS)
-        source.select((), leaf.start_ms, leaf.end_ms, SelectHints())
+        source.select((), leaf.start_ms, leaf.end_ms)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(select, range(400)))

@@ -15,9 +15,7 @@ from lakerunner.query.lake_port import Exemplar, HeadCount, MetricMeta, ScanLimi
 from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
-
-EVERYTHING = SelectHints()
+from lakerunner.query.promql.source import SeriesBatch
 
 
 @dataclass(repr=False)
@@ -40,12 +38,12 @@ class MemoryScan:
     counted: ScanStats = field(default_factory=ScanStats)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         until = time.monotonic() + self.delay_s
         while time.monotonic() < until:
             time.sleep(0.02)
             self.cancelled()
-        batch = self.org.samples.select(matchers, start_ms, end_ms, hints)
+        batch = self.org.samples.select(matchers, start_ms, end_ms)
         with self.lock:
             self.counted.segments_planned += 1
             self.counted.segments_read += 1
@@ -71,7 +69,7 @@ class MemoryScan:
         found = {
             labels
             for selector in selectors or [()]
-            for labels in self.org.samples.select(selector, start_ms, end_ms, EVERYTHING).labels
+            for labels in self.org.samples.select(selector, start_ms, end_ms).labels
         }
         return sorted(found, key=lambda labels: labels.pairs)
 

@@ -20,7 +20,7 @@ from lakerunner.query.plan import Leaf
 from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.part import Evaluated, Part
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 
 #: Time, value and start: what a sample weighs while it is read. A histogram weighs more, and is fewer.
 _BYTES_PER_SAMPLE = 24
@@ -64,8 +64,8 @@ class LakeScan:
     def prepare(self, text: str, start_ms: int, end_ms: int, step_ms: int, options: EngineOptions) -> None:
         self._inner.prepare(text, start_ms, end_ms, step_ms, options)
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
-        return self._inner.select(matchers, start_ms, end_ms, hints)
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        return self._inner.select(matchers, start_ms, end_ms)
 
     def evaluate(self, part: Part) -> Evaluated | None:
         return self._inner.evaluate(part)

@@ -19,7 +19,7 @@ from lakerunner.query.promql.leaves import leaves, leaves_at
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Evaluated, Part
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 from lakerunner.query.pushdown.errand import Errand, Read
 from lakerunner.query.scan.merge import merge
 from lakerunner.query.scan.samples import Samples
@@ -88,7 +88,7 @@ class LakeSource:
         """Look up the segments of a time once, for all that is going to be selected within it."""
         self._timed("plan", lambda: self._planner.prepare([Leaf(self.org_id, (), start_ms, end_ms)]))
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         leaf = Leaf(self.org_id, tuple(matchers), start_ms, end_ms)
         answers = sorted(self.answers(leaf, Kind.SAMPLES), key=lambda answer: answer.segment_id)
         parts: list[Samples] = [part for answer in answers for part in answer.samples]

@@ -11,7 +11,7 @@ from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.leaves import Leaf, leaves
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 
 START_MS, END_MS, STEP_MS = 600_000, 1_200_000, 60_000
 
@@ -34,9 +34,9 @@ class _Watched:
         self.inner = inner
         self.asked: list[Leaf] = []
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
-        self.asked.append(Leaf(tuple(matchers), start_ms, end_ms, hints))
-        return self.inner.select(matchers, start_ms, end_ms, hints)
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        self.asked.append(Leaf(tuple(matchers), start_ms, end_ms))
+        return self.inner.select(matchers, start_ms, end_ms)
 
 
 @pytest.mark.parametrize("text", QUERIES)
@@ -49,11 +49,9 @@ def test_the_plan_is_what_the_evaluation_asks_for(text: str) -> None:
     assert leaves(text, START_MS, END_MS, STEP_MS) == tuple(watched.asked)
 
 
-def test_hints_say_what_the_samples_are_for() -> None:
-    (leaf,) = leaves("sum by (job) (m)", START_MS, END_MS, STEP_MS)
-    assert leaf.hints == SelectHints("sum", STEP_MS, 0, ("job",), True)
-    (leaf,) = leaves("sum by (job) (rate(m[5m]))", START_MS, END_MS, STEP_MS)
-    assert leaf.hints == SelectHints("rate", STEP_MS, 300_000)
+def test_the_same_selector_is_read_once_whatever_is_done_with_it() -> None:
+    (leaf,) = leaves("sum(rate(m[5m])) / sum(increase(m[5m]))", START_MS, END_MS, STEP_MS)
+    assert (leaf.start_ms, leaf.end_ms) == (START_MS - 300_000 + 1, END_MS)
 
 
 def test_a_selector_that_stands_twice_is_read_once() -> None:

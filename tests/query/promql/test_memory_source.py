@@ -10,9 +10,6 @@ from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SelectHints
-
-HINTS = SelectHints()
 
 
 def _matcher(name: str, kind: str, value: str) -> Matcher:
@@ -29,7 +26,7 @@ def source() -> MemorySource:
 
 
 def test_matchers_and_times(source: MemorySource) -> None:
-    batch = source.select([_matcher("__name__", "=", "m")], 20, 30, HINTS)
+    batch = source.select([_matcher("__name__", "=", "m")], 20, 30)
     assert [labels.get("a") for labels in batch.labels] == ["x", "y"]
     assert batch.offsets.tolist() == [0, 2, 3]
     assert batch.timestamps_ms.tolist() == [20, 30, 20]
@@ -49,7 +46,7 @@ def test_matchers_and_times(source: MemorySource) -> None:
     ],
 )
 def test_kinds_of_matchers(source: MemorySource, matcher: tuple[str, str, str], expected: list[str]) -> None:
-    batch = source.select([_matcher(*matcher)], 0, 100, HINTS)
+    batch = source.select([_matcher(*matcher)], 0, 100)
     assert [labels.get("__name__") for labels in batch.labels] == expected
 
 
@@ -68,6 +65,6 @@ def test_no_pattern_is_slow() -> None:
 def test_samples_are_added_in_order_and_once(source: MemorySource) -> None:
     labels = LabelSet.of({"__name__": "n"})
     source.add(labels, [5, 40], [0.0, 7.0])
-    assert source.select([_matcher("__name__", "=", "n")], 0, 100, HINTS).values.tolist() == [0.0, 6.0, 7.0]
+    assert source.select([_matcher("__name__", "=", "n")], 0, 100).values.tolist() == [0.0, 6.0, 7.0]
     with pytest.raises(BadInput, match="do not ascend"):
         source.add(labels, [40], [8.0])

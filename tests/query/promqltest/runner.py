@@ -32,7 +32,7 @@ from tests.query.promqltest.compare import Mismatch, check_annotations, check_va
 from tests.query.promqltest.loading import load_into
 from tests.query.promqltest.script import Clear, Eval, Expectation, Load, Unreadable, read_script
 
-#: Makes the source to query from what was loaded, all of which `loaded.select([], start, end, hints)` gives.
+#: Makes the source to query from what was loaded, all of which `loaded.select([], start, end)` gives.
 SourceFactory = Callable[[MemorySource], SeriesSource]
 
 _MINUTE_MS = 60_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.query.promql.matchers import Matcher
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 from tests.query.promqltest.__main__ import main
 from tests.query.promqltest.runner import run_script
 from tests.query.promqltest.series import parse_series, parse_starts
@@ -72,7 +72,7 @@ def test_what_is_wrong_fails(tmp_path: Path, text: str) -> None:
 
 def test_the_source_can_be_another(tmp_path: Path) -> None:
     class Empty:
-        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
             return SeriesBatch.empty()
 
     path = tmp_path / "case.test"

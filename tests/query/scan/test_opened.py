@@ -11,7 +11,6 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.kept import Kept
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SelectHints
 from lakerunner.query.scan import opened
 from tests.query.lake_of_series import LakeOfSeries
 
@@ -52,6 +51,6 @@ def test_samples_that_are_read_again_and_again_are_read_from_memory(
     monkeypatch.setattr(opened.pq, "ParquetFile", Counting)
     matchers = [Matcher("__name__", MatchKind.EQUAL, "m")]
     for _ in range(4):
-        batch = lake.lake.source(org).select(matchers, 2, 5, SelectHints())
+        batch = lake.lake.source(org).select(matchers, 2, 5)
         assert batch.values.tolist() == [2.0, 3.0, 4.0, 5.0]
     assert len(reads) == 2

@@ -25,7 +25,7 @@ from lakerunner.query.planner import Planner
 from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import STALE, SelectHints, SeriesBatch
+from lakerunner.query.promql.source import STALE, SeriesBatch
 from lakerunner.query.worker.addresses import addresses_of
 from lakerunner.query.worker.answer import Check, SegmentAnswer, Workers
 from lakerunner.query.worker.flight_workers import FlightWorkers
@@ -71,7 +71,7 @@ def _select(
     cancelled: Check | None = None,
 ) -> tuple[SeriesBatch, LakeSource]:
     source = LakeSource(org, Planner(lake.lake._catalog, org), workers, limits, cancelled)
-    return source.select(ALL, 0, 40_000_000, SelectHints()), source
+    return source.select(ALL, 0, 40_000_000), source
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_a_cancel_ends_a_query_within_a_second(
 
     def ask() -> None:
         try:
-            source.select(ALL, 0, 40_000_000, SelectHints())
+            source.select(ALL, 0, 40_000_000)
         except LimitHit as error:
             failures.append(error)
 

@@ -21,7 +21,6 @@ from lakerunner.query.lake_source import LakeSource
 from lakerunner.query.planner import Planner
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SelectHints
 from lakerunner.query.worker.addresses import addresses_of, noted
 from lakerunner.query.worker.answer import Workers
 from lakerunner.query.worker.flight_workers import FlightWorkers
@@ -39,7 +38,7 @@ POINTS = 4 * 60
 
 def _select(lake: LakeOfSeries, org: uuid.UUID, workers: Workers) -> LakeSource:
     source = LakeSource(org, Planner(lake.lake._catalog, org), workers)
-    batch = source.select([Matcher("__name__", MatchKind.EQUAL, "m")], 0, 1 << 40, SelectHints())
+    batch = source.select([Matcher("__name__", MatchKind.EQUAL, "m")], 0, 1 << 40)
     assert len(batch.values) == POINTS * 20
     return source
 

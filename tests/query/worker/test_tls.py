@@ -22,7 +22,6 @@ from lakerunner.query.lake_source import LakeSource
 from lakerunner.query.planner import Planner
 from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SelectHints
 from lakerunner.query.worker.flight_workers import FlightWorkers
 from lakerunner.query.worker.role import QueryWorker
 from lakerunner.query.worker.tls import client_tls, server_tls
@@ -124,7 +123,7 @@ def _read(lake: LakeOfSeries, org: uuid.UUID, worker: QueryWorker, query: QueryS
     workers = FlightWorkers(lambda: [worker.address], token, patience_s=0.3, tls=client_tls(query))
     try:
         source = LakeSource(org, Planner(lake.lake._catalog, org), workers)
-        return len(source.select([Matcher("__name__", MatchKind.EQUAL, "m")], 0, 1 << 40, SelectHints()).values)
+        return len(source.select([Matcher("__name__", MatchKind.EQUAL, "m")], 0, 1 << 40).values)
     finally:
         workers.close()
 

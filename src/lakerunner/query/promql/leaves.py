@@ -15,7 +15,7 @@ from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.parser import parse
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,6 @@ class Leaf:
     matchers: tuple[Matcher, ...]
     start_ms: int
     end_ms: int
-    hints: SelectHints
 
 
 @dataclass(slots=True)
@@ -34,8 +33,8 @@ class _Recorder:
 
     leaves: list[Leaf] = field(default_factory=list)
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
-        self.leaves.append(Leaf(tuple(matchers), start_ms, end_ms, hints))
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        self.leaves.append(Leaf(tuple(matchers), start_ms, end_ms))
         return SeriesBatch.empty()
 
 

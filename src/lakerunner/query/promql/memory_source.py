@@ -12,7 +12,7 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.histogram_column import HistogramColumn
 from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class MemorySource:
             raise BadInput(f"cannot add samples to {labels}: their times do not ascend")
         self._series[labels] = series
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         chosen = [self._series[labels] for labels in self._candidates(matchers) if _accepts(matchers, labels)]
         parts: list[tuple[MemorySeries, int, int]] = []
         for series in chosen:

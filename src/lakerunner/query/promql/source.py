@@ -19,21 +19,6 @@ STALE = np.array([STALE_BITS], dtype=np.uint64).view(np.float64)[0]
 
 
 @dataclass(frozen=True, slots=True)
-class SelectHints:
-    """What the selected samples are for. A source may read less because of it, never return other samples."""
-
-    #: The function or aggregation directly around the selector, or the empty string.
-    function: str = ""
-    #: The step of the query.
-    step_ms: int = 0
-    #: Width of the range selector; 0 for an instant one.
-    range_ms: int = 0
-    #: The labels that an aggregation around the selector keeps (`by`) or drops (otherwise).
-    grouping: tuple[str, ...] = ()
-    by: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class SeriesBatch:
     """Samples of many series, one after another: series i has the samples `offsets[i]` to `offsets[i + 1]`.
 
@@ -57,6 +42,6 @@ class SeriesBatch:
 
 
 class SeriesSource(Protocol):
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         """All series that every matcher accepts, with their samples from `start_ms` to `end_ms`, both included."""
         ...

@@ -10,7 +10,7 @@ from typing import Any
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.part import Evaluated, evaluated_here
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 from lakerunner.query.pushdown.errand import Errand
 from lakerunner.query.scan.merge import merge
 from lakerunner.query.worker.answer import Check, SegmentAnswer
@@ -51,7 +51,7 @@ class ErrandSource:
         """What each segment took, once a select that needed it."""
         return [{"segment": str(answer.segment_id), **answer.cost.to_json()} for answer in self._answers]
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, hints: SelectHints) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         errand = self._errand
         segments = self._reads.get((tuple(matchers), start_ms, end_ms))
         if segments is None:

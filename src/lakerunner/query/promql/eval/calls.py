@@ -18,7 +18,6 @@ from lakerunner.query.promql.eval.info import enrich
 from lakerunner.query.promql.eval.selectors import repeated, select_latest
 from lakerunner.query.promql.histogram import Floats, Ints
 from lakerunner.query.promql.matchers import MatchKind
-from lakerunner.query.promql.source import SelectHints
 
 #: Functions that read only the count and the sum of a histogram.
 _STATS = frozenset({"histogram_avg", "histogram_count", "histogram_sum"})
@@ -35,7 +34,7 @@ class Calls(ABC):
     end_ms: int
 
     @abstractmethod
-    def block(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Block: ...
+    def block(self, expr: Expr, times: Ints) -> Block: ...
 
     @abstractmethod
     def scalar(self, expr: Expr, times: Ints) -> Floats: ...
@@ -130,7 +129,7 @@ class Calls(ABC):
             values = np.broadcast_to(times / 1000, block.shape)
             drop = np.ones(len(block.labels), dtype=bool)
             return Block(block.labels, values, block.present, drop)
-        found = select_latest(self.evaluation, arg, times, SelectHints("timestamp", self.evaluation.query.step_ms))
+        found = select_latest(self.evaluation, arg, times)
         source = found.batch.timestamps_ms if expr.name == "timestamp" else found.batch.start_timestamps_ms
         if source is None or not len(source):
             return Block.empty(len(times))

@@ -11,7 +11,7 @@ from lakerunner.model.errors import LimitHit
 from lakerunner.query.promql.annotations import Annotations
 from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.matchers import Matcher
-from lakerunner.query.promql.source import SelectHints, SeriesBatch, SeriesSource
+from lakerunner.query.promql.source import SeriesBatch, SeriesSource
 
 #: What a histogram weighs beside a sample of 16 bytes.
 _SAMPLES_PER_HISTOGRAM = 32
@@ -52,7 +52,7 @@ class Evaluation:
     samples: int = 0
     label_bytes: int = 0
     #: What was read already, by what was asked for.
-    selected: dict[tuple[tuple[Matcher, ...], int, int, SelectHints], SeriesBatch] = field(default_factory=dict)
+    selected: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = field(default_factory=dict)
     #: Nothing is read: what depends on values must not stop the evaluation.
     planning: bool = False
     #: Only counts and sums of histograms are asked for, so that resets are worked out while reading.

@@ -40,7 +40,6 @@ from lakerunner.query.promql.eval.selectors import reference_times, repeated, se
 from lakerunner.query.promql.eval.sets import set_operation
 from lakerunner.query.promql.functions import ANCHORED_SAFE, SMOOTHED_SAFE
 from lakerunner.query.promql.histogram import Floats, Ints
-from lakerunner.query.promql.source import SelectHints
 
 #: A scalar has a value at every step.
 Value = Floats | Block | str
@@ -62,27 +61,27 @@ class Evaluator(Calls):
         yield
         self.start_ms, self.end_ms = before
 
-    def value(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Value:
+    def value(self, expr: Expr, times: Ints) -> Value:
         self.evaluation.check_time()
         if self.start_ms == self.end_ms or not is_pinned(expr):
-            return self._value(expr, times, hints)
+            return self._value(expr, times)
         first_ms = self.start_ms
         with self._between(first_ms, first_ms):
-            found = self._value(expr, np.array([first_ms], dtype=np.int64), hints)
+            found = self._value(expr, np.array([first_ms], dtype=np.int64))
         if isinstance(found, Block):
             return repeated(self.evaluation, found, len(times))
         return found if isinstance(found, str) else np.repeat(found, len(times))
 
-    def _value(self, expr: Expr, times: Ints, hints: SelectHints | None) -> Value:
+    def _value(self, expr: Expr, times: Ints) -> Value:
         match expr:
             case Number(value=number):
                 return np.full(len(times), number)
             case String(value=text):
                 return text
             case Paren(expr=inner):
-                return self.value(inner, times, hints)
+                return self.value(inner, times)
             case VectorSelector():
-                return vector(self.evaluation, expr, times, hints or self._hints())
+                return vector(self.evaluation, expr, times)
             case Unary():
                 return self._unary(expr, times)
             case Binary():
@@ -94,8 +93,8 @@ class Evaluator(Calls):
             case _:
                 raise Bug(f"cannot evaluate {type(expr).__name__} as an instant value")
 
-    def block(self, expr: Expr, times: Ints, hints: SelectHints | None = None) -> Block:
-        found = self.value(expr, times, hints)
+    def block(self, expr: Expr, times: Ints) -> Block:
+        found = self.value(expr, times)
         if isinstance(found, Block):
             return found
         if isinstance(found, str):
@@ -107,9 +106,6 @@ class Evaluator(Calls):
         if not isinstance(found, np.ndarray):
             raise Bug("cannot use a vector as a scalar")
         return found
-
-    def _hints(self, function: str = "", range_ms: int = 0) -> SelectHints:
-        return SelectHints(function, self.evaluation.query.step_ms, range_ms)
 
     def _unary(self, expr: Unary, times: Ints) -> Value:
         found = self.value(expr.expr, times)
@@ -161,8 +157,7 @@ class Evaluator(Calls):
             check_value_label(expr)
         elif expr.param is not None:
             param = self.scalar(expr.param, times)
-        hints = SelectHints(expr.op, self.evaluation.query.step_ms, 0, expr.grouping, not expr.without)
-        return aggregate(self.evaluation, expr, self.block(expr.expr, times, hints), param)
+        return aggregate(self.evaluation, expr, self.block(expr.expr, times), param)
 
     # -- range vectors -----------------------------------------------------------------------------------------
 
@@ -183,7 +178,7 @@ class Evaluator(Calls):
         reach = lookback_ms if selector.anchored or selector.smoothed else 0
         start_ms = int(after[0]) - reach + 1
         end_ms = int(until[-1]) + (reach if selector.smoothed else 0)
-        batch = select(self.evaluation, selector, start_ms, end_ms, self._hints(function, range_ms), (after, until))
+        batch = select(self.evaluation, selector, start_ms, end_ms, (after, until))
         return RangeVector(
             from_batch(batch), after, until, fixed, range_ms, node.start, selector.anchored, selector.smoothed, reach
         )

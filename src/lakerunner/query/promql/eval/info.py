@@ -28,7 +28,7 @@ from lakerunner.query.promql.eval.selectors import latest_in, reference_times
 from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.source import SelectHints, SeriesBatch
+from lakerunner.query.promql.source import SeriesBatch
 
 #: What makes two series be of the same target.
 _IDENTIFYING = ("instance", "job")
@@ -175,7 +175,6 @@ def _fetch(
         [*name_matchers, *identifying, *data_matchers],
         int(at.min()) - lookback_ms + 1,
         int(at.max()),
-        SelectHints(function="info", step_ms=evaluation.query.step_ms),
     )
     evaluation.spend(len(batch.values))
     index = latest_in(batch, at, lookback_ms)

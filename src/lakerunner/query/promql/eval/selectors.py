@@ -21,7 +21,7 @@ from lakerunner.query.promql.histogram_column import HistogramColumn
 from lakerunner.query.promql.histogram_grid import HistogramGrid
 from lakerunner.query.promql.histogram_math import is_reset
 from lakerunner.query.promql.label_list import LabelList
-from lakerunner.query.promql.source import STALE_BITS, SelectHints, SeriesBatch
+from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
 
 
 def reference_times(evaluation: Evaluation, node: VectorSelector | Subquery, times: Ints) -> tuple[Ints, bool]:
@@ -53,13 +53,12 @@ def select(
     node: VectorSelector,
     start_ms: int,
     end_ms: int,
-    hints: SelectHints,
     windows: tuple[Ints, Ints] | None = None,
 ) -> SeriesBatch:
     """The samples of a selector. `windows` are the beginnings and ends of what every step looks at."""
     evaluation.check_time()
     # The same selector often stands twice in a query: above and below a division, say.
-    asked = (node.matchers, start_ms, end_ms, hints)
+    asked = (node.matchers, start_ms, end_ms)
     batch = evaluation.selected.get(asked)
     if batch is None:
         batch = evaluation.selected[asked] = evaluation.source.select(*asked)
@@ -95,18 +94,16 @@ def _counts_and_sums(batch: SeriesBatch, windows: tuple[Ints, Ints] | None) -> S
     return replace(batch, histograms=stats)
 
 
-def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Latest:
-    batch, at, fixed = _looked_at(evaluation, node, times, hints)
+def select_latest(evaluation: Evaluation, node: VectorSelector, times: Ints) -> Latest:
+    batch, at, fixed = _looked_at(evaluation, node, times)
     return Latest(batch, latest_in(batch, at, evaluation.options.lookback_ms), fixed)
 
 
-def _looked_at(
-    evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints
-) -> tuple[SeriesBatch, Ints, bool]:
+def _looked_at(evaluation: Evaluation, node: VectorSelector, times: Ints) -> tuple[SeriesBatch, Ints, bool]:
     """The samples that an instant selector may show, and its reference times."""
     at, fixed = reference_times(evaluation, node, times)
     lookback_ms = evaluation.options.lookback_ms
-    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), hints, (at - lookback_ms, at))
+    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]), (at - lookback_ms, at))
     evaluation.spend(len(batch.labels) * len(at))
     return batch, at, fixed
 
@@ -120,11 +117,11 @@ def latest_in(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Ints:
     return latest(batch.offsets, batch.timestamps_ms, stale, at, lookback_ms)
 
 
-def vector(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Block:
+def vector(evaluation: Evaluation, node: VectorSelector, times: Ints) -> Block:
     """An instant selector at every step."""
     if node.smoothed:
-        return _smoothed(evaluation, node, times, hints)
-    batch, at, fixed = _looked_at(evaluation, node, times, hints)
+        return _smoothed(evaluation, node, times)
+    batch, at, fixed = _looked_at(evaluation, node, times)
     lookback_ms = evaluation.options.lookback_ms
     if batch.histograms is None:
         block = _latest_floats(batch, at, lookback_ms)
@@ -169,10 +166,10 @@ def latest_block(batch: SeriesBatch, index: Ints) -> Block:
     return block.pruned()
 
 
-def _smoothed(evaluation: Evaluation, node: VectorSelector, times: Ints, hints: SelectHints) -> Block:
+def _smoothed(evaluation: Evaluation, node: VectorSelector, times: Ints) -> Block:
     at, fixed = reference_times(evaluation, node, times)
     lookback_ms = evaluation.options.lookback_ms
-    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]) + lookback_ms, hints)
+    batch = select(evaluation, node, int(at[0]) - lookback_ms + 1, int(at[-1]) + lookback_ms)
     samples = from_batch(batch)
     evaluation.spend(len(samples.labels) * len(at))
     out = np.zeros((len(samples.labels), len(at)))
