@@ -30,6 +30,7 @@ from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.histogram import Histogram
 from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.worker.recycling import TRIM_AFTER_S
 from lakerunner.runtime.memory import give_back, own_bytes, resident_bytes
 from tests.components.postgres import PostgresServer
 from tests.components.process import RunningProcess, free_port
@@ -41,7 +42,7 @@ SERIES = 300
 BOUNDS = (0.1, 0.5, 1.0)
 _READY_S = 120.0
 #: What is under way at the moment of measuring is not drift.
-_SETTLE_S = 5.0
+_SETTLE_S = TRIM_AFTER_S + 5.0
 
 
 def write(lake: LakeOfSeries) -> None:

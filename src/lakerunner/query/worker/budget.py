@@ -69,6 +69,8 @@ class Budgets:
         self._lock = threading.Lock()
         self._open: set[Budget] = set()
         self._held_bytes: Counter[uuid.UUID] = Counter()
+        #: When the last one ended, by the monotonic clock; None: none has since that was taken back.
+        self.ended_at: float | None = None
 
     @contextmanager
     def opened(self, request: Bounded, check: Check) -> Iterator[Budget]:
@@ -80,6 +82,7 @@ class Budgets:
         finally:
             with self._lock:
                 self._open.discard(budget)
+                self.ended_at = time.monotonic()
                 self._held_bytes[budget.query_id] -= budget.settled_bytes
                 if not self._held_bytes[budget.query_id]:
                     del self._held_bytes[budget.query_id]

@@ -14,6 +14,8 @@ from lakerunner.runtime.telemetry import log
 
 #: How long a query that was stopped may take to let go of its memory before another one is.
 _STOP_S = 1.0
+#: How long nobody must have asked before freed memory goes back to the system.
+TRIM_AFTER_S = 20.0
 
 
 class MemoryWatch:
@@ -34,7 +36,6 @@ class MemoryWatch:
         self._clock = clock
         self._over_since: float | None = None
         self._stopped_at = -_STOP_S
-        self._idle = True
 
     def look(self) -> str:
         """Why the process should be started anew; empty while it should not."""
@@ -55,11 +56,14 @@ class MemoryWatch:
         return f"{used_bytes:,} bytes are more than {self._soft_bytes:,} (query.worker_memory_bytes), and stay so"
 
     def _trim_when_idle(self) -> None:
-        """What requests freed goes back to the system once, when the last of them has ended."""
-        idle = not len(self._workers.budgets)
-        if idle and not self._idle:
+        """What requests freed goes back to the system once nobody has asked for a while.
+
+        Not at once: a dashboard asks the same again, and fresh pages for its samples cost more than reading them.
+        """
+        budgets = self._workers.budgets
+        if not len(budgets) and budgets.ended_at is not None and time.monotonic() - budgets.ended_at > TRIM_AFTER_S:
+            budgets.ended_at = None
             trim()
-        self._idle = idle
 
     def _relieve(self, used_bytes: int) -> None:
         self._workers.forget()
