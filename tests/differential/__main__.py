@@ -8,16 +8,17 @@ import time
 from collections import Counter
 
 from lakerunner.query.promql.engine import Engine
+from tests.components.peers import VARIABLE, find_peer
 from tests.differential.comparing import Both, question
 from tests.differential.dataset import make_dataset, memory_source
-from tests.differential.peer import PEERS, find_prometheus, running_prometheus
+from tests.differential.peer import running_prometheus
 
 
 def main() -> int:
     options = _options()
-    binary = find_prometheus()
+    binary = find_peer("prometheus")
     if binary is None:
-        sys.stderr.write(f"cannot compare: no `prometheus` on the PATH or in the folder that {PEERS} names\n")
+        sys.stderr.write(f"cannot compare: no `prometheus` on the PATH or in the folder that {VARIABLE} names\n")
         return 2
     seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
     numbers = range(options.count) if options.only is None else [options.only]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -24,9 +22,6 @@ from tests.differential.otlp import otlp_request
 from tests.differential.remote_write import HEADERS, snappy_block, write_request
 from tests.differential.samples import Sample, Series
 
-#: The folder with the binaries of peers, where they are not on the PATH.
-PEERS = "LAKERUNNER_TEST_PEERS"
-
 #: Everything that our engine has always on.
 _FEATURES = (
     "promql-experimental-functions",
@@ -37,11 +32,6 @@ _FEATURES = (
     "use-start-timestamps",
 )
 _START_S = 30.0
-
-
-def find_prometheus() -> Path | None:
-    found = shutil.which("prometheus", path=os.pathsep.join([os.environ.get(PEERS, ""), os.environ.get("PATH", "")]))
-    return Path(found) if found else None
 
 
 class Peer:

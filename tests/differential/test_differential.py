@@ -16,11 +16,12 @@ import pytest
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.parser import parse
+from tests.components.peers import peer as found_peer
 from tests.differential.answers import Answer, HistogramAnswer, difference
 from tests.differential.comparing import Both, question
 from tests.differential.dataset import make_dataset, memory_source
 from tests.differential.grammar import Grammar
-from tests.differential.peer import PEERS, find_prometheus, running_prometheus
+from tests.differential.peer import running_prometheus
 from tests.differential.remote_write import snappy_block
 
 SEED, COUNT = 20261116, 150
@@ -28,9 +29,7 @@ SEED, COUNT = 20261116, 150
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[Both]:
-    binary = find_prometheus()
-    if binary is None:
-        pytest.skip(f"Prometheus is a peer, not a part of the suite: put `prometheus` on the PATH or set {PEERS}")
+    binary = found_peer("prometheus")
     series = make_dataset(SEED)
     with running_prometheus(binary) as peer:
         peer.load(series)

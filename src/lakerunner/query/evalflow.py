@@ -84,6 +84,7 @@ class EvalFlow:
         for number, (times, found) in enumerate(zip(self._groups, self._in_order(), strict=True)):
             self._notes.absorb(found.notes)
             self.samples += found.samples
+            self._check_samples()
             shown = times[times >= self._from_ms]
             if len(shown):
                 matrix = _from(matrix_of(found.block, times), self._from_ms)
@@ -109,13 +110,18 @@ class EvalFlow:
             self._left = True
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _evaluated(self, times: Ints) -> Evaluated:
-        options = self._part.options
-        if self.samples > options.max_samples:
+    def _check_samples(self) -> None:
+        """Each group keeps the limit for itself, and those under way at once do not know of each other."""
+        limit = self._part.options.max_samples
+        if self.samples > limit:
             raise LimitHit(
-                f"cannot answer the query: it needs more than {options.max_samples:,} samples",
+                f"cannot answer the query: it needs more than {limit:,} samples",
                 hint="narrow the selectors, shorten the range or widen the step",
             )
+
+    def _evaluated(self, times: Ints) -> Evaluated:
+        self._check_samples()
+        options = self._part.options
         left = replace(options, max_samples=options.max_samples - self.samples)
         return evaluated(self._source, replace(self._part, times=times, options=left), self._check)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lakerunner.model.labels import METRIC_NAME
@@ -113,10 +113,3 @@ def _accepts_all(matcher: Matcher) -> bool:
     named = matcher.kind is MatchKind.REGEX and matcher.value == ".+"
     not_nameless = matcher.kind is MatchKind.NOT_EQUAL and matcher.value == ""
     return matcher.name == METRIC_NAME and (named or not_nameless)
-
-
-@dataclass(slots=True)
-class Plan:
-    """All leaves of one query, on one snapshot of the index."""
-
-    leaves: list[LeafPlan] = field(default_factory=list)

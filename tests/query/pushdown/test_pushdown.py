@@ -166,6 +166,27 @@ def test_limits_hold_at_the_worker(lake: LakeOfSeries, org: uuid.UUID, flight: F
         whole(_source(lake, org, flight, QueryLimits(max_bytes=4_000)), "m_total", QUERY, OPTIONS)
 
 
+def test_groups_keep_the_limit_together(lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers) -> None:
+    """Either half is within the limit, and both are under way before one of them is counted."""
+    whole_of = whole(_source(lake, org, flight), "m_total", QUERY, OPTIONS).samples
+    with pytest.raises(LimitHit, match="more than"):
+        whole(_source(lake, org, flight), "m_total", QUERY, EngineOptions(max_samples=whole_of - 1))
+
+
+def test_a_mistake_of_ours_is_not_a_worker_s_death(
+    lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(*_: object) -> None:
+        raise IndexError("a mistake of ours")
+
+    monkeypatch.setattr("lakerunner.query.pushdown.errand_source.evaluated_here", mistaken)
+    source = _source(lake, org, flight)
+    text = "sum by (job) (rate(m_total[5m]))"
+    assert_same(whole(source, text, QUERY, OPTIONS), whole(_source(lake, org), text, QUERY, OPTIONS))
+    assert not source.stats.pushed
+    assert not flight._roster._down
+
+
 @pytest.mark.parametrize("left", [1, 0])
 def test_dead_workers_cost_nothing_but_time(
     lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService], flight: FlightWorkers, left: int

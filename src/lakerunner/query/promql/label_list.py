@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -46,7 +46,7 @@ class LabelList(list[LabelSet]):
         return found  # type: ignore[return-value]
 
 
-def label_list(labels: list[LabelSet]) -> LabelList:
+def label_list(labels: Sequence[LabelSet]) -> LabelList:
     return labels if isinstance(labels, LabelList) else LabelList(labels)
 
 

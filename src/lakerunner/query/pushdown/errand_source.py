@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.model.errors import BadInput, Bug, LakeError, Unavailable
 from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.part import Evaluated, evaluated_here
 from lakerunner.query.promql.source import SeriesBatch
@@ -18,6 +18,7 @@ from lakerunner.query.worker.budget import Budget
 from lakerunner.query.worker.local import LocalWorkers
 from lakerunner.query.worker.refusal import Unread
 from lakerunner.query.worker.request import Kind, ScanRequest
+from lakerunner.runtime.telemetry import log
 
 
 class ErrandSource:
@@ -40,6 +41,11 @@ class ErrandSource:
         try:
             with self._workers.budgets.opened(self._errand, self._look) as self._budget:
                 return evaluated_here(self, self._errand.part, self._budget.look)
+        except LakeError:
+            raise
+        except Exception as reason:  # noqa: BLE001  (else it counts as the worker's death, and then as the others')
+            log().exception("evaluation failed", query=self._errand.part.text[:500])
+            raise Bug(f"cannot evaluate the part: {reason!r}") from None
         finally:
             self.cpu_s = time.thread_time() - began_s + sum(answer.cost.scan_s for answer in self._answers)
 

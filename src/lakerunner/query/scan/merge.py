@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import xxhash
 from numba import njit
 
 from lakerunner.query.kept import Kept
 from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.label_list import LabelList
+from lakerunner.query.promql.room import room
 from lakerunner.query.promql.source import SeriesBatch
 from lakerunner.query.scan.histograms import concatenated
 from lakerunner.query.scan.samples import Samples, offsets_of, with_rows, within
@@ -64,12 +64,12 @@ def _gathered(parts: Sequence[Samples], series_of: Known, since_ms: int) -> tupl
     counts = np.cumsum([len(part.tids) for part in parts])[:-1]
     targets = np.split(to, counts)
 
-    times = _room(int(lengths.sum()), np.int64)
+    times = room(int(lengths.sum()), np.int64)
     for part, place, target in zip(parts, places, targets, strict=True):
         tidy &= bool(_copy_times(part.timestamps_ms, place, np.diff(part.offsets), target, times))
 
     def moved(arrays: Sequence[Array | None], kind: type) -> Array:
-        out = _room(len(times), kind)
+        out = room(len(times), kind)
         for part, array, place, target in zip(parts, arrays, places, targets, strict=True):
             if array is None:
                 _fill_runs(np.zeros(len(part.tids), np.int64), np.diff(part.offsets), target, out)
@@ -131,14 +131,6 @@ def _starts_say_nothing(parts: Sequence[Samples], series: Ints, since_ms: int) -
 def _runs_ascend(series: Ints, first_ms: Ints, last_ms: Ints) -> bool:
     """Whether of two runs of a series, one behind the other, the later begins after the earlier has ended."""
     return not bool(((series[1:] == series[:-1]) & (first_ms[1:] <= last_ms[:-1])).any())
-
-
-def _room(length: int, kind: type) -> Array:
-    """An array to be filled, in memory of Arrow's pool, which keeps pages that were used before.
-
-    numpy would ask the system for fresh pages each time, which must then be cleared.
-    """
-    return np.frombuffer(pa.allocate_buffer(length * 8), kind, length)
 
 
 @dataclass(frozen=True, slots=True)

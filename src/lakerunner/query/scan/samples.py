@@ -121,20 +121,4 @@ def within(starts: Ints, lengths: Ints) -> Ints:
 
 def with_rows(column: HistogramColumn, row: Ints) -> HistogramColumn:
     """The same histograms beside other samples."""
-    return HistogramColumn(
-        row,
-        column.schema,
-        column.hint,
-        column.count,
-        column.sum,
-        column.zero_threshold,
-        column.zero_count,
-        column.pos_offsets,
-        column.pos_index,
-        column.pos_count,
-        column.neg_offsets,
-        column.neg_index,
-        column.neg_count,
-        column.bounds_offsets,
-        column.bounds,
-    )
+    return replace(column, row=row)

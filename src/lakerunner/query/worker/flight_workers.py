@@ -158,8 +158,8 @@ class FlightWorkers:
                     check()
                     self._require_life(ask)
                 return done.result()
-            except (BadInput, Unread):
-                # Not the worker's fault. The asker finds out what is: in the query, or segment by segment.
+            except (BadInput, Unread, Bug):
+                # The worker is well. The asker finds out what is not: the query, a segment, or our own code.
                 return None
             except Unavailable as error:
                 WORKER_RETRIES.inc()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.flight as flight
 
-from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Unavailable
+from lakerunner.model.errors import BadInput, Bug, Denied, LakeError, LimitHit, Unavailable
 
 
 class Draining(Unavailable):
@@ -33,6 +33,8 @@ def understood(error: flight.FlightError, address: str) -> LakeError:
         return LimitHit(text)
     if code == BadInput.code:
         return BadInput(text)
+    if code == Bug.code:
+        return Bug(text)
     if code == Denied.code:
         return Denied(f"cannot ask worker {address}: {text}")
     if code == Unread.code:

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from lakerunner.runtime.memory import resident_bytes
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import log
@@ -23,7 +23,6 @@ from lakerunner.serve.lane.frames import frame, read_frame
 from lakerunner.serve.metrics import API_LANE_RESTARTS
 
 _LOOK_S = 0.5
-_PAGE_BYTES = 4_096
 #: Past its time a query in the lane ends by itself. When it has not by then, the lane hangs.
 _GRACE_S = 10.0
 _RESTART = Backoff(base_s=0.2, cap_s=10.0)
@@ -190,11 +189,3 @@ async def _broken(send: Send) -> None:
     headers = [(b"content-type", b"application/json"), (b"retry-after", b"2")]
     await send({"type": "http.response.start", "status": 503, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def resident_bytes(pid: int) -> int:
-    """0 where the system does not tell."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError, ValueError):
-        return 0

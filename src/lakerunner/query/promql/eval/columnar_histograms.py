@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from lakerunner.query.promql.eval import kernels_histogram as kernels
 from lakerunner.query.promql.eval.block import Bools
 from lakerunner.query.promql.histogram import Floats, Ints
 from lakerunner.query.promql.histogram_column import HistogramColumn, taken
 from lakerunner.query.promql.histogram_grid import HistogramGrid
+from lakerunner.query.promql.room import room
 
 if TYPE_CHECKING:
     from lakerunner.query.promql.eval.ranges import RangeVector
@@ -44,14 +43,6 @@ def _column(source: HistogramColumn, made: Made) -> HistogramColumn:
     )
 
 
-def _room(length: int, kind: type) -> npt.NDArray[Any]:
-    """An array to be filled, in memory of Arrow's pool, which keeps pages that were used before.
-
-    numpy would ask the system for fresh pages each time: a third of the time that the rates take.
-    """
-    return np.frombuffer(pa.allocate_buffer(length * 8), kind, length)
-
-
 @dataclass(slots=True)
 class Rates:
     grid: HistogramGrid
@@ -71,7 +62,7 @@ def rates(vector: RangeVector, function: str, begin: Ints, end: Ints, careful: B
     made = kernels.rates(
         hists.column.arrays(), hists.rows, points.offsets, points.ts, points.starts, begin, end,
         vector.after, vector.until, function != "delta", function == "rate", vector.range_ms / 1000,
-        careful, overlapping, row, _room(size, np.int64), _room(size, np.float64),
+        careful, overlapping, row, room(size, np.int64), room(size, np.float64),
     )  # fmt: skip
     return Rates(HistogramGrid(_column(hists.column, made), row), careful, overlapping)
 

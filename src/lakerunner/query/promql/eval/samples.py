@@ -10,7 +10,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.eval.block import Block, Bools
 from lakerunner.query.promql.histogram import Floats, Ints, ResetHint
 from lakerunner.query.promql.histogram_column import ColumnHistograms, HistogramColumn
-from lakerunner.query.promql.label_list import LabelList
+from lakerunner.query.promql.label_list import label_list
 from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
 
 NO_HISTOGRAMS = ColumnHistograms(HistogramColumn.of([]), np.zeros(0, dtype=np.int64))
@@ -51,7 +51,7 @@ class Samples:
 
 def from_batch(batch: SeriesBatch) -> Samples:
     no_drop = np.zeros(len(batch.labels), dtype=bool)
-    labels = batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
+    labels = label_list(batch.labels)
     starts = batch.start_timestamps_ms
     if batch.histograms is None and not (batch.may_be_stale and stale_mask(batch.values).any()):
         none = batch.timestamps_ms[:0]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.ast import AtEdge, Subquery, VectorSelector
 from lakerunner.query.promql.durations import duration_ms
 from lakerunner.query.promql.eval.block import Block
@@ -20,7 +19,7 @@ from lakerunner.query.promql.histogram import Ints, ResetHint
 from lakerunner.query.promql.histogram_column import HistogramColumn
 from lakerunner.query.promql.histogram_grid import HistogramGrid
 from lakerunner.query.promql.histogram_math import is_reset
-from lakerunner.query.promql.label_list import LabelList
+from lakerunner.query.promql.label_list import label_list
 from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
 
 
@@ -145,17 +144,13 @@ def _latest_floats(batch: SeriesBatch, at: Ints, lookback_ms: int) -> Block:
     latest_values(
         batch.offsets, batch.timestamps_ms, batch.values, bits, np.uint64(STALE_BITS), at, lookback_ms, out, ok
     )
-    return Block(_labels(batch), out, ok, np.zeros(shape[0], dtype=bool)).pruned()
-
-
-def _labels(batch: SeriesBatch) -> list[LabelSet]:
-    return batch.labels if isinstance(batch.labels, LabelList) else list(batch.labels)
+    return Block(label_list(batch.labels), out, ok, np.zeros(shape[0], dtype=bool)).pruned()
 
 
 def latest_block(batch: SeriesBatch, index: Ints) -> Block:
     valid = index >= 0
     values = batch.values[index] if len(batch.values) else np.zeros(index.shape)
-    block = Block(_labels(batch), values, valid, np.zeros(len(batch.labels), dtype=bool))
+    block = Block(label_list(batch.labels), values, valid, np.zeros(len(batch.labels), dtype=bool))
     if batch.histograms is not None:
         column = batch.histograms
         row = np.where(valid, column.row[index], -1)
