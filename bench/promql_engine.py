@@ -15,9 +15,9 @@ import numpy as np
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SeriesBatch
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.memory_source import MemorySource
 
 POINTS, SCRAPE_MS = 360, 15_000
 STEPS = 60

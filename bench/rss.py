@@ -28,9 +28,9 @@ import orjson
 
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.worker.recycling import TRIM_AFTER_S
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.worker.memory_watch import TRIM_AFTER_S
 from lakerunner.runtime.memory import give_back, own_bytes, resident_bytes
 from tests.components.postgres import PostgresServer
 from tests.components.process import RunningProcess, free_port

@@ -24,17 +24,17 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
-from lakerunner.query.cache import ObjectCache
-from lakerunner.query.catalog import Looked
+from lakerunner.query.fanout.answer import Workers
+from lakerunner.query.fanout.flight_workers import FlightWorkers
+from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.lake_source import LakeSource
-from lakerunner.query.planner import Planner
-from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.source import SeriesBatch
-from lakerunner.query.scan.opened import Opener
-from lakerunner.query.worker.answer import Workers
-from lakerunner.query.worker.flight_workers import FlightWorkers
-from lakerunner.query.worker.local import LocalWorkers
-from lakerunner.query.worker.service import WorkerService
+from lakerunner.query.plan.catalog import Looked
+from lakerunner.query.plan.planner import Planner
+from lakerunner.query.scan.object_cache import ObjectCache
+from lakerunner.query.scan.samples.opened import Opener
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.worker.server import WorkerService
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore

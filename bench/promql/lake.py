@@ -36,7 +36,7 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES, SPAN
-from lakerunner.query.promql.histogram import CUSTOM_SCHEMA
+from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA
 from lakerunner.runtime.settings import DataSettings, Settings
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig

@@ -28,7 +28,7 @@ from bench.promql.sets import (
 )
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.go_format import plain
+from lakerunner.query.series.go_format import plain
 from tests.components.protobuf import double, integer, lengthy, varint, zigzag
 
 HEADERS = {

@@ -17,14 +17,14 @@ from lakerunner.cli.points import plotted
 from lakerunner.serve.caller import Door
 from tests.cli.conftest import Done, run_lakerunner
 from tests.components.postgres import PostgresServer
-from tests.serve.conftest import END_S, START_S, House, TwoOrgs, houses, open_door, two_orgs  # noqa: F401  (fixtures)
+from tests.serve.conftest import END_S, START_S, House, TwoOrgs, houses, open_auth, two_orgs  # noqa: F401  (fixtures)
 
 RANGE = ("--start", str(START_S), "--end", str(START_S + 60), "--step", "30s")
 
 
 @pytest.fixture(scope="module")
-def api(open_door: Door) -> Iterator[House]:  # noqa: F811
-    with houses(open_door) as make:
+def api(open_auth: Door) -> Iterator[House]:  # noqa: F811
+    with houses(open_auth) as make:
         yield make()
 
 
@@ -128,8 +128,8 @@ def test_nobody_there() -> None:
 
 
 def test_the_key(two_orgs: TwoOrgs, postgres_server: PostgresServer) -> None:  # noqa: F811
-    with houses(two_orgs.door) as make:
-        house = make(two_orgs.lake, two_orgs.door)
+    with houses(two_orgs.auth) as make:
+        house = make(two_orgs.lake, two_orgs.auth)
         denied = query(house, "labels")
         assert denied.code == 1
         assert "without an API key" in denied.err

@@ -11,9 +11,9 @@ import numpy as np
 
 from lakerunner.model.errors import LakeError
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.kit.errors import ParseError
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, StringResult, VectorResult
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.results import MatrixResult, QueryResult, ScalarResult, StringResult, VectorResult
+from lakerunner.query.syntax.errors import ParseError
 
 #: (lower bound, upper bound, count) of every bucket that is not empty.
 Buckets = tuple[tuple[float, float, float], ...]

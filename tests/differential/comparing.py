@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from lakerunner.model.errors import LakeError
 from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, String, Subquery, children, unwrapped
 from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.eval.block import SAME_LABELSET
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
+from lakerunner.query.series.block import SAME_LABELSET
 from tests.differential.answers import Answer, difference, own_answer, own_refusal, peer_answer
 from tests.differential.grammar import Grammar
 from tests.differential.mutants import mutant

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import random
 
-from lakerunner.query.promql.histogram import Histogram, ResetHint
-from lakerunner.query.promql.histogram_math import add
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import STALE
+from lakerunner.query.series.batch import STALE
+from lakerunner.query.series.histograms.histogram import Histogram, ResetHint
+from lakerunner.query.series.histograms.math import add
+from lakerunner.query.series.memory_source import MemorySource
 from tests.differential.histograms import custom, exponential
 from tests.differential.oddities import add_oddities
 from tests.differential.otlp import ZERO_THRESHOLD

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from lakerunner.query.promql.histogram import CUSTOM_SCHEMA, Histogram
+from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
 from tests.differential.samples import quarter
 
 

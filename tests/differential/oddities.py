@@ -6,7 +6,7 @@ import math
 import random
 from dataclasses import replace
 
-from lakerunner.query.promql.histogram import Histogram, ResetHint
+from lakerunner.query.series.histograms.histogram import Histogram, ResetHint
 from tests.differential.histograms import custom, exponential, full
 from tests.differential.samples import SCRAPE_MS, SCRAPES, START_MS, Series, put, quarter, scrapes
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.series.histograms.histogram import Histogram
 from tests.differential.samples import Sample
 
 _CUMULATIVE = 2

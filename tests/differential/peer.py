@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.source import STALE_BITS
+from lakerunner.query.series.batch import STALE_BITS
+from lakerunner.query.series.histograms.histogram import Histogram
 from tests.differential.otlp import otlp_request
 from tests.differential.remote_write import HEADERS, snappy_block, write_request
 from tests.differential.samples import Sample, Series

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.series.histograms.histogram import Histogram
 from tests.components.protobuf import double, integer, lengthy, varint, zigzag
 from tests.differential.samples import Sample
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.histogram import Histogram
+from lakerunner.query.series.histograms.histogram import Histogram
 
 #: A multiple of two hours, so that no chunk is cut for the block's sake within the samples.
 START_MS = 1_599_998_400_000

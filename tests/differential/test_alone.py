@@ -13,7 +13,7 @@ from lakerunner.query import evalflow
 from lakerunner.query.evalflow import EvalFlow, joined
 from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.eval.context import EngineOptions
+from lakerunner.query.vectors.context import EngineOptions
 from tests.differential.answers import Answer, difference, own_answer, own_refusal
 from tests.differential.dataset import make_dataset, memory_source
 from tests.differential.grammar import Grammar

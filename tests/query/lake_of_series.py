@@ -19,8 +19,8 @@ from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES, SPAN
 from lakerunner.query.lake import Lake, open_lake
-from lakerunner.query.promql.histogram import Histogram, Ints
-from lakerunner.query.promql.memory_source import MemorySeries, MemorySource
+from lakerunner.query.series.histograms.histogram import Histogram, Ints
+from lakerunner.query.series.memory_source import MemorySeries, MemorySource
 from lakerunner.runtime.settings import DataSettings, IndexSettings, QuerySettings, Settings
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig

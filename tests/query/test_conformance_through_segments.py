@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SeriesSource
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.memory_source import MemorySource
 from tests.query.lake_of_series import LakeOfSeries
 from tests.query.promql.test_conformance import _scripts, _upstream
 from tests.query.promqltest.runner import run_script

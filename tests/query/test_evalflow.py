@@ -15,16 +15,16 @@ from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.query import evalflow
 from lakerunner.query.evalflow import EvalFlow, cut, joined
-from lakerunner.query.extent import extent_of, reach_ms
 from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.matchers import Matcher
-from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.promql.extent import extent_of, reach_ms
 from lakerunner.query.promql.parser import parse
-from lakerunner.query.promql.results import MatrixResult, QueryResult
-from lakerunner.query.promql.source import STALE, SeriesBatch
+from lakerunner.query.series.batch import STALE, SeriesBatch
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.results import MatrixResult, QueryResult
+from lakerunner.query.vectors.context import EngineOptions
 
 OPTIONS = EngineOptions(lookback_ms=40_000, default_step_ms=10_000)
 QUERY = QueryContext(100_000, 700_000, 10_000)

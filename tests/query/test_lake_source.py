@@ -14,12 +14,12 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S, TimeRange
-from lakerunner.query.catalog import Catalog
 from lakerunner.query.lake_source import QueryLimits
+from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.results import MatrixResult
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.results import MatrixResult
 from lakerunner.store import keys
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
@@ -146,7 +146,7 @@ def test_queries_go_on_while_the_index_is_down(postgres_server: PostgresServer, 
 def test_a_lookup_describes_only_segments_that_are_new(lake: LakeOfSeries, monkeypatch: pytest.MonkeyPatch) -> None:
     org = _write(lake)
     asked: list[int] = []
-    from lakerunner.query import catalog as module
+    from lakerunner.query.plan import catalog as module
 
     described = module.described
     monkeypatch.setattr(module, "described", lambda tx, refs: (asked.append(len(refs)), described(tx, refs))[1])

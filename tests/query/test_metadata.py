@@ -12,9 +12,9 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.query import metadata
 from lakerunner.query.lake_source import LakeSource
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.memory_source import MemorySource
 from tests.query.lake_of_series import LakeOfSeries, samples_table, series_table
 
 HOUR_MS = 3_600_000

@@ -10,8 +10,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, H
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.pipeline.split import parts
-from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.source import STALE_BITS
+from lakerunner.query.series.batch import STALE_BITS
+from lakerunner.query.series.matchers import Matcher, MatchKind
 from tests.formats.otlp_samples import pairs
 from tests.query.lake_of_series import LakeOfSeries
 

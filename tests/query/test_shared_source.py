@@ -14,13 +14,13 @@ import pytest
 from lakerunner.index.lookup import Want
 from lakerunner.model.segment import Pruning, Segment
 from lakerunner.model.time import NS_PER_MS, TimeRange
-from lakerunner.query.catalog import Looked
+from lakerunner.query.fanout.answer import Check, Cost, SegmentAnswer
+from lakerunner.query.fanout.request import ScanRequest
 from lakerunner.query.lake_source import LakeSource
-from lakerunner.query.plan import Leaf
-from lakerunner.query.planner import Planner
+from lakerunner.query.plan.catalog import Looked
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.plan.planner import Planner
 from lakerunner.query.stats import QueryStats
-from lakerunner.query.worker.answer import Check, Cost, SegmentAnswer
-from lakerunner.query.worker.request import ScanRequest
 
 ORG = uuid.uuid4()
 WINDOWS, WIDTH_MS = 40, 1_000

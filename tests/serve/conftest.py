@@ -18,13 +18,13 @@ from lakerunner.index.database import Database
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake_port import Exemplar, MetricMeta
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.settings import ApiSettings
 from lakerunner.serve.api import api_routes
-from lakerunner.serve.caller import Door
-from lakerunner.serve.desk import Desk
+from lakerunner.serve.caller import Authenticator
+from lakerunner.serve.service import QueryService
 from tests.components.postgres import PostgresServer
 from tests.serve.memory_lake import MemoryLake
 
@@ -39,7 +39,7 @@ END_S = START_S + (STEPS - 1) * STEP_S
 class House:
     """What a test may touch. Without a repr: pytest would print a whole lake."""
 
-    desk: Desk
+    service: QueryService
     lake: Any
     url: str
     client: httpx.Client
@@ -61,9 +61,9 @@ def fill(source: MemorySource, prefix: str, jobs: int = 3) -> None:
 
 
 @pytest.fixture(scope="session")
-def open_door(postgres_server: PostgresServer) -> Iterator[Door]:
+def open_auth(postgres_server: PostgresServer) -> Iterator[Authenticator]:
     database = Database(postgres_server.new_database(), connect_timeout_s=2.0)
-    yield Door(database, required=False)
+    yield Authenticator(database, required=False)
     database.close()
 
 
@@ -71,38 +71,38 @@ MakeHouse = Callable[..., House]
 
 
 @contextmanager
-def houses(open_door: Door) -> Iterator[MakeHouse]:
+def houses(open_auth: Authenticator) -> Iterator[MakeHouse]:
     """Serve lakes; everything is closed after."""
-    opened: list[tuple[HttpServer, httpx.Client, Desk]] = []
+    opened: list[tuple[HttpServer, httpx.Client, QueryService]] = []
 
-    def make(lake: Any = None, door: Door | None = None, **limits: float) -> House:
+    def make(lake: Any = None, auth: Authenticator | None = None, **limits: float) -> House:
         lake = lake or default_lake()
-        desk = Desk(ApiSettings(**limits), lake, door or open_door)  # type: ignore[arg-type]
-        server = HttpServer("127.0.0.1", 0, api_routes(desk))
+        service = QueryService(ApiSettings(**limits), lake, auth or open_auth)  # type: ignore[arg-type]
+        server = HttpServer("127.0.0.1", 0, api_routes(service))
         server.start()
         client = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=30)
-        opened.append((server, client, desk))
-        return House(desk, lake, f"http://127.0.0.1:{server.port}", client)
+        opened.append((server, client, service))
+        return House(service, lake, f"http://127.0.0.1:{server.port}", client)
 
     try:
         yield make
     finally:
-        for server, client, desk in opened:
+        for server, client, service in opened:
             client.close()
-            desk.close()
+            service.close()
             server.close()
 
 
 @pytest.fixture
-def make_house(open_door: Door) -> Iterator[MakeHouse]:
-    with houses(open_door) as make:
+def make_house(open_auth: Authenticator) -> Iterator[MakeHouse]:
+    with houses(open_auth) as make:
         yield make
 
 
 @pytest.fixture(scope="session")
-def house(open_door: Door) -> Iterator[House]:
+def house(open_auth: Authenticator) -> Iterator[House]:
     """One for all tests that change nothing."""
-    with houses(open_door) as make:
+    with houses(open_auth) as make:
         yield make()
 
 
@@ -123,7 +123,7 @@ def default_lake() -> MemoryLake:
 
 @dataclass(frozen=True, repr=False)
 class TwoOrgs:
-    door: Door
+    auth: Authenticator
     lake: Any
     ours: uuid.UUID
     theirs: uuid.UUID
@@ -151,5 +151,5 @@ def two_orgs(postgres_server: PostgresServer) -> Iterator[TwoOrgs]:
     fill(lake.of(theirs), "secret_")
     lake.org(theirs).meta = {"secret_requests_total": [MetricMeta("counter", "secret_help", "")]}
     secrets = {name: made.secret for name, made in keys.items()}
-    yield TwoOrgs(Door(database, required=True), lake, ours, theirs, secrets)
+    yield TwoOrgs(Authenticator(database, required=True), lake, ours, theirs, secrets)
     database.close()

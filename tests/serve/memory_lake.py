@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from lakerunner.model.errors import LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake_port import Exemplar, HeadCount, MetricMeta, ScanLimits, ScanStats, Selector
-from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.matchers import Matcher
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SeriesBatch
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.vectors.context import EngineOptions
 
 
 @dataclass(repr=False)

@@ -8,8 +8,8 @@ import numpy as np
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake_port import ScanStats
-from lakerunner.query.promql.results import NO_TIMES, MatrixResult, QueryResult, Series, StepMatrix
-from lakerunner.query.promql.source import STALE
+from lakerunner.query.series.batch import STALE
+from lakerunner.query.series.results import NO_TIMES, MatrixResult, QueryResult, Series, StepMatrix
 from lakerunner.serve.answer_cache import AnswerCache, AnswerKey
 
 ORG = uuid.uuid4()

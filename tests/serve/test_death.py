@@ -18,7 +18,7 @@ from lakerunner.serve import params
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import lake_of_series
 from tests.serve.conftest import House, houses
-from tests.serve.test_over_the_lake import DoorOf
+from tests.serve.test_over_the_lake import AuthOf
 from tests.serve.wide_lake import START_MS, Wide, write_wide
 
 pytestmark = pytest.mark.slow
@@ -70,15 +70,15 @@ def house(postgres_server: PostgresServer) -> Iterator[House]:
         tempfile.TemporaryDirectory(prefix="death-") as folder,
         lake_of_series(Path(folder), postgres_server.new_database()) as lake,
     ):
-        door = DoorOf(uuid.uuid4())
-        write_wide(lake, door._org_id, WIDE)
+        auth = AuthOf(uuid.uuid4())
+        write_wide(lake, auth._org_id, WIDE)
         limits = {"max_samples": 1_000_000, "max_series": 15_000, "max_points": 200_000, "timeout_s": 8.0}
-        with houses(door) as make:
-            yield make(LakeDoor(lake.lake, lake.database), door, **limits)
+        with houses(auth) as make:
+            yield make(LakeDoor(lake.lake, lake.database), auth, **limits)
 
 
 def free(house: House) -> bool:
-    return not house.desk.running._queries and not house.desk._admission._running
+    return not house.service.running._queries and not house.service._admission._running
 
 
 @pytest.mark.parametrize("name", DEATH)
@@ -110,9 +110,9 @@ def test_bytes_are_refused_before_they_are_read(house: House, monkeypatch: pytes
     def read(*_: object) -> Iterator[Any]:
         raise AssertionError("somebody was asked to read")
 
-    door = DoorOf(house.desk.door._org_id)  # type: ignore[attr-defined]
-    with houses(door) as make:
-        small = make(house.lake, door, max_bytes=10_000)
+    auth = AuthOf(house.service.auth._org_id)  # type: ignore[attr-defined]
+    with houses(auth) as make:
+        small = make(house.lake, auth, max_bytes=10_000)
         monkeypatch.setattr(house.lake._lake._workers, "scan", read)
         answer = small.client.get("/api/v1/query", params={"query": "small", **NOW, "explain": 1})
         assert answer.status_code == 422

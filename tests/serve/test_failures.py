@@ -24,21 +24,21 @@ from lakerunner.index.database import Database
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.segment import Segment
-from lakerunner.query.catalog import Catalog
+from lakerunner.query.fanout.answer import Workers
+from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.lake import Lake, open_lake
 from lakerunner.query.lake_door import LakeDoor
 from lakerunner.query.lake_source import QueryLimits
-from lakerunner.query.promql.memory_source import MemorySeries, MemorySource
-from lakerunner.query.worker.answer import Workers
-from lakerunner.query.worker.flight_workers import FlightWorkers
-from lakerunner.serve.caller import Door
+from lakerunner.query.plan.catalog import Catalog
+from lakerunner.query.series.memory_source import MemorySeries, MemorySource
+from lakerunner.serve.caller import Authenticator
 from lakerunner.store import keys
 from lakerunner.store.object_store import ObjectStore
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
 from tests.query.worker.processes import TOKEN, WorkerProcess, until, worker_process
 from tests.serve.conftest import House, houses
-from tests.serve.test_over_the_lake import DoorOf
+from tests.serve.test_over_the_lake import AuthOf
 
 START_S = 1_700_000_000
 SEGMENTS = 24
@@ -71,10 +71,10 @@ def lake(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[LakeOfSeri
 @contextmanager
 def _served(lake: LakeOfSeries, org_id: uuid.UUID, workers: Workers | None = None) -> Iterator[House]:
     """The API over the lake, with those workers or as a single process has it."""
-    door = DoorOf(org_id)
+    auth = AuthOf(org_id)
     opened = lake.lake if workers is None else Lake(Catalog(lake.database), workers, QueryLimits())
-    with houses(door) as make:
-        yield make(LakeDoor(opened, lake.database), door)
+    with houses(auth) as make:
+        yield make(LakeDoor(opened, lake.database), auth)
     if workers is not None:
         workers.close()
 
@@ -200,10 +200,10 @@ def test_queries_go_on_while_postgresql_is_down(tmp_path: Path) -> None:
                 org_id = orgs.create_org(tx, "ours").org_id
                 secrets = [api_keys.create_key(tx, name, [Scope.QUERY], [org_id]).secret for name in "ab"]
             lake.commit(org_id, [lake.put(org_id, _series(number)) for number in range(SEGMENTS)])
-            make = stack.enter_context(houses(Door(database, required=True)))
+            make = stack.enter_context(houses(Authenticator(database, required=True)))
             opened = open_lake(lake.settings, database)
             stack.callback(opened.close)
-            house = make(LakeDoor(opened, database), Door(database, required=True))
+            house = make(LakeDoor(opened, database), Authenticator(database, required=True))
             _outage(server, house, *secrets)
     finally:
         server.stop()
@@ -341,5 +341,5 @@ def test_a_client_that_goes_takes_its_query_with_it(
         _busy(slow_pair)
         leaving.join()
         until(lambda: not any(map(_under_way, slow_pair)), 5)
-        until(lambda: not any(house.desk._admission._running.values()), 5)
+        until(lambda: not any(house.service._admission._running.values()), 5)
         assert time.monotonic() - gone_at[0] < 1.0, "somebody still works for a client that has gone"

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lakerunner.serve.lane.usage import BURST_S, SHARE, Usage
+from lakerunner.serve.lanes.usage import BURST_S, SHARE, Usage
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import lake_of_series
 from tests.serve.roles import Keyed, Roles, keyed_org, running_roles

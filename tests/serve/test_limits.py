@@ -16,7 +16,7 @@ import pytest
 
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.model.labels import LabelSet
-from lakerunner.serve.admission import Admission, TooMany
+from lakerunner.serve.admission.turns import Admission, TooMany
 from tests.serve.conftest import END_S, START_S, House, MakeHouse
 from tests.serve.memory_lake import MemoryLake
 
@@ -66,10 +66,10 @@ def test_a_client_that_goes_is_noticed_within_a_second(make_house: MakeHouse) ->
     host, port = house.url.removeprefix("http://").split(":")
     connection = socket.create_connection((host, int(port)))
     connection.sendall(b"GET /api/v1/query?query=up HTTP/1.1\r\nHost: x\r\n\r\n")
-    _until(lambda: len(house.desk.running._queries) == 1)
+    _until(lambda: len(house.service.running._queries) == 1)
     connection.close()
     gone_at = time.monotonic()
-    _until(lambda: not house.desk.running._queries)
+    _until(lambda: not house.service.running._queries)
     assert time.monotonic() - gone_at < 1.0
     # And the thread that worked for it works for others again.
     house.lake.delay_s = 0.0
@@ -129,10 +129,10 @@ DEATH: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def deadly(large_lake: MemoryLake, open_door: Any) -> Any:
+def deadly(large_lake: MemoryLake, open_auth: Any) -> Any:
     from tests.serve.conftest import houses
 
-    with houses(open_door) as make:
+    with houses(open_auth) as make:
         yield make(large_lake, max_samples=5_000_000, timeout_s=4.0)
 
 

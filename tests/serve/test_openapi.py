@@ -12,7 +12,7 @@ from tests.serve.conftest import House
 def test_every_route_is_in_it(house: House) -> None:
     served = {
         (route.path.replace(":text", ""), method.lower())
-        for route in api_routes(house.desk)
+        for route in api_routes(house.service)
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }

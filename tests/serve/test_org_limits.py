@@ -14,15 +14,15 @@ from tests.serve.conftest import END_S, START_S, MakeHouse, TwoOrgs
 
 
 def set_limits(two: TwoOrgs, **limits: float) -> None:
-    with two.door._database.transaction() as tx:
+    with two.auth._database.transaction() as tx:
         org_limits.unset_limits(tx, two.ours, org_limits.LIMIT_NAMES)
         org_limits.set_limits(tx, two.ours, limits)
-    two.door._limits.clear()
+    two.auth._limits.clear()
 
 
 @pytest.fixture
 def ask(make_house: MakeHouse, two_orgs: TwoOrgs):  # type: ignore[no-untyped-def]
-    house = make_house(two_orgs.lake, two_orgs.door)
+    house = make_house(two_orgs.lake, two_orgs.auth)
 
     def asked(who: str, path: str = "query_range", **params: object) -> httpx.Response:
         prefix = "our_" if who == "ours" else "secret_"
@@ -64,7 +64,7 @@ def test_a_limit_of_ones_own(ask, two_orgs: TwoOrgs, limits: dict[str, float], n
 def test_a_change_is_seen_without_a_restart(ask, two_orgs: TwoOrgs, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(caller_module, "_LIMITS_KEPT_S", 0.3)
     assert ask("ours").status_code == 200
-    with two_orgs.door._database.transaction() as tx:
+    with two_orgs.auth._database.transaction() as tx:
         org_limits.set_limits(tx, two_orgs.ours, {"max_steps": 3})
     end = time.monotonic() + 5
     while ask("ours").status_code == 200:
@@ -74,7 +74,7 @@ def test_a_change_is_seen_without_a_restart(ask, two_orgs: TwoOrgs, monkeypatch:
 
 def test_queries_at_once(make_house: MakeHouse, two_orgs: TwoOrgs) -> None:
     set_limits(two_orgs, org_queries=1)
-    house = make_house(two_orgs.lake, two_orgs.door)
+    house = make_house(two_orgs.lake, two_orgs.auth)
     two_orgs.lake.delay_s = 0.3
     headers = {"Authorization": f"Bearer {two_orgs.secrets['ours']}"}
     began = time.monotonic()

@@ -21,8 +21,8 @@ THEIRS = "secret_"
 
 @pytest.fixture(scope="module")
 def guarded(two_orgs: TwoOrgs) -> Iterator[House]:
-    with houses(two_orgs.door) as make:
-        yield make(two_orgs.lake, two_orgs.door)
+    with houses(two_orgs.auth) as make:
+        yield make(two_orgs.lake, two_orgs.auth)
 
 
 def bearer(secret: str) -> dict[str, str]:

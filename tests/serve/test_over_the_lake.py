@@ -14,15 +14,15 @@ import pytest
 from starlette.requests import Request
 
 from lakerunner.query.lake_door import LakeDoor
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.serve.caller import Caller, Door
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.serve.caller import Authenticator, Caller
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
 from tests.serve.conftest import END_S, START_S, House, fill, houses
 from tests.serve.memory_lake import MemoryLake
 
 
-class DoorOf(Door):
+class AuthOf(Authenticator):
     """Lets everybody in, for one org."""
 
     def __init__(self, org_id: uuid.UUID) -> None:
@@ -48,10 +48,10 @@ def both(postgres_server: PostgresServer) -> Iterator[Both]:
         org_id = lake.write(source)
         memory = MemoryLake()
         memory.org(org_id).samples = source
-        door = DoorOf(org_id)
-        with houses(door) as make:
-            real = make(LakeDoor(lake.lake, lake.database), door)
-            yield Both(real, make(memory, door), lake, org_id)
+        auth = AuthOf(org_id)
+        with houses(auth) as make:
+            real = make(LakeDoor(lake.lake, lake.database), auth)
+            yield Both(real, make(memory, auth), lake, org_id)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_kept_until_a_segment_comes(both: Both) -> None:
 
 
 def test_bytes_are_limited(both: Both) -> None:
-    door = DoorOf(both.org_id)
-    with houses(door) as make:
-        house = make(both.lake.lake, door, max_bytes=10)
+    auth = AuthOf(both.org_id)
+    with houses(auth) as make:
+        house = make(both.lake.lake, auth, max_bytes=10)
         answer = house.client.get("/api/v1/query", params={"query": "up", "time": START_S + 60})
         assert answer.status_code == 422
         assert "bytes" in answer.json()["error"]

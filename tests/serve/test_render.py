@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.histogram import CUSTOM_SCHEMA, Histogram
-from lakerunner.query.promql.results import NO_TIMES, MatrixResult, Series
+from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
+from lakerunner.query.series.results import NO_TIMES, MatrixResult, Series
 from lakerunner.serve.prometheus.numbers import time_text, time_texts, value_text, value_texts
 from lakerunner.serve.prometheus.render import data_json, histogram_json
 

@@ -174,11 +174,11 @@ def test_a_client_that_goes_stops_the_work(make_house: MakeHouse) -> None:
     house.lake.delay_s = 0.1
     with house.client.stream("POST", PATH, json=BODY) as answer:
         next(answer.iter_raw())
-        assert len(house.desk.running.visible_to(_admin())) == 1
+        assert len(house.service.running.visible_to(_admin())) == 1
     end = time.monotonic() + 2
-    while house.desk.running.visible_to(_admin()) and time.monotonic() < end:
+    while house.service.running.visible_to(_admin()) and time.monotonic() < end:
         time.sleep(0.02)
-    assert house.desk.running.visible_to(_admin()) == []
+    assert house.service.running.visible_to(_admin()) == []
     reads = sum(scan.counted.segments_read for scan in house.lake.scans)
     time.sleep(0.4)
     assert sum(scan.counted.segments_read for scan in house.lake.scans) <= reads + 2

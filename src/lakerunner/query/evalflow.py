@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakerunner.model.errors import LimitHit, Unavailable
-from lakerunner.query.extent import reach_ms
-from lakerunner.query.promql.annotations import Annotations
 from lakerunner.query.promql.ast import Expr
 from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import check_ranged, matrix_of
-from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.histogram import Ints
-from lakerunner.query.promql.histogram_grid import HistogramGrid
-from lakerunner.query.promql.histogram_grid import joined as joined_grids
+from lakerunner.query.promql.extent import reach_ms
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Cancelled, Evaluated, Part, evaluated
-from lakerunner.query.promql.results import MatrixResult, QueryResult, StepMatrix
-from lakerunner.query.promql.source import SeriesSource
-from lakerunner.query.wholeness import must_be_whole
+from lakerunner.query.promql.splittable import must_be_whole
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.histograms.grid import HistogramGrid
+from lakerunner.query.series.histograms.grid import joined as joined_grids
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.results import MatrixResult, QueryResult, StepMatrix
+from lakerunner.query.vectors.annotations import Annotations
+from lakerunner.query.vectors.context import EngineOptions
 
 #: Groups of fewer steps cost more in turning round than they gain.
 _LEAST_STEPS = 30

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Callable
 
 from lakerunner.index.database import Database
-from lakerunner.query.catalog import Catalog
+from lakerunner.query.fanout.answer import Workers
+from lakerunner.query.fanout.open import open_workers
 from lakerunner.query.lake_source import LakeSource, QueryLimits
-from lakerunner.query.planner import Planner
-from lakerunner.query.worker.answer import Workers
-from lakerunner.query.worker.open import open_workers
+from lakerunner.query.plan.catalog import Catalog
+from lakerunner.query.plan.planner import Planner
 from lakerunner.runtime.settings import Settings
 
 

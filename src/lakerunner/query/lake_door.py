@@ -16,11 +16,11 @@ from lakerunner.query import metadata
 from lakerunner.query.lake import Lake
 from lakerunner.query.lake_port import Exemplar, HeadCount, MetricMeta, ScanLimits, ScanStats, Selector
 from lakerunner.query.lake_source import LakeSource, QueryLimits
-from lakerunner.query.plan import Leaf
-from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.promql.part import Evaluated, Part
-from lakerunner.query.promql.source import SeriesBatch
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.vectors.context import EngineOptions
 
 #: Time, value and start: what a sample weighs while it is read. A histogram weighs more, and is fewer.
 _BYTES_PER_SAMPLE = 24

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.matchers import Matcher
-from lakerunner.query.promql.source import SeriesSource
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.vectors.context import EngineOptions
 
 #: Matchers that a series must all satisfy.
 Selector = Sequence[Matcher]

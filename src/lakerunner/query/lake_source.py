@@ -11,21 +11,21 @@ from typing import TypeVar
 
 from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.model.time import NS_PER_MS
-from lakerunner.query.plan import Leaf, LeafPlan
-from lakerunner.query.planner import Planner
+from lakerunner.query.fanout.answer import SegmentAnswer, Workers
+from lakerunner.query.fanout.request import Kind, ScanRequest, SegmentObjects
+from lakerunner.query.plan.leaf import Leaf, LeafPlan
+from lakerunner.query.plan.planner import Planner
 from lakerunner.query.promql.ast import Call, walk
-from lakerunner.query.promql.eval.context import EngineOptions
 from lakerunner.query.promql.leaves import leaves, leaves_at
-from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Evaluated, Part
-from lakerunner.query.promql.source import SeriesBatch
 from lakerunner.query.pushdown.errand import Errand, Read
-from lakerunner.query.scan.merge import merge
-from lakerunner.query.scan.samples import Samples
+from lakerunner.query.scan.samples.merge import merge
+from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.stats import QueryStats
-from lakerunner.query.worker.answer import SegmentAnswer, Workers
-from lakerunner.query.worker.request import Kind, ScanRequest, SegmentObjects
+from lakerunner.query.vectors.context import EngineOptions
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.fanout.request import Kind
 from lakerunner.query.lake_source import LakeSource
-from lakerunner.query.plan import Leaf
-from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.scan.labels import label_sets
-from lakerunner.query.worker.request import Kind
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.series.interned import label_sets
+from lakerunner.query.series.matchers import Matcher, MatchKind
 
 #: One selector or several: a series that any of them accepts is meant. None at all means every series.
 Selectors = Sequence[Sequence[Matcher]]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakerunner.query.plan import Explain
-from lakerunner.query.worker.answer import Cost, SegmentAnswer
+from lakerunner.query.fanout.answer import Cost, SegmentAnswer
+from lakerunner.query.plan.leaf import Explain
 
 
 @dataclass(slots=True)

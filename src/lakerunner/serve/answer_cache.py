@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakerunner.query.lake_port import ScanStats
-from lakerunner.query.promql.results import QueryResult
+from lakerunner.query.series.results import QueryResult
 
 #: What an entry takes beside its bytes: its key, with the query's text, and the entry itself.
 _ENTRY_BYTES = 1_000

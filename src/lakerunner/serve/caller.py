@@ -43,7 +43,7 @@ class Caller:
     limits: Mapping[str, float] = field(default_factory=dict)
 
 
-class Door:
+class Authenticator:
     """Lets requests in. While the index does not answer, those whose key it accepted a while ago come in as well."""
 
     def __init__(

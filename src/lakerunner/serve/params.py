@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.query.promql.ast import VectorSelector, unwrapped
 from lakerunner.query.promql.durations import parse_duration_ms
-from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.parser import parse
+from lakerunner.query.series.matchers import Matcher
 
 #: The largest body that is read. A query's text may have a quarter of it, and percent-encoding triples it.
 MAX_BODY_BYTES = 1_048_576

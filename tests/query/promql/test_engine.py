@@ -13,10 +13,10 @@ import lakerunner.query
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.eval.block import EvaluationError
-from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.results import MatrixResult, ScalarResult, StringResult, VectorResult
+from lakerunner.query.series.block import EvaluationError
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.results import MatrixResult, ScalarResult, StringResult, VectorResult
+from lakerunner.query.vectors.context import EngineOptions
 
 MINUTE_MS = 60_000
 

@@ -9,9 +9,9 @@ import pytest
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.leaves import Leaf, leaves
-from lakerunner.query.promql.matchers import Matcher
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SeriesBatch
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.memory_source import MemorySource
 
 START_MS, END_MS, STEP_MS = 600_000, 1_200_000, 60_000
 

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.query.kit.errors import ParseError
-from lakerunner.query.kit.limits import MAX_DEPTH, MAX_TEXT_LENGTH
 from lakerunner.query.promql.ast import (
     Aggregate,
     AtEdge,
@@ -27,6 +25,8 @@ from lakerunner.query.promql.durations import QueryContext, duration_ms
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.pretty import pretty
 from lakerunner.query.promql.printer import print_expr
+from lakerunner.query.syntax.errors import ParseError
+from lakerunner.query.syntax.limits import MAX_DEPTH, MAX_TEXT_LENGTH
 
 # -- what is read ------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.promql.source import SeriesSource
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.worker.role import QueryWorker
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import lake_of_series

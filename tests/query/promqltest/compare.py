@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.results import MatrixResult, QueryResult, ScalarResult, StringResult, Value, VectorResult
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.results import MatrixResult, QueryResult, ScalarResult, StringResult, Value, VectorResult
 from tests.query.promqltest.script import Eval, Expectation
 from tests.query.promqltest.series import Point, almost_equal, same_histogram
 

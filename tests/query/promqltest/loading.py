@@ -6,10 +6,10 @@ import math
 from collections import defaultdict
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.eval.histogram_functions import bucket_bound_of
-from lakerunner.query.promql.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
-from lakerunner.query.promql.histogram_math import is_reset
-from lakerunner.query.promql.memory_source import MemorySource
+from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
+from lakerunner.query.series.histograms.math import is_reset
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.vectors.histograms.functions import bucket_bound_of
 from tests.query.promqltest.script import Load
 from tests.query.promqltest.series import Point
 

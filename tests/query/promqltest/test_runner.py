@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakerunner.query.promql.matchers import Matcher
-from lakerunner.query.promql.source import SeriesBatch
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher
 from tests.query.promqltest.__main__ import main
 from tests.query.promqltest.runner import run_script
 from tests.query.promqltest.series import parse_series, parse_starts

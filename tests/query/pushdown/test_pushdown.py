@@ -12,25 +12,25 @@ import pytest
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.evalflow import whole
+from lakerunner.query.fanout.answer import Workers
+from lakerunner.query.fanout.flight_workers import FlightWorkers
+from lakerunner.query.fanout.open import local_workers
+from lakerunner.query.fanout.request import SegmentObjects
 from lakerunner.query.lake_source import LakeSource, QueryLimits
-from lakerunner.query.plan import Leaf
-from lakerunner.query.planner import Planner
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.plan.planner import Planner
 from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.eval.block import EvaluationError
-from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.memory_source import MemorySource
 from lakerunner.query.promql.part import Part
-from lakerunner.query.promql.results import MatrixResult, QueryResult, VectorResult
-from lakerunner.query.promql.source import STALE
 from lakerunner.query.pushdown.errand import Errand, Read, read_errand
-from lakerunner.query.worker.answer import Workers
-from lakerunner.query.worker.flight_workers import FlightWorkers
-from lakerunner.query.worker.open import local_workers
-from lakerunner.query.worker.request import SegmentObjects
-from lakerunner.query.worker.service import WorkerService
+from lakerunner.query.series.batch import STALE
+from lakerunner.query.series.block import EvaluationError
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.results import MatrixResult, QueryResult, VectorResult
+from lakerunner.query.vectors.context import EngineOptions
+from lakerunner.query.worker.server import WorkerService
 from tests.query.lake_of_series import LakeOfSeries
 
 TOKEN = "a shared secret"

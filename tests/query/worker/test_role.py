@@ -17,13 +17,13 @@ import pytest
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.ops.child import Child
+from lakerunner.query.fanout.addresses import addresses_of, noted
+from lakerunner.query.fanout.answer import Workers
+from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.lake_source import LakeSource
-from lakerunner.query.planner import Planner
-from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.memory_source import MemorySource
-from lakerunner.query.worker.addresses import addresses_of, noted
-from lakerunner.query.worker.answer import Workers
-from lakerunner.query.worker.flight_workers import FlightWorkers
+from lakerunner.query.plan.planner import Planner
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.worker.role import QueryWorker
 from lakerunner.runtime.memory import own_bytes
 from lakerunner.runtime.retry import Backoff

@@ -14,8 +14,8 @@ from lakerunner.cli.points import Point, PointFormat, write_points
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
 from lakerunner.model.time import parse_duration_s
-from lakerunner.query.kit.errors import ParseError
 from lakerunner.query.promql.parser import parse
+from lakerunner.query.syntax.errors import ParseError
 from lakerunner.runtime.run import EXIT_FAILED, EXIT_MISUSE, EXIT_OK
 from lakerunner.serve.params import parse_time_ms
 

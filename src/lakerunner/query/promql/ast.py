@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lakerunner.query.promql.durations import Duration
-from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.series.matchers import Matcher
 
 
 class ValueType(enum.StrEnum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from lakerunner.query.kit.errors import ParseError
 from lakerunner.query.promql.ast import (
     COMPARISONS,
     SET_OPERATORS,
@@ -25,6 +24,7 @@ from lakerunner.query.promql.ast import (
 )
 from lakerunner.query.promql.functions import FUNCTIONS, PARAMETRIC, Function
 from lakerunner.query.promql.lexer import LANGUAGE
+from lakerunner.query.syntax.errors import ParseError
 
 _SCALAR, _VECTOR = ValueType.SCALAR, ValueType.VECTOR
 

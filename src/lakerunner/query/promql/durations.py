@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lakerunner.model.errors import BadInput
-from lakerunner.query.promql.go_format import plain
+from lakerunner.query.series.go_format import plain
 
 _UNITS_MS = (
     ("y", 365 * 86_400_000),

@@ -5,19 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from lakerunner.model.errors import BadInput, Bug, LimitHit
-from lakerunner.query.promql.annotations import Annotations
 from lakerunner.query.promql.ast import Expr, MatrixSelector, Subquery, ValueType, unwrapped
 from lakerunner.query.promql.check import check
 from lakerunner.query.promql.durations import QueryContext
-from lakerunner.query.promql.eval.block import Block
-from lakerunner.query.promql.eval.context import EngineOptions, Evaluation
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.eval.raw_range import raw_range
-from lakerunner.query.promql.histogram import Histogram, Ints
-from lakerunner.query.promql.label_list import in_order
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Cancelled, Evaluated, Part, evaluated
-from lakerunner.query.promql.results import (
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.block import Block
+from lakerunner.query.series.histograms.histogram import Histogram, Ints
+from lakerunner.query.series.label_list import in_order
+from lakerunner.query.series.results import (
     MatrixResult,
     QueryResult,
     ScalarResult,
@@ -26,7 +25,8 @@ from lakerunner.query.promql.results import (
     Value,
     VectorResult,
 )
-from lakerunner.query.promql.source import SeriesSource
+from lakerunner.query.vectors.annotations import Annotations
+from lakerunner.query.vectors.context import EngineOptions, Evaluation
 
 
 class Engine:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lakerunner.query.promql.annotations import Annotations
 from lakerunner.query.promql.ast import MatrixSelector, Subquery, unwrapped
 from lakerunner.query.promql.durations import QueryContext
-from lakerunner.query.promql.eval.context import EngineOptions, Evaluation
 from lakerunner.query.promql.eval.evaluator import Evaluator
-from lakerunner.query.promql.histogram import Ints
-from lakerunner.query.promql.matchers import Matcher
 from lakerunner.query.promql.parser import parse
-from lakerunner.query.promql.source import SeriesBatch
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.vectors.annotations import Annotations
+from lakerunner.query.vectors.context import EngineOptions, Evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from lakerunner.query.kit.errors import ParseError
-from lakerunner.query.kit.tokens import END, Token
+from lakerunner.query.syntax.errors import ParseError
+from lakerunner.query.syntax.tokens import END, Token
 
 LANGUAGE = "PromQL"
 

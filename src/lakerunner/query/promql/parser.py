@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME
-from lakerunner.query.kit.limits import DepthGuard
-from lakerunner.query.kit.tokens import END, Token
 from lakerunner.query.promql.ast import (
     SET_OPERATORS,
     Aggregate,
@@ -30,7 +28,6 @@ from lakerunner.query.promql.ast import (
 from lakerunner.query.promql.check import check
 from lakerunner.query.promql.durations import Duration, literal_seconds, parse_duration_ms
 from lakerunner.query.promql.functions import AGGREGATIONS, FUNCTIONS, PARAMETRIC
-from lakerunner.query.promql.go_format import plain
 from lakerunner.query.promql.lexer import (
     DURATION,
     IDENTIFIER,
@@ -42,8 +39,11 @@ from lakerunner.query.promql.lexer import (
     tokenize,
     unquote,
 )
-from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.parser_durations import DurationParser
+from lakerunner.query.series.go_format import plain
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.syntax.limits import DepthGuard
+from lakerunner.query.syntax.tokens import END, Token
 
 _PRECEDENCE = {
     "or": 1,

@@ -6,8 +6,6 @@ import math
 import re
 
 from lakerunner.model.errors import BadInput
-from lakerunner.query.kit.limits import MAX_DEPTH, DepthGuard
-from lakerunner.query.kit.tokens import Cursor, Token
 from lakerunner.query.promql.durations import (
     DIVISIONS,
     MAX_SECONDS,
@@ -20,6 +18,8 @@ from lakerunner.query.promql.durations import (
     parse_duration_ms,
 )
 from lakerunner.query.promql.lexer import DURATION, IDENTIFIER, NUMBER
+from lakerunner.query.syntax.limits import MAX_DEPTH, DepthGuard
+from lakerunner.query.syntax.tokens import Cursor, Token
 
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 3}
 _POWER = 3

@@ -13,14 +13,14 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from lakerunner.query.promql.annotations import Annotations
 from lakerunner.query.promql.durations import QueryContext
-from lakerunner.query.promql.eval.block import Block
-from lakerunner.query.promql.eval.context import EngineOptions, Evaluation
 from lakerunner.query.promql.eval.evaluator import Evaluator
-from lakerunner.query.promql.histogram import Ints
 from lakerunner.query.promql.parser import parse
-from lakerunner.query.promql.source import SeriesSource
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.block import Block
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.vectors.annotations import Annotations
+from lakerunner.query.vectors.context import EngineOptions, Evaluation
 
 Cancelled = Callable[[], None]
 

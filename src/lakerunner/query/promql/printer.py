@@ -6,7 +6,6 @@ import math
 import re
 
 from lakerunner.model.labels import METRIC_NAME
-from lakerunner.query.promql.annotations import plain_or_quoted
 from lakerunner.query.promql.ast import (
     Aggregate,
     AtEdge,
@@ -24,9 +23,10 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
 )
 from lakerunner.query.promql.durations import Duration, format_duration_ms, print_duration
-from lakerunner.query.promql.go_format import plain
 from lakerunner.query.promql.lexer import quote
-from lakerunner.query.promql.matchers import MatchKind
+from lakerunner.query.series.go_format import plain
+from lakerunner.query.series.matchers import MatchKind
+from lakerunner.query.vectors.annotations import plain_or_quoted
 
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 #: Names that would be read as something else where a metric stands.

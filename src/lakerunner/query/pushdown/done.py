@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakerunner.query.promql.annotations import Annotations
+from lakerunner.query.fanout.answer import Cost, SegmentAnswer
 from lakerunner.query.promql.part import Evaluated, Part
-from lakerunner.query.pushdown import block_wire
-from lakerunner.query.worker.answer import Cost, SegmentAnswer
+from lakerunner.query.series import block_arrow as block_wire
+from lakerunner.query.vectors.annotations import Annotations
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ import numpy as np
 import orjson
 
 from lakerunner.model.errors import BadInput
+from lakerunner.query.fanout.request import SegmentObjects, check_keys
 from lakerunner.query.promql.durations import QueryContext
-from lakerunner.query.promql.eval.context import EngineOptions
-from lakerunner.query.promql.matchers import Matcher, MatchKind
 from lakerunner.query.promql.part import Part
-from lakerunner.query.worker.request import SegmentObjects, check_keys
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.vectors.context import EngineOptions
 
 KIND = "evaluate"
 

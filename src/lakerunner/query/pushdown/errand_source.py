@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakerunner.model.errors import BadInput, Bug, LakeError, Unavailable
-from lakerunner.query.promql.matchers import Matcher
+from lakerunner.query.fanout.answer import Check, SegmentAnswer
+from lakerunner.query.fanout.budget import Budget
+from lakerunner.query.fanout.errors import Unread
+from lakerunner.query.fanout.local_workers import LocalWorkers
+from lakerunner.query.fanout.request import Kind, ScanRequest
 from lakerunner.query.promql.part import Evaluated, evaluated_here
-from lakerunner.query.promql.source import SeriesBatch
 from lakerunner.query.pushdown.errand import Errand
-from lakerunner.query.scan.merge import merge
-from lakerunner.query.worker.answer import Check, SegmentAnswer
-from lakerunner.query.worker.budget import Budget
-from lakerunner.query.worker.local import LocalWorkers
-from lakerunner.query.worker.refusal import Unread
-from lakerunner.query.worker.request import Kind, ScanRequest
+from lakerunner.query.scan.samples.merge import merge
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher
 from lakerunner.runtime.telemetry import log
 
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from lakerunner.model.errors import BadInput
-from lakerunner.query.warm import warm
-from lakerunner.query.worker.addresses import forget_address, note_address
-from lakerunner.query.worker.local import LocalWorkers
-from lakerunner.query.worker.open import local_workers
-from lakerunner.query.worker.recycling import MemoryWatch
-from lakerunner.query.worker.refusal import Draining
-from lakerunner.query.worker.service import WorkerService
-from lakerunner.query.worker.tls import scheme_of, server_tls
-from lakerunner.query.worker.token import worker_token
+from lakerunner.query.fanout.addresses import forget_address, note_address
+from lakerunner.query.fanout.errors import Draining
+from lakerunner.query.fanout.local_workers import LocalWorkers
+from lakerunner.query.fanout.open import local_workers
+from lakerunner.query.fanout.tls import scheme_of, server_tls
+from lakerunner.query.fanout.token import worker_token
+from lakerunner.query.promql.warm import warm
+from lakerunner.query.worker.memory_watch import MemoryWatch
+from lakerunner.query.worker.server import WorkerService
 from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.memory import few_arenas
 from lakerunner.runtime.role import Probe, Recycle, Role

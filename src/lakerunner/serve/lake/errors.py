@@ -10,9 +10,9 @@ from starlette.routing import Route
 
 from lakerunner.model.errors import Bug, LakeError
 from lakerunner.runtime.telemetry import log
-from lakerunner.serve.admission import TooMany
+from lakerunner.serve.admission.running import Cancelled, TimedOut
+from lakerunner.serve.admission.turns import TooMany
 from lakerunner.serve.errors import render_error
-from lakerunner.serve.running import Cancelled, TimedOut
 
 _STATUS: dict[type[LakeError], int] = {TooMany: 429, TimedOut: 503, Cancelled: 503}
 

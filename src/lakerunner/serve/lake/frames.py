@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.histogram import Histogram
-from lakerunner.query.promql.results import MatrixResult
+from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.results import MatrixResult
 from lakerunner.serve.prometheus.numbers import value_texts
 from lakerunner.serve.prometheus.render import histogram_json, json_text
 

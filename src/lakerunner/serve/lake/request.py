@@ -11,10 +11,10 @@ from starlette.requests import Request
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.time import parse_duration_s
-from lakerunner.serve.desk import Question
 from lakerunner.serve.lake.cursor import Cursor
 from lakerunner.serve.params import body_of, parse_time_ms
 from lakerunner.serve.prometheus.query import wants_fresh_by_header
+from lakerunner.serve.service import Question
 
 #: Steps to choose from where none is given, in seconds: the first that gives no more points than a screen has room for.
 _STEPS_S = (10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)

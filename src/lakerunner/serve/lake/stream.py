@@ -11,14 +11,14 @@ from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import Bug, LakeError
 from lakerunner.runtime.telemetry import log
+from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.caller import Caller
-from lakerunner.serve.desk import Desk, disconnected, now_ms, taken_note_of
 from lakerunner.serve.errors import error_document
 from lakerunner.serve.lake.errors import lake_route
 from lakerunner.serve.lake.frames import frame
 from lakerunner.serve.lake.request import StreamRequest, stream_request
 from lakerunner.serve.lake.stream_work import Pipe, StreamWork
-from lakerunner.serve.running import RunningQuery
+from lakerunner.serve.service import QueryService, disconnected, now_ms, taken_note_of
 
 #: How long past its end a query may be silent before the stream ends without it.
 _GRACE_S = 1.0
@@ -26,25 +26,29 @@ _GRACE_S = 1.0
 _HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store, no-transform"}
 
 
-def stream_routes(desk: Desk) -> list[BaseRoute]:
+def stream_routes(service: QueryService) -> list[BaseRoute]:
     async def metrics_query(request: Request) -> Response:
-        caller = await desk.door.caller(request)
-        wanted = await stream_request(request, round(desk.settings.lookback_s * 1000), now_ms())
+        caller = await service.auth.caller(request)
+        wanted = await stream_request(request, round(service.settings.lookback_s * 1000), now_ms())
         # What is wrong with the question is an answer with a status, not a stream.
-        await desk.turn(request, caller, "parse", wanted.question.text, lambda _: desk.read(wanted.question, caller))
-        events = _events(desk, request, caller, wanted)
+        await service.turn(
+            request, caller, "parse", wanted.question.text, lambda _: service.read(wanted.question, caller)
+        )
+        events = _events(service, request, caller, wanted)
         return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
 
     return [lake_route("/api/v1/metrics/query", metrics_query, ["GET", "POST"])]
 
 
-async def _events(desk: Desk, request: Request, caller: Caller, wanted: StreamRequest) -> AsyncIterator[bytes]:
-    with desk.listed(caller, "stream", wanted.question.text, wanted.timeout_s) as query:
+async def _events(
+    service: QueryService, request: Request, caller: Caller, wanted: StreamRequest
+) -> AsyncIterator[bytes]:
+    with service.listed(caller, "stream", wanted.question.text, wanted.timeout_s) as query:
         gone = asyncio.ensure_future(disconnected(request))
         gone.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client went away"))
         status = "ok"
         try:
-            async for piece in _pieces(desk, query, wanted):
+            async for piece in _pieces(service, query, wanted):
                 yield piece
         except LakeError as error:
             status = "error"
@@ -60,17 +64,17 @@ async def _events(desk: Desk, request: Request, caller: Caller, wanted: StreamRe
         yield frame("done", {"status": status})
 
 
-async def _pieces(desk: Desk, query: RunningQuery, wanted: StreamRequest) -> AsyncIterator[bytes]:
+async def _pieces(service: QueryService, query: RunningQuery, wanted: StreamRequest) -> AsyncIterator[bytes]:
     """What the thread makes, and heartbeats while it makes nothing. Raises its error at the end."""
     pipe = Pipe(asyncio.get_running_loop())
-    done = asyncio.wrap_future(desk.submit(query, StreamWork(desk, wanted, pipe).run))
+    done = asyncio.wrap_future(service.submit(query, StreamWork(service, wanted, pipe).run))
     done.add_done_callback(lambda _: pipe.end())
     done.add_done_callback(taken_note_of)
-    silent_until = query.elapsed_s + desk.settings.heartbeat_s
+    silent_until = query.elapsed_s + service.settings.heartbeat_s
     while True:
-        piece = await pipe.get(min(0.5, desk.settings.heartbeat_s))
+        piece = await pipe.get(min(0.5, service.settings.heartbeat_s))
         if piece is not None:
-            silent_until = query.elapsed_s + desk.settings.heartbeat_s
+            silent_until = query.elapsed_s + service.settings.heartbeat_s
             yield piece
         elif pipe.ended:
             break
@@ -78,7 +82,7 @@ async def _pieces(desk: Desk, query: RunningQuery, wanted: StreamRequest) -> Asy
             done.cancel()
             raise query.cancelled or query.timed_out()
         elif query.elapsed_s > silent_until:
-            silent_until = query.elapsed_s + desk.settings.heartbeat_s
+            silent_until = query.elapsed_s + service.settings.heartbeat_s
             yield frame("heartbeat", {"state": query.state, "elapsedSeconds": round(query.elapsed_s, 3)})
     if not done.cancelled() and (error := done.exception()) is not None:
         raise error

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from lakerunner.query.evalflow import EvalFlow, joined
 from lakerunner.query.lake_port import ScanStats
-from lakerunner.query.promql.results import MatrixResult
-from lakerunner.serve.desk import Answer, CacheOutcome, Desk, Place, shortfalls
+from lakerunner.query.series.results import MatrixResult
+from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.lake.cursor import id_stem
 from lakerunner.serve.lake.frames import frame, result_frames
 from lakerunner.serve.lake.request import StreamRequest
-from lakerunner.serve.running import RunningQuery
+from lakerunner.serve.service import Answer, CacheOutcome, Place, QueryService, shortfalls
 
 #: Pieces made and not yet sent. A client that reads slowly makes the evaluation wait, until its time is over.
 _PIECES = 16
@@ -57,7 +57,7 @@ class Pipe:
 
 @dataclass
 class StreamWork:
-    desk: Desk
+    service: QueryService
     wanted: StreamRequest
     pipe: Pipe
     sent: int = 0
@@ -68,9 +68,9 @@ class StreamWork:
         if cursor is not None and cursor.ended:
             return
         question = self.wanted.question
-        expr, extent = self.desk.read(question, query.caller)
-        place = self.desk.place(question, query, expr, extent)
-        kept = self.desk.kept(place, query)
+        expr, extent = self.service.read(question, query.caller)
+        place = self.service.place(question, query, expr, extent)
+        kept = self.service.kept(place, query)
         if kept is not None and isinstance(kept.result.value, MatrixResult):
             self._results(query, kept.result.value)
             self._ending(query, kept)
@@ -79,8 +79,8 @@ class StreamWork:
 
     def _computed(self, query: RunningQuery, place: Place | None) -> Answer:
         question, cursor = self.wanted.question, self.wanted.cursor
-        options = self.desk.options(question, query)
-        source = self.desk.source(question, query, options)
+        options = self.service.options(question, query)
+        source = self.service.source(question, query, options)
         from_ms = None if cursor is None else cursor.time_ms
         flow = EvalFlow(source, question.text, question.context, options, query.check, from_ms)
         matrices: list[MatrixResult] = []
@@ -92,10 +92,10 @@ class StreamWork:
             self.pipe.put(frame("progress", {**done, **_read(source.stats())}), query)
             if flow.samples < _KEPT_SAMPLES:
                 matrices.append(group.matrix)
-        self.desk.charge(query, source)
+        self.service.charge(query, source)
         result = joined(flow, matrices)
         if cursor is None and not self.truncated and flow.samples < _KEPT_SAMPLES:
-            self.desk.keep(place, result, source.stats())
+            self.service.keep(place, result, source.stats())
         outcome: CacheOutcome = "bypass" if place is None else "miss"
         return Answer(result, source.stats(), outcome, query.query_id, query.elapsed_s, source.explain())
 

@@ -9,13 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakerunner.model.errors import BadInput, Bug, Denied, LakeError, LimitHit, Missing, Unavailable
-from lakerunner.query.promql.eval.block import EvaluationError
+from lakerunner.query.series.block import EvaluationError
 from lakerunner.runtime.telemetry import log
-from lakerunner.serve.admission import TooMany
+from lakerunner.serve.admission.running import Cancelled, TimedOut
+from lakerunner.serve.admission.turns import TooMany
 from lakerunner.serve.compression import compressed
-from lakerunner.serve.desk import TooSlow
 from lakerunner.serve.prometheus.render import json_text
-from lakerunner.serve.running import Cancelled, TimedOut
+from lakerunner.serve.service import TooSlow
 
 #: The first class that fits decides: HTTP status and `errorType`.
 _ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (

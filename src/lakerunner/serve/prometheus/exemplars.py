@@ -13,18 +13,18 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.lake_port import Exemplar, Selector
 from lakerunner.query.promql.ast import Expr, VectorSelector, children
 from lakerunner.query.promql.parser import parse
-from lakerunner.serve.desk import Desk, shortfalls
+from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import prometheus_route, success
 from lakerunner.serve.prometheus.numbers import time_text, value_text
 from lakerunner.serve.prometheus.render import labels_json
-from lakerunner.serve.running import RunningQuery
+from lakerunner.serve.service import QueryService, shortfalls
 
 
-def exemplar_routes(desk: Desk) -> list[BaseRoute]:
+def exemplar_routes(service: QueryService) -> list[BaseRoute]:
     async def exemplars(request: Request) -> Response:
         params = await Params.of(request)
-        caller = await desk.door.caller(request)
+        caller = await service.auth.caller(request)
         text = params.required("query")
         start_ms, end_ms = params.time_ms("start"), params.time_ms("end")
         if end_ms < start_ms:
@@ -32,11 +32,11 @@ def exemplar_routes(desk: Desk) -> list[BaseRoute]:
 
         def answer(query: RunningQuery) -> Response:
             selectors = selectors_of(parse(text))
-            source = desk.scan(query)
+            source = service.scan(query)
             found = source.exemplars(selectors, start_ms, end_ms) if selectors else ()
             return success(request, _data(found), shortfalls(source.stats()))
 
-        return await desk.turn(request, caller, "query_exemplars", text, answer)
+        return await service.turn(request, caller, "query_exemplars", text, answer)
 
     return [prometheus_route("/api/v1/query_exemplars", exemplars)]
 

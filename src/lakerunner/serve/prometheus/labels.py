@@ -12,12 +12,12 @@ from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import BadInput
 from lakerunner.query.lake_port import Selector
+from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.caller import Caller
-from lakerunner.serve.desk import Desk, shortfalls
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import TRUNCATED, data_response, prometheus_route, success
 from lakerunner.serve.prometheus.render import labels_json
-from lakerunner.serve.running import RunningQuery
+from lakerunner.serve.service import QueryService, shortfalls
 
 _ESCAPED = "U__"
 _ESCAPE = re.compile(r"_(_|[0-9A-Fa-f]{1,6}_)")
@@ -26,39 +26,39 @@ Selected = TypeVar("Selected")
 Asked = tuple[Caller, list[Selector], int, int, int]
 
 
-def label_routes(desk: Desk) -> list[BaseRoute]:
+def label_routes(service: QueryService) -> list[BaseRoute]:
     async def labels(request: Request) -> Response:
-        caller, selectors, start_ms, end_ms, limit = await asked(desk, request)
+        caller, selectors, start_ms, end_ms, limit = await asked(service, request)
 
         def answer(query: RunningQuery) -> Response:
-            source = desk.scan(query)
+            source = service.scan(query)
             return _names(request, source.labels(selectors, start_ms, end_ms), limit, shortfalls(source.stats()))
 
-        return await desk.turn(request, caller, "labels", str(request.url.query), answer)
+        return await service.turn(request, caller, "labels", str(request.url.query), answer)
 
     async def values(request: Request) -> Response:
         name = unescaped(request.path_params["name"])
         if not name:
             raise BadInput('invalid parameter "name": it is empty')
-        caller, selectors, start_ms, end_ms, limit = await asked(desk, request)
+        caller, selectors, start_ms, end_ms, limit = await asked(service, request)
 
         def answer(query: RunningQuery) -> Response:
-            source = desk.scan(query)
+            source = service.scan(query)
             found = source.label_values(name, selectors, start_ms, end_ms)
             return _names(request, found, limit, shortfalls(source.stats()))
 
-        return await desk.turn(request, caller, "label_values", name, answer)
+        return await service.turn(request, caller, "label_values", name, answer)
 
     async def series(request: Request) -> Response:
-        caller, selectors, start_ms, end_ms, limit = await asked(desk, request, required=True)
+        caller, selectors, start_ms, end_ms, limit = await asked(service, request, required=True)
 
         def answer(query: RunningQuery) -> Response:
-            source = desk.scan(query)
+            source = service.scan(query)
             shown, warnings = limited(source.series(selectors, start_ms, end_ms), limit)
             warnings += shortfalls(source.stats())
             return success(request, b"[%s]" % b",".join(map(labels_json, shown)), warnings)
 
-        return await desk.turn(request, caller, "series", str(request.url.query), answer)
+        return await service.turn(request, caller, "series", str(request.url.query), answer)
 
     return [
         prometheus_route("/api/v1/labels", labels),
@@ -67,11 +67,11 @@ def label_routes(desk: Desk) -> list[BaseRoute]:
     ]
 
 
-async def asked(desk: Desk, request: Request, *, required: bool = False) -> Asked:
+async def asked(service: QueryService, request: Request, *, required: bool = False) -> Asked:
     """Who asks for what: the parameters that these endpoints share."""
     params = await Params.of(request)
-    caller = await desk.door.caller(request)
-    since_ms, now_ms = desk.recent()
+    caller = await service.auth.caller(request)
+    since_ms, now_ms = service.recent()
     end_ms = params.time_ms("end", now_ms)
     start_ms = params.time_ms("start", end_ms - (now_ms - since_ms))
     if end_ms < start_ms:

@@ -11,29 +11,29 @@ from starlette.routing import BaseRoute
 from lakerunner.query.promql.ast import Expr
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.pretty import pretty
-from lakerunner.serve.desk import Desk
+from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import Handler, data_response, prometheus_route
 from lakerunner.serve.prometheus.tree import tree_json
-from lakerunner.serve.running import RunningQuery
+from lakerunner.serve.service import QueryService
 
 
-def language_routes(desk: Desk) -> list[BaseRoute]:
+def language_routes(service: QueryService) -> list[BaseRoute]:
     return [
-        prometheus_route("/api/v1/format_query", _told(desk, pretty)),
-        prometheus_route("/api/v1/parse_query", _told(desk, tree_json)),
+        prometheus_route("/api/v1/format_query", _told(service, pretty)),
+        prometheus_route("/api/v1/parse_query", _told(service, tree_json)),
     ]
 
 
-def _told(desk: Desk, tell: Callable[[Expr], object]) -> Handler:
+def _told(service: QueryService, tell: Callable[[Expr], object]) -> Handler:
     async def handler(request: Request) -> Response:
         params = await Params.of(request)
-        caller = await desk.door.caller(request)
+        caller = await service.auth.caller(request)
         text = params.required("query")
 
         def answer(_: RunningQuery) -> Response:
             return data_response(request, tell(parse(text)))
 
-        return await desk.turn(request, caller, "language", text, answer)
+        return await service.turn(request, caller, "language", text, answer)
 
     return handler

@@ -8,26 +8,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from lakerunner.serve.desk import Desk, shortfalls
+from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import data_response, prometheus_route
-from lakerunner.serve.running import RunningQuery
+from lakerunner.serve.service import QueryService, shortfalls
 
 
-def metadata_routes(desk: Desk) -> list[BaseRoute]:
+def metadata_routes(service: QueryService) -> list[BaseRoute]:
     async def metadata(request: Request) -> Response:
         params = await Params.of(request)
-        caller = await desk.door.caller(request)
+        caller = await service.auth.caller(request)
         metric = params.text("metric")
         limit, per_metric = params.count("limit"), params.count("limit_per_metric")
 
         def answer(query: RunningQuery) -> Response:
-            source = desk.scan(query)
-            found = source.metadata(metric, *desk.recent())
+            source = service.scan(query)
+            found = source.metadata(metric, *service.recent())
             names = list(found)[: limit or None]
             document = {name: [asdict(each) for each in found[name][: per_metric or None]] for name in names}
             return data_response(request, document, shortfalls(source.stats()))
 
-        return await desk.turn(request, caller, "metadata", metric, answer)
+        return await service.turn(request, caller, "metadata", metric, answer)
 
     return [prometheus_route("/api/v1/metadata", metadata, ["GET"])]

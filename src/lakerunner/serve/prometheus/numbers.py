@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from lakerunner.query.promql.go_format import plain
-from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.series.go_format import plain
+from lakerunner.query.series.histograms.histogram import Floats, Ints
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 #: Outside of these, orjson may write an exponent. Wide of the true borders, since what is inside is not looked at.

@@ -7,22 +7,22 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import BadInput
-from lakerunner.query.promql.results import MatrixResult, QueryResult, VectorResult
-from lakerunner.serve.desk import Answer, Desk, Question, now_ms
+from lakerunner.query.series.results import MatrixResult, QueryResult, VectorResult
+from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import TRUNCATED, prometheus_route, success
 from lakerunner.serve.prometheus.render import data_json
-from lakerunner.serve.running import RunningQuery
+from lakerunner.serve.service import Answer, QueryService, Question, now_ms
 
 CACHE_HEADER = "X-Lakerunner-Cache"
 QUERY_HEADER = "X-Lakerunner-Query-Id"
 
 
-def query_routes(desk: Desk) -> list[BaseRoute]:
+def query_routes(service: QueryService) -> list[BaseRoute]:
     async def query(request: Request) -> Response:
         params = await Params.of(request)
         time_ms = params.time_ms("time", now_ms())
-        return await _answered(desk, request, params, "query", (time_ms, time_ms, 0))
+        return await _answered(service, request, params, "query", (time_ms, time_ms, 0))
 
     async def query_range(request: Request) -> Response:
         params = await Params.of(request)
@@ -35,7 +35,7 @@ def query_routes(desk: Desk) -> list[BaseRoute]:
                 'invalid parameter "step": zero or negative query resolution step widths are not accepted. '
                 "Try a positive integer"
             )
-        return await _answered(desk, request, params, "query_range", (start_ms, end_ms, step_ms))
+        return await _answered(service, request, params, "query_range", (start_ms, end_ms, step_ms))
 
     return [prometheus_route("/api/v1/query", query), prometheus_route("/api/v1/query_range", query_range)]
 
@@ -50,10 +50,12 @@ def wants_fresh_by_header(request: Request) -> bool:
     return "no-cache" in control or "no-store" in control
 
 
-async def _answered(desk: Desk, request: Request, params: Params, kind: str, times: tuple[int, int, int]) -> Response:
-    caller = await desk.door.caller(request)
+async def _answered(
+    service: QueryService, request: Request, params: Params, kind: str, times: tuple[int, int, int]
+) -> Response:
+    caller = await service.auth.caller(request)
     text = params.required("query")
-    lookback_ms = params.duration_ms("lookback_delta", round(desk.settings.lookback_s * 1000))
+    lookback_ms = params.duration_ms("lookback_delta", round(service.settings.lookback_s * 1000))
     if lookback_ms <= 0:
         raise BadInput('invalid parameter "lookback_delta": it must be positive')
     timeout_ms = params.duration_ms("timeout", 0)
@@ -63,9 +65,9 @@ async def _answered(desk: Desk, request: Request, params: Params, kind: str, tim
     explain, stats = params.flag("explain"), bool(params.text("stats"))
 
     def answer(query: RunningQuery) -> Response:
-        return _rendered(request, desk.answer(question, query), limit, explain=explain, stats=stats)
+        return _rendered(request, service.answer(question, query), limit, explain=explain, stats=stats)
 
-    return await desk.turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
+    return await service.turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
 
 
 def _rendered(request: Request, answer: Answer, limit: int, *, explain: bool, stats: bool) -> Response:

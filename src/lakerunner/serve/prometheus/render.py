@@ -10,9 +10,9 @@ import numpy.typing as npt
 import orjson
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.histogram import Floats, Histogram, Ints
-from lakerunner.query.promql.label_list import label_list
-from lakerunner.query.promql.results import (
+from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
+from lakerunner.query.series.label_list import label_list
+from lakerunner.query.series.results import (
     MatrixResult,
     ScalarResult,
     Series,
@@ -20,8 +20,8 @@ from lakerunner.query.promql.results import (
     Value,
     VectorResult,
 )
+from lakerunner.serve.prometheus.json_kernel import NUMBER_ROOM, POINT_ROOM, SERIES_ROOM, weave
 from lakerunner.serve.prometheus.numbers import raw_texts, time_text, time_texts, value_text, value_texts
-from lakerunner.serve.prometheus.weave import NUMBER_ROOM, POINT_ROOM, SERIES_ROOM, weave
 
 #: Series of one answer mostly share their times; this many different arrays of times are kept as text.
 _KEPT_TIMES = 64

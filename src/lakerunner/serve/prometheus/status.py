@@ -11,10 +11,10 @@ from starlette.routing import BaseRoute, Route
 
 from lakerunner import __version__
 from lakerunner.model.errors import LakeError
-from lakerunner.serve.desk import Desk
+from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import Handler, data_response, prometheus_route
-from lakerunner.serve.running import RunningQuery
+from lakerunner.serve.service import QueryService
 
 #: The Prometheus whose language and API this is. Grafana turns features on by it.
 PROMETHEUS_VERSION = "3.14.0"
@@ -40,19 +40,19 @@ _FIXED: dict[str, object] = {
 }
 
 
-def status_routes(desk: Desk) -> list[BaseRoute]:
+def status_routes(service: QueryService) -> list[BaseRoute]:
     async def buildinfo(request: Request) -> Response:
-        await desk.door.caller(request)
+        await service.auth.caller(request)
         return data_response(request, BUILD)
 
     async def tsdb(request: Request) -> Response:
         params = await Params.of(request)
-        caller = await desk.door.caller(request)
+        caller = await service.auth.caller(request)
         limit = min(params.count("limit", _DEFAULT_TOP) or _DEFAULT_TOP, 10_000)
 
         def answer(query: RunningQuery) -> Response:
-            since_ms, now_ms = desk.recent()
-            count = desk.scan(query).head_count(since_ms, now_ms, limit)
+            since_ms, now_ms = service.recent()
+            count = service.scan(query).head_count(since_ms, now_ms, limit)
             head = {"numSeries": count.series, "numLabelPairs": count.label_pairs, "chunkCount": 0}
             document = {
                 "headStats": {**head, "minTime": since_ms, "maxTime": now_ms},
@@ -63,18 +63,18 @@ def status_routes(desk: Desk) -> list[BaseRoute]:
             }
             return data_response(request, document)
 
-        return await desk.turn(request, caller, "tsdb", "", answer)
+        return await service.turn(request, caller, "tsdb", "", answer)
 
     return [
         prometheus_route("/api/v1/status/buildinfo", buildinfo, ["GET"]),
         prometheus_route("/api/v1/status/tsdb", tsdb, ["GET"]),
-        *(prometheus_route(path, _fixed(desk, document), ["GET"]) for path, document in _FIXED.items()),
+        *(prometheus_route(path, _fixed(service, document), ["GET"]) for path, document in _FIXED.items()),
     ]
 
 
-def _fixed(desk: Desk, document: object) -> Handler:
+def _fixed(service: QueryService, document: object) -> Handler:
     async def answer(request: Request) -> Response:
-        await desk.door.caller(request)
+        await service.auth.caller(request)
         return data_response(request, document)
 
     return answer
@@ -84,7 +84,7 @@ def _pairs(pairs: Sequence[tuple[str, int]]) -> list[dict[str, object]]:
     return [{"name": name, "value": value} for name, value in pairs]
 
 
-def health_routes(desk: Desk) -> list[BaseRoute]:
+def health_routes(service: QueryService) -> list[BaseRoute]:
     """Health under the names that Prometheus and Loki give it. Ready means that the lake answers."""
 
     def healthy(_: Request) -> Response:
@@ -93,7 +93,7 @@ def health_routes(desk: Desk) -> list[BaseRoute]:
     # A plain function, so that it runs in a thread: the ping blocks.
     def ready(_: Request) -> Response:
         try:
-            desk.lake.ping()
+            service.lake.ping()
         except LakeError as error:
             return PlainTextResponse(f"Lakerunner is not ready: {error}\n", 503)
         return PlainTextResponse("Lakerunner is ready.\n")

@@ -23,7 +23,7 @@ from lakerunner.query.promql.ast import (
 from lakerunner.query.promql.check import check
 from lakerunner.query.promql.durations import Duration, DurationNumber, QueryContext, duration_ms, print_duration
 from lakerunner.query.promql.functions import FUNCTIONS
-from lakerunner.query.promql.go_format import plain
+from lakerunner.query.series.go_format import plain
 
 #: Durations that refer to the query's times have none here.
 _NO_TIMES = QueryContext(0, 0, 0)

@@ -11,13 +11,14 @@ import numpy as np
 from lakerunner.model.errors import Bug
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.ast import Call, Expr, MatrixSelector, String, VectorSelector, unwrapped
-from lakerunner.query.promql.eval import histogram_functions, label_functions, ranges, vector_functions
-from lakerunner.query.promql.eval.block import Block, Bools, any_series
-from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.info import enrich
 from lakerunner.query.promql.eval.selectors import repeated, select_latest
-from lakerunner.query.promql.histogram import Floats, Ints
-from lakerunner.query.promql.matchers import MatchKind
+from lakerunner.query.series.block import Block, Bools, any_series
+from lakerunner.query.series.histograms.histogram import Floats, Ints
+from lakerunner.query.series.matchers import MatchKind
+from lakerunner.query.vectors import label_functions, ranges, vector_functions
+from lakerunner.query.vectors.context import Evaluation
+from lakerunner.query.vectors.histograms import functions as histogram_functions
 
 #: Functions that read only the count and the sum of a histogram.
 _STATS = frozenset({"histogram_avg", "histogram_count", "histogram_sum"})

@@ -27,19 +27,19 @@ from lakerunner.query.promql.ast import (
     unwrapped,
 )
 from lakerunner.query.promql.durations import positive_duration_ms
-from lakerunner.query.promql.eval.aggregate import aggregate, check_value_label
-from lakerunner.query.promql.eval.binary import vector_scalar, vector_vector
-from lakerunner.query.promql.eval.block import Block, EvaluationError, with_histograms
 from lakerunner.query.promql.eval.calls import Calls
-from lakerunner.query.promql.eval.context import Evaluation
-from lakerunner.query.promql.eval.operators import arithmetic, compared
 from lakerunner.query.promql.eval.pinned import is_pinned
-from lakerunner.query.promql.eval.ranges import RangeVector
-from lakerunner.query.promql.eval.samples import Samples, from_batch, from_block
 from lakerunner.query.promql.eval.selectors import reference_times, repeated, select, vector
-from lakerunner.query.promql.eval.sets import set_operation
 from lakerunner.query.promql.functions import ANCHORED_SAFE, SMOOTHED_SAFE
-from lakerunner.query.promql.histogram import Floats, Ints
+from lakerunner.query.series.block import Block, EvaluationError, with_histograms
+from lakerunner.query.series.histograms.histogram import Floats, Ints
+from lakerunner.query.vectors.aggregate import aggregate, check_value_label
+from lakerunner.query.vectors.binary import vector_scalar, vector_vector
+from lakerunner.query.vectors.context import Evaluation
+from lakerunner.query.vectors.operators import arithmetic, compared
+from lakerunner.query.vectors.ranges import RangeVector
+from lakerunner.query.vectors.samples import Samples, from_batch, from_block
+from lakerunner.query.vectors.sets import set_operation
 
 #: A scalar has a value at every step.
 Value = Floats | Block | str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.promql.eval.block import EvaluationError
-from lakerunner.query.promql.eval.ranges import RangeVector
-from lakerunner.query.promql.eval.samples import Points, Samples
+from lakerunner.query.series.block import EvaluationError
+from lakerunner.query.vectors.ranges import RangeVector
+from lakerunner.query.vectors.samples import Points, Samples
 
 
 def extended_samples(vector: RangeVector) -> Samples:

@@ -21,14 +21,14 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
     children,
 )
-from lakerunner.query.promql.eval.binary import shown
-from lakerunner.query.promql.eval.block import Block, Bools, EvaluationError, any_series, any_step
-from lakerunner.query.promql.eval.context import Evaluation
 from lakerunner.query.promql.eval.selectors import latest_in, reference_times
 from lakerunner.query.promql.functions import FUNCTIONS
-from lakerunner.query.promql.histogram import Ints
-from lakerunner.query.promql.matchers import Matcher, MatchKind
-from lakerunner.query.promql.source import SeriesBatch
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.block import Block, Bools, EvaluationError, any_series, any_step
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.vectors.binary import shown
+from lakerunner.query.vectors.context import Evaluation
 
 #: What makes two series be of the same target.
 _IDENTIFYING = ("instance", "job")

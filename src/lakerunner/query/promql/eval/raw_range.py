@@ -6,12 +6,12 @@ import numpy as np
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.ast import Expr
-from lakerunner.query.promql.eval.block import SAME_LABELSET, EvaluationError
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.eval.extended_range import extended_samples
-from lakerunner.query.promql.eval.kernels_window import windows
-from lakerunner.query.promql.histogram import Ints
-from lakerunner.query.promql.results import MatrixResult, Series
+from lakerunner.query.series.block import SAME_LABELSET, EvaluationError
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.results import MatrixResult, Series
+from lakerunner.query.vectors.kernels_window import windows
 
 
 def raw_range(evaluator: Evaluator, expr: Expr, times: Ints) -> MatrixResult:

@@ -8,19 +8,19 @@ import numpy as np
 
 from lakerunner.query.promql.ast import AtEdge, Subquery, VectorSelector
 from lakerunner.query.promql.durations import duration_ms
-from lakerunner.query.promql.eval.block import Block
-from lakerunner.query.promql.eval.context import Evaluation
-from lakerunner.query.promql.eval.kernels_histogram import told_hints
-from lakerunner.query.promql.eval.kernels_rate import smoothed_at
-from lakerunner.query.promql.eval.kernels_window import latest, latest_values, mark_jumps
-from lakerunner.query.promql.eval.samples import from_batch, stale_mask
-from lakerunner.query.promql.eval.smoothed_histograms import smooth_histograms
-from lakerunner.query.promql.histogram import Ints, ResetHint
-from lakerunner.query.promql.histogram_column import HistogramColumn
-from lakerunner.query.promql.histogram_grid import HistogramGrid
-from lakerunner.query.promql.histogram_math import is_reset
-from lakerunner.query.promql.label_list import label_list
-from lakerunner.query.promql.source import STALE_BITS, SeriesBatch
+from lakerunner.query.series.batch import STALE_BITS, SeriesBatch
+from lakerunner.query.series.block import Block
+from lakerunner.query.series.histograms.column import HistogramColumn
+from lakerunner.query.series.histograms.grid import HistogramGrid
+from lakerunner.query.series.histograms.histogram import Ints, ResetHint
+from lakerunner.query.series.histograms.math import is_reset
+from lakerunner.query.series.label_list import label_list
+from lakerunner.query.vectors.context import Evaluation
+from lakerunner.query.vectors.histograms.kernels import told_hints
+from lakerunner.query.vectors.histograms.smoothed import smooth_histograms
+from lakerunner.query.vectors.kernels_rate import smoothed_at
+from lakerunner.query.vectors.kernels_window import latest, latest_values, mark_jumps
+from lakerunner.query.vectors.samples import from_batch, stale_mask
 
 
 def reference_times(evaluation: Evaluation, node: VectorSelector | Subquery, times: Ints) -> tuple[Ints, bool]:

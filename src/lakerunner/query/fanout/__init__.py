@@ -1,0 +1,1 @@
+"""Who scans and evaluates: this process, or workers reached over Arrow Flight."""

@@ -1,0 +1,118 @@
+"""What requests may hold and how long they may take: each for itself, and all of one query together."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.query.fanout.answer import Check
+
+
+class Bounded(Protocol):
+    """A request as far as its bounds go."""
+
+    @property
+    def query_id(self) -> uuid.UUID: ...
+    @property
+    def deadline_s(self) -> float: ...
+    @property
+    def max_bytes(self) -> int: ...
+
+
+class Budget:
+    """Of one request, shared by its threads."""
+
+    def __init__(self, budgets: Budgets, request: Bounded, check: Check) -> None:
+        self._budgets = budgets
+        self._request = request
+        self._check = check
+        self._stopped: LakeError | None = None
+        #: What this request has of what its query holds.
+        self.settled_bytes = 0
+
+    @property
+    def query_id(self) -> uuid.UUID:
+        return self._request.query_id
+
+    def stop(self, error: LakeError) -> None:
+        """Whoever looks next gets this error. The first one stays."""
+        self._stopped = self._stopped or error
+
+    def look(self, held_bytes: int = 0) -> None:
+        """Raise when the answer is not wanted any more, came too late, or is too large."""
+        if self._stopped is not None:
+            raise self._stopped
+        self._check()
+        if time.time() > self._request.deadline_s:
+            raise LimitHit("cannot finish the scan: its time is over", hint="narrow the selectors or the time range")
+        if self._budgets.held_bytes(self.query_id) + held_bytes > self._request.max_bytes:
+            raise LimitHit(
+                f"cannot hold the samples of the query: more than {self._request.max_bytes:,} bytes "
+                "(api.max_samples, or query.max_scan_bytes)",
+                hint="narrow the selectors or the time range",
+            )
+
+    def settle(self, held_bytes: int) -> None:
+        self._budgets.settle(self, held_bytes)
+
+
+class Budgets:
+    """Those of all requests under way. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: set[Budget] = set()
+        self._held_bytes: Counter[uuid.UUID] = Counter()
+        #: When the last one ended, by the monotonic clock; None: none has since that was taken back.
+        self.ended_at: float | None = None
+
+    @contextmanager
+    def opened(self, request: Bounded, check: Check) -> Iterator[Budget]:
+        budget = Budget(self, request, check)
+        with self._lock:
+            self._open.add(budget)
+        try:
+            yield budget
+        finally:
+            with self._lock:
+                self._open.discard(budget)
+                self.ended_at = time.monotonic()
+                self._held_bytes[budget.query_id] -= budget.settled_bytes
+                if not self._held_bytes[budget.query_id]:
+                    del self._held_bytes[budget.query_id]
+
+    def held_bytes(self, query_id: uuid.UUID) -> int:
+        return self._held_bytes[query_id]
+
+    def settle(self, budget: Budget, size_bytes: int) -> None:
+        with self._lock:
+            # A thread may end after its request did: what it has goes with it.
+            if budget in self._open:
+                budget.settled_bytes += size_bytes
+                self._held_bytes[budget.query_id] += size_bytes
+
+    def stop_largest(self, error: LakeError) -> bool:
+        """Stop the requests of the query that holds the most; False when none is under way."""
+        with self._lock:
+            held = {budget.query_id: self._held_bytes.get(budget.query_id, 0) for budget in self._open}
+            if not held:
+                return False
+            largest = max(held, key=lambda query_id: held[query_id])
+            for budget in self._open:
+                if budget.query_id == largest:
+                    budget.stop(error)
+            return True
+
+    def stop_all(self, error: LakeError) -> None:
+        with self._lock:
+            for budget in self._open:
+                budget.stop(error)
+
+    def __len__(self) -> int:
+        return len(self._open)

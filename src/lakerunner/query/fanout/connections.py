@@ -1,0 +1,64 @@
+"""Connections to workers: one each, made when it is needed, let go when its worker is gone or did not do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Any
+
+import orjson
+import pyarrow.flight as flight
+
+from lakerunner.query.fanout.tls import Tls, scheme_of
+from lakerunner.query.worker.server import PING
+
+_OPTIONS = [
+    # Bounds one attempt to connect: an address that nobody answers at all must not use up the query's time.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A new client of an address begins anew: it must not wait because one before it failed.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class Connections:
+    """Safe to share between threads."""
+
+    def __init__(self, token: str, tls: Tls | None = None) -> None:
+        self._token = token
+        self._scheme = scheme_of(tls)
+        self._options = {} if tls is None else tls.of_client()
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def client(self, address: str) -> Any:
+        with self._lock:
+            client = self._clients.get(address)
+            if client is None:
+                client = flight.connect(f"{self._scheme}://{address}", generic_options=_OPTIONS, **self._options)
+                self._clients[address] = client
+            return client
+
+    def ping(self, address: str, timeout_s: float) -> None:
+        """Return when the worker takes work; raise a FlightError when it does not, or does not answer in time."""
+        action = flight.Action(PING, orjson.dumps({"token": self._token}))
+        list(self.client(address).do_action(action, flight.FlightCallOptions(timeout=timeout_s)))
+
+    def forget(self, address: str) -> None:
+        # Not closed: others may be reading from it. It goes when the last of them does.
+        with self._lock:
+            self._clients.pop(address, None)
+
+    def keep_only(self, addresses: Collection[str]) -> None:
+        """Let go of workers that are no longer there."""
+        with self._lock:
+            self._clients = {address: client for address, client in self._clients.items() if address in addresses}
+
+    def close(self) -> None:
+        with self._lock:
+            clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            client.close()
+
+    def __len__(self) -> int:
+        return len(self._clients)

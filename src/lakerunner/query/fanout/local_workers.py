@@ -1,0 +1,120 @@
+"""Scanning in this process: what a worker does, and what stands in for workers where there are none."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+import pyarrow as pa
+
+from lakerunner.model.errors import LakeError, LimitHit, Unavailable
+from lakerunner.query.fanout.answer import Check, Cost, SegmentAnswer
+from lakerunner.query.fanout.budget import Budget, Budgets
+from lakerunner.query.fanout.request import Kind, ScanRequest, SegmentObjects
+from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
+from lakerunner.query.pushdown.errand import Errand
+from lakerunner.query.scan.samples.exemplars import scan_exemplars
+from lakerunner.query.scan.samples.label_rows import scan_labels
+from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, Tally
+from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.scan.samples.segment import scan_samples
+from lakerunner.query.scan.samples.series_rows import scan_series
+
+#: How often somebody who waits for a scan looks whether it is still wanted.
+_LOOK_S = 0.1
+
+
+class LocalWorkers:
+    """Scans segments with threads of its own: reading and decoding leave the interpreter's lock alone."""
+
+    def __init__(self, opener: Opener, threads: int) -> None:
+        self._opener = opener
+        self._closing = False
+        self.budgets = Budgets()
+        self._share = max(1, threads // 2)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
+
+    def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
+        def wanted() -> None:
+            if self._closing:
+                raise Unavailable("cannot go on with the scan: the worker stops")
+            check()
+
+        with self.budgets.opened(request, wanted) as budget:
+            yield from self._answers(request, budget)
+
+    def _answers(self, request: ScanRequest, budget: Budget) -> Iterator[SegmentAnswer]:
+        segments = iter(request.segments)
+        waiting: set[Future[SegmentAnswer]] = set()
+        try:
+            while True:
+                # A few at a time: a request for very many segments must leave room for those of others.
+                for segment in itertools.islice(segments, self._share - len(waiting)):
+                    waiting.add(self._pool.submit(self._scan, request, segment, budget))
+                if not waiting:
+                    return
+                done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+                budget.look()
+                for one in done:
+                    yield one.result()
+        finally:
+            budget.stop(Unavailable("cannot go on with the scan: nobody waits for it"))
+            for one in waiting:
+                one.cancel()
+
+    def evaluate(self, errand: Errand, check: Check) -> None:
+        """Never: who asks is in this process too, and evaluates as well."""
+        return None
+
+    def forget(self) -> None:
+        """Let go of what is kept in memory; it comes back as it is asked for."""
+        self._opener.forget()
+
+    def close(self) -> None:
+        """Scans under way end at their next look."""
+        self._closing = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _scan(self, request: ScanRequest, segment: SegmentObjects, budget: Budget) -> SegmentAnswer:
+        """The segment's answer. What concerns the whole request raises: its limits, its end."""
+        budget.look()
+        tally = Tally()
+        started = time.perf_counter()
+        samples: list[Samples] = []
+        table: pa.Table | None = None
+        try:
+            if request.kind is Kind.SAMPLES:
+                samples = scan_samples(
+                    self._opener, segment.keys, request.matchers, request.start_ms, request.end_ms, budget.look, tally
+                )
+                budget.settle(sum(part.size_bytes for part in samples))
+            elif request.kind is Kind.SERIES:
+                table = scan_series(self._opener, segment.keys, request.matchers, budget.look, tally)
+            elif request.kind is Kind.LABELS:
+                table = scan_labels(self._opener, segment.keys, request.matchers, request.label, budget.look, tally)
+            else:
+                table = scan_exemplars(
+                    self._opener, segment.keys, request.matchers, request.start_ms, request.end_ms, budget.look, tally
+                )
+        except LimitHit:
+            raise
+        except LakeError as error:
+            budget.look()
+            SCAN_ERRORS.labels(error.code).inc()
+            return SegmentAnswer(segment.segment_id, cost=_cost(tally, 0, started), error=str(error))
+        except BAD_BYTES as error:
+            SCAN_ERRORS.labels("bad_bytes").inc()
+            reason = f"cannot read segment {segment.segment_id}: {type(error).__name__}: {error}"
+            return SegmentAnswer(segment.segment_id, cost=_cost(tally, 0, started), error=reason)
+        rows = sum(map(len, samples)) if table is None else table.num_rows
+        cost = _cost(tally, rows, started)
+        SCAN_SECONDS.labels(request.kind.value).observe(cost.fetch_s + cost.scan_s)
+        SCAN_ROWS.labels(request.kind.value).inc(rows)
+        return SegmentAnswer(segment.segment_id, samples, table, cost)
+
+
+def _cost(tally: Tally, rows: int, started: float) -> Cost:
+    scan_s = time.perf_counter() - started - tally.fetch_s
+    return Cost(rows, tally.read_bytes, tally.hits, tally.misses, tally.fetch_s, scan_s)

@@ -1,0 +1,89 @@
+"""From leaves to segments: one lookup for all of them, then the rules for each."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakerunner.index.lookup import Want
+from lakerunner.query.plan.catalog import Catalog, Looked
+from lakerunner.query.plan.leaf import Leaf, LeafPlan
+from lakerunner.query.plan.prune import prune
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What was wanted of the index, and what it had. One thing and not two: threads must never see half of it."""
+
+    wants: Sequence[Want]
+    looked: Looked
+
+    def covers(self, leaf: Leaf) -> bool:
+        wanted = leaf.time_range
+        if wanted.start_ns == wanted.end_ns:
+            return True
+        return any(
+            (want.signal, want.tier_s) == (leaf.signal, leaf.tier_s)
+            and want.time_range.start_ns <= wanted.start_ns
+            and wanted.end_ns <= want.time_range.end_ns
+            for want in self.wants
+        )
+
+
+class Planner:
+    """Plans of one query: all its leaves see one snapshot of the index, as long as it covers them.
+
+    Safe to share between threads: reading ahead plans as well.
+    """
+
+    def __init__(self, catalog: Catalog, org_id: uuid.UUID) -> None:
+        self._catalog = catalog
+        self._org_id = org_id
+        self._lock = threading.Lock()
+        self._snapshot: _Snapshot | None = None
+        self.lookups = 0
+
+    def prepare(self, leaves: Sequence[Leaf]) -> None:
+        """Look up what all these leaves need, at once."""
+        with self._lock:
+            self._look_up(leaves)
+
+    def plan(self, leaf: Leaf) -> LeafPlan:
+        """The segments of one leaf. One that was not prepared for is looked up now."""
+        with self._lock:
+            snapshot = self._snapshot
+            if snapshot is None or not snapshot.covers(leaf):
+                snapshot = self._look_up([leaf])
+        return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in)
+
+    @property
+    def age_s(self) -> float:
+        """How old the segments are that the plan goes by, when the index did not answer; else 0."""
+        return self._snapshot.looked.age_s if self._snapshot else 0.0
+
+    def _look_up(self, leaves: Sequence[Leaf]) -> _Snapshot:
+        wants = _united(leaves)
+        self._snapshot = _Snapshot(wants, self._catalog.lookup(self._org_id, wants))
+        self.lookups += 1
+        return self._snapshot
+
+
+def _united(leaves: Sequence[Leaf]) -> list[Want]:
+    """What the leaves want, overlapping times as one; those apart stay so, and nothing between them is looked up."""
+    united: list[Want] = []
+    for leaf in sorted(leaves, key=lambda leaf: (leaf.signal, leaf.tier_s, leaf.time_range)):
+        want = Want(leaf.signal, leaf.time_range, leaf.tier_s)
+        if want.time_range.start_ns == want.time_range.end_ns:
+            continue
+        last = united[-1] if united else None
+        if (
+            last
+            and (last.signal, last.tier_s) == (want.signal, want.tier_s)
+            and (want.time_range.start_ns <= last.time_range.end_ns)
+        ):
+            united[-1] = Want(want.signal, last.time_range.hull(want.time_range), want.tier_s)
+        else:
+            united.append(want)
+    return united

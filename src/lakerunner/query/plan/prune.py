@@ -1,0 +1,34 @@
+"""Passing segments by: an ordered tuple of rules, each of which says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lakerunner.model.segment import Segment
+from lakerunner.query.plan.leaf import Explain, Leaf, LeafPlan, Pruned
+from lakerunner.query.plan.rules.by_metric_name import by_metric_name
+from lakerunner.query.plan.rules.by_org import by_org
+from lakerunner.query.plan.rules.by_signal import by_signal
+from lakerunner.query.plan.rules.by_time import by_time
+
+#: Keeps those segments that may hold something of the leaf, and says why in a few words.
+Rule = Callable[[Leaf, Sequence[Segment]], tuple[Sequence[Segment], str]]
+
+#: Cheap ones first: each looks only at what those before it kept.
+RULES: tuple[Rule, ...] = (by_org, by_signal, by_time, by_metric_name)
+
+
+def prune(leaf: Leaf, segments: Sequence[Segment], looked_up_in: str = "index") -> LeafPlan:
+    """The segments that no rule passes by, and the account of it."""
+    considered, considered_bytes = len(segments), _bytes(segments)
+    steps: list[Pruned] = []
+    for rule in RULES:
+        kept, note = rule(leaf, segments)
+        steps.append(Pruned(rule.__name__, len(segments), len(kept), _bytes(segments) - _bytes(kept), note))
+        segments = kept
+    explain = Explain(leaf, considered, considered_bytes, tuple(steps), len(segments), _bytes(segments), looked_up_in)
+    return LeafPlan(leaf, segments, explain)
+
+
+def _bytes(segments: Sequence[Segment]) -> int:
+    return sum(segment.size_bytes for segment in segments)

@@ -1,0 +1,44 @@
+"""Only segments that may hold a metric of an accepted name, classic names of histograms included."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from lakerunner.model.labels import METRIC_NAME
+from lakerunner.model.segment import Segment
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.samples.names import VARIANTS, base_names
+from lakerunner.query.series.matchers import Matcher, MatchKind
+
+_COLUMN = "metric_name"
+
+
+def by_metric_name(leaf: Leaf, segments: Sequence[Segment]) -> tuple[Sequence[Segment], str]:
+    matchers = [matcher for matcher in leaf.matchers if matcher.name == METRIC_NAME]
+    if not matchers:
+        return segments, "any name"
+    accepts = _accepting(matchers)
+    exact = next((matcher.value for matcher in matchers if matcher.kind is MatchKind.EQUAL), None)
+    kept = [segment for segment in segments if _may_hold(segment, accepts, exact)]
+    return kept, " and ".join(f"name {matcher.kind.value} {matcher.value}" for matcher in matchers)
+
+
+def _accepting(matchers: Sequence[Matcher]) -> Callable[[str], bool]:
+    """Whether a stored name, or a classic name made from it, is accepted. Each is tried once, however many segments."""
+
+    @functools.cache
+    def accepts(stored: str) -> bool:
+        return any(all(matcher.matches(stored + variant) for matcher in matchers) for variant in VARIANTS)
+
+    return accepts
+
+
+def _may_hold(segment: Segment, accepts: Callable[[str], bool], exact: str | None) -> bool:
+    names = segment.pruning.values.get(_COLUMN)
+    if names is not None:
+        return any(map(accepts, names))
+    bounds = segment.pruning.bounds.get(_COLUMN)
+    if exact is None or bounds is None:
+        return True
+    return any(bounds[0] <= name <= bounds[1] for name in base_names(exact))

@@ -1,0 +1,1 @@
+"""Samples of metric segments: choose series, read their runs, merge them."""

@@ -1,0 +1,52 @@
+"""Names and values of labels in one segment, from the coded columns of its series: no label set is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.model.labels import METRIC_NAME
+from lakerunner.query.scan.samples.names import BUCKET, LE
+from lakerunner.query.scan.samples.opened import Opener, Tally
+from lakerunner.query.scan.samples.segment import Spend
+from lakerunner.query.scan.samples.series_rows import scan_series
+from lakerunner.query.scan.samples.series_table import Chosen, SeriesTable
+from lakerunner.query.series.matchers import Matcher
+
+#: What was asked for: names, or values of the one label.
+SCHEMA = pa.schema([pa.field("text", pa.string())])
+
+
+def scan_labels(
+    opener: Opener, keys: Sequence[str], matchers: Sequence[Matcher], label: str, spend: Spend, tally: Tally
+) -> pa.Table:
+    """The distinct names of labels of matching series; or with a label, its distinct values."""
+    table = opener.series(keys[1], tally)
+    chosen = table.choose(tuple(matchers))
+    if chosen.classic and (label == LE or any(matcher.name == LE for matcher in matchers)):
+        # Bounds are with the samples: these few questions are answered from whole series.
+        found = _of_series(scan_series(opener, keys, matchers, spend, tally), label)
+    elif label:
+        found = _values(table, chosen, label)
+    else:
+        found = table.label_names(chosen.rows()) | ({LE} if BUCKET in chosen.classic else set())
+    return pa.table({"text": sorted(found)}, schema=SCHEMA)
+
+
+def _values(table: SeriesTable, chosen: Chosen, label: str) -> set[str]:
+    coded = table.label(label)
+
+    def of(rows: np.ndarray) -> set[str]:
+        return {coded.values[code] for code in np.unique(coded.codes[rows]).tolist()} - {""}
+
+    found = of(chosen.stored)
+    for suffix, rows in chosen.classic.items():
+        found |= {value + suffix for value in of(rows)} if label == METRIC_NAME else of(rows)
+    return found
+
+
+def _of_series(series: pa.Table, label: str) -> set[str]:
+    pairs = [pair for labels in series.column("labels").to_pylist() for pair in labels]
+    return {value for name, value in pairs if name == label} if label else {name for name, _ in pairs}

@@ -1,0 +1,243 @@
+"""Samples of several segments as one batch: each series once, in order of time, each moment once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+from numba import njit
+
+from lakerunner.query.scan.samples.histograms import concatenated
+from lakerunner.query.scan.samples.runs import Samples, offsets_of, with_rows, within
+from lakerunner.query.series.arrays import allocated
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.label_list import LabelList
+from lakerunner.runtime.byte_lru import ByteLru
+
+Array = npt.NDArray[Any]
+
+_KNOWN_BYTES, _ORDERS_BYTES = 64 << 20, 256 << 20
+
+
+def merge(parts: Sequence[Samples], since_ms: int = 0) -> SeriesBatch:
+    """All parts together, series in the order of their labels, as Prometheus has them.
+
+    `since_ms` is the earliest time that was asked for: starts before it are left out where they tell nothing.
+    Where two parts have the same moment of a series, the earlier part's sample stays.
+    """
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return SeriesBatch.empty()
+    gathered, tidy = _gathered(parts, _known_series(parts), since_ms)
+    return _batch(gathered if tidy else _once(gathered))
+
+
+def _batch(samples: Samples) -> SeriesBatch:
+    return SeriesBatch(
+        samples.labels,
+        samples.offsets,
+        samples.timestamps_ms,
+        samples.values,
+        samples.start_timestamps_ms,
+        samples.histograms,
+        samples.may_be_stale,
+    )
+
+
+def _gathered(parts: Sequence[Samples], series_of: Known, since_ms: int) -> tuple[Samples, bool]:
+    """The runs of each series beside each other, earlier ones first; and whether times ascend within each series."""
+    places = [part.places for part in parts]
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    first_ms = np.concatenate([part.timestamps_ms[place] for part, place in zip(parts, places, strict=True)])
+    last_ms = np.concatenate(
+        [part.timestamps_ms[place + np.diff(part.offsets) - 1] for part, place in zip(parts, places, strict=True)]
+    )
+    series = series_of.place
+    order, tidy = _order_of_runs(series, first_ms, last_ms, parts)
+    to = np.empty(len(series), np.int64)
+    to[order] = offsets_of(lengths[order])[:-1]
+    counts = np.cumsum([len(part.tids) for part in parts])[:-1]
+    targets = np.split(to, counts)
+
+    times = allocated(int(lengths.sum()), np.int64)
+    for part, place, target in zip(parts, places, targets, strict=True):
+        tidy &= bool(_copy_times(part.timestamps_ms, place, np.diff(part.offsets), target, times))
+
+    def moved(arrays: Sequence[Array | None], kind: type) -> Array:
+        out = allocated(len(times), kind)
+        for part, array, place, target in zip(parts, arrays, places, targets, strict=True):
+            if array is None:
+                _fill_runs(np.zeros(len(part.tids), np.int64), np.diff(part.offsets), target, out)
+            else:
+                _copy_runs(array, place, np.diff(part.offsets), target, out)
+        return out
+
+    histograms = None
+    if any(part.histograms is not None for part in parts):
+        joined = concatenated([part.histograms for part in parts], [len(part.timestamps_ms) for part in parts])
+        rows = np.split(joined.row, np.cumsum([len(part.timestamps_ms) for part in parts])[:-1])
+        histograms = with_rows(joined, moved(rows, np.int64))
+    starts = None
+    if any(part.has_starts for part in parts) and not _starts_say_nothing(parts, series, since_ms):
+        starts = moved([part.start_timestamps_ms for part in parts], np.int64)
+        for part, target in zip(parts, targets, strict=True):
+            if part.run_starts_ms is not None:
+                _fill_runs(part.run_starts_ms, np.diff(part.offsets), target, starts)
+    samples = Samples(
+        series_of.tids,
+        series_of.labels,
+        offsets_of(np.bincount(series, weights=lengths, minlength=len(series_of.tids)).astype(np.int64)),
+        times,
+        moved([part.values for part in parts], np.float64),
+        starts,
+        histograms,
+        may_be_stale=any(part.may_be_stale for part in parts),
+    )
+    return samples, tidy
+
+
+def _order_of_runs(series: Ints, first_ms: Ints, last_ms: Ints, parts: Sequence[Samples]) -> tuple[Ints, bool]:
+    """Runs by series and time; and whether of two runs of a series the later begins after the earlier has ended.
+
+    Parts mostly come in order of time, so that the order of runs by series alone is the one.
+    """
+    order = np.argsort(series, kind="stable")
+    if _runs_ascend(series[order], first_ms[order], last_ms[order]):
+        return order, True
+    by_time = np.lexsort((np.arange(len(series)), first_ms, series))
+    if _runs_ascend(series[by_time], first_ms[by_time], last_ms[by_time]):
+        return by_time, True
+    # To be sorted anyway: in the order of parts, so that of two equal times the earlier part's stays first.
+    return order, False
+
+
+def _starts_say_nothing(parts: Sequence[Samples], series: Ints, since_ms: int) -> bool:
+    """Whether every series keeps one start, from before the time: no reset between samples, none within a window."""
+    if any(part.run_starts_ms is None for part in parts):
+        return False
+    starts = np.concatenate([part.run_starts_ms for part in parts if part.run_starts_ms is not None])
+    if not len(starts) or int(starts.max()) >= since_ms:
+        return False
+    of_series = np.empty(int(series.max()) + 1, np.int64)
+    of_series[series] = starts
+    return bool((of_series[series] == starts).all())
+
+
+def _runs_ascend(series: Ints, first_ms: Ints, last_ms: Ints) -> bool:
+    """Whether of two runs of a series, one behind the other, the later begins after the earlier has ended."""
+    return not bool(((series[1:] == series[:-1]) & (first_ms[1:] <= last_ms[:-1])).any())
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The series of some parts in the order of their labels, and the place among them of every run."""
+
+    tids: Ints
+    labels: LabelList
+    place: Ints
+
+
+def _known_series(parts: Sequence[Samples]) -> Known:
+    """Cached for recently queried sets of series: sorting labels and making label sets cost more than reading.
+
+    10,000 series: 40 ms to sort, 0.1 ms to find again.
+    """
+    tids = np.concatenate([part.tids for part in parts])
+    key = xxhash.xxh3_128_digest(tids.data)
+    known = _KNOWN.get(key)
+    if known is None:
+        known = _known(tids, parts)
+        _KNOWN.put(key, known, 8 * len(tids))
+    return known
+
+
+def _known(tids: Ints, parts: Sequence[Samples]) -> Known:
+    distinct, first_run, place = np.unique(tids, return_index=True, return_inverse=True)
+    key = xxhash.xxh3_128_digest(distinct.data)
+    in_order = _ORDERS.get(key)
+    if in_order is None:
+        whole = [labels for part in parts for labels in part.labels]
+        labels = [whole[run] for run in first_run.tolist()]
+        order = np.array(sorted(range(len(labels)), key=lambda row: labels[row].pairs), np.int64)
+        in_order = order, LabelList([labels[row] for row in order.tolist()])
+        _ORDERS.put(key, in_order, in_order[1].size_bytes)
+    order, in_order_labels = in_order
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return Known(distinct[order], in_order_labels, rank[place])
+
+
+#: By the ids of all runs; by the ids of the series among them, which those of many times share.
+_KNOWN: ByteLru[Known] = ByteLru(_KNOWN_BYTES)
+_ORDERS: ByteLru[tuple[Ints, LabelList]] = ByteLru(_ORDERS_BYTES)
+
+
+def _once(samples: Samples) -> Samples:
+    """Sorted by time within each series, and each moment once."""
+    untidy = np.flatnonzero(_untidy(samples.offsets, samples.timestamps_ms))
+    lengths = np.diff(samples.offsets)
+    at = within(samples.offsets[untidy], lengths[untidy])
+    series = np.repeat(untidy, lengths[untidy])
+    times = samples.timestamps_ms[at]
+    order = np.lexsort((times, series))
+    source = np.arange(len(samples))
+    source[at] = at[order]
+    keep = np.ones(len(samples), np.bool_)
+    sorted_times, sorted_series = times[order], series[order]
+    again = (sorted_times[1:] == sorted_times[:-1]) & (sorted_series[1:] == sorted_series[:-1])
+    keep[at[1:][again]] = False
+    source = source[keep]
+    kept = np.add.reduceat(keep, samples.offsets[:-1], dtype=np.int64)
+    starts, histograms = samples.start_timestamps_ms, samples.histograms
+    return Samples(
+        samples.tids,
+        samples.labels,
+        offsets_of(kept),
+        samples.timestamps_ms[source],
+        samples.values[source],
+        None if starts is None else starts[source],
+        None if histograms is None else with_rows(histograms, histograms.row[source]),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _copy_runs(source, begins, lengths, to, out):  # type: ignore[no-untyped-def]
+    for i in range(len(begins)):
+        place, begin = to[i], begins[i]
+        for at in range(lengths[i]):
+            out[place + at] = source[begin + at]
+
+
+@njit(cache=True, nogil=True)
+def _copy_times(source, begins, lengths, to, out):  # type: ignore[no-untyped-def]
+    """As `_copy_runs`; says whether each run ascends."""
+    descents = 0
+    for i in range(len(begins)):
+        place, begin = to[i], begins[i]
+        out[place] = source[begin]
+        for at in range(1, lengths[i]):
+            out[place + at] = source[begin + at]
+            descents += source[begin + at] <= source[begin + at - 1]
+    return descents == 0
+
+
+@njit(cache=True, nogil=True)
+def _fill_runs(values, lengths, to, out):  # type: ignore[no-untyped-def]
+    for i in range(len(lengths)):
+        out[to[i] : to[i] + lengths[i]] = values[i]
+
+
+@njit(cache=True, nogil=True)
+def _untidy(offsets, times):  # type: ignore[no-untyped-def]
+    out = np.zeros(len(offsets) - 1, np.bool_)
+    for i in range(len(offsets) - 1):
+        for at in range(offsets[i] + 1, offsets[i + 1]):
+            if times[at] <= times[at - 1]:
+                out[i] = True
+                break
+    return out

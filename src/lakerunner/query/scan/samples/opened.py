@@ -1,0 +1,147 @@
+"""Segments opened for reading: through the disk cache, with decoded tables of series and footers kept in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Bug
+from lakerunner.query.scan.object_cache import ObjectCache
+from lakerunner.query.scan.samples.decoded import DecodedGroup, decoded
+from lakerunner.query.scan.samples.row_groups import RowGroup, row_groups
+from lakerunner.query.scan.samples.series_table import SeriesTable
+from lakerunner.query.series.interned import INTERNED
+from lakerunner.runtime.byte_lru import ByteLru
+
+T = TypeVar("T")
+#: A file, or its bytes.
+Source: TypeAlias = Path | pa.BufferReader
+
+#: What pyarrow raises on bytes that are not the Parquet they should be.
+BAD_BYTES = (pa.ArrowException, OSError, ValueError)
+#: Footers are small beside what they describe.
+_FOOTER_BYTES_PER_GROUP = 8_192
+_FOOTER_SHARE = 8
+
+
+@dataclass(slots=True)
+class Tally:
+    """What opening took, for one segment."""
+
+    read_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    fetch_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    metadata: pq.FileMetaData
+    groups: list[RowGroup]
+
+
+class OpenedFile:
+    """A samples file. It is opened when something is read that is not in memory."""
+
+    def __init__(self, key: str, source: Source, footer: Footer | None, kept: ByteLru[DecodedGroup]) -> None:
+        self._key = key
+        self._source = source
+        self._decoded = kept
+        self._file: pq.ParquetFile | None = None
+        self._metadata: pq.FileMetaData | None = footer.metadata if footer else None
+        self.footer = footer or Footer(self.file.metadata, row_groups(self.file.metadata))
+
+    @property
+    def groups(self) -> list[RowGroup]:
+        return self.footer.groups
+
+    @property
+    def file(self) -> pq.ParquetFile:
+        if self._file is None:
+            self._file = pq.ParquetFile(self._source, memory_map=True, metadata=self._metadata)
+        return self._file
+
+    def read(self, group: RowGroup) -> DecodedGroup:
+        """The samples of one row group; from memory where they are read again and again."""
+        name = f"{self._key}#{group.number}"
+        found = self._decoded.get(name)
+        if found is None:
+            found = decoded(self.file.read_row_group(group.number, columns=group.columns(), use_threads=False))
+            self._decoded.offer(name, found, found.size_bytes)
+        return found
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class Opener:
+    def __init__(self, cache: ObjectCache, memory_bytes: int, decoded_bytes: int = 0) -> None:
+        self._cache = cache
+        self._decoded: ByteLru[DecodedGroup] = ByteLru(decoded_bytes)
+        self._tables: ByteLru[SeriesTable] = ByteLru(memory_bytes - memory_bytes // _FOOTER_SHARE)
+        self._footers: ByteLru[Footer] = ByteLru(memory_bytes // _FOOTER_SHARE)
+
+    def forget(self) -> None:
+        """Empty what is kept in memory."""
+        self._decoded.clear()
+        self._tables.clear()
+        self._footers.clear()
+        INTERNED.clear()
+
+    def series(self, key: str, tally: Tally) -> SeriesTable:
+        """The table of series, decoded once while there is room."""
+        table = self._tables.get(key)
+        if table is not None:
+            tally.hits += 1
+            return table
+        table = self._reading(key, tally, lambda source: SeriesTable.of(pq.read_table(source, partitioning=None)))
+        self._tables.put(key, table, table.size_bytes)
+        return table
+
+    @contextmanager
+    def samples(self, key: str, tally: Tally) -> Iterator[OpenedFile]:
+        """The samples file. What is read from it inside may still prove bad: see `again_if_bad`."""
+        opened = self._reading(key, tally, lambda source: self._open(key, source))
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def again_if_bad(self, key: str, read: Callable[[], T]) -> T:
+        """The result of reading an object; once more with fresh bytes where those of the cache are bad."""
+        try:
+            return read()
+        except BAD_BYTES:
+            self._cache.discard(key)
+            return read()
+
+    def _open(self, key: str, source: Source) -> OpenedFile:
+        known = self._footers.get(key)
+        opened = OpenedFile(key, source, known, self._decoded)
+        if known is None:
+            self._footers.put(key, opened.footer, _FOOTER_BYTES_PER_GROUP * max(1, len(opened.groups)))
+        return opened
+
+    def _reading(self, key: str, tally: Tally, read: Callable[[Source], T]) -> T:
+        for fresh in (False, True):
+            started = time.perf_counter()
+            found = self._cache.get(key)
+            tally.fetch_s += time.perf_counter() - started
+            tally.hits, tally.misses = tally.hits + found.hit, tally.misses + (not found.hit)
+            tally.read_bytes += found.size_bytes
+            try:
+                return read(found.source)
+            except BAD_BYTES:
+                # Evicted between two lines of ours, or damaged on the disk: either way the store has it.
+                self._cache.discard(key)
+                if fresh:
+                    raise
+        raise Bug("cannot come here")

@@ -1,0 +1,118 @@
+"""Which row groups of a samples file can hold given series and times, from the statistics in its footer."""
+
+from __future__ import annotations
+
+import bisect
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Unavailable
+from lakerunner.query.scan.samples.histograms import COLUMNS as HISTOGRAM_COLUMNS
+from lakerunner.query.series.histograms.histogram import Ints
+
+_SCALARS = ("tid", "timestamp", "value", "start_timestamp")
+#: Not null where the sample is a histogram: it stands for all columns that make one.
+_HISTOGRAM = "h_schema"
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """What the footer says of one row group. A bound that it does not tell is None."""
+
+    number: int
+    rows: int
+    names: tuple[str, str] | None
+    tids: tuple[int, int] | None
+    times_ms: tuple[int, int] | None
+    #: Columns that are null in all of its rows: not read.
+    null_columns: frozenset[str]
+
+    def columns(self) -> list[str]:
+        """What has to be read of it for samples."""
+        names = [name for name in _SCALARS if name not in self.null_columns]
+        return names if _HISTOGRAM in self.null_columns else [*names, *HISTOGRAM_COLUMNS]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The series to read: by name, sorted ids; and all ids, sorted."""
+
+    by_name: Mapping[str, Ints]
+    names: list[str]
+    tids: Ints
+
+    @classmethod
+    def of(cls, codes: npt.NDArray[np.int32], names: Sequence[str], tids: Ints) -> Wanted:
+        """From a name, as its place in `names`, and an id for each series."""
+        if not len(tids):
+            return cls({}, [], tids)
+        order = np.lexsort((tids, codes))
+        distinct, begins = np.unique(codes[order], return_index=True)
+        parts = np.split(tids[order], begins[1:])
+        by_name = {names[code]: part for code, part in zip(distinct.tolist(), parts, strict=True)}
+        return cls(by_name, sorted(by_name), np.sort(tids))
+
+
+def row_groups(metadata: pq.FileMetaData) -> list[RowGroup]:
+    names = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    leaves = {name: names.get(name) for name in ("metric_name", "tid", "timestamp")}
+    optional = {name: names.get(name) for name in ("value", "start_timestamp", _HISTOGRAM)}
+    if None in leaves.values():
+        raise Unavailable("cannot read a samples file: it lacks a column that every one has")
+    return [_row_group(metadata.row_group(i), i, leaves, optional) for i in range(metadata.num_row_groups)]
+
+
+def choose(groups: list[RowGroup], wanted: Wanted, start_ms: int, end_ms: int) -> list[RowGroup]:
+    """The row groups that may hold a sample of a wanted series in the time, both ends included."""
+    return [group for group in groups if _in_time(group, start_ms, end_ms) and _holds(group, wanted)]
+
+
+def _in_time(group: RowGroup, start_ms: int, end_ms: int) -> bool:
+    return group.times_ms is None or (group.times_ms[0] <= end_ms and start_ms <= group.times_ms[1])
+
+
+def _holds(group: RowGroup, wanted: Wanted) -> bool:
+    if group.names is None:
+        return True
+    first, last = group.names
+    at = bisect.bisect_left(wanted.names, first)
+    if at == len(wanted.names) or wanted.names[at] > last:
+        return False
+    if first != last or group.tids is None:
+        return True
+    tids = wanted.by_name[first]
+    nearest = int(np.searchsorted(tids, group.tids[0]))
+    return nearest < len(tids) and bool(tids[nearest] <= group.tids[1])
+
+
+def _row_group(group: Any, number: int, leaves: Mapping[str, Any], optional: Mapping[str, Any]) -> RowGroup:
+    def bounds(name: str) -> tuple[Any, Any] | None:
+        statistics = group.column(leaves[name]).statistics
+        return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
+
+    times = bounds("timestamp")
+    return RowGroup(
+        number,
+        group.num_rows,
+        bounds("metric_name"),
+        bounds("tid"),
+        None if times is None else (_ms(times[0]), _ms(times[1])),
+        frozenset(name for name, leaf in optional.items() if leaf is None or _all_null(group, leaf)),
+    )
+
+
+def _all_null(group: Any, leaf: int) -> bool:
+    statistics = group.column(leaf).statistics
+    return bool(statistics is not None and statistics.has_null_count and statistics.null_count == group.num_rows)
+
+
+def _ms(moment: Any) -> int:
+    # By whole units and not by its float timestamp, which is not exact.
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1))

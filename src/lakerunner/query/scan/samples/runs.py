@@ -1,0 +1,124 @@
+"""Samples of many series in arrays, one run of samples after another, with the ids that tell series apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.series.histograms.column import HistogramColumn
+from lakerunner.query.series.histograms.histogram import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Run i is samples of series i, at least one. A series may have several runs.
+
+    Times never descend within a run, but may tie: that is what one segment gives, and `merge` makes a batch of several.
+    """
+
+    tids: Ints
+    labels: Sequence[LabelSet]
+    #: Run i has `offsets[i + 1] - offsets[i]` samples, and unless `begins` says otherwise they are those of the arrays.
+    offsets: Ints
+    timestamps_ms: Ints
+    values: Floats
+    #: 0 where unknown; None: known for no sample.
+    start_timestamps_ms: Ints | None = None
+    histograms: HistogramColumn | None = None
+    #: Beside the histograms: whose sum was not sent. None: all were.
+    sumless: npt.NDArray[np.bool_] | None = None
+    #: Where in the arrays run i begins: what was chosen of a larger whole need not be copied out of it.
+    begins: Ints | None = None
+    #: In place of start timestamps where they are the same for all samples of a run, as counters' mostly are.
+    run_starts_ms: Ints | None = None
+    #: False: none of the floats is a stale marker.
+    may_be_stale: bool = True
+
+    @classmethod
+    def none(cls) -> Samples:
+        empty = np.zeros(0, np.int64)
+        return cls(empty, [], np.zeros(1, np.int64), empty, np.zeros(0))
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
+    def places(self) -> Ints:
+        """Where each run begins."""
+        return self.offsets[:-1] if self.begins is None else self.begins
+
+    @property
+    def has_starts(self) -> bool:
+        return self.start_timestamps_ms is not None or self.run_starts_ms is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """What its samples weigh, wherever they are."""
+        numbers = 2 + (self.start_timestamps_ms is not None) + (self.histograms is not None)
+        held = 8 * (numbers * len(self) + len(self.offsets))
+        if self.histograms is not None:
+            column = self.histograms
+            arrays = [column.count, column.sum, column.pos_index, column.pos_count, column.bounds, column.neg_index]
+            held += sum(array.nbytes for array in (*arrays, column.neg_count, column.zero_count, column.zero_threshold))
+        return held
+
+    def chosen(self, runs: Ints, begins: Ints, lengths: Ints) -> Samples:
+        """Some runs, or parts of them, where they are. Labels are the caller's to give."""
+        return Samples(
+            self.tids[runs],
+            [],
+            offsets_of(lengths),
+            self.timestamps_ms,
+            self.values,
+            self.start_timestamps_ms,
+            self.histograms,
+            self.sumless,
+            begins,
+            None if self.run_starts_ms is None else self.run_starts_ms[runs],
+            self.may_be_stale,
+        )
+
+    def tight(self) -> Samples:
+        """The same runs, copied to where they follow each other."""
+        if self.begins is None and self.run_starts_ms is None:
+            return self
+        at = within(self.places, np.diff(self.offsets))
+        starts = None if self.start_timestamps_ms is None else self.start_timestamps_ms[at]
+        if self.run_starts_ms is not None:
+            starts = np.repeat(self.run_starts_ms, np.diff(self.offsets))
+        return replace(
+            self,
+            timestamps_ms=self.timestamps_ms[at],
+            values=self.values[at],
+            start_timestamps_ms=starts,
+            histograms=None if self.histograms is None else with_rows(self.histograms, self.histograms.row[at]),
+            begins=None,
+            run_starts_ms=None,
+        )
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def within(starts: Ints, lengths: Ints) -> Ints:
+    """All places of runs that begin at `starts`.
+
+    >>> within(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    places: Ints = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    return places
+
+
+def with_rows(column: HistogramColumn, row: Ints) -> HistogramColumn:
+    """The same histograms beside other samples."""
+    return replace(column, row=row)

@@ -1,0 +1,84 @@
+"""One segment, scanned: choose series, read their samples, name them, expand classic histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from lakerunner.query.scan.samples.classic import choose_classic, expand
+from lakerunner.query.scan.samples.decoded import ClassicGroup, DecodedGroup, choose, contained
+from lakerunner.query.scan.samples.opened import Opener, Tally
+from lakerunner.query.scan.samples.row_groups import RowGroup
+from lakerunner.query.scan.samples.row_groups import choose as choose_groups
+from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.scan.samples.series_table import SeriesTable
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.interned import LazyLabels
+from lakerunner.query.series.matchers import Matcher
+
+#: Told the bytes that this scan holds; raises when they are too many, or the answer is no longer wanted.
+Spend = Callable[[int], None]
+
+
+def scan_samples(
+    opener: Opener,
+    keys: Sequence[str],
+    matchers: Sequence[Matcher],
+    start_ms: int,
+    end_ms: int,
+    spend: Spend,
+    tally: Tally,
+) -> list[Samples]:
+    """All samples of the segment's series that match, classic series of histograms included.
+
+    In parts: a series may be in several of them, and `merge` puts it together.
+    """
+    samples_key, series_key = keys
+    table = opener.series(series_key, tally)
+    chosen = table.choose(tuple(matchers))
+    if not len(chosen.wanted.tids):
+        return []
+
+    def read() -> list[Samples]:
+        parts: list[Samples] = []
+        held = 0
+        with opener.samples(samples_key, tally) as opened:
+            for group in choose_groups(opened.groups, chosen.wanted, start_ms, end_ms):
+                spend(held)
+                decoded = opened.read(group)
+                cut = _cut(group, start_ms, end_ms)
+                found = [_stored(decoded, table, chosen.stored_tids, cut)] if len(chosen.stored) else []
+                found += [
+                    choose_classic(_classic(decoded, table, suffix), tids, matchers, *cut)
+                    for suffix, tids in chosen.parent_tids.items()
+                ]
+                parts += [part for part in found if len(part)]
+                held += sum(part.size_bytes for part in found)
+        spend(held)
+        return parts
+
+    return opener.again_if_bad(samples_key, read)
+
+
+def _cut(group: RowGroup, start_ms: int, end_ms: int) -> tuple[int | None, int | None]:
+    """The ends of the time that cut into the group; None where all of its rows are inside."""
+    if group.times_ms is None:
+        return start_ms, end_ms
+    first, last = group.times_ms
+    return (start_ms if first < start_ms else None), (end_ms if last > end_ms else None)
+
+
+def _stored(decoded: DecodedGroup, table: SeriesTable, tids: Ints, cut: tuple[int | None, int | None]) -> Samples:
+    """Series as they are stored."""
+    whole = decoded.samples
+    part, _ = choose(whole, contained(whole.tids, tids), *cut)
+    return replace(part, labels=LazyLabels(lambda: table.label_sets(table.rows_of(part.tids))))
+
+
+def _classic(decoded: DecodedGroup, table: SeriesTable, suffix: str) -> ClassicGroup:
+    """The classic series of all the group's histograms, made once while the group is in memory."""
+    made = decoded.classic.get(suffix)
+    if made is None:
+        labels = table.label_sets(table.rows_of(decoded.samples.tids))
+        made = decoded.classic[suffix] = expand(decoded.samples, labels, suffix)
+    return made

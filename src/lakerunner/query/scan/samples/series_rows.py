@@ -1,0 +1,100 @@
+"""The series of one segment that match, with what their author said of them: for questions about labels and names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.scan.samples.names import BUCKET, LE
+from lakerunner.query.scan.samples.opened import OpenedFile, Opener, Tally
+from lakerunner.query.scan.samples.row_groups import Wanted, choose
+from lakerunner.query.scan.samples.segment import Spend
+from lakerunner.query.scan.samples.series_table import SeriesTable
+from lakerunner.query.series.go_format import plain
+from lakerunner.query.series.interned import INTERNED
+from lakerunner.query.series.matchers import Matcher
+
+LABELS = pa.map_(pa.string(), pa.string())
+SCHEMA = pa.schema(
+    [
+        pa.field("tid", pa.int64()),
+        pa.field("labels", LABELS),
+        pa.field("base_name", pa.string()),
+        pa.field("type", pa.string()),
+        pa.field("unit", pa.string()),
+        pa.field("description", pa.string()),
+    ]
+)
+_ALL_TIME = (-(1 << 62), 1 << 62)
+
+
+def scan_series(
+    opener: Opener, keys: Sequence[str], matchers: Sequence[Matcher], spend: Spend, tally: Tally
+) -> pa.Table:
+    """One row a series, classic series of histograms included."""
+    samples_key, series_key = keys
+    table = opener.series(series_key, tally)
+    chosen = table.choose(tuple(matchers))
+    parts = [_rows(table, chosen.stored, table.tids[chosen.stored].tolist(), table.label_sets(chosen.stored))]
+    for suffix, rows in chosen.classic.items():
+        labels, tids = table.label_sets(rows), table.tids[rows].tolist()
+        if suffix != BUCKET:
+            made = [INTERNED.derived(tid, one, suffix) for tid, one in zip(tids, labels, strict=True)]
+            parts.append(_rows(table, rows, [tid for tid, _ in made], [one for _, one in made]))
+            continue
+        le_matchers = [matcher for matcher in matchers if matcher.name == LE]
+
+        def read(rows: np.ndarray = rows) -> dict[int, list[float]]:
+            with opener.samples(samples_key, tally) as opened:
+                return _bounds(opened, table, rows, spend)
+
+        bounds = opener.again_if_bad(samples_key, read)
+        of_row, tids_of, labels_of = [], [], []
+        for row, tid, parent in zip(rows.tolist(), tids, labels, strict=True):
+            for le in (*map(plain, bounds.get(tid, ())), "+Inf"):
+                if all(matcher.matches(le) for matcher in le_matchers):
+                    made_tid, made_labels = INTERNED.derived(tid, parent, BUCKET, le)
+                    of_row.append(row)
+                    tids_of.append(made_tid)
+                    labels_of.append(made_labels)
+        parts.append(_rows(table, np.array(of_row, np.int64), tids_of, labels_of))
+    return pa.concat_tables(parts)
+
+
+def _rows(table: SeriesTable, rows: np.ndarray, tids: list[int], labels: list[LabelSet]) -> pa.Table:
+    taken = table.table.select(["metric_name", "type", "unit", "description"]).take(pa.array(rows))
+    return pa.Table.from_arrays(
+        [
+            pa.array(tids, pa.int64()),
+            pa.array([one.pairs for one in labels], LABELS),
+            *(taken.column(name).cast(pa.string()) for name in taken.column_names),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _bounds(opened: OpenedFile, table: SeriesTable, rows: np.ndarray, spend: Spend) -> dict[int, list[float]]:
+    """All bounds that each histogram has had in the segment."""
+    wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
+    found: dict[int, list[float]] = {}
+    for group in choose(opened.groups, wanted, *_ALL_TIME):
+        spend(0)
+        if "h_schema" in group.null_columns:
+            continue
+        read = opened.file.read_row_group(group.number, columns=["tid", "h_custom_values"], use_threads=False)
+        read = read.filter(pc.is_in(read.column("tid"), value_set=pa.array(wanted.tids)))
+        lists = read.column("h_custom_values").combine_chunks()
+        lengths = pc.fill_null(pc.list_value_length(lists), 0)
+        pairs = pa.table(
+            {
+                "tid": pa.array(np.repeat(read.column("tid").to_numpy(), lengths.to_numpy(zero_copy_only=False))),
+                "bound": pc.list_flatten(lists),
+            }
+        ).group_by(["tid", "bound"]).aggregate([])  # fmt: skip
+        for tid, bound in zip(pairs.column("tid").to_pylist(), pairs.column("bound").to_pylist(), strict=True):
+            found.setdefault(tid, []).append(bound)
+    return {tid: sorted(set(bounds)) for tid, bounds in found.items()}

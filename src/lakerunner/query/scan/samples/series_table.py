@@ -1,0 +1,207 @@
+"""The series of one segment in memory, ready to be matched: every distinct label value is tried once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.scan.samples.names import BUCKET, CLASSIC, LE
+from lakerunner.query.scan.samples.row_groups import Wanted
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.interned import label_sets
+from lakerunner.query.series.matchers import Matcher, MatchKind
+
+Mask = npt.NDArray[np.bool_]
+
+#: What decoded text costs beyond its bytes, roughly, counted by label.
+_BYTES_PER_LABEL = 24
+#: Choices of series kept with each table.
+_KEPT_CHOICES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A label of all series: a number for each value, 0 for the empty one, which is the absent one."""
+
+    codes: npt.NDArray[np.int32]
+    values: Sequence[str]
+    _places: dict[str, int] = field(default_factory=dict, compare=False)
+
+    def matching(self, matcher: Matcher, suffix: str = "") -> Mask:
+        """Which series the matcher accepts, with the suffix behind each value."""
+        found: Mask
+        if matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL):
+            found = self.codes == self._place(matcher.value, suffix)
+            return found if matcher.kind is MatchKind.EQUAL else ~found
+        accepted = np.array([matcher.matches(value + suffix) for value in self.values], np.bool_)
+        found = accepted[self.codes]
+        return found
+
+    def _place(self, wanted: str, suffix: str) -> int:
+        """The number of the value that is `wanted` with the suffix behind it, or -1."""
+        if not self._places:
+            self._places.update({value: place for place, value in enumerate(self.values)})
+        return self._places.get(wanted.removesuffix(suffix), -1) if wanted.endswith(suffix) else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Rows of a table of series that a selector asks for: as they are stored, and as classic series by suffix."""
+
+    stored: Ints
+    classic: dict[str, Ints]
+    #: The ids of all of them, and of each kind, sorted.
+    wanted: Wanted
+    stored_tids: Ints
+    parent_tids: dict[str, Ints]
+
+    def rows(self) -> Ints:
+        """All rows whose samples must be read."""
+        return np.unique(np.concatenate([self.stored, *self.classic.values()]))
+
+
+@dataclass(slots=True)
+class SeriesTable:
+    """Rows are in the order of (name, tid), as stored."""
+
+    tids: Ints
+    names: Coded
+    table: pa.Table
+    #: Histograms with explicit bounds that came over OTLP: those have classic series. One that was sent as a native
+    #: histogram with custom bounds has no temporality, and no classic series with Prometheus either.
+    classic: Mask
+    _offsets: Ints
+    _keys: Coded
+    _values: Coded
+    #: Label sets that were asked for, and which those are. Threads may make the same one twice: it is the same.
+    _sets: npt.NDArray[np.object_]
+    _made: Mask
+    _by_label: dict[str, Coded] = field(default_factory=dict)
+    _order: Ints | None = None
+    _chosen: dict[tuple[Matcher, ...], Chosen] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> SeriesTable:
+        table = table.combine_chunks()
+        maps = _only(table, "labels")
+        kinds, temporality = _only(table, "type"), _only(table, "temporality")
+        classic = pc.and_(pc.fill_null(pc.equal(kinds, "histogram"), False), temporality.is_valid())
+        return cls(
+            tids=_only(table, "tid").to_numpy(),
+            names=_coded(_only(table, "metric_name")),
+            table=table,
+            classic=classic.to_numpy(zero_copy_only=False),
+            _offsets=maps.offsets.to_numpy().astype(np.int64) - maps.offsets[0].as_py(),
+            _keys=_coded(_within(maps, maps.keys)),
+            _values=_coded(_within(maps, maps.items)),
+            _sets=np.full(table.num_rows, None, object),
+            _made=np.zeros(table.num_rows, np.bool_),
+        )
+
+    def __len__(self) -> int:
+        return len(self.tids)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it costs to keep, with the labels that queries will have asked for."""
+        return int(self.table.nbytes) + _BYTES_PER_LABEL * len(self._keys.codes) + 64 * len(self)
+
+    def label(self, name: str) -> Coded:
+        """A label of all series. Kept: dashboards ask for the same few."""
+        if name == METRIC_NAME:
+            return self.names
+        coded = self._by_label.get(name)
+        if coded is None:
+            coded = self._by_label[name] = self._label(name)
+        return coded
+
+    def _label(self, name: str) -> Coded:
+        codes = np.zeros(len(self), np.int32)
+        if name not in self._keys.values:
+            return Coded(codes, ("",))
+        mine = np.flatnonzero(self._keys.codes == self._keys.values.index(name))
+        rows = np.searchsorted(self._offsets, mine, side="right") - 1
+        distinct, inverse = np.unique(self._values.codes[mine], return_inverse=True)
+        values = [self._values.values[code] for code in distinct.tolist()]
+        codes[rows] = inverse + 1
+        return Coded(codes, ("", *values))
+
+    def label_names(self, rows: Ints) -> set[str]:
+        """Names of labels that any of the rows has, the metric's own included."""
+        held = np.zeros(len(self), np.bool_)
+        held[rows] = True
+        codes = np.unique(self._keys.codes[np.repeat(held, np.diff(self._offsets))])
+        return {self._keys.values[code] for code in codes.tolist()} | ({METRIC_NAME} if len(rows) else set())
+
+    def choose(self, matchers: tuple[Matcher, ...]) -> Chosen:
+        """Kept for the selectors last asked: dashboards ask for the same again and again."""
+        chosen = self._chosen.get(matchers)
+        if chosen is None:
+            if len(self._chosen) >= _KEPT_CHOICES:
+                self._chosen.clear()
+            chosen = self._chosen[matchers] = self._choose(matchers)
+        return chosen
+
+    def _choose(self, matchers: Sequence[Matcher]) -> Chosen:
+        stored = np.flatnonzero(self._accepted(matchers, ""))
+        classic = {}
+        if self.classic.any():
+            for suffix in CLASSIC:
+                rows = np.flatnonzero(self.classic & self._accepted(matchers, suffix))
+                if len(rows):
+                    classic[suffix] = rows
+        rows = np.unique(np.concatenate([stored, *classic.values()]))
+        wanted = Wanted.of(self.names.codes[rows], self.names.values, self.tids[rows])
+        parents = {suffix: np.sort(self.tids[of_suffix]) for suffix, of_suffix in classic.items()}
+        return Chosen(stored, classic, wanted, np.sort(self.tids[stored]), parents)
+
+    def _accepted(self, matchers: Sequence[Matcher], suffix: str) -> Mask:
+        accepted = np.ones(len(self), np.bool_)
+        for matcher in matchers:
+            if suffix == BUCKET and matcher.name == LE:
+                continue  # Made by the expansion, and matched there.
+            accepted &= self.label(matcher.name).matching(matcher, suffix if matcher.name == METRIC_NAME else "")
+            if not accepted.any():
+                break
+        return accepted
+
+    def rows_of(self, tids: Ints) -> Ints:
+        """Where these series are in the table."""
+        if self._order is None:
+            self._order = np.argsort(self.tids)
+        rows: Ints = self._order[np.searchsorted(self.tids, tids, sorter=self._order)]
+        return rows
+
+    def label_sets(self, rows: Ints) -> list[LabelSet]:
+        missing = rows[~self._made[rows]]
+        if len(missing):
+            names = [self.names.values[code] for code in self.names.codes[missing].tolist()]
+            maps = _only(self.table, "labels")
+            made = label_sets(self.tids[missing].tolist(), missing.tolist(), names, maps)
+            for row, labels in zip(missing.tolist(), made, strict=True):
+                self._sets[row] = labels
+            self._made[missing] = True
+        sets: list[LabelSet] = self._sets[rows].tolist()
+        return sets
+
+
+def _only(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
+
+
+def _within(maps: pa.MapArray, flat: pa.Array) -> pa.Array:
+    """The keys or items that the maps refer to: a slice of an array keeps all of its parent's."""
+    begin, end = (maps.offsets[0].as_py(), maps.offsets[-1].as_py()) if len(maps.offsets) else (0, 0)
+    return flat.slice(begin, end - begin)
+
+
+def _coded(column: pa.Array) -> Coded:
+    encoded = pc.fill_null(column, "").dictionary_encode()
+    return Coded(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist())

@@ -1,0 +1,47 @@
+"""Where series come from: the one narrow door between the language and the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.series.histograms.column import HistogramColumn
+from lakerunner.query.series.histograms.histogram import Floats, Ints
+from lakerunner.query.series.matchers import Matcher
+
+#: The value that says "the series ended here": a NaN with this bit pattern, which no computation yields.
+STALE_BITS = 0x7FF0000000000002
+STALE = np.array([STALE_BITS], dtype=np.uint64).view(np.float64)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesBatch:
+    """Samples of many series, one after another: series i has the samples `offsets[i]` to `offsets[i + 1]`.
+
+    Times ascend within a series, and no series occurs twice. Stale markers are samples.
+    """
+
+    labels: Sequence[LabelSet]
+    offsets: Ints
+    timestamps_ms: Ints
+    values: Floats
+    #: Start of the interval that a cumulative or delta sample covers; 0 where unknown. None: known for no sample.
+    start_timestamps_ms: Ints | None = None
+    histograms: HistogramColumn | None = None
+    #: False: none of the floats is a stale marker, and nobody need look.
+    may_be_stale: bool = True
+
+    @classmethod
+    def empty(cls) -> SeriesBatch:
+        none = np.zeros(0, dtype=np.int64)
+        return cls([], np.zeros(1, dtype=np.int64), none, np.zeros(0))
+
+
+class SeriesSource(Protocol):
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        """All series that every matcher accepts, with their samples from `start_ms` to `end_ms`, both included."""
+        ...

@@ -1,0 +1,120 @@
+"""The value of a part as Arrow record batches and back: a row a series, a cell a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.scan.samples.arrow import HISTOGRAM, histogram_column, histogram_structs
+from lakerunner.query.scan.samples.runs import with_rows
+from lakerunner.query.series.block import Block, Bools
+from lakerunner.query.series.histograms.grid import HistogramGrid
+from lakerunner.query.series.interned import INTERNED, packed
+from lakerunner.query.series.label_list import LabelList, label_list
+from lakerunner.runtime.byte_lru import ByteLru
+
+#: Cells of one batch.
+_BATCH_CELLS = 1 << 19
+
+SCHEMA = pa.schema(
+    [
+        pa.field("labels", pa.binary()),
+        pa.field("values", pa.list_(pa.float64())),
+        #: Bits of the steps that have a float; null: all have.
+        pa.field("valid", pa.binary()),
+        #: Bits of the steps that have a histogram; null: none has. Those histograms, in order.
+        pa.field("held", pa.binary()),
+        pa.field("histograms", pa.list_(HISTOGRAM)),
+    ]
+)
+
+
+_LABELS: ByteLru[LabelList] = ByteLru(256 << 20)
+
+
+def _labels_of(column: pa.BinaryArray) -> LabelList:
+    """The labels received: the same list for the same series, so that what is made of it is made once."""
+    digest = xxhash.xxh3_128(f"{column.offset} {len(column)}".encode())
+    for buffer in column.buffers()[1:]:
+        digest.update(memoryview(buffer) if buffer is not None else b"")
+    key = digest.digest()
+    known = _LABELS.get(key)
+    if known is None:
+        known = LabelList(INTERNED.of_packed(column.to_pylist()))
+        _LABELS.put(key, known, known.size_bytes)
+    return known
+
+
+def to_batches(block: Block) -> Iterator[pa.RecordBatch]:
+    rows, steps = block.shape
+    at_once = max(1, _BATCH_CELLS // max(1, steps))
+    for begin in range(0, rows, at_once):
+        yield _batch(block, slice(begin, min(begin + at_once, rows)))
+
+
+def from_batches(batches: Sequence[pa.RecordBatch], steps: int) -> Block:
+    """The block of all batches. Names are dropped already where they must be."""
+    table = pa.Table.from_batches(batches, SCHEMA).combine_chunks()
+    rows = table.num_rows
+    if not rows:
+        return Block.empty(steps)
+    columns = {name: table.column(name).chunk(0) for name in table.column_names}
+    values = columns["values"].flatten().to_numpy().reshape(rows, steps)
+    valid = _mask(columns["valid"], steps, absent=True)
+    labels = _labels_of(columns["labels"])
+    block = Block(labels, values, valid, np.zeros(rows, dtype=bool))
+    if columns["held"].null_count == rows:
+        return block
+    block.hmask = _mask(columns["held"], steps, absent=False)
+    column = histogram_column(columns["histograms"].flatten())
+    row = np.full(block.shape, -1, dtype=np.int64)
+    row[block.hmask] = np.arange(len(column))
+    block.hists = HistogramGrid(column, row)
+    return block
+
+
+def _batch(block: Block, rows: slice) -> pa.RecordBatch:
+    values, valid = np.ascontiguousarray(block.values[rows]), block.valid[rows]
+    number, steps = values.shape
+    offsets = pa.array(np.arange(number + 1, dtype=np.int32) * steps)
+    held = pa.nulls(number, pa.binary())
+    histograms = pa.nulls(number, pa.list_(HISTOGRAM))
+    if block.hmask is not None and block.hists is not None and block.hmask[rows].any():
+        mask = block.hmask[rows]
+        cells = block.hists.row[rows][mask]
+        held_offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int32)
+        structs = histogram_structs(with_rows(block.hists.column, cells), 0, len(cells))
+        held, histograms = _bits(mask), pa.ListArray.from_arrays(pa.array(held_offsets), structs)
+    return pa.RecordBatch.from_arrays(
+        [
+            _packed(block.labels)[rows],
+            pa.ListArray.from_arrays(offsets, pa.array(values.ravel(), from_pandas=False)),
+            pa.nulls(number, pa.binary()) if valid.all() else _bits(valid),
+            held,
+            histograms,
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _packed(labels: list[LabelSet]) -> pa.BinaryArray:
+    return label_list(labels).kept("packed", lambda: pa.array(list(map(packed, labels)), pa.binary()))
+
+
+def _bits(mask: Bools) -> pa.Array:
+    packed = np.packbits(mask, axis=1)
+    offsets = np.arange(len(mask) + 1, dtype=np.int32) * packed.shape[1]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(mask), [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
+
+
+def _mask(bits: pa.BinaryArray, steps: int, *, absent: bool) -> Bools:
+    out = np.full((len(bits), steps), absent, dtype=bool)
+    told = bits.is_valid().to_numpy(zero_copy_only=False)
+    if told.any():
+        packed = np.frombuffer(b"".join(bits.drop_null().to_pylist()), dtype=np.uint8).reshape(int(told.sum()), -1)
+        out[told] = np.unpackbits(packed, axis=1, count=steps).astype(bool)
+    return out

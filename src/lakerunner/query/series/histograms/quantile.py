@@ -1,0 +1,149 @@
+"""What can be read off a native histogram: quantiles, fractions, spread."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lakerunner.query.series.histograms.histogram import Floats, Histogram
+
+
+def quantile(q: float, histogram: Histogram) -> float:
+    """The value below which the fraction `q` of the observations lies.
+
+    Within a bucket the observations are taken to lie evenly: on a logarithmic scale in exponential buckets,
+    on a linear one in custom buckets and in the zero bucket.
+    """
+    if q < 0:
+        return -math.inf
+    if q > 1:
+        return math.inf
+    if histogram.count == 0 or math.isnan(q):
+        return math.nan
+    lower, upper, count = histogram.all_buckets()
+    # Observations of NaN are in the count but in no bucket, so that ranks hold only from the lower end.
+    forward = math.isnan(histogram.sum) or q < 0.5
+    rank = (q if forward else 1 - q) * histogram.count
+    populated = np.flatnonzero(count != 0)
+    if not forward:
+        populated = populated[::-1]
+    if not len(populated):
+        # Observations that are in no bucket: taken to be at zero, unless they are known to be NaN.
+        return 0.0 if min(0.0, histogram.count) < rank and not math.isnan(histogram.sum) else math.nan
+    running = np.cumsum(count[populated])
+    reached = np.flatnonzero(running >= rank)
+    at = int(reached[0]) if len(reached) else len(populated) - 1
+    bucket = int(populated[at])
+    low, high, number = float(lower[bucket]), float(upper[bucket]), float(count[bucket])
+    total = min(float(running[at]), histogram.count)
+    if not histogram.custom:
+        low, high = _one_sided(histogram, low, high)
+    elif low == -math.inf:
+        if high <= 0:
+            return high
+        low = 0.0
+    elif high == math.inf:
+        return low
+    if total < rank:
+        return math.nan if math.isnan(histogram.sum) else high
+    rest = (rank - (total - number)) if forward else (total - rank)
+    if math.isnan(histogram.sum) and bucket < len(count) - 1:
+        # Looking for observations of NaN, Prometheus goes on to the last bucket, and then takes that one's bounds.
+        low, high, number = float(lower[-1]), float(upper[-1]), float(count[-1])
+    with np.errstate(all="ignore"):
+        fraction = float(np.float64(rest) / np.float64(number))
+    if histogram.custom or (low <= 0 <= high):
+        return low + (high - low) * fraction
+    log_low, log_high = math.log2(abs(low)), math.log2(abs(high))
+    if low > 0:
+        return float(np.exp2(log_low + (log_high - log_low) * fraction))
+    return -float(np.exp2(log_high + (log_low - log_high) * (1 - fraction)))
+
+
+def _one_sided(histogram: Histogram, low: float, high: float) -> tuple[float, float]:
+    """A histogram with buckets on one side only has nothing on the other side of zero."""
+    if low < 0 < high:
+        if not len(histogram.neg_index) and len(histogram.pos_index):
+            return 0.0, high
+        if not len(histogram.pos_index) and len(histogram.neg_index):
+            return low, 0.0
+    return low, high
+
+
+def has_nan_observations(histogram: Histogram) -> bool:
+    """NaN observations make the sum NaN and are in no bucket; infinities of both signs do only the former."""
+    if not math.isnan(histogram.sum):
+        return False
+    return _placed(histogram.all_buckets()[2]) < histogram.count
+
+
+def fraction(lower: float, upper: float, histogram: Histogram) -> float:
+    """The fraction of the observations between the two bounds."""
+    if histogram.count == 0 or math.isnan(lower) or math.isnan(upper):
+        return math.nan
+    if lower >= upper:
+        return 0.0
+    low, high, count = histogram.all_buckets()
+    total = _total(histogram, count)
+    below = np.concatenate([[0.0], np.cumsum(count)])
+    ranks = [_rank(bound, histogram, low, high, count, below) for bound in (lower, upper)]
+    lower_rank, upper_rank = (min(rank, total) for rank in ranks)
+    return (upper_rank - lower_rank) / histogram.count
+
+
+def _total(histogram: Histogram, count: Floats) -> float:
+    return _placed(count) if math.isnan(histogram.sum) else histogram.count
+
+
+def _placed(count: Floats) -> float:
+    """Observations that are in any bucket, added from the lowest bucket upwards."""
+    return float(np.cumsum(count)[-1]) if len(count) else 0.0
+
+
+def _rank(bound: float, histogram: Histogram, low: Floats, high: Floats, count: Floats, below: Floats) -> float:
+    """How many observations lie below the bound."""
+    for i in range(len(low)):
+        first, last = float(low[i]), float(high[i])
+        zero_bucket = first <= 0 <= last
+        # A custom bucket around zero begins there, even one from -1 to 0: Prometheus takes it for the zero bucket.
+        if zero_bucket and not len(histogram.neg_index) and len(histogram.pos_index):
+            first = 0.0
+        elif zero_bucket and not len(histogram.pos_index) and len(histogram.neg_index):
+            last = 0.0
+        if first >= bound:
+            return float(below[i])
+        if first < bound < last:
+            # Nobody knows where in an infinite bucket the observations are: none of them is between two values.
+            if first == -math.inf:
+                return float(count[i])
+            if histogram.custom or zero_bucket:
+                share = (bound - first) / (last - first)
+            else:
+                share = _log_share(bound, first, last)
+            return float(below[i]) + float(count[i]) * share
+    return math.inf
+
+
+def _log_share(bound: float, first: float, last: float) -> float:
+    log_first, log_last, log_bound = math.log2(abs(first)), math.log2(abs(last)), math.log2(abs(bound))
+    if bound > 0:
+        return (log_bound - log_first) / (log_last - log_first)
+    return 1 - (log_bound - log_last) / (log_first - log_last)
+
+
+def variance(histogram: Histogram) -> float:
+    """The variance, with every observation taken to lie in the middle of its bucket."""
+    with np.errstate(all="ignore"):
+        mean = float(np.float64(histogram.sum) / np.float64(histogram.count))
+        lower, upper, count = histogram.all_buckets()
+        filled = count != 0
+        lower, upper, count = lower[filled], upper[filled], count[filled]
+        if histogram.custom:
+            middle = (lower + upper) / 2
+        else:
+            geometric = np.sqrt(upper * lower)
+            middle = np.where((lower <= 0) & (upper >= 0), 0.0, np.where(upper < 0, -geometric, geometric))
+        terms = count * (middle - mean) ** 2
+        total = math.fsum(terms) if np.isfinite(terms).all() else float(terms.sum())
+        return float(np.float64(total) / np.float64(histogram.count))

@@ -1,0 +1,144 @@
+"""Label sets of stored series: decoded once, shared by all segments and queries of the process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import overload
+
+import pyarrow as pa
+
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.scan.samples.names import LE
+
+#: Label sets kept, at about a kilobyte each. When it is full, all are let go: what is in use comes back at once.
+_MAX_INTERNED = 500_000
+#: Before labels that are packed in another way; no JSON object begins so.
+_ESCAPED = b"!"
+
+
+class Interned:
+    """Label sets by the id of their series. A series is in every segment of its life; its labels are made once."""
+
+    def __init__(self, limit: int = _MAX_INTERNED) -> None:
+        self._limit = limit
+        self._by_tid: dict[int, LabelSet] = {}
+        self._derived: dict[tuple[int, str, str], tuple[int, LabelSet]] = {}
+        self._by_text: dict[bytes, LabelSet] = {}
+        self._lock = threading.Lock()
+
+    def get(self, tid: int) -> LabelSet | None:
+        return self._by_tid.get(tid)
+
+    def put(self, tid: int, labels: LabelSet) -> LabelSet:
+        with self._lock:
+            if len(self._by_tid) >= self._limit:
+                self._by_tid = {}
+            return self._by_tid.setdefault(tid, labels)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._by_tid, self._derived, self._by_text = {}, {}, {}
+
+    def derived(self, tid: int, parent: LabelSet, suffix: str, le: str = "") -> tuple[int, LabelSet]:
+        """The id and labels of a classic series of a histogram."""
+        key = (tid, suffix, le)
+        made = self._derived.get(key)
+        if made is None:
+            labels = parent.with_label(METRIC_NAME, parent.get(METRIC_NAME) + suffix)
+            labels = labels.with_label(LE, le) if le else labels
+            made = labels.tid(), labels
+            with self._lock:
+                if len(self._derived) >= self._limit:
+                    self._derived = {}
+                self._derived[key] = made
+        return made
+
+    def unpacked(self, tids: Sequence[int], column: pa.BinaryArray) -> list[LabelSet]:
+        """The label sets of a column of packed ones; only those that are new here are read."""
+        found = [self._by_tid.get(tid) for tid in tids]
+        for place in [place for place, labels in enumerate(found) if labels is None]:
+            found[place] = self.put(tids[place], unpacked(column[place].as_py()))
+        return [labels for labels in found if labels is not None]
+
+    def of_packed(self, texts: Sequence[bytes]) -> list[LabelSet]:
+        """The label sets of packed ones that have no id: what functions and aggregations made."""
+        found = [self._by_text.get(text) for text in texts]
+        for place in [place for place, labels in enumerate(found) if labels is None]:
+            made = found[place] = unpacked(texts[place])
+            with self._lock:
+                if len(self._by_text) >= self._limit:
+                    self._by_text = {}
+                self._by_text[texts[place]] = made
+        return [labels for labels in found if labels is not None]
+
+
+def packed(labels: LabelSet) -> bytes:
+    """The labels as one piece of bytes: what goes over the network for a series."""
+    try:
+        return labels.to_json()
+    except TypeError:
+        # Bytes that are no UTF-8, which only a query's own text can bring: JSON's escapes carry them.
+        return _ESCAPED + json.dumps(labels.pairs).encode()
+
+
+def unpacked(text: bytes) -> LabelSet:
+    if text.startswith(_ESCAPED):
+        return LabelSet(tuple((name, value) for name, value in json.loads(text[len(_ESCAPED) :])))
+    return LabelSet.from_json(text)
+
+
+INTERNED = Interned()
+
+
+class LazyLabels(Sequence[LabelSet]):
+    """Label sets that are made when the first is looked at: those who know the series by their ids never do."""
+
+    def __init__(self, make: Callable[[], list[LabelSet]]) -> None:
+        self._make = make
+        self._made: list[LabelSet] | None = None
+
+    def _all(self) -> list[LabelSet]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[LabelSet]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> LabelSet: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LabelSet]: ...
+    def __getitem__(self, index: int | slice) -> LabelSet | list[LabelSet]:
+        return self._all()[index]
+
+
+def label_sets(tids: Sequence[int], rows: Sequence[int], names: Sequence[str], maps: pa.MapArray) -> list[LabelSet]:
+    """The label sets of some rows of a column of maps. `tids` and `names` are beside the rows."""
+    found = [INTERNED.get(tid) for tid in tids]
+    missing = [place for place, labels in enumerate(found) if labels is None]
+    if missing:
+        taken = maps.take(pa.array([rows[place] for place in missing], pa.int64()))
+        offsets = taken.offsets.to_pylist()
+        keys, values = texts(taken.keys), texts(taken.items)
+        for nth, place in enumerate(missing):
+            pairs = list(
+                zip(keys[offsets[nth] : offsets[nth + 1]], values[offsets[nth] : offsets[nth + 1]], strict=True)
+            )
+            if names[place]:
+                pairs.append((METRIC_NAME, names[place]))
+            pairs.sort()
+            found[place] = INTERNED.put(tids[place], LabelSet(tuple(pairs)))
+    return [labels for labels in found if labels is not None]
+
+
+def texts(column: pa.Array) -> list[str]:
+    """The values as Python text, each distinct one made once."""
+    encoded = column.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    return [distinct[code] for code in encoded.indices.to_pylist()]

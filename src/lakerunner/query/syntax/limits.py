@@ -1,0 +1,49 @@
+"""What a query may cost before it is even understood: length of the text, depth of the tree."""
+
+from __future__ import annotations
+
+from lakerunner.query.syntax.errors import ParseError
+
+#: Characters of one query. Generated queries of dashboards stay below a tenth of it.
+MAX_TEXT_LENGTH = 256 * 1024
+
+#: Nesting of parentheses, calls and unary operators. Chains of left-associative operators do not nest.
+#: Every level costs a few Python frames in the parser, the checker, the printer and the evaluator,
+#: which must all stay below the interpreter's recursion limit of 1,000.
+MAX_DEPTH = 100
+
+
+def check_length(text: str, language: str) -> None:
+    """Refuse a text that is too long, before reading it."""
+    if len(text) > MAX_TEXT_LENGTH:
+        raise ParseError(
+            f"it has {len(text):,} characters, more than {MAX_TEXT_LENGTH:,}",
+            text=text[:80],
+            start=0,
+            end=0,
+            language=language,
+            hint="split it, or filter with a regular expression instead of a list",
+        )
+
+
+class DepthGuard:
+    """Counts nesting while parsing; refuses at `MAX_DEPTH` instead of exhausting the stack."""
+
+    def __init__(self, text: str, language: str) -> None:
+        self._text = text
+        self._language = language
+        self._depth = 0
+
+    def enter(self, offset: int) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ParseError(
+                f"it nests deeper than {MAX_DEPTH} levels",
+                text=self._text,
+                start=offset,
+                end=offset + 1,
+                language=self._language,
+            )
+
+    def leave(self) -> None:
+        self._depth -= 1

@@ -1,0 +1,1 @@
+"""Operations on vectors over steps: aggregation, matching, range functions and their kernels."""

@@ -1,0 +1,148 @@
+"""Functions on labels and order: label_replace, label_join, sorting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cmp_to_key
+from typing import Any
+
+import numpy as np
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query.series.block import Block, EvaluationError
+from lakerunner.query.series.matchers import compile_anchored
+from lakerunner.query.vectors.context import Evaluation
+
+_REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|(\$))", re.ASCII)
+_CHUNK = re.compile(r"[0-9]+|[^0-9]+")
+#: Up to so many elements Go sorts by insertion.
+_FEW = 12
+
+
+def _check_label(name: str, role: str, function: str) -> None:
+    if not name or any(0xD800 <= ord(c) <= 0xDFFF for c in name):
+        raise EvaluationError(f"invalid {role} label name in {function}(): {name}")
+
+
+def check_label_replace(target: str, pattern: str) -> None:
+    """Before the vector is evaluated: what is wrong with the arguments is said first."""
+    try:
+        compile_anchored(pattern)
+    except BadInput:
+        raise EvaluationError(f"invalid regular expression in label_replace(): {pattern}") from None
+    _check_label(target, "destination", "label_replace")
+
+
+def label_replace(evaluation: Evaluation, block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+    regex = compile_anchored(pattern)
+    pieces = _pieces(template, regex)
+    labels: list[LabelSet] = []
+    drop = block.drop_name.copy()
+    for row, label_set in enumerate(block.labels):
+        found = regex.search(label_set.get(source))
+        if found is None:
+            labels.append(label_set)
+            continue
+        text = _expanded(pieces, found)
+        evaluation.spend_label(text)
+        labels.append(label_set.with_label(target, text))
+        if target == METRIC_NAME:
+            drop[row] = False
+    return block.relabelled(labels, drop).merged()
+
+
+def _pieces(template: str, regex: Any) -> list[str | int]:
+    """The template taken apart once for all series: text as it is, and numbers of groups.
+
+    `$1`, `${1}` and `${name}` are groups, `$$` is a dollar; what names no group is empty.
+    """
+    pieces: list[str | int] = []
+    end = 0
+    for reference in _REFERENCE.finditer(template):
+        pieces.append(template[end : reference.start()])
+        end = reference.end()
+        name = reference.group(1) or reference.group(2)
+        if name is None:
+            pieces.append("$")
+            continue
+        group = int(name) if name.isdigit() else regex.groupindex.get(name)
+        if group is not None and group <= regex.groups:
+            pieces.append(group)
+    pieces.append(template[end:])
+    return [piece for piece in pieces if piece != ""]
+
+
+def _expanded(pieces: Sequence[str | int], found: Any) -> str:
+    groups = (found.group(), *found.groups(""))
+    return "".join([groups[piece] or "" if isinstance(piece, int) else piece for piece in pieces])
+
+
+def check_label_join(target: str, sources: Sequence[str]) -> None:
+    for source in sources:
+        _check_label(source, "source", "label_join")
+    _check_label(target, "destination", "label_join")
+
+
+def label_join(evaluation: Evaluation, block: Block, target: str, separator: str, sources: Sequence[str]) -> Block:
+    labels: list[LabelSet] = []
+    for label_set in block.labels:
+        text = separator.join(label_set.get(source) for source in sources)
+        evaluation.spend_label(text)
+        labels.append(label_set.with_label(target, text))
+    drop = np.zeros_like(block.drop_name) if target == METRIC_NAME else block.drop_name
+    return block.relabelled(labels, drop).merged()
+
+
+def sorted_by_value(block: Block, descending: bool) -> Block:
+    """For one step. NaN comes last either way; histograms have no place in an order."""
+    block = block.floats().pruned()
+    values = block.values[:, 0]
+    keys = -values if descending else values
+    return block.rows(np.lexsort((keys, np.isnan(values))))
+
+
+def sorted_by_labels(evaluation: Evaluation, block: Block, names: Sequence[str], descending: bool) -> Block:
+    """In natural order of the given labels, then of all labels."""
+    sign = -1 if descending else 1
+
+    def compare(left: int, right: int) -> int:
+        evaluation.look_now_and_then()
+        one, other = block.labels[left], block.labels[right]
+        for name in names:
+            if one.get(name) != other.get(name):
+                return -sign if _is_before(one.get(name), other.get(name)) else sign
+        return sign * ((one.pairs > other.pairs) - (one.pairs < other.pairs))
+
+    rows = list(range(len(block.labels)))
+    return block.rows(_inserted(rows, compare) if len(rows) <= _FEW else sorted(rows, key=cmp_to_key(compare)))
+
+
+def _inserted(rows: list[int], compare: Callable[[int, int], int]) -> list[int]:
+    """Sorted as Go sorts a few: what is equal as a number (`1`, `01`) keeps the order that this walk gives it."""
+    for i in range(1, len(rows)):
+        while i > 0 and compare(rows[i], rows[i - 1]) < 0:
+            rows[i], rows[i - 1] = rows[i - 1], rows[i]
+            i -= 1
+    return rows
+
+
+def _is_before(left: str, right: str) -> bool:
+    """Runs of digits compare as numbers if 64 bits can hold them, everything else as text."""
+    ours, theirs = _CHUNK.findall(left), _CHUNK.findall(right)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        one, other = _integer(a), _integer(b)
+        if a != b and (min(one, other) < 0 or one != other):
+            return bool(a < b) if min(one, other) < 0 else one < other
+        if i == len(ours) - 1:
+            return True
+        if i == len(theirs) - 1:
+            return False
+    return False
+
+
+def _integer(chunk: str) -> int:
+    """-1 for what is none."""
+    value = int(chunk) if chunk.isascii() and chunk.isdigit() else -1
+    return value if value < 1 << 63 else -1

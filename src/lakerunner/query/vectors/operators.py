@@ -1,0 +1,90 @@
+"""What the binary operators do to two values: arrays of floats at once, histograms one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lakerunner.query.series.block import Bools
+from lakerunner.query.series.histograms.histogram import Floats, Histogram, ResetHint
+from lakerunner.query.series.histograms.math import IncompatibleSchemas, add, subtract
+from lakerunner.query.series.histograms.trim import trim
+from lakerunner.query.vectors.annotations import Annotations
+
+_COMPARISONS: dict[str, Callable[[Floats, Floats], Bools]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    ">": np.greater,
+    "<": np.less,
+    ">=": np.greater_equal,
+    "<=": np.less_equal,
+}
+_ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "%": np.fmod,
+    "^": np.power,
+    "atan2": np.arctan2,
+}
+
+
+def arithmetic(op: str, left: Floats, right: Floats) -> Floats:
+    with np.errstate(all="ignore"):
+        return _ARITHMETIC[op](left, right)
+
+
+def compared(op: str, left: Floats, right: Floats) -> Bools:
+    return _COMPARISONS[op](left, right)
+
+
+def histogram_operation(
+    op: str, left: float | Histogram, right: float | Histogram, notes: Annotations, position: int
+) -> tuple[Histogram, bool] | None:
+    """The result and whether a comparison holds; None, with a message, where the operator has no meaning.
+
+    At least one side is a histogram.
+    """
+    match left, right:
+        case Histogram(), Histogram():
+            if op in ("+", "-"):
+                return _summed(op, left, right, notes, position)
+            if op in ("==", "!="):
+                return left, left.equals(right) == (op == "==")
+        case Histogram(), float():
+            if op == "*":
+                return left.scaled(right).compact(), True
+            if op == "/":
+                return left.divided(right).compact(), True
+            if op in ("</", ">/"):
+                return trim(left, right, upper=op == "</"), True
+        case float(), Histogram():
+            if op == "*":
+                return right.scaled(left).compact(), True
+    notes.incompatible_types(_kind(left), op, _kind(right), position)
+    return None
+
+
+def _summed(
+    op: str, left: Histogram, right: Histogram, notes: Annotations, position: int
+) -> tuple[Histogram, bool] | None:
+    operation = "addition" if op == "+" else "subtraction"
+    try:
+        result = add(left, right) if op == "+" else subtract(left, right)
+    except IncompatibleSchemas:
+        notes.incompatible_layout(op, position)
+        return None
+    if result.hint_collision:
+        # Prometheus gives no sample here, only the warning.
+        notes.hint_collision(operation, position)
+        return None
+    if result.bounds_reconciled:
+        notes.bounds_reconciled(operation, position)
+    value = result.value.compact()
+    return (value if op == "+" else value.with_hint(ResetHint.GAUGE)), True
+
+
+def _kind(value: float | Histogram) -> str:
+    return "float" if isinstance(value, float) else "histogram"

@@ -1,0 +1,57 @@
+"""Things kept in memory while there is room: the least recently used go first."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_MAX_OFFERED = 20_000
+
+
+class ByteLru(Generic[T]):
+    """Things in memory by key, the least recently used first out, bounded by what they weigh."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._held_bytes = 0
+        self._entries: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+        self._offered: OrderedDict[Hashable, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> T | None:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def offer(self, key: Hashable, thing: T, size_bytes: int) -> None:
+        """Keep it if it was offered not long ago as well: what is read once only must not push out what is not."""
+        with self._lock:
+            again = key in self._offered
+            self._offered[key] = None
+            self._offered.move_to_end(key)
+            while len(self._offered) > _MAX_OFFERED:
+                self._offered.popitem(last=False)
+        if again:
+            self.put(key, thing, size_bytes)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._offered.clear()
+            self._held_bytes = 0
+
+    def put(self, key: Hashable, thing: T, size_bytes: int) -> None:
+        with self._lock:
+            if key in self._entries or size_bytes > self._limit_bytes:
+                return
+            self._entries[key] = (thing, size_bytes)
+            self._held_bytes += size_bytes
+            while self._held_bytes > self._limit_bytes:
+                self._held_bytes -= self._entries.popitem(last=False)[1][1]

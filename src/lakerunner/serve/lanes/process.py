@@ -1,0 +1,170 @@
+"""`python -m lakerunner.serve.lanes.process`: the slow lane itself, an API without a port of its own.
+
+It is given its settings on standard input, tells the port on standard output, and ends when its input does: that is
+when the API has gone. It runs with less priority than the API, and reads segments itself where no workers are
+configured, so that the worker of this machine is there for the fast lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import sys
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+
+from lakerunner.index.indexed import open_database
+from lakerunner.query.fanout.open import local_workers
+from lakerunner.query.lake import Lake, open_lake
+from lakerunner.query.lake_door import LakeDoor
+from lakerunner.query.lake_source import QueryLimits
+from lakerunner.query.plan.catalog import Catalog
+from lakerunner.query.promql.warm import warm
+from lakerunner.runtime.handover import hand_over_often
+from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.telemetry import configure_telemetry
+from lakerunner.serve.api import api_routes
+from lakerunner.serve.caller import CALLER, Authenticator, Caller
+from lakerunner.serve.lanes.frames import PIECE_BYTES, frame, read_frame
+from lakerunner.serve.service import QueryService
+
+NAME = "query-slow"
+#: How much this process gives way: wholly, where others want the core. Ten threads of it still weigh less than one.
+_NICE = 19
+#: The same for its session as a whole, where threads do not add up: a tenth of what another gets.
+_SESSION_NICE = 10
+
+
+class Connection:
+    """One request: the receive and send of an ASGI app over a stream. Several may wait for its end at once."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._body: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._whole = False
+        self._gone = asyncio.Event()
+
+    async def serve(self, app: Starlette, token: str) -> None:
+        reading = None
+        try:
+            told = await read_frame(self._reader)
+            if told is None or not hmac.compare_digest(str(told[0].get("token")), token):
+                return
+            request, body = told
+            if request["has_body"]:
+                self._body.put_nowait({"type": "http.request", "body": body, "more_body": False})
+            reading = asyncio.ensure_future(self._read())
+            await app(_scope(request), self.receive, self.send)
+        except ConnectionError:
+            return
+        finally:
+            if reading is not None:
+                reading.cancel()
+            self._writer.close()
+
+    async def _read(self) -> None:
+        while (told := await read_frame(self._reader)) is not None:
+            self._body.put_nowait({"type": "http.request", "body": told[1], "more_body": told[0]["more_body"]})
+        self._gone.set()
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._whole:
+            message = await self._body.get()
+            self._whole = not message["more_body"]
+            return message
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in message["headers"]]
+            self._writer.write(frame({"type": message["type"], "status": message["status"], "headers": headers}))
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        for start in range(0, max(1, len(body)), PIECE_BYTES):
+            piece = body[start : start + PIECE_BYTES]
+            last = start + PIECE_BYTES >= len(body) and not more
+            self._writer.write(frame({"type": message["type"], "more_body": not last}, piece))
+            await self._writer.drain()
+
+
+def _scope(request: dict[str, Any]) -> dict[str, Any]:
+    caller = request["caller"]
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": None,
+        "client": None,
+        "root_path": "",
+        "method": request["method"],
+        "path": request["path"],
+        "raw_path": request["raw_path"].encode("latin-1"),
+        "query_string": request["query_string"].encode("latin-1"),
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request["headers"]],
+        CALLER: Caller(**{**caller, "org_id": uuid.UUID(caller["org_id"])}),
+    }
+
+
+def main() -> int:
+    give_way()
+    head = orjson.loads(sys.stdin.buffer.readline())
+    settings = Settings.model_validate(head["settings"])
+    configure_telemetry(NAME, settings)
+    threading.Thread(target=_end_with_input, name="api-watch", daemon=True).start()
+    hand_over_often()
+    database = open_database(settings)
+    lake = LakeDoor(_lake(settings, database), database)
+    app = Starlette(routes=api_routes(QueryService(settings.api, lake, Authenticator(database, required=True))))
+    warm()
+    asyncio.run(_serve(app, head["token"]))
+    return 0
+
+
+def give_way() -> None:
+    """Let everybody else on the machine go first.
+
+    Linux shares a core between sessions first and only then looks at the processes within each, unless a container's
+    own group is in force: a session of its own, and that one nice, gives way in either case.
+    """
+    os.setsid()
+    os.nice(_NICE)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_SESSION_NICE))
+
+
+def _lake(settings: Settings, database: Any) -> Lake:
+    query = settings.query
+    if query.workers.strip():
+        return open_lake(settings, database)
+    catalog = Catalog(database, patience_s=query.index_patience_s)
+    return Lake(catalog, local_workers(settings, NAME), QueryLimits(query.timeout_s, query.max_scan_bytes))
+
+
+async def _serve(app: Starlette, token: str) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Connection(reader, writer).serve(app, token)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await server.serve_forever()
+
+
+def _end_with_input() -> None:
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Merging parts: the same as putting samples one by one into a dictionary, whatever the parts look like."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.scan.samples.merge import merge
+from lakerunner.query.scan.samples.runs import Samples, offsets_of
+from lakerunner.query.series.batch import STALE, STALE_BITS
+from lakerunner.query.series.histograms.column import HistogramColumn
+from lakerunner.query.series.histograms.histogram import Histogram
+
+_SERIES = [LabelSet.of({"__name__": "m", "n": str(number)}) for number in range(4)]
+_part = st.lists(
+    st.tuples(st.integers(0, 3), st.lists(st.integers(0, 12), min_size=1, max_size=6).map(sorted)),
+    min_size=0,
+    max_size=5,
+)
+
+
+def _samples(runs: list[tuple[int, list[int]]], number: int, *, starts: bool, hists: bool) -> Samples:
+    """Values tell their part, so that it shows whose sample was kept."""
+    lengths = np.array([len(times) for _, times in runs], np.int64)
+    times = np.array([time for _, run in runs for time in run], np.int64)
+    values = times * 100.0 + number
+    column = None
+    if hists:
+        column = HistogramColumn.of([Histogram(count=value) if value % 3 == 0 else None for value in values.tolist()])
+    return Samples(
+        np.array([_SERIES[series].tid() for series, _ in runs], np.int64),
+        [_SERIES[series] for series, _ in runs],
+        offsets_of(lengths),
+        times,
+        values,
+        times + 1 if starts else None,
+        column,
+    )
+
+
+@settings(deadline=None)  # The first call compiles.
+@given(st.lists(st.tuples(_part, st.booleans(), st.booleans()), max_size=4))
+def test_merging_is_like_a_dictionary(parts: list[tuple[list[tuple[int, list[int]]], bool, bool]]) -> None:
+    expected: dict[LabelSet, dict[int, tuple[float, int, float | None]]] = {}
+    for number, (runs, starts, hists) in enumerate(parts):
+        for series, times in runs:
+            for time in times:
+                value = time * 100.0 + number
+                sample = (value, time + 1 if starts else 0, value if hists and value % 3 == 0 else None)
+                expected.setdefault(_SERIES[series], {}).setdefault(time, sample)
+    batch = merge(
+        [_samples(runs, number, starts=starts, hists=hists) for number, (runs, starts, hists) in enumerate(parts)]
+    )
+    assert list(batch.labels) == sorted(expected, key=lambda labels: labels.pairs)
+    for row, labels in enumerate(batch.labels):
+        at = range(batch.offsets[row], batch.offsets[row + 1])
+        got = {
+            int(batch.timestamps_ms[i]): (
+                float(batch.values[i]),
+                0 if batch.start_timestamps_ms is None else int(batch.start_timestamps_ms[i]),
+                _count(batch.histograms, i),
+            )
+            for i in at
+        }
+        assert [int(batch.timestamps_ms[i]) for i in at] == sorted(expected[labels])
+        assert got == expected[labels]
+
+
+def _count(column: HistogramColumn | None, i: int) -> float | None:
+    return None if column is None or column.row[i] < 0 else column.at(int(column.row[i])).count
+
+
+def test_the_bits_of_a_stale_marker_stay() -> None:
+    tid = np.array([_SERIES[0].tid()])
+    first = Samples(tid, _SERIES[:1], np.array([0, 1]), np.array([1]), np.array([STALE]))
+    second = Samples(tid, _SERIES[:1], np.array([0, 2]), np.array([0, 1]), np.array([1.0, 2.0]))
+    batch = merge([first, second])
+    assert batch.timestamps_ms.tolist() == [0, 1]
+    assert batch.values.view(np.uint64)[1] == STALE_BITS
