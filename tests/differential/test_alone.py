@@ -11,8 +11,8 @@ import pytest
 from lakerunner.model.errors import LakeError
 from lakerunner.query import evalflow
 from lakerunner.query.evalflow import EvalFlow, joined
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import Engine
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
 from tests.differential.answers import Answer, difference, own_answer, own_refusal
 from tests.differential.dataset import make_dataset, memory_source
@@ -63,7 +63,7 @@ def test_groups_together_are_the_whole(number: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(evalflow, "_LEAST_STEPS", 2)
     monkeypatch.setattr(evalflow, "_REACHES", 0)
     text = Grammar(random.Random(f"alone/{number}")).expression()
-    query = QueryContext(FIRST_MS, FIRST_MS + 9 * STEP_MS, STEP_MS)
+    query = QueryTimes(FIRST_MS, FIRST_MS + 9 * STEP_MS, STEP_MS)
     whole = _range(text, query.start_ms, query.end_ms)
     try:
         flow = EvalFlow(ENGINE_SOURCE, text, query, EngineOptions())

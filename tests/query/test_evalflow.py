@@ -15,7 +15,6 @@ from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.query import evalflow
 from lakerunner.query.evalflow import EvalFlow, cut, joined
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.extent import extent_of, reach_ms
 from lakerunner.query.promql.parser import parse
@@ -24,10 +23,11 @@ from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, QueryResult
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
 
 OPTIONS = EngineOptions(lookback_ms=40_000, default_step_ms=10_000)
-QUERY = QueryContext(100_000, 700_000, 10_000)
+QUERY = QueryTimes(100_000, 700_000, 10_000)
 
 
 def gappy_source() -> MemorySource:
@@ -174,7 +174,7 @@ def test_later_groups_are_read_while_earlier_ones_are_evaluated() -> None:
 
 def test_a_flow_that_is_left_stops_reading() -> None:
     source = SlowSource(0.01)
-    flow = iter(EvalFlow(source, "c_total", QueryContext(0, 10_000_000, 1_000), OPTIONS))
+    flow = iter(EvalFlow(source, "c_total", QueryTimes(0, 10_000_000, 1_000), OPTIONS))
     next(flow)
     next(flow)
     flow.close()  # type: ignore[attr-defined]
@@ -185,7 +185,7 @@ def test_a_flow_that_is_left_stops_reading() -> None:
 
 
 def test_groups_are_wide_against_what_they_read_twice() -> None:
-    query = QueryContext(0, 86_400_000, 60_000)
+    query = QueryTimes(0, 86_400_000, 60_000)
     groups = cut(parse("rate(m[1h])"), query, 300_000)
     assert all(len(group) >= 240 for group in groups[:-1])
     assert np.concatenate(groups).tolist() == list(range(0, 86_400_001, 60_000))
@@ -209,7 +209,7 @@ def test_groups_are_wide_against_what_they_read_twice() -> None:
     ],
 )
 def test_extent(text: str, start_ms: int | None, end_ms: int | None) -> None:
-    found = extent_of(parse(text), QueryContext(100_000, 200_000, 10_000), 5_000)
+    found = extent_of(parse(text), QueryTimes(100_000, 200_000, 10_000), 5_000)
     assert (start_ms, end_ms) == ((None, None) if found is None else (found.start_ms, found.end_ms))
 
 

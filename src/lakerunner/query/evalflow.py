@@ -15,7 +15,6 @@ import numpy as np
 
 from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.query.promql.ast import Expr
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import check_ranged, matrix_of
 from lakerunner.query.promql.extent import reach_ms
 from lakerunner.query.promql.parser import parse
@@ -26,6 +25,7 @@ from lakerunner.query.series.histograms.grid import HistogramGrid
 from lakerunner.query.series.histograms.grid import joined as joined_grids
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.results import MatrixResult, QueryResult, StepMatrix
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions
 
@@ -57,7 +57,7 @@ class EvalFlow:
         self,
         source: SeriesSource,
         text: str,
-        query: QueryContext,
+        query: QueryTimes,
         options: EngineOptions,
         cancelled: Cancelled | None = None,
         from_ms: int | None = None,
@@ -133,7 +133,7 @@ class EvalFlow:
 
 
 def cut(
-    expr: Expr, query: QueryContext, lookback_ms: int, from_ms: int | None = None, most_groups: int = STREAMED_GROUPS
+    expr: Expr, query: QueryTimes, lookback_ms: int, from_ms: int | None = None, most_groups: int = STREAMED_GROUPS
 ) -> list[Ints]:
     """The steps of the query, in groups."""
     steps = (query.end_ms - query.start_ms) // query.step_ms + 1
@@ -150,7 +150,7 @@ def cut(
 
 
 def whole(
-    source: SeriesSource, text: str, query: QueryContext, options: EngineOptions, cancelled: Cancelled | None = None
+    source: SeriesSource, text: str, query: QueryTimes, options: EngineOptions, cancelled: Cancelled | None = None
 ) -> QueryResult:
     """The answer at once, in as few groups as keep the workers busy."""
     flow = EvalFlow(source, text, query, options, cancelled, most_groups=_AT_ONCE)

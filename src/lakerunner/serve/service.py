@@ -16,12 +16,12 @@ from lakerunner.model.errors import BadInput, LakeError, LimitHit
 from lakerunner.query.evalflow import whole
 from lakerunner.query.lake_port import LakePort, OrgSource, ScanLimits, ScanStats
 from lakerunner.query.promql.ast import Expr
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.extent import Extent, extent_of
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.series.results import MatrixResult, QueryResult
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
 from lakerunner.runtime.settings import ApiSettings, LimitSettings
 from lakerunner.serve.admission.running import Running, RunningQuery
@@ -56,8 +56,8 @@ class Question:
     partial: bool = True
 
     @property
-    def context(self) -> QueryContext:
-        return QueryContext(self.start_ms, self.end_ms, self.step_ms)
+    def context(self) -> QueryTimes:
+        return QueryTimes(self.start_ms, self.end_ms, self.step_ms)
 
     @property
     def steps(self) -> int:

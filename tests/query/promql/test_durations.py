@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lakerunner.model.errors import BadInput
 from lakerunner.query.promql.ast import MatrixSelector
 from lakerunner.query.promql.durations import (
-    QueryContext,
+    QueryTimes,
     duration_ms,
     format_duration_ms,
     parse_duration_ms,
@@ -17,7 +17,7 @@ from lakerunner.query.promql.durations import (
 )
 from lakerunner.query.promql.parser import parse, parse_duration_literal_ms
 
-QUERY = QueryContext(start_ms=0, end_ms=600_000, step_ms=15_000)
+QUERY = QueryTimes(start_ms=0, end_ms=600_000, step_ms=15_000)
 
 
 @given(st.integers(0, 9 * 10**12))

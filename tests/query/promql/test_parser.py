@@ -21,10 +21,11 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
     unwrapped,
 )
-from lakerunner.query.promql.durations import QueryContext, duration_ms
+from lakerunner.query.promql.durations import duration_ms
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.pretty import pretty
 from lakerunner.query.promql.printer import print_expr
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.query.syntax.limits import MAX_DEPTH, MAX_TEXT_LENGTH
 
@@ -367,7 +368,7 @@ def _meaning(text: str) -> str:
     if isinstance(found, Binary):
         return f"{_meaning(print_expr(found.left))} {found.op} {print_expr(found.right)}"
     assert isinstance(found, VectorSelector) and found.offset is not None
-    return f"{found.name} @ {found.at} offset {duration_ms(found.offset, QueryContext(0, 0, 0))}"
+    return f"{found.name} @ {found.at} offset {duration_ms(found.offset, QueryTimes(0, 0, 0))}"
 
 
 def test_several_names_in_braces_are_conditions() -> None:

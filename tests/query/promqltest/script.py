@@ -9,7 +9,8 @@ from pathlib import Path
 from lakerunner.model.errors import LakeError
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.durations import parse_duration_ms
-from lakerunner.query.promql.lexer import tokenize, unquote
+from lakerunner.query.promql.lexer import tokenize
+from lakerunner.query.syntax.strings import unquote
 from tests.query.promqltest.series import Point, parse_metric, parse_series, parse_starts
 
 _LOAD = re.compile(r"^load(?:_(with_nhcb))?\s+(.+?)$")
@@ -172,7 +173,7 @@ def _expectation(command: Eval, text: str) -> None:
         command.start_ms, command.end_ms, command.step_ms = (duration_ms(found[i]) for i in (1, 2, 3))
     elif text.startswith("expect string"):
         quoted = text.removeprefix("expect string").strip()
-        command.string = unquote(quoted, tokenize(quoted)[0])
+        command.string = unquote(quoted, tokenize(quoted)[0], "PromQL")
     elif text.split(" ")[0] == "expect":
         found = _EXPECT.match(text)
         assert found, text

@@ -19,7 +19,6 @@ from lakerunner.query.fanout.request import SegmentObjects
 from lakerunner.query.lake_source import LakeSource, QueryLimits
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.plan.planner import Planner
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.part import Part
 from lakerunner.query.pushdown.errand import Errand, Read, read_errand
@@ -29,13 +28,14 @@ from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, QueryResult, VectorResult
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
 from lakerunner.query.worker.server import WorkerService
 from tests.query.lake_of_series import LakeOfSeries
 
 TOKEN = "a shared secret"
 HOUR_MS = 3_600_000
-QUERY = QueryContext(HOUR_MS, 4 * HOUR_MS, 60_000)
+QUERY = QueryTimes(HOUR_MS, 4 * HOUR_MS, 60_000)
 OPTIONS = EngineOptions()
 
 EXPRESSIONS = [

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from lakerunner.model.errors import BadInput
 from lakerunner.query.series.go_format import plain
+from lakerunner.query.series.times import QueryTimes
 
 _UNITS_MS = (
     ("y", 365 * 86_400_000),
@@ -100,19 +101,6 @@ class DurationParen:
 Duration: TypeAlias = DurationNumber | DurationOp | DurationCall | DurationParen
 
 
-@dataclass(frozen=True, slots=True)
-class QueryContext:
-    """The query's own times, which expressions may refer to."""
-
-    start_ms: int
-    end_ms: int
-    step_ms: int
-
-    @property
-    def range_ms(self) -> int:
-        return self.end_ms - self.start_ms
-
-
 def literal_seconds(duration: Duration) -> float | None:
     """The value of a plain literal, with a sign or without; None for anything that must be computed."""
     match duration:
@@ -124,7 +112,7 @@ def literal_seconds(duration: Duration) -> float | None:
             return None
 
 
-def duration_ms(duration: Duration, query: QueryContext) -> int:
+def duration_ms(duration: Duration, query: QueryTimes) -> int:
     """The duration in whole milliseconds, as the query's times make it.
 
     Computed durations lose what is below a millisecond, literals below a nanosecond first: `1.001` is 1,001 ms, and
@@ -145,7 +133,7 @@ def duration_ms(duration: Duration, query: QueryContext) -> int:
     return int(seconds * 1000)
 
 
-def positive_duration_ms(duration: Duration, query: QueryContext) -> int:
+def positive_duration_ms(duration: Duration, query: QueryTimes) -> int:
     """As `duration_ms`, for ranges and subquery steps."""
     value_ms = duration_ms(duration, query)
     if value_ms <= 0 and _seconds(duration, query) <= 0:
@@ -177,7 +165,7 @@ def _extent(duration: Duration) -> tuple[int, int]:
             return duration.start, duration.end
 
 
-def _seconds(duration: Duration, query: QueryContext) -> float:
+def _seconds(duration: Duration, query: QueryTimes) -> float:
     match duration:
         case DurationNumber(seconds=seconds):
             return seconds

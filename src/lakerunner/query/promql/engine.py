@@ -7,7 +7,6 @@ import numpy as np
 from lakerunner.model.errors import BadInput, Bug, LimitHit
 from lakerunner.query.promql.ast import Expr, MatrixSelector, Subquery, ValueType, unwrapped
 from lakerunner.query.promql.check import check
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.eval.raw_range import raw_range
 from lakerunner.query.promql.parser import parse
@@ -25,6 +24,7 @@ from lakerunner.query.series.results import (
     Value,
     VectorResult,
 )
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions, Evaluation
 
@@ -37,7 +37,7 @@ class Engine:
     def instant(self, text: str, time_ms: int, cancelled: Cancelled | None = None) -> QueryResult:
         """The value of the expression at one time."""
         expr = parse(text)
-        query = QueryContext(time_ms, time_ms, 0)
+        query = QueryTimes(time_ms, time_ms, 0)
         times = np.array([time_ms], dtype=np.int64)
         if check(text, expr) is ValueType.VECTOR:
             found = evaluated(self._source, Part(text, query, times, self._options), cancelled)
@@ -58,7 +58,7 @@ class Engine:
         """The value of the expression at `start_ms` and every `step_ms` after it, up to `end_ms`."""
         expr = parse(text)
         times = self._steps(text, expr, start_ms, end_ms, step_ms)
-        part = Part(text, QueryContext(start_ms, end_ms, step_ms), times, self._options)
+        part = Part(text, QueryTimes(start_ms, end_ms, step_ms), times, self._options)
         found = evaluated(self._source, part, cancelled)
         return _result(found, matrix_of(found.block, times))
 

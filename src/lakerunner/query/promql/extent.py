@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakerunner.query.promql.ast import AtEdge, Call, Expr, MatrixSelector, Subquery, VectorSelector, children
-from lakerunner.query.promql.durations import QueryContext, duration_ms
+from lakerunner.query.promql.durations import duration_ms
+from lakerunner.query.series.times import QueryTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +26,24 @@ class Extent:
         return Extent(min(self.start_ms, other.start_ms), max(self.end_ms, other.end_ms))
 
 
-def extent_of(expr: Expr, query: QueryContext, lookback_ms: int) -> Extent | None:
+def extent_of(expr: Expr, query: QueryTimes, lookback_ms: int) -> Extent | None:
     """The time from which samples may matter.
 
     >>> from lakerunner.query.promql.parser import parse
-    >>> extent_of(parse("rate(m[1m] offset 10s)"), QueryContext(100_000, 200_000, 1_000), 5_000)
+    >>> extent_of(parse("rate(m[1m] offset 10s)"), QueryTimes(100_000, 200_000, 1_000), 5_000)
     Extent(start_ms=30000, end_ms=190000)
     """
     return _extent(expr, query, Extent(query.start_ms, query.end_ms), lookback_ms)
 
 
-def reach_ms(expr: Expr, query: QueryContext, lookback_ms: int) -> int:
+def reach_ms(expr: Expr, query: QueryTimes, lookback_ms: int) -> int:
     """How far before or after a step samples matter to it; fixed times (`@`) do not count."""
     now = Extent(query.end_ms, query.end_ms)
     found = _extent(expr, query, now, lookback_ms, fixed=False)
     return 0 if found is None else max(now.start_ms - found.start_ms, found.end_ms - now.end_ms, 0)
 
 
-def _extent(expr: Expr, query: QueryContext, now: Extent, lookback_ms: int, *, fixed: bool = True) -> Extent | None:
+def _extent(expr: Expr, query: QueryTimes, now: Extent, lookback_ms: int, *, fixed: bool = True) -> Extent | None:
     found: Extent | None = None
     # A stack of our own: chains of operators are deeper than the interpreter's.
     pending: list[tuple[Expr, Extent]] = [(expr, now)]
@@ -73,7 +74,7 @@ def _extent(expr: Expr, query: QueryContext, now: Extent, lookback_ms: int, *, f
 
 def _looked_at(
     node: VectorSelector | Subquery,
-    query: QueryContext,
+    query: QueryTimes,
     now: Extent,
     width_ms: int,
     *,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lakerunner.query.promql.ast import MatrixSelector, Subquery, unwrapped
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions, Evaluation
 
@@ -51,10 +51,10 @@ def leaves(
     """
     count = (end_ms - start_ms) // step_ms + 1 if step_ms else 1
     times = start_ms + step_ms * np.arange(count, dtype=np.int64)
-    return leaves_at(text, QueryContext(start_ms, end_ms, step_ms), times, options)
+    return leaves_at(text, QueryTimes(start_ms, end_ms, step_ms), times, options)
 
 
-def leaves_at(text: str, query: QueryContext, times: Ints, options: EngineOptions | None = None) -> tuple[Leaf, ...]:
+def leaves_at(text: str, query: QueryTimes, times: Ints, options: EngineOptions | None = None) -> tuple[Leaf, ...]:
     """The selects of some of a query's steps."""
     expr = parse(text)
     recorder = _Recorder()

@@ -35,14 +35,13 @@ from lakerunner.query.promql.lexer import (
     METRIC_IDENTIFIER,
     NUMBER,
     STRING,
-    quote,
     tokenize,
-    unquote,
 )
 from lakerunner.query.promql.parser_durations import DurationParser
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.syntax.limits import DepthGuard
+from lakerunner.query.syntax.strings import quote, unquote
 from lakerunner.query.syntax.tokens import END, Token
 
 _PRECEDENCE = {
@@ -181,7 +180,7 @@ class Parser(DurationParser):
                 return self._selector("", token)
             case kind if kind == STRING:
                 self.take()
-                return String(unquote(self.text, token), token.start, token.end)
+                return String(unquote(self.text, token, LANGUAGE), token.start, token.end)
             case kind if kind in (NUMBER, DURATION):
                 self.take()
                 return Number(self.number_value(token), token.kind == DURATION, token.start, token.end)
@@ -257,7 +256,7 @@ class Parser(DurationParser):
             if refused or not self.at(IDENTIFIER, METRIC_IDENTIFIER, STRING):
                 self.unexpected("grouping", "a label name")
             token = self.take()
-            labels.append(unquote(self.text, token) if token.kind == STRING else token.text)
+            labels.append(unquote(self.text, token, LANGUAGE) if token.kind == STRING else token.text)
             if not self.at(")"):
                 self.expect(",", "grouping")
         self.take()
@@ -294,7 +293,7 @@ class Parser(DurationParser):
         if not self.at(IDENTIFIER, STRING):
             self.unexpected("label matching", 'identifier or "}"')
         token = self.take()
-        name = unquote(self.text, token) if token.kind == STRING else token.text
+        name = unquote(self.text, token, LANGUAGE) if token.kind == STRING else token.text
         if token.kind == STRING and self.at(",", "}"):
             return Matcher("", MatchKind.EQUAL, name)
         if not self.at("=", "!=", "=~", "!~"):
@@ -303,7 +302,7 @@ class Parser(DurationParser):
         if not self.at(STRING):
             self.unexpected("label matching", "string")
         value = self.take()
-        matcher = Matcher(name, kind, unquote(self.text, value))
+        matcher = Matcher(name, kind, unquote(self.text, value, LANGUAGE))
         try:
             matcher.check()
         except BadInput as reason:

@@ -13,12 +13,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.eval.evaluator import Evaluator
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions, Evaluation
 
@@ -31,7 +31,7 @@ class Part:
 
     text: str
     #: The times of the whole query: `start()`, `@ end()` and `step()` mean those.
-    query: QueryContext
+    query: QueryTimes
     times: Ints
     options: EngineOptions
 

@@ -23,9 +23,9 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
 )
 from lakerunner.query.promql.durations import Duration, format_duration_ms, print_duration
-from lakerunner.query.promql.lexer import quote
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.matchers import MatchKind
+from lakerunner.query.syntax.strings import quote
 from lakerunner.query.vectors.annotations import plain_or_quoted
 
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

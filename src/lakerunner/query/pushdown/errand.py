@@ -12,9 +12,9 @@ import orjson
 
 from lakerunner.model.errors import BadInput
 from lakerunner.query.fanout.request import SegmentObjects, check_keys
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.promql.part import Part
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
 
 KIND = "evaluate"
@@ -84,7 +84,7 @@ def read_errand(document: Mapping[str, Any]) -> Errand:
             query_id=uuid.UUID(document["query"]),
             part=Part(
                 str(document["text"]),
-                QueryContext(start_ms, end_ms, step_ms),
+                QueryTimes(start_ms, end_ms, step_ms),
                 np.array(document["times"], dtype=np.int64),
                 EngineOptions(**document["options"]),
             ),

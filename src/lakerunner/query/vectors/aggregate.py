@@ -11,11 +11,11 @@ import xxhash
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.ast import Aggregate, String, unwrapped
-from lakerunner.query.promql.lexer import quote
 from lakerunner.query.series.block import Block, Bools, EvaluationError
 from lakerunner.query.series.go_format import general, plain
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.label_list import grouped, in_order
+from lakerunner.query.syntax.strings import quote
 from lakerunner.query.vectors import kernels_group as kernels
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.aggregate import fold_histograms

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from lakerunner.query.promql.lexer import quote
 from lakerunner.query.series.go_format import general
 from lakerunner.query.syntax.errors import position_of
+from lakerunner.query.syntax.strings import quote
 
 _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MONOTONICITY = (

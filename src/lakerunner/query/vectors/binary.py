@@ -10,7 +10,6 @@ import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.ast import ARITHMETIC, COMPARISONS, TRIM_OPERATORS, Binary, Cardinality, Matching
-from lakerunner.query.promql.lexer import quote
 from lakerunner.query.series.block import (
     Block,
     Bools,
@@ -19,6 +18,7 @@ from lakerunner.query.series.block import (
     with_histograms,
 )
 from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
+from lakerunner.query.syntax.strings import quote
 from lakerunner.query.vectors.annotations import Annotations, LastOfStep, plain_or_quoted
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.operators import arithmetic, compared, histogram_operation

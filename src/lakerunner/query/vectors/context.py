@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lakerunner.model.errors import LimitHit
-from lakerunner.query.promql.durations import QueryContext
 from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 
 #: What a histogram weighs beside a sample of 16 bytes.
@@ -44,7 +44,7 @@ class EngineOptions:
 @dataclass(slots=True)
 class Evaluation:
     source: SeriesSource
-    query: QueryContext
+    query: QueryTimes
     options: EngineOptions
     notes: Annotations
     #: Raises to stop the evaluation: the client has gone, the server stops.

@@ -21,12 +21,13 @@ from lakerunner.query.promql.ast import (
     children,
 )
 from lakerunner.query.promql.check import check
-from lakerunner.query.promql.durations import Duration, DurationNumber, QueryContext, duration_ms, print_duration
+from lakerunner.query.promql.durations import Duration, DurationNumber, duration_ms, print_duration
 from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.series.go_format import plain
+from lakerunner.query.series.times import QueryTimes
 
 #: Durations that refer to the query's times have none here.
-_NO_TIMES = QueryContext(0, 0, 0)
+_NO_TIMES = QueryTimes(0, 0, 0)
 _TYPE_NAMES = {
     ValueType.SCALAR: "scalar",
     ValueType.STRING: "string",

@@ -1,0 +1,73 @@
+"""Strings as query languages write them."""
+
+from __future__ import annotations
+
+from lakerunner.query.syntax.errors import ParseError
+from lakerunner.query.syntax.tokens import Token
+
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_QUOTED = {value: f"\\{letter}" for letter, value in _ESCAPES.items()} | {'"': '\\"'}
+
+
+def quote(value: str) -> str:
+    """A string in double quotes, as Go and the query languages write it.
+
+    >>> quote('a"b')
+    '"a\\\\"b"'
+    """
+    return f'"{"".join(map(_escaped, value))}"'
+
+
+def _escaped(c: str) -> str:
+    if c in _QUOTED:
+        return _QUOTED[c]
+    if c.isprintable():
+        return c
+    code = ord(c)
+    # A byte that is not UTF-8 is a lone surrogate here.
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def unquote(text: str, token: Token, language: str) -> str:
+    """The value of a string token, with Go's escape sequences read."""
+    raw = token.text
+    if raw[0] == "`" or "\\" not in raw:
+        return raw[1:-1]
+    out: list[bytes] = []
+    at, end = 1, len(raw) - 1
+    while at < end:
+        if raw[at] != "\\":
+            out.append(raw[at].encode(errors="surrogateescape"))
+            at += 1
+            continue
+        piece, used = _escape(text, token, raw, at, language)
+        out.append(piece)
+        at += used
+    # Bytes that are not UTF-8 survive as lone surrogates: whoever needs proper text can tell, and says so.
+    return b"".join(out).decode(errors="surrogateescape")
+
+
+def _escape(text: str, token: Token, raw: str, at: int, language: str) -> tuple[bytes, int]:
+    """The bytes of the escape sequence at `at`, and how many characters it takes."""
+    letter = raw[at + 1]
+    if letter in _ESCAPES:
+        return _ESCAPES[letter].encode(), 2
+    if letter == raw[0]:
+        return letter.encode(), 2
+    digits = {"x": (2, 16), "u": (4, 16), "U": (8, 16)}.get(letter)
+    start = at + 2
+    if digits is None:
+        digits, start = (3, 8), at + 1
+    width, base = digits
+    piece = raw[start : start + width]
+    try:
+        value = int(piece, base) if len(piece) == width else -1
+        encoded = bytes([value]) if letter not in "uU" else chr(value).encode()
+    except (ValueError, OverflowError, UnicodeEncodeError):
+        reason = f"unknown escape sequence U+{ord(letter):04X} '{letter}'"
+        raise ParseError(reason, text=text, start=token.start, end=token.end, language=language) from None
+    return encoded, start - at + width
