@@ -14,10 +14,10 @@ from collections.abc import Callable
 import numpy as np
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.memory_source import MemorySource
+from tests.query.engine import Engine
 
 POINTS, SCRAPE_MS = 360, 15_000
 STEPS = 60

@@ -34,7 +34,7 @@ from lakerunner.query.scan.object_cache import ObjectCache
 from lakerunner.query.scan.samples.opened import Opener
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher, MatchKind
-from lakerunner.query.worker.server import WorkerService
+from lakerunner.query.worker.server import WorkerServer
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
@@ -184,7 +184,7 @@ def measure(folder: Path, series: int, hours: int, runs: int, *, flight: bool = 
     tell(f"hot fetch, decoded before, {case}, wall", again_wall, "ms", limit, limit_wall)
     tell(f"first fetch, {case}, wall", cold_ms, "ms", limit, limit_wall)
     if flight:
-        service = WorkerService("grpc://127.0.0.1:0", workers, "secret", 8, 8 << 30)
+        service = WorkerServer("grpc://127.0.0.1:0", workers, "secret", 8, 8 << 30)
         remote = FlightWorkers(lambda: [f"127.0.0.1:{service.port}"], "secret")
         cpu, wall = best_ms(lambda: fetch(remote, segments), runs)
         tell(f"hot fetch over Flight, both ends, {case}, cpu", cpu, "ms", limit, limit_cpu)

@@ -7,11 +7,11 @@ import sys
 import time
 from collections import Counter
 
-from lakerunner.query.promql.engine import Engine
 from tests.components.peers import VARIABLE, find_peer
 from tests.differential.comparing import Both, question
 from tests.differential.dataset import make_dataset, memory_source
 from tests.differential.peer import running_prometheus
+from tests.query.engine import Engine
 
 
 def main() -> int:

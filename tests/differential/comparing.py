@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from lakerunner.model.errors import LakeError
 from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, String, Subquery, children, unwrapped
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.series.block import SAME_LABELSET
@@ -17,6 +16,7 @@ from tests.differential.grammar import Grammar
 from tests.differential.mutants import mutant
 from tests.differential.peer import Peer
 from tests.differential.samples import END_MS, SCRAPE_MS, START_MS
+from tests.query.engine import Engine
 
 #: Functions whose result has an order. Of equal values any order will do: the values are compared, not the labels.
 _SORTS = frozenset(["sort", "sort_desc", "sort_by_label", "sort_by_label_desc"])

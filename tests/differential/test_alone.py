@@ -11,13 +11,13 @@ import pytest
 from lakerunner.model.errors import LakeError
 from lakerunner.query import evalflow
 from lakerunner.query.evalflow import EvalFlow, joined
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
 from tests.differential.answers import Answer, difference, own_answer, own_refusal
 from tests.differential.dataset import make_dataset, memory_source
 from tests.differential.grammar import Grammar
 from tests.differential.samples import START_MS
+from tests.query.engine import Engine
 
 SEED = 77
 ENGINE_SOURCE = memory_source(make_dataset(SEED))

@@ -14,7 +14,6 @@ from dataclasses import replace
 import pytest
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.parser import parse
 from tests.components.peers import peer as found_peer
 from tests.differential.answers import Answer, HistogramAnswer, difference
@@ -23,6 +22,7 @@ from tests.differential.dataset import make_dataset, memory_source
 from tests.differential.grammar import Grammar
 from tests.differential.peer import running_prometheus
 from tests.differential.remote_write import snappy_block
+from tests.query.engine import Engine
 
 SEED, COUNT = 20261116, 150
 

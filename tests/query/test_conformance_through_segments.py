@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.memory_source import MemorySource
 from tests.query.lake_of_series import LakeOfSeries
@@ -35,8 +36,8 @@ def test_classic_series_of_histograms(script: Path, lake: LakeOfSeries) -> None:
 
 def _run(script: Path, lake: LakeOfSeries, temporality: str | None) -> int:
     def factory(loaded: MemorySource) -> SeriesSource:
-        source = lake.lake.source(lake.write(loaded, temporality=temporality))
-        source.look_up(0, _LATEST_MS)
+        source = lake.lake.query(lake.write(loaded, temporality=temporality))
+        source.prepare([Leaf.of_samples((), 0, _LATEST_MS)])
         return source
 
     outcomes = list(run_script(script, factory))

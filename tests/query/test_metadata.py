@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakerunner.model.errors import LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.query import metadata
-from lakerunner.query.lake_source import LakeSource
+from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
@@ -45,17 +46,16 @@ def org(lake: LakeOfSeries) -> uuid.UUID:
 
 
 @pytest.fixture
-def source(lake: LakeOfSeries, org: uuid.UUID) -> LakeSource:
-    return lake.lake.source(org)
+def source(lake: LakeOfSeries, org: uuid.UUID) -> LakeQuery:
+    return lake.lake.query(org)
 
 
-def test_names_of_labels(source: LakeSource) -> None:
+def test_names_of_labels(source: LakeQuery) -> None:
     assert metadata.label_names(source, [], 0, END_MS) == ["__name__", "code", "job", "le", "only"]
     assert metadata.label_names(source, [[_name("requests_total")]], 0, END_MS) == ["__name__", "code", "job"]
-    assert metadata.label_names(source, [], 0, END_MS, limit=2) == ["__name__", "code"]
 
 
-def test_values_of_a_label(source: LakeSource) -> None:
+def test_values_of_a_label(source: LakeQuery) -> None:
     assert metadata.label_values(source, "job", [], 0, END_MS) == ["api", "web"]
     assert metadata.label_values(source, "nothing", [], 0, END_MS) == []
     names = ["late", "latency", "latency_bucket", "latency_count", "latency_sum", "requests_total"]
@@ -67,12 +67,12 @@ def test_values_of_a_label(source: LakeSource) -> None:
     assert metadata.label_values(source, "__name__", low, 0, END_MS) == ["latency_bucket"]
 
 
-def test_a_time_outside_of_which_nothing_is_told(source: LakeSource) -> None:
+def test_a_time_outside_of_which_nothing_is_told(source: LakeQuery) -> None:
     assert metadata.label_values(source, "__name__", [], 4 * HOUR_MS, END_MS) == ["late"]
     assert metadata.label_names(source, [], END_MS, 2 * END_MS) == []
 
 
-def test_series(source: LakeSource) -> None:
+def test_series(source: LakeQuery) -> None:
     found = metadata.series(source, [[_name("latency.*", MatchKind.REGEX)]], 0, END_MS)
     assert [str(labels) for labels in found] == [
         'latency{job="api"}',
@@ -83,18 +83,16 @@ def test_series(source: LakeSource) -> None:
         'latency_sum{job="api"}',
     ]
     assert len(metadata.series(source, [], 0, END_MS)) == 11
-    assert len(metadata.series(source, [], 0, END_MS, limit=3)) == 3
 
 
-def test_what_metrics_mean(source: LakeSource) -> None:
+def test_what_metrics_mean(source: LakeQuery) -> None:
     told = metadata.metadata(source, 0, END_MS)
     assert list(told) == ["late", "latency", "requests_total"]
-    assert told["latency"] == [metadata.About("histogram", "about latency", "s")]
+    assert told["latency"] == [metadata.MetricMeta("histogram", "about latency", "s")]
     assert list(metadata.metadata(source, 0, END_MS, metric="late")) == ["late"]
-    assert list(metadata.metadata(source, 0, END_MS, limit=1)) == ["late"]
 
 
-def test_how_many(source: LakeSource) -> None:
+def test_how_many(source: LakeQuery) -> None:
     counted = metadata.cardinality(source, 0, END_MS)
     assert (counted.series, counted.metric_names) == (11, 6)
     assert counted.by_metric_name[0] == ("requests_total", 4)
@@ -112,9 +110,14 @@ def test_exemplars(lake: LakeOfSeries) -> None:
     samples = samples.set_column(at, samples.schema.field("exemplars"), pa.array([[example]], kind))
     tables = {SAMPLES.suffix: samples, SERIES.suffix: series_table(series, "cumulative")}
     lake.commit(org_id, [lake.put_tables(org_id, tables)])
-    source = lake.lake.source(org_id)
-    expected = metadata.Exemplar(7, 0.7, "ab" * 16, "cd" * 8, '{"user":"1"}')
+    source = lake.lake.query(org_id)
+    trace = LabelSet.of({"trace_id": "ab" * 16, "span_id": "cd" * 8, "user": "1"})
     for name, text in (("latency", 'latency{job="api"}'), ("latency_bucket", 'latency_bucket{job="api", le="2"}')):
-        found = metadata.exemplars(source, [_name(name)], 0, HOUR_MS)
-        assert [(str(labels), held) for labels, held in found] == [(text, [expected])]
-    assert metadata.exemplars(source, [_name("latency")], 8, HOUR_MS) == []
+        (found,) = metadata.exemplars(source, [[_name(name)]], 0, HOUR_MS)
+        assert (str(found.series), found.labels, found.value, found.timestamp_ms) == (text, trace, 0.7, 7)
+    assert metadata.exemplars(source, [[_name("latency")]], 8, HOUR_MS) == []
+
+
+def test_more_series_than_may_be_listed(lake: LakeOfSeries, org: uuid.UUID) -> None:
+    with pytest.raises(LimitHit, match="more than 3"):
+        metadata.series(lake.lake.query(org, QueryLimits(max_series=3)), [], 0, END_MS)

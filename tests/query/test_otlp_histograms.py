@@ -52,7 +52,7 @@ def _read(lake: LakeOfSeries, name: str) -> dict[str, list[tuple[int, float | st
     lake.commit(org_id, [lake.put_tables(org_id, tables)])
     start_ms = START_NS // 1_000_000
     matchers = [Matcher("__name__", MatchKind.EQUAL, name)]
-    batch = lake.lake.source(org_id).select(matchers, start_ms, start_ms + 3_600_000)
+    batch = lake.lake.query(org_id).select(matchers, start_ms, start_ms + 3_600_000)
     assert {labels.get("route") for labels in batch.labels} <= {"/pay"}
     assert batch.start_timestamps_ms is None or set(batch.start_timestamps_ms.tolist()) <= {start_ms}
     stale = batch.values.view(np.uint64) == STALE_BITS

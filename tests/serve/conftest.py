@@ -22,8 +22,8 @@ from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.settings import ApiSettings
-from lakerunner.serve.api import api_routes
-from lakerunner.serve.caller import Authenticator
+from lakerunner.serve.app import api_routes
+from lakerunner.serve.auth import Authenticator
 from lakerunner.serve.service import QueryService
 from tests.components.postgres import PostgresServer
 from tests.serve.memory_lake import MemoryLake

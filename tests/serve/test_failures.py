@@ -28,10 +28,10 @@ from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.lake import Lake, open_lake
 from lakerunner.query.lake_door import LakeDoor
-from lakerunner.query.lake_source import QueryLimits
+from lakerunner.query.lake_query import QueryLimits
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.series.memory_source import MemorySeries, MemorySource
-from lakerunner.serve.caller import Authenticator
+from lakerunner.serve.auth import Authenticator
 from lakerunner.store import keys
 from lakerunner.store.object_store import ObjectStore
 from tests.components.postgres import PostgresServer

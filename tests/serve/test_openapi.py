@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from lakerunner.serve.api import api_routes
+from lakerunner.serve.app import api_routes
 from lakerunner.serve.openapi import document
 from tests.serve.conftest import House
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from lakerunner.query.lake_door import LakeDoor
 from lakerunner.query.series.memory_source import MemorySource
-from lakerunner.serve.caller import Authenticator, Caller
+from lakerunner.serve.auth import Authenticator, Caller
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
 from tests.serve.conftest import END_S, START_S, House, fill, houses

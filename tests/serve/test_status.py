@@ -14,8 +14,8 @@ from lakerunner.index.database import Database
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.settings import AuthSettings, Settings
+from lakerunner.serve.admin.status import status_routes
 from lakerunner.serve.errors import render_error
-from lakerunner.serve.status import status_routes
 
 
 @pytest.fixture(params=[True, False], ids=["guarded", "open"])

@@ -10,7 +10,7 @@ from lakerunner.bus.role import BusRole
 from lakerunner.index.status import index_status
 from lakerunner.runtime.metrics import OUTBOX_OLDEST_SECONDS, OUTBOX_PENDING
 from lakerunner.runtime.stop import Stop
-from lakerunner.serve.status import status_routes
+from lakerunner.serve.admin.status import status_routes
 
 _GAUGE_INTERVAL_S = 5.0
 

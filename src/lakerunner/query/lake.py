@@ -1,4 +1,4 @@
-"""The lake, opened for asking: one a process, from which each query gets a source of its own."""
+"""The lake, opened for queries."""
 
 from __future__ import annotations
 
@@ -7,34 +7,41 @@ from collections.abc import Callable
 
 from lakerunner.index.database import Database
 from lakerunner.query.fanout.answer import Workers
-from lakerunner.query.fanout.open import open_workers
-from lakerunner.query.lake_source import LakeSource, QueryLimits
+from lakerunner.query.fanout.open import local_workers, open_workers
+from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.plan.planner import Planner
 from lakerunner.runtime.settings import Settings
 
 
 class Lake:
-    """Safe to share between threads."""
+    """One per process; each query gets its own `LakeQuery`. Safe to share between threads."""
 
-    def __init__(self, catalog: Catalog, workers: Workers, limits: QueryLimits) -> None:
+    def __init__(self, database: Database, catalog: Catalog, workers: Workers) -> None:
+        self._database = database
         self._catalog = catalog
         self._workers = workers
-        self._limits = limits
 
-    def source(
-        self, org_id: uuid.UUID, limits: QueryLimits | None = None, cancelled: Callable[[], None] | None = None
-    ) -> LakeSource:
-        """What one query of that org reads from. `cancelled` raises when nobody waits for the answer any more."""
-        planner = Planner(self._catalog, org_id)
-        return LakeSource(org_id, planner, self._workers, limits or self._limits, cancelled)
+    def query(
+        self, org_id: uuid.UUID, limits: QueryLimits | None = None, cancelled: Callable[[], None] = lambda: None
+    ) -> LakeQuery:
+        """What one query of the org reads from. `cancelled` raises when nobody waits for the answer any more."""
+        return LakeQuery(org_id, Planner(self._catalog, org_id), self._workers, limits, cancelled)
+
+    def ping(self) -> None:
+        """Raise when the index does not answer."""
+        self._database.ping()
 
     def close(self) -> None:
         self._workers.close()
 
 
-def open_lake(settings: Settings, database: Database) -> Lake:
-    """The lake that the settings name, with its workers. The database stays the caller's to close."""
-    query = settings.query
-    catalog = Catalog(database, patience_s=query.index_patience_s)
-    return Lake(catalog, open_workers(settings), QueryLimits(query.timeout_s, query.max_scan_bytes))
+def open_lake(settings: Settings, database: Database, own_scans: str = "") -> Lake:
+    """The lake that the settings name, with its workers. The caller closes the database.
+
+    Where no workers are configured, `own_scans` names a process that scans by itself, with a cache folder of that
+    name, and leaves this machine's worker to others.
+    """
+    alone = own_scans and not settings.query.workers.strip()
+    workers = local_workers(settings, own_scans) if alone else open_workers(settings)
+    return Lake(database, Catalog(database, patience_s=settings.query.index_patience_s), workers)

@@ -7,14 +7,17 @@ its blocks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import orjson
 import pyarrow as pa
 
+from lakerunner.model.errors import LimitHit
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.fanout.request import Kind
-from lakerunner.query.lake_source import LakeSource
+from lakerunner.query.fanout.protocol import Kind
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.interned import label_sets
 from lakerunner.query.series.matchers import Matcher, MatchKind
@@ -24,8 +27,8 @@ Selectors = Sequence[Sequence[Matcher]]
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What the author of a metric says of it."""
+class MetricMeta:
+    """What the author of a metric says about it."""
 
     type: str
     help: str
@@ -34,12 +37,13 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    timestamp_ms: int
+    """A trace that stands for one sample of a series."""
+
+    series: LabelSet
+    #: The trace and span ids, and further attributes.
+    labels: LabelSet
     value: float
-    trace_id: str
-    span_id: str
-    #: Further attributes, as a JSON object, or "".
-    attributes: str
+    timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,55 +59,54 @@ class Cardinality:
     by_label_pair: list[tuple[str, int]] = field(default_factory=list)
 
 
-def series(source: LakeSource, selectors: Selectors, start_ms: int, end_ms: int, limit: int = 0) -> list[LabelSet]:
-    """The series that any selector accepts, in the order of their labels; with a limit, that many of them."""
+def series(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: int) -> list[LabelSet]:
+    """The series that any selector accepts, in the order of their labels."""
     found = {labels for table in _tables(source, Kind.SERIES, selectors, start_ms, end_ms) for labels in _sets(table)}
-    ordered = sorted(found, key=lambda labels: labels.pairs)
-    return ordered[:limit] if limit else ordered
+    if len(found) > source.limits.max_series:
+        raise LimitHit(
+            f"cannot list {len(found):,} series: more than {source.limits.max_series:,} (api.max_series)",
+            hint="narrow the selectors",
+        )
+    return sorted(found, key=lambda labels: labels.pairs)
 
 
-def label_names(source: LakeSource, selectors: Selectors, start_ms: int, end_ms: int, limit: int = 0) -> list[str]:
-    return _texts(source, selectors, start_ms, end_ms, "", limit)
+def label_names(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: int) -> list[str]:
+    return _texts(source, selectors, start_ms, end_ms, "")
 
 
-def label_values(
-    source: LakeSource, name: str, selectors: Selectors, start_ms: int, end_ms: int, limit: int = 0
-) -> list[str]:
-    return _texts(source, selectors, start_ms, end_ms, name, limit)
+def label_values(source: LakeQuery, name: str, selectors: Selectors, start_ms: int, end_ms: int) -> list[str]:
+    return _texts(source, selectors, start_ms, end_ms, name)
 
 
-def metadata(
-    source: LakeSource, start_ms: int, end_ms: int, metric: str = "", limit: int = 0
-) -> dict[str, list[About]]:
-    """By name of metric, what is said of it. A histogram is told under its base name, as Prometheus tells it."""
+def metadata(source: LakeQuery, start_ms: int, end_ms: int, metric: str = "") -> dict[str, list[MetricMeta]]:
+    """Metadata by metric name. A histogram is listed under its base name, as in Prometheus."""
     selectors = [[matcher]] if (matcher := _named(metric)) else []
-    found: dict[str, dict[About, None]] = {}
+    found: dict[str, dict[MetricMeta, None]] = {}
     for table in _tables(source, Kind.SERIES, selectors, start_ms, end_ms):
         about = table.select(["base_name", "type", "unit", "description"])
         for row in about.group_by(about.column_names).aggregate([]).to_pylist():
-            one = About(row["type"] or "unknown", row["description"] or "", row["unit"] or "")
+            one = MetricMeta(row["type"] or "unknown", row["description"] or "", row["unit"] or "")
             found.setdefault(row["base_name"], {})[one] = None
-    names = sorted(found)[:limit] if limit else sorted(found)
-    return {name: list(found[name]) for name in names}
+    return {name: list(found[name]) for name in sorted(found)}
 
 
-def exemplars(
-    source: LakeSource, matchers: Sequence[Matcher], start_ms: int, end_ms: int
-) -> list[tuple[LabelSet, list[Exemplar]]]:
-    """Exemplars by series, in order of time, each once."""
-    found: dict[LabelSet, dict[Exemplar, None]] = {}
-    for table in _tables(source, Kind.EXEMPLARS, [matchers], start_ms, end_ms):
+def exemplars(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: int) -> list[Exemplar]:
+    """The exemplars of all series that a selector accepts, by series and time, each once."""
+    found: dict[Exemplar, None] = {}
+    for table in _tables(source, Kind.EXEMPLARS, selectors, start_ms, end_ms) if selectors else ():
         for row in table.to_pylist():
-            labels = LabelSet(tuple(sorted(row["labels"])))
-            one = Exemplar(
-                row["timestamp_ms"], row["value"], row["trace_id"] or "", row["span_id"] or "", row["attributes"] or ""
-            )
-            found.setdefault(labels, {})[one] = None
-    ordered = sorted(found.items(), key=lambda entry: entry[0].pairs)
-    return [(labels, sorted(held, key=lambda one: (one.timestamp_ms, one.value))) for labels, held in ordered]
+            series = LabelSet(tuple(sorted(row["labels"])))
+            found[Exemplar(series, _exemplar_labels(row), row["value"], row["timestamp_ms"])] = None
+    return sorted(found, key=lambda each: (each.series.pairs, each.timestamp_ms, each.value))
 
 
-def cardinality(source: LakeSource, start_ms: int, end_ms: int, limit: int = 10) -> Cardinality:
+def _exemplar_labels(row: Mapping[str, Any]) -> LabelSet:
+    further = orjson.loads(row["attributes"]) if row["attributes"] else {}
+    labels = {str(name): value if isinstance(value, str) else str(value) for name, value in further.items()}
+    return LabelSet.of({**labels, "trace_id": row["trace_id"] or "", "span_id": row["span_id"] or ""})
+
+
+def cardinality(source: LakeQuery, start_ms: int, end_ms: int, limit: int = 10) -> Cardinality:
     """Counts over all series, as Prometheus' status page has them. Classic series of histograms count too."""
     names: Counter[str] = Counter()
     pairs: Counter[tuple[str, str]] = Counter()
@@ -127,20 +130,20 @@ def cardinality(source: LakeSource, start_ms: int, end_ms: int, limit: int = 10)
     )
 
 
-def _texts(source: LakeSource, selectors: Selectors, start_ms: int, end_ms: int, label: str, limit: int) -> list[str]:
+def _texts(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: int, label: str) -> list[str]:
     found: set[str] = set()
     for table in _tables(source, Kind.LABELS, selectors, start_ms, end_ms, label):
         found.update(table.column("text").to_pylist())
-    return sorted(found)[:limit] if limit else sorted(found)
+    return sorted(found)
 
 
 def _tables(
-    source: LakeSource, kind: Kind, selectors: Selectors, start_ms: int, end_ms: int, label: str = ""
+    source: LakeQuery, kind: Kind, selectors: Selectors, start_ms: int, end_ms: int, label: str = ""
 ) -> Iterator[pa.Table]:
-    source.look_up(start_ms, end_ms)
-    for matchers in selectors or [()]:
-        leaf = Leaf(source.org_id, tuple(matchers), start_ms, end_ms)
-        for answer in source.answers(leaf, kind, label):
+    leaves = [Leaf.of_samples(matchers, start_ms, end_ms) for matchers in selectors or [()]]
+    source.prepare(leaves)
+    for leaf in leaves:
+        for answer in source.scan(leaf, kind, label):
             if answer.table is not None:
                 yield answer.table
 

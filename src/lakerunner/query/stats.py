@@ -1,48 +1,47 @@
-"""What a query read, missed and cost: the part of every answer that says how far to trust it."""
+"""What a query read, missed and cost: the part of every answer that says how far it can be trusted."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from lakerunner.query.fanout.answer import Cost, SegmentAnswer
+from lakerunner.query.fanout.answer import SegmentAnswer
 from lakerunner.query.plan.leaf import Explain
 
 
 @dataclass(slots=True)
 class QueryStats:
-    """Filled by one query as it goes on, by all its threads. A segment that two selectors need counts for each."""
+    """Filled by all threads of one query. A segment that two selectors need is counted for each of them."""
 
     index_lookups: int = 0
-    #: How old the known segments are that were used because the index did not answer; 0 when it did.
+    #: Age of the remembered segments that were used because the index did not answer; 0 when it answered.
     index_age_s: float = 0.0
     segments_considered: int = 0
     segments_planned: int = 0
     segments_read: int = 0
     #: Id of a segment -> why it could not be read.
     segments_failed: dict[str, str] = field(default_factory=dict)
-    #: Rule -> segments that it passed by.
+    #: Rule -> segments that it pruned.
     segments_pruned: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     read_bytes: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
-    #: Stage -> seconds; those of workers are summed over all of them, and so may exceed the clock.
+    #: Stage -> seconds, summed over threads and workers, so that they may exceed the elapsed time.
     seconds: dict[str, float] = field(default_factory=dict)
-    #: The end of the latest segment that was planned, in ms: nothing after it was there to be read.
+    #: End of the latest planned segment, in ms.
     watermark_ms: int | None = None
     explains: list[Explain] = field(default_factory=list)
-    #: Worker -> steps that it evaluated; and what that took of workers' cores.
+    #: Worker -> steps that it evaluated; and the seconds of cores that this took.
     pushed: dict[str, int] = field(default_factory=dict)
     worker_cpu_s: float = 0.0
-    #: Counts are read, added to and written back: two threads at once would lose one's.
+    #: Guards every count: += of two threads at once would lose one.
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def complete(self) -> bool:
-        """Whether everything that there was has been read."""
+        """Whether everything there was to read was read."""
         return not self.segments_failed and not self.index_age_s
 
     def spent(self, stage: str, seconds: float) -> None:
@@ -71,7 +70,7 @@ class QueryStats:
             self.pushed[worker] = self.pushed.get(worker, 0) + steps
 
     def answered(self, answer: SegmentAnswer) -> None:
-        cost: Cost = answer.cost
+        cost = answer.cost
         with self._lock:
             if answer.error is None:
                 self.segments_read += 1
@@ -88,7 +87,7 @@ class QueryStats:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     def warnings(self) -> Sequence[str]:
-        """What the answer misses, in sentences."""
+        """Sentences about what the answer misses."""
         said = []
         with self._lock:
             reasons = list(self.segments_failed.values())
@@ -103,21 +102,40 @@ class QueryStats:
             )
         return said
 
-    def to_json(self) -> Mapping[str, Any]:
+    def counts(self) -> dict[str, object]:
+        """What was read so far, for progress and summaries."""
         with self._lock:
             return {
-                "segments": {
-                    "considered": self.segments_considered,
-                    "pruned": self.segments_pruned,
-                    "planned": self.segments_planned,
-                    "read": self.segments_read,
-                    "failed": len(self.segments_failed),
-                },
-                "complete": self.complete,
+                "segmentsPlanned": self.segments_planned,
+                "segmentsRead": self.segments_read,
+                "segmentsFailed": len(self.segments_failed),
                 "rows": self.rows,
                 "bytes": self.read_bytes,
-                "cache": {"hits": self.cache_hits, "misses": self.cache_misses},
-                "seconds": {stage: round(seconds, 6) for stage, seconds in self.seconds.items()},
-                "index": {"lookups": self.index_lookups, "ageSeconds": round(self.index_age_s, 1)},
-                "watermarkMs": self.watermark_ms,
             }
+
+    def to_json(self) -> dict[str, object]:
+        """As every summary has it."""
+        return {
+            **self.counts(),
+            "segmentCacheHits": self.cache_hits,
+            "tiersSeconds": sorted({explain.leaf.tier_s for explain in self.explains}),
+            "watermarkMs": self.watermark_ms,
+            "indexAgeSeconds": round(self.index_age_s, 1),
+        }
+
+    def explanation(self) -> dict[str, object]:
+        """How the answer was made: stage by stage, where its steps were evaluated, and leaf by leaf."""
+        return {
+            "stageSeconds": {stage: round(seconds, 6) for stage, seconds in self.seconds.items()},
+            "pushDown": {"stepsByWorker": dict(self.pushed), "workerCpuSeconds": round(self.worker_cpu_s, 6)},
+            "selectors": [explain.to_json() for explain in self.explains],
+        }
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the lock: complete answers are cached with their statistics, as bytes."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._lock = threading.Lock()

@@ -1,7 +1,7 @@
-"""Answers kept in memory: given again while the segments that they came from are the live ones.
+"""Answers kept in memory, valid while the segments that they came from are the live ones.
 
-Each is kept as one piece of bytes: its size is known and not guessed, and the many small objects that it is made of do
-not lie scattered over the heap, between what queries use and free, and keep that from going back to the system.
+Each is kept as one piece of bytes. Its size is then known and not estimated, and its many small objects do not lie
+scattered over the heap, where they would keep freed memory from going back to the system.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakerunner.query.lake_port import ScanStats
 from lakerunner.query.series.results import QueryResult
+from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.stats import QueryStats
 
 #: What an entry takes beside its bytes: its key, with the query's text, and the entry itself.
 _ENTRY_BYTES = 1_000
@@ -23,28 +24,22 @@ _ENTRY_BYTES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
-    """Two queries with the same key have the same answer, as long as the fingerprint is the same."""
+    """Two queries with the same key have the same answer."""
 
     org_id: uuid.UUID
-    #: The canonical text: blanks and number spellings do not matter.
+    language: str
+    #: The canonical form: blanks and number spellings do not matter.
     text: str
-    start_ms: int
-    end_ms: int
-    step_ms: int
+    times: QueryTimes
     lookback_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    result: QueryResult
-    stats: ScanStats
+    #: Of the live segments that the query reads.
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     #: Pickled: it never leaves this process.
     content: bytes
-    fingerprint: str
     kept_at_s: float
 
     @property
@@ -63,20 +58,21 @@ class AnswerCache:
         self._entries: OrderedDict[AnswerKey, _Entry] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: AnswerKey, fingerprint: str) -> Kept | None:
+    def get(self, key: AnswerKey) -> tuple[QueryResult, QueryStats] | None:
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
                 return None
-            if entry.fingerprint != fingerprint or self._clock() - entry.kept_at_s > self._ttl_s:
+            if self._clock() - entry.kept_at_s > self._ttl_s:
                 self._drop(key)
                 return None
             self._entries.move_to_end(key)
-        return Kept(*pickle.loads(entry.content))
+        found: tuple[QueryResult, QueryStats] = pickle.loads(entry.content)
+        return found
 
-    def put(self, key: AnswerKey, fingerprint: str, result: QueryResult, stats: ScanStats) -> None:
+    def put(self, key: AnswerKey, result: QueryResult, stats: QueryStats) -> None:
         content = pickle.dumps((result, stats), pickle.HIGHEST_PROTOCOL)
-        entry = _Entry(content, fingerprint, self._clock())
+        entry = _Entry(content, self._clock())
         # One answer must not empty the cache of all others.
         if entry.size_bytes > self._max_bytes // 8:
             return

@@ -1,35 +1,53 @@
-"""All routes of the query API."""
+"""The query API: what its routes share, and all of the routes."""
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
-from lakerunner.serve import paths  # noqa: F401  (routes below need its `{…:text}`)
-from lakerunner.serve.lake.limits import limit_routes
-from lakerunner.serve.lake.queries import running_routes
-from lakerunner.serve.lake.stream import stream_routes
-from lakerunner.serve.lanes.slow import SlowLane
-from lakerunner.serve.openapi import openapi_routes
-from lakerunner.serve.prometheus.exemplars import exemplar_routes
-from lakerunner.serve.prometheus.labels import label_routes
-from lakerunner.serve.prometheus.language import language_routes
-from lakerunner.serve.prometheus.metadata import metadata_routes
-from lakerunner.serve.prometheus.query import query_routes
-from lakerunner.serve.prometheus.status import health_routes, status_routes
+from starlette.requests import Request
+
+from lakerunner.query.lake import Lake
+from lakerunner.runtime.settings import ApiSettings
+from lakerunner.serve.admission.admission import Admission
+from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.auth import Authenticator
+from lakerunner.serve.caller import Caller
 from lakerunner.serve.service import QueryService
+from lakerunner.serve.waiting import in_turn
+
+T = TypeVar("T")
 
 
-def api_routes(service: QueryService, lane: SlowLane | None = None) -> list[BaseRoute]:
-    return [
-        *query_routes(service),
-        *label_routes(service),
-        *metadata_routes(service),
-        *exemplar_routes(service),
-        *language_routes(service),
-        *status_routes(service),
-        *health_routes(service),
-        *stream_routes(service),
-        *running_routes(service, lane),
-        *limit_routes(service),
-        *openapi_routes(),
-    ]
+@dataclass(frozen=True)
+class Api:
+    """What the handlers of every dialect work with."""
+
+    settings: ApiSettings
+    auth: Authenticator
+    admission: Admission
+    service: QueryService
+
+    @classmethod
+    def over(cls, settings: ApiSettings, lake: Lake, auth: Authenticator) -> Api:
+        admission = Admission(settings)
+        return cls(settings, auth, admission, QueryService(settings, lake, admission))
+
+    async def caller(self, request: Request) -> Caller:
+        return await self.auth.caller(request)
+
+    async def in_turn(
+        self,
+        request: Request,
+        caller: Caller,
+        kind: str,
+        text: str,
+        call: Callable[[RunningQuery], T],
+        timeout_s: float | None = None,
+    ) -> T:
+        """Run a call in a thread when the org's turn comes. It ends when the client leaves or its time is over."""
+        return await in_turn(self.admission, request, caller, kind, text, call, timeout_s)
+
+    def close(self) -> None:
+        self.admission.close()

@@ -11,8 +11,8 @@ from starlette.routing import BaseRoute, Route
 
 from lakerunner import __version__
 from lakerunner.serve import openapi_schemas as schemas
-from lakerunner.serve.json import json_response
 from lakerunner.serve.openapi_schemas import Schema
+from lakerunner.serve.rendering.json import json_response
 
 PATH = "/api/v1/openapi.json"
 _JSON, _TEXT, _EVENTS = "application/json", "text/plain", "text/event-stream"

@@ -12,10 +12,7 @@ from urllib.parse import parse_qs
 from starlette.requests import ClientDisconnect, Request
 
 from lakerunner.model.errors import BadInput, LimitHit
-from lakerunner.query.promql.ast import VectorSelector, unwrapped
 from lakerunner.query.promql.durations import parse_duration_ms
-from lakerunner.query.promql.parser import parse
-from lakerunner.query.series.matchers import Matcher
 
 #: The largest body that is read. A query's text may have a quarter of it, and percent-encoding triples it.
 MAX_BODY_BYTES = 1_048_576
@@ -88,12 +85,6 @@ class Params:
         value = self.text(name).lower()
         return value in ("1", "true", "yes", "all") if value else default
 
-    def selectors(self, name: str = "match[]", *, required: bool = False) -> list[tuple[Matcher, ...]]:
-        texts = self.texts(name)
-        if required and not texts:
-            raise BadInput(f'invalid parameter "{name}": no {name} parameter provided')
-        return [parse_selector(name, text) for text in texts]
-
 
 async def body_of(request: Request) -> bytes:
     """The whole body, unless it is too large to be one of ours. Kept: another process may have to be asked."""
@@ -119,12 +110,10 @@ async def body_of(request: Request) -> bytes:
     return body
 
 
-def parse_selector(name: str, text: str) -> tuple[Matcher, ...]:
-    """The matchers of a plain selector, at least one of which must not accept the empty value."""
-    node = unwrapped(parse(text))
-    if not isinstance(node, VectorSelector) or node.offset is not None or node.at is not None:
-        raise BadInput(f'invalid parameter "{name}": {text[:100]!r} is not a series selector')
-    return node.matchers
+def wants_fresh(request: Request) -> bool:
+    """Whether the client refuses cached answers."""
+    control = request.headers.get("cache-control", "").lower()
+    return "no-cache" in control or "no-store" in control
 
 
 def parse_time_ms(name: str, text: str) -> int:

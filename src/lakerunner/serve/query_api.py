@@ -9,17 +9,15 @@ from starlette.routing import BaseRoute
 
 from lakerunner.index.indexed import IndexedRole
 from lakerunner.query.lake import open_lake
-from lakerunner.query.lake_door import LakeDoor
-from lakerunner.query.promql.warm import warm
+from lakerunner.query.warm import warm
 from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.memory import few_arenas, trim
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
-from lakerunner.serve.api import api_routes
-from lakerunner.serve.caller import Authenticator
+from lakerunner.serve.api import Api
+from lakerunner.serve.app import api_routes
+from lakerunner.serve.auth import Authenticator
 from lakerunner.serve.lanes.slow import SlowLane
-from lakerunner.serve.lanes.switch import switched
-from lakerunner.serve.service import QueryService
 
 #: How often freed memory is given back to the system: while nothing runs, and in any case.
 _TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
@@ -35,8 +33,8 @@ class QueryApi(IndexedRole):
         super().__init__(settings)
         few_arenas()
         auth = Authenticator(self.database, required=settings.auth.required, patience_s=settings.query.index_patience_s)
-        lake = LakeDoor(open_lake(settings, self.database), self.database)
-        self._service = QueryService(settings.api, lake, auth)
+        self._lake = open_lake(settings, self.database)
+        self._api = Api.over(settings.api, self._lake, auth)
         self._lane = SlowLane(settings) if settings.api.slow_lane else None
 
     def start(self) -> None:
@@ -52,17 +50,16 @@ class QueryApi(IndexedRole):
             # What queries freed lies between kept answers, and the heap holds on to it. Giving it back holds up those
             # who want memory at that moment, so it is done while nobody does, or seldom.
             age_s = time.monotonic() - trimmed_at
-            if age_s > (_TRIM_S if self._service.running.idle else _TRIM_BUSY_S):
+            if age_s > (_TRIM_S if self._api.admission.running.idle else _TRIM_BUSY_S):
                 trim()
                 trimmed_at = time.monotonic()
 
     def routes(self) -> Sequence[BaseRoute]:
-        routes = api_routes(self._service, self._lane)
-        return routes if self._lane is None else switched(routes, self._service, self._lane)
+        return api_routes(self._api, self._lane)
 
     def close(self) -> None:
         if self._lane is not None:
             self._lane.close()
-        self._service.close()
-        self._service.lake.close()
+        self._api.close()
+        self._lake.close()
         super().close()

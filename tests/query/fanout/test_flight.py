@@ -25,14 +25,14 @@ from lakerunner.query.fanout.answer import Check, SegmentAnswer, Workers
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.fanout.placement import ranked
-from lakerunner.query.fanout.request import Kind, ScanRequest, SegmentObjects, read_request
-from lakerunner.query.lake_source import LakeSource, QueryLimits
+from lakerunner.query.fanout.protocol import Kind, ScanRequest, SegmentObjects, read_request
+from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.series.batch import STALE, SeriesBatch
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
-from lakerunner.query.worker.server import CANCEL, WorkerService
+from lakerunner.query.worker.server import CANCEL, WorkerServer
 from lakerunner.runtime.settings import QuerySettings, Settings
 from tests.components.process import free_port
 from tests.query.lake_of_series import LakeOfSeries
@@ -69,22 +69,22 @@ def _select(
     workers: Workers,
     limits: QueryLimits | None = None,
     cancelled: Check | None = None,
-) -> tuple[SeriesBatch, LakeSource]:
-    source = LakeSource(org, Planner(lake.lake._catalog, org), workers, limits, cancelled)
+) -> tuple[SeriesBatch, LakeQuery]:
+    source = LakeQuery(org, Planner(lake.lake._catalog, org), workers, limits, cancelled)
     return source.select(ALL, 0, 40_000_000), source
 
 
 @pytest.fixture
-def services(lake: LakeOfSeries) -> Iterator[list[WorkerService]]:
+def services(lake: LakeOfSeries) -> Iterator[list[WorkerServer]]:
     workers = local_workers(lake.settings, "flight-test")
-    services = [WorkerService("grpc://127.0.0.1:0", workers, TOKEN, 8, 1 << 30) for _ in range(3)]
+    services = [WorkerServer("grpc://127.0.0.1:0", workers, TOKEN, 8, 1 << 30) for _ in range(3)]
     yield services
     for service in services:
         service.shutdown()
     workers.close()
 
 
-def _client(services: list[WorkerService], **options: object) -> FlightWorkers:
+def _client(services: list[WorkerServer], **options: object) -> FlightWorkers:
     addresses = [f"127.0.0.1:{service.port}" for service in services]
     return FlightWorkers(lambda: addresses, TOKEN, **options)  # type: ignore[arg-type]
 
@@ -103,7 +103,7 @@ def _same(got: SeriesBatch, expected: SeriesBatch) -> None:
         assert repr(mine.at(int(mine.row[at]))) == repr(other.at(int(other.row[at])))
 
 
-def test_the_same_as_in_this_process(lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]) -> None:
+def test_the_same_as_in_this_process(lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerServer]) -> None:
     workers = _client(services)
     got, source = _select(lake, org, workers)
     expected, _ = _select(lake, org, lake.lake._workers)
@@ -114,7 +114,7 @@ def test_the_same_as_in_this_process(lake: LakeOfSeries, org: uuid.UUID, service
 
 
 def test_the_share_of_a_dead_worker_is_read_by_others(
-    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]
+    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerServer]
 ) -> None:
     workers = _client(services)
     services[0].shutdown()
@@ -126,7 +126,7 @@ def test_the_share_of_a_dead_worker_is_read_by_others(
 
 
 def test_no_worker_at_all_is_an_error_not_an_empty_answer(
-    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]
+    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerServer]
 ) -> None:
     workers = _client(services, patience_s=0.5)
     for service in services:
@@ -142,16 +142,14 @@ def test_this_process_is_the_last_resort(lake: LakeOfSeries, org: uuid.UUID) -> 
     workers.close()
 
 
-def test_a_wrong_token_reads_nothing(lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]) -> None:
+def test_a_wrong_token_reads_nothing(lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerServer]) -> None:
     workers = FlightWorkers(lambda: [f"127.0.0.1:{services[0].port}"], "guessed")
     with pytest.raises(Unavailable, match="token is not its own"):
         _select(lake, org, workers)
     workers.close()
 
 
-def test_an_answer_above_the_limit_is_refused(
-    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService]
-) -> None:
+def test_an_answer_above_the_limit_is_refused(lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerServer]) -> None:
     workers = _client(services)
     with pytest.raises(LimitHit, match="more than 10,000 bytes"):
         _select(lake, org, workers, QueryLimits(max_bytes=10_000))
@@ -180,15 +178,15 @@ class _Endless:
 
 
 @pytest.fixture
-def endless() -> Iterator[tuple[_Endless, WorkerService]]:
+def endless() -> Iterator[tuple[_Endless, WorkerServer]]:
     scanner = _Endless()
-    service = WorkerService("grpc://127.0.0.1:0", scanner, TOKEN, 8, 1 << 30)
+    service = WorkerServer("grpc://127.0.0.1:0", scanner, TOKEN, 8, 1 << 30)
     yield scanner, service
     service.shutdown()
 
 
 def test_a_query_that_nobody_waits_for_ends_within_a_second(
-    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService]
+    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerServer]
 ) -> None:
     scanner, service = endless
     workers = _client([service])
@@ -204,11 +202,11 @@ def test_a_query_that_nobody_waits_for_ends_within_a_second(
 
 
 def test_a_cancel_ends_a_query_within_a_second(
-    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService]
+    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerServer]
 ) -> None:
     scanner, service = endless
     workers = _client([service])
-    source = LakeSource(org, Planner(lake.lake._catalog, org), workers)
+    source = LakeQuery(org, Planner(lake.lake._catalog, org), workers)
     failures: list[BaseException] = []
 
     def ask() -> None:
@@ -231,14 +229,14 @@ def test_a_cancel_ends_a_query_within_a_second(
 
 
 def test_a_worker_that_hangs_is_left(
-    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService], services: list[WorkerService]
+    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerServer], services: list[WorkerServer]
 ) -> None:
     workers = _client([endless[1], services[0]], stall_s=0.3)
     assert _select(lake, org, workers)[1].stats.complete
     workers.close()
 
 
-def test_a_query_out_of_time_ends(lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService]) -> None:
+def test_a_query_out_of_time_ends(lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerServer]) -> None:
     workers = _client([endless[1]])
     with pytest.raises(LimitHit):
         _select(lake, org, workers, QueryLimits(timeout_s=0.3))
@@ -290,10 +288,10 @@ def test_workers_come_and_go_under_load(lake: LakeOfSeries, org: uuid.UUID, monk
     """Four clients ask without a pause while workers join, leave in order, die and come back: no answer is missed."""
     port, scanning = _fair_port(lake, org), local_workers(lake.settings, "coming-and-going")
     hosts: list[str] = []
-    running: dict[str, WorkerService] = {}
+    running: dict[str, WorkerServer] = {}
 
     def come(host: str) -> None:
-        running[host] = WorkerService(f"grpc://{host}:{port}", scanning, TOKEN, 8, 1 << 30)
+        running[host] = WorkerServer(f"grpc://{host}:{port}", scanning, TOKEN, 8, 1 << 30)
         hosts.append(host)
 
     def leave(host: str) -> None:
@@ -350,7 +348,7 @@ def test_workers_come_and_go_under_load(lake: LakeOfSeries, org: uuid.UUID, monk
 
 
 def test_a_worker_that_drains_ends_what_it_has_and_takes_no_more(
-    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerService], services: list[WorkerService]
+    lake: LakeOfSeries, org: uuid.UUID, endless: tuple[_Endless, WorkerServer], services: list[WorkerServer]
 ) -> None:
     scanner, service = endless
     client = flight.connect(f"grpc://127.0.0.1:{service.port}")
@@ -375,6 +373,6 @@ def _any_request() -> ScanRequest:
 
 
 @pytest.mark.parametrize("body", [b"nothing", b"[]", b'{"token": "guessed"}', b'{"token": "%s"}' % TOKEN.encode()])
-def test_actions_that_cannot_be_done(services: list[WorkerService], body: bytes) -> None:
+def test_actions_that_cannot_be_done(services: list[WorkerServer], body: bytes) -> None:
     with flight.connect(f"grpc://127.0.0.1:{services[0].port}") as client, pytest.raises(flight.FlightError):
         list(client.do_action(flight.Action(CANCEL, body)))

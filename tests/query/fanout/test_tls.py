@@ -21,7 +21,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.tls import client_tls, server_tls
 from lakerunner.query.fanout.token import worker_token
-from lakerunner.query.lake_source import LakeSource
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
@@ -122,7 +122,7 @@ def _read(lake: LakeOfSeries, org: uuid.UUID, worker: QueryWorker, query: QueryS
     token = worker_token(lake.settings)
     workers = FlightWorkers(lambda: [worker.address], token, patience_s=0.3, tls=client_tls(query))
     try:
-        source = LakeSource(org, Planner(lake.lake._catalog, org), workers)
+        source = LakeQuery(org, Planner(lake.lake._catalog, org), workers)
         return len(source.select([Matcher("__name__", MatchKind.EQUAL, "m")], 0, 1 << 40).values)
     finally:
         workers.close()

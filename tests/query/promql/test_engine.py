@@ -12,11 +12,11 @@ import pytest
 import lakerunner.query
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.series.block import EvaluationError
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, ScalarResult, StringResult, VectorResult
 from lakerunner.query.vectors.context import EngineOptions
+from tests.query.engine import Engine
 
 MINUTE_MS = 60_000
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import LakeError
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, ScalarResult, VectorResult
 from lakerunner.query.vectors import ranges
+from tests.query.engine import Engine
 
 STEP_MS, STEPS, SCRAPE_MS = 30_000, 6, 15_000
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.worker.role import QueryWorker
@@ -38,8 +39,8 @@ def through_a_lake() -> Iterator[Factory]:
             worker.start()
 
             def factory(loaded: MemorySource) -> SeriesSource:
-                source = lake.lake.source(lake.write(loaded))
-                source.look_up(0, _LATEST_MS)
+                source = lake.lake.query(lake.write(loaded))
+                source.prepare([Leaf.of_samples((), 0, _LATEST_MS)])
                 return source
 
             try:

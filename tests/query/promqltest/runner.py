@@ -22,12 +22,12 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
     children,
 )
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, QueryResult, ScalarResult, Value, VectorResult
+from tests.query.engine import Engine
 from tests.query.promqltest.compare import Mismatch, check_annotations, check_value
 from tests.query.promqltest.loading import load_into
 from tests.query.promqltest.script import Clear, Eval, Expectation, Load, Unreadable, read_script

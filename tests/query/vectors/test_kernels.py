@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult
+from tests.query.engine import Engine
 
 _RANGE_MS, _STEP_MS, _END_MS = 60_000, 20_000, 200_000
 

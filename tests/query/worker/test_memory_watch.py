@@ -14,7 +14,7 @@ from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.ops import child as child_module
 from lakerunner.ops.child import Child
 from lakerunner.query.fanout.budget import Budgets
-from lakerunner.query.fanout.request import Kind, ScanRequest
+from lakerunner.query.fanout.protocol import Kind, ScanRequest
 from lakerunner.query.worker.memory_watch import MemoryWatch
 from lakerunner.runtime.memory import few_arenas, give_back, own_bytes, resident_bytes
 from lakerunner.runtime.retry import Backoff

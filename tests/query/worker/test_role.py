@@ -20,7 +20,7 @@ from lakerunner.ops.child import Child
 from lakerunner.query.fanout.addresses import addresses_of, noted
 from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.flight_workers import FlightWorkers
-from lakerunner.query.lake_source import LakeSource
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
@@ -36,8 +36,8 @@ from tests.query.worker.processes import ARGV, TOKEN, until, worker_env, worker_
 POINTS = 4 * 60
 
 
-def _select(lake: LakeOfSeries, org: uuid.UUID, workers: Workers) -> LakeSource:
-    source = LakeSource(org, Planner(lake.lake._catalog, org), workers)
+def _select(lake: LakeOfSeries, org: uuid.UUID, workers: Workers) -> LakeQuery:
+    source = LakeQuery(org, Planner(lake.lake._catalog, org), workers)
     batch = source.select([Matcher("__name__", MatchKind.EQUAL, "m")], 0, 1 << 40)
     assert len(batch.values) == POINTS * 20
     return source

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from lakerunner.query.fanout.answer import Check, SegmentAnswer
 from lakerunner.query.fanout.local_workers import LocalWorkers
-from lakerunner.query.fanout.request import ScanRequest
+from lakerunner.query.fanout.protocol import ScanRequest
 from lakerunner.query.worker.role import QueryWorker
 from lakerunner.runtime.run import run_role
 from lakerunner.runtime.settings_load import load_settings

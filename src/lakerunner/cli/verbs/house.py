@@ -18,7 +18,7 @@ from lakerunner.ops.doctor import Finding, examine
 from lakerunner.ops.roles import DEMO_ROLES, ROLES
 from lakerunner.ops.supervisor import Supervisor, read_note
 from lakerunner.runtime.telemetry import configure_telemetry
-from lakerunner.serve.status import status_document
+from lakerunner.serve.admin.status import status_document
 
 _WATCH_S = 2.0
 

@@ -1,20 +1,16 @@
-"""What a scan of one segment gave: its samples or rows, what it cost, or why it failed."""
+"""What workers answer: of a scan, each segment's samples or its failure; of an evaluation, the value and its costs."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from lakerunner.query.fanout.request import ScanRequest
+from lakerunner.query.fanout.protocol import EvaluateRequest, ScanRequest
 from lakerunner.query.scan.samples.runs import Samples
-
-if TYPE_CHECKING:
-    from lakerunner.query.pushdown.done import Done
-    from lakerunner.query.pushdown.errand import Errand
 
 #: Raises when the answer is no longer wanted.
 Check = Callable[[], None]
@@ -37,7 +33,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAnswer:
-    """Either `samples` (in parts) or `table`, by the kind of the request; or `error`, and then neither."""
+    """`samples` (in parts) or `table`, by the kind of the request; neither where there is an `error`."""
 
     segment_id: uuid.UUID
     samples: Sequence[Samples] = ()
@@ -46,13 +42,34 @@ class SegmentAnswer:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluateAnswer:
+    """The batches and the note of a fragment's language, and what evaluating it took."""
+
+    batches: Sequence[pa.RecordBatch]
+    note: Mapping[str, Any]
+    #: The worker's address.
+    worker: str
+    #: Seconds of the worker's cores.
+    cpu_s: float
+    #: One per segment and select, without samples.
+    costs: Sequence[SegmentAnswer]
+
+
 class Workers(Protocol):
-    """Those who scan. Every segment of the request is answered once, in any order; failures are answers too."""
+    """Processes that scan and evaluate. Safe to share between threads."""
 
-    def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]: ...
+    @property
+    def count(self) -> int:
+        """How many workers there are to evaluate fragments; 0 where the caller has to."""
+        ...
 
-    def evaluate(self, errand: Errand, check: Check) -> Done | None:
-        """A part of a query, evaluated by those who have its segments. None: not now, or they have no such place."""
+    def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
+        """Answer every segment once, in any order. Failures are answers too."""
+        ...
+
+    def evaluate(self, request: EvaluateRequest, check: Check) -> EvaluateAnswer | None:
+        """Evaluate a fragment on the worker that has its segments. None where no worker can now."""
         ...
 
     def close(self) -> None: ...

@@ -20,7 +20,7 @@ class Bounded(Protocol):
     @property
     def query_id(self) -> uuid.UUID: ...
     @property
-    def deadline_s(self) -> float: ...
+    def time_left_s(self) -> float: ...
     @property
     def max_bytes(self) -> int: ...
 
@@ -49,7 +49,7 @@ class Budget:
         if self._stopped is not None:
             raise self._stopped
         self._check()
-        if time.time() > self._request.deadline_s:
+        if self._request.time_left_s < 0:
             raise LimitHit("cannot finish the scan: its time is over", hint="narrow the selectors or the time range")
         if self._budgets.held_bytes(self.query_id) + held_bytes > self._request.max_bytes:
             raise LimitHit(

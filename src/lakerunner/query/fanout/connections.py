@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pyarrow.flight as flight
 
+from lakerunner.query.fanout.protocol import PING
 from lakerunner.query.fanout.tls import Tls, scheme_of
-from lakerunner.query.worker.server import PING
 
 _OPTIONS = [
     # Bounds one attempt to connect: an address that nobody answers at all must not use up the query's time.

@@ -16,16 +16,14 @@ import pyarrow.flight as flight
 
 from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Unavailable
 from lakerunner.query.fanout.addresses import Addresses
-from lakerunner.query.fanout.answer import Check, Cost, SegmentAnswer, Workers
+from lakerunner.query.fanout.answer import Check, Cost, EvaluateAnswer, SegmentAnswer, Workers
 from lakerunner.query.fanout.connections import Connections
 from lakerunner.query.fanout.errors import Draining, Unread, from_flight
 from lakerunner.query.fanout.placement import ranked
-from lakerunner.query.fanout.request import Kind, ScanRequest, SegmentObjects
+from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects
 from lakerunner.query.fanout.roster import Roster
 from lakerunner.query.fanout.tls import Tls
 from lakerunner.query.metrics import WORKER_RETRIES
-from lakerunner.query.pushdown.done import Done
-from lakerunner.query.pushdown.errand import Errand
 from lakerunner.query.scan.samples import arrow as wire
 from lakerunner.query.scan.samples.runs import Samples
 
@@ -144,22 +142,26 @@ class FlightWorkers:
                 ask.give_up()
         yield from self._leftover(scan, check)
 
-    def evaluate(self, errand: Errand, check: Check) -> Done | None:
-        """The errand done by a worker; None where none can do it, and the asker has to.
+    @property
+    def count(self) -> int:
+        return sum(not self._roster.is_down(each) for each in self._roster.known())
 
-        A worker that dies of it is an error where no other is left: the asker would only wait for it to come back.
+    def evaluate(self, request: EvaluateRequest, check: Check) -> EvaluateAnswer | None:
+        """The fragment evaluated by a worker; None where none can, and the caller has to.
+
+        A worker that dies of it is an error where no other is left: the caller would only wait for it to come back.
         """
         died: Unavailable | None = None
-        for address in self._owners(errand)[: self._attempts]:
+        for address in self._owners(request)[: self._attempts]:
             ask = _Ask(address, {})
-            done = self._pool.submit(self._run, errand, ask)
+            done = self._pool.submit(self._run, request, ask)
             try:
                 while not wait([done], timeout=_LOOK_S).done:
                     check()
                     self._require_life(ask)
                 return done.result()
             except (BadInput, Unread, Bug):
-                # The worker is well. The asker finds out what is not: the query, a segment, or our own code.
+                # The worker is healthy. The caller finds out what is wrong: the query, a segment, or our own code.
                 return None
             except Unavailable as error:
                 WORKER_RETRIES.inc()
@@ -179,15 +181,15 @@ class FlightWorkers:
         if self._last_resort is not None:
             self._last_resort.close()
 
-    def _owners(self, errand: Errand) -> list[str]:
-        """Workers that are up, those first that have most of the errand's bytes in their care."""
+    def _owners(self, request: EvaluateRequest) -> list[str]:
+        """Workers that are up, ordered by how many of the fragment's bytes they own."""
         known = [one for one in self._roster.known() if not self._roster.is_down(one)]
         if len(known) < 2:
             return known
-        care = dict.fromkeys(known, 0)
-        for segment in errand.segments:
-            care[ranked(known, errand.org_id, segment.slot)[0]] += segment.size_bytes
-        return sorted(known, key=lambda one: care[one], reverse=True)
+        owned_bytes = dict.fromkeys(known, 0)
+        for segment in request.segments:
+            owned_bytes[ranked(known, request.org_id, segment.slot)[0]] += segment.size_bytes
+        return sorted(known, key=lambda address: owned_bytes[address], reverse=True)
 
     # -- who gets what -----------------------------------------------------------------------------------------
 
@@ -258,7 +260,7 @@ class FlightWorkers:
 
     def _watch(self, scan: _Scan) -> None:
         """Give up on workers that hang: their connection is there, but nothing comes."""
-        if time.time() > scan.request.deadline_s:
+        if scan.request.time_left_s < 0:
             raise LimitHit("cannot finish the scan: its time is over", hint="narrow the selectors or the time range")
         for ask in list(scan.asks):
             try:
@@ -311,7 +313,7 @@ class FlightWorkers:
 
     def _read(self, scan: _Scan, ask: _Ask) -> None:
         request = scan.request.of_segments(list(ask.segments.values()))
-        options = flight.FlightCallOptions(timeout=max(0.1, request.deadline_s - time.time()))
+        options = flight.FlightCallOptions(timeout=max(0.1, request.time_left_s))
         ask.heard()
         ask.reader = self._connections.client(ask.address).do_get(
             flight.Ticket(request.to_ticket(self._token)), options
@@ -336,13 +338,13 @@ class FlightWorkers:
             scan.events.put(answer)
             parts, batches = [], []
 
-    def _run(self, errand: Errand, ask: _Ask) -> Done:
-        options = flight.FlightCallOptions(timeout=max(0.1, errand.deadline_s - time.time()))
+    def _run(self, request: EvaluateRequest, ask: _Ask) -> EvaluateAnswer:
+        options = flight.FlightCallOptions(timeout=max(0.1, request.time_left_s))
         batches: list[pa.RecordBatch] = []
         ask.heard()
         try:
             client = self._connections.client(ask.address)
-            ask.reader = client.do_get(flight.Ticket(errand.to_ticket(self._token)), options)
+            ask.reader = client.do_get(flight.Ticket(request.to_ticket(self._token)), options)
             while True:
                 chunk = ask.reader.read_chunk()
                 ask.heard()
@@ -351,7 +353,10 @@ class FlightWorkers:
                     continue
                 note = orjson.loads(chunk.app_metadata.to_pybytes())
                 if note:
-                    return Done.of(errand.part, batches, note, ask.address)
+                    costs = [
+                        SegmentAnswer(uuid.UUID(cost.pop("segment")), cost=Cost(**cost)) for cost in note.pop("costs")
+                    ]
+                    return EvaluateAnswer(batches, note, ask.address, float(note.pop("cpu_s")), costs)
         except flight.FlightError as reason:
             raise from_flight(reason, ask.address) from None
         except (pa.ArrowException, StopIteration) as reason:

@@ -12,9 +12,8 @@ import pyarrow as pa
 from lakerunner.model.errors import LakeError, LimitHit, Unavailable
 from lakerunner.query.fanout.answer import Check, Cost, SegmentAnswer
 from lakerunner.query.fanout.budget import Budget, Budgets
-from lakerunner.query.fanout.request import Kind, ScanRequest, SegmentObjects
+from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects
 from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
-from lakerunner.query.pushdown.errand import Errand
 from lakerunner.query.scan.samples.exemplars import scan_exemplars
 from lakerunner.query.scan.samples.label_rows import scan_labels
 from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, Tally
@@ -64,8 +63,12 @@ class LocalWorkers:
             for one in waiting:
                 one.cancel()
 
-    def evaluate(self, errand: Errand, check: Check) -> None:
-        """Never: who asks is in this process too, and evaluates as well."""
+    @property
+    def count(self) -> int:
+        return 0
+
+    def evaluate(self, request: EvaluateRequest, check: Check) -> None:
+        """Never: the caller is in this process and evaluates just as well."""
         return None
 
     def forget(self) -> None:
@@ -84,19 +87,20 @@ class LocalWorkers:
         started = time.perf_counter()
         samples: list[Samples] = []
         table: pa.Table | None = None
+        leaf = request.leaf
         try:
             if request.kind is Kind.SAMPLES:
                 samples = scan_samples(
-                    self._opener, segment.keys, request.matchers, request.start_ms, request.end_ms, budget.look, tally
+                    self._opener, segment.keys, leaf.matchers, leaf.start_ms, leaf.end_ms, budget.look, tally
                 )
                 budget.settle(sum(part.size_bytes for part in samples))
             elif request.kind is Kind.SERIES:
-                table = scan_series(self._opener, segment.keys, request.matchers, budget.look, tally)
+                table = scan_series(self._opener, segment.keys, leaf.matchers, budget.look, tally)
             elif request.kind is Kind.LABELS:
-                table = scan_labels(self._opener, segment.keys, request.matchers, request.label, budget.look, tally)
+                table = scan_labels(self._opener, segment.keys, leaf.matchers, request.label, budget.look, tally)
             else:
                 table = scan_exemplars(
-                    self._opener, segment.keys, request.matchers, request.start_ms, request.end_ms, budget.look, tally
+                    self._opener, segment.keys, leaf.matchers, leaf.start_ms, leaf.end_ms, budget.look, tally
                 )
         except LimitHit:
             raise

@@ -1,9 +1,8 @@
-"""A plan: what each selector needs, which segments hold it, and how that was found."""
+"""A leaf is one read of a query: a signal, a time, and what must hold of the rows or series that it wants."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,27 +12,51 @@ from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.time import NS_PER_MS, TimeRange
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
-#: The year 2255. Queries may name later times, but as nanoseconds those are beyond what the index can hold.
-_MAX_MS = 9_000_000_000_000
+#: The year 2255. Queries may name later times, but the index cannot hold those as nanoseconds.
+_MAX_NS = 9_000_000_000_000 * NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One selector: its matchers, and all the time that it looks at (look-back and range included), both ends too."""
+    """What one selector or row scan reads, look-back and range included.
 
-    org_id: uuid.UUID
-    matchers: tuple[Matcher, ...]
-    start_ms: int
-    end_ms: int
-    signal: str = METRICS.name
+    `start_ns` is included and `end_ns` is not. Every matcher must hold: of a series for metrics, of a row's column
+    for logs and traces, where the matchers are those that the predicate implies.
+    """
+
+    signal: str
+    start_ns: int
+    end_ns: int
+    matchers: tuple[Matcher, ...] = ()
     tier_s: int = RAW_TIER_S
+
+    @classmethod
+    def of_samples(cls, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> Leaf:
+        """A select of metric samples. Both ends are included, as PromQL's windows see them."""
+        return cls(METRICS.name, start_ms * NS_PER_MS, (end_ms + 1) * NS_PER_MS, tuple(matchers))
+
+    @property
+    def start_ms(self) -> int:
+        return self.start_ns // NS_PER_MS
+
+    @property
+    def end_ms(self) -> int:
+        """The last millisecond that is included."""
+        return (self.end_ns - 1) // NS_PER_MS
 
     @property
     def time_range(self) -> TimeRange:
-        """In the index's terms: half-open nanoseconds, nothing before the epoch."""
-        start_ms = min(max(self.start_ms, 0), _MAX_MS)
-        end_ms = min(max(self.end_ms + 1, start_ms), _MAX_MS)
-        return TimeRange(start_ms * NS_PER_MS, end_ms * NS_PER_MS)
+        """The time as the index holds it: nothing before the epoch, nothing after the year 2255."""
+        start_ns = min(max(self.start_ns, 0), _MAX_NS)
+        return TimeRange(start_ns, min(max(self.end_ns, start_ns), _MAX_NS))
+
+
+def extent_of(leaves: Iterable[Leaf]) -> TimeRange | None:
+    """All the time that a query looks at, gaps included; None where it reads nothing."""
+    found: TimeRange | None = None
+    for leaf in leaves:
+        found = leaf.time_range if found is None else found.hull(leaf.time_range)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +118,7 @@ class LeafPlan:
 
     @property
     def certain_rows(self) -> int:
-        """Rows that will be read, whatever the series are: those of segments that are wanted whole."""
+        """Rows that will be read whatever the series are: those of segments that are wanted whole."""
         if not all(_accepts_all(matcher) for matcher in self.leaf.matchers):
             return 0
         wanted = self.leaf.time_range
@@ -107,7 +130,7 @@ class LeafPlan:
 
 
 def _accepts_all(matcher: Matcher) -> bool:
-    """Whether no series is left out by it. Every series has a name."""
+    """Whether the matcher accepts every series. Every series has a metric name."""
     if matcher.kind is MatchKind.REGEX and matcher.value == ".*":
         return True
     named = matcher.kind is MatchKind.REGEX and matcher.value == ".+"

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import xxhash
+
 from lakerunner.index.lookup import Want
 from lakerunner.query.plan.catalog import Catalog, Looked
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
@@ -15,7 +17,7 @@ from lakerunner.query.plan.prune import prune
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What was wanted of the index, and what it had. One thing and not two: threads must never see half of it."""
+    """What was wanted of the index, and what it had. One object, so that threads never see half of a change."""
 
     wants: Sequence[Want]
     looked: Looked
@@ -33,9 +35,9 @@ class _Snapshot:
 
 
 class Planner:
-    """Plans of one query: all its leaves see one snapshot of the index, as long as it covers them.
+    """Plans the leaves of one query. All of them see one snapshot of the index, as long as it covers them.
 
-    Safe to share between threads: reading ahead plans as well.
+    Safe to share between threads: groups of steps are planned in parallel.
     """
 
     def __init__(self, catalog: Catalog, org_id: uuid.UUID) -> None:
@@ -58,6 +60,16 @@ class Planner:
                 snapshot = self._look_up([leaf])
         return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in)
 
+    def fingerprint(self) -> str | None:
+        """A text that differs whenever other segments are live. None while the index does not answer."""
+        snapshot = self._snapshot
+        if snapshot is None or snapshot.looked.age_s:
+            return None
+        digest = xxhash.xxh3_128()
+        for segment_id in sorted(segment.segment_id.bytes for segment in snapshot.looked.segments):
+            digest.update(segment_id)
+        return digest.hexdigest()
+
     @property
     def age_s(self) -> float:
         """How old the segments are that the plan goes by, when the index did not answer; else 0."""
@@ -65,7 +77,10 @@ class Planner:
 
     def _look_up(self, leaves: Sequence[Leaf]) -> _Snapshot:
         wants = _united(leaves)
-        self._snapshot = _Snapshot(wants, self._catalog.lookup(self._org_id, wants))
+        looked = self._catalog.lookup(self._org_id, wants)
+        # The index was asked for one org only; a segment of another must not pass even if that ever fails.
+        ours = [segment for segment in looked.segments if segment.org_id == self._org_id]
+        self._snapshot = _Snapshot(wants, Looked(ours, looked.age_s))
         self.lookups += 1
         return self._snapshot
 

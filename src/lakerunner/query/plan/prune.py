@@ -1,4 +1,4 @@
-"""Passing segments by: an ordered tuple of rules, each of which says what it did."""
+"""Pruning: an ordered tuple of rules, each of which drops segments that cannot match and says what it did."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from lakerunner.model.segment import Segment
 from lakerunner.query.plan.leaf import Explain, Leaf, LeafPlan, Pruned
 from lakerunner.query.plan.rules.by_metric_name import by_metric_name
-from lakerunner.query.plan.rules.by_org import by_org
 from lakerunner.query.plan.rules.by_signal import by_signal
 from lakerunner.query.plan.rules.by_time import by_time
+from lakerunner.query.plan.rules.by_value import by_value
 
-#: Keeps those segments that may hold something of the leaf, and says why in a few words.
+#: Returns the segments that may hold something the leaf wants, and a note for EXPLAIN.
 Rule = Callable[[Leaf, Sequence[Segment]], tuple[Sequence[Segment], str]]
 
-#: Cheap ones first: each looks only at what those before it kept.
-RULES: tuple[Rule, ...] = (by_org, by_signal, by_time, by_metric_name)
+#: Cheap rules first: each sees only what the rules before it kept.
+RULES: tuple[Rule, ...] = (by_signal, by_time, by_metric_name, by_value)
 
 
 def prune(leaf: Leaf, segments: Sequence[Segment], looked_up_in: str = "index") -> LeafPlan:
-    """The segments that no rule passes by, and the account of it."""
+    """The segments that every rule keeps, with the account of what each rule did."""
     considered, considered_bytes = len(segments), _bytes(segments)
     steps: list[Pruned] = []
     for rule in RULES:

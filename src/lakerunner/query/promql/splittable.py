@@ -1,4 +1,4 @@
-"""Which expressions look at more than one step at a time, and so cannot be evaluated in groups.
+"""Which expressions have steps that depend on each other, and so cannot be evaluated in groups of steps.
 
 Whether a series' metric name goes is decided, as in Prometheus, once for the whole range. Where a series may come from
 two sides of an `or`, one that keeps the name and one that drops it, the first step on which it occurs decides.
@@ -23,13 +23,13 @@ from lakerunner.query.promql.ast import (
     walk,
 )
 
-#: Which series these choose depends on the order of all series, those of other steps included.
+#: Their choice depends on the order of all series, including those of other steps.
 _CHOOSING = frozenset({"limitk", "limit_ratio"})
-#: They warn that a range has an order of its own; a group of one step would not.
+#: They warn that ranges are always sorted by labels; a group of one step would not.
 _SORTING = frozenset({"sort", "sort_desc", "sort_by_label", "sort_by_label_desc"})
 #: Relabelled series must not collide anywhere in the range.
 _RELABELLING = frozenset({"label_replace", "label_join", "info"})
-#: Aggregations that give series as they are.
+#: Aggregations that return series unchanged.
 _SELECTING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
 _KEEPING = frozenset({"sort", "sort_desc", "sort_by_label", "sort_by_label_desc", "last_over_time", "first_over_time"})
 _NAMELESS = frozenset({"vector", "absent", "absent_over_time", "scalar", "time", "pi"})
@@ -43,19 +43,20 @@ class _Name(enum.Enum):
     UNKNOWN = enum.auto()
 
 
-def must_be_whole(expr: Expr) -> bool:
+def is_splittable(expr: Expr) -> bool:
+    """Whether the value at a step never depends on another step."""
     for node in walk(expr):
         if isinstance(node, Aggregate) and (node.op in _CHOOSING or _warns_once(node)):
-            return True
+            return False
         if isinstance(node, Call) and node.name in _RELABELLING | _SORTING:
-            return True
+            return False
         if isinstance(node, Binary) and node.op == "or" and not _settled(_name(node.left), _name(node.right)):
-            return True
-    return False
+            return False
+    return True
 
 
 def _warns_once(node: Aggregate) -> bool:
-    """Of parameters that change, the largest and the smallest of the whole range are warned of."""
+    """A parameter that varies is warned about once, with its extremes over the whole range."""
     return node.op == "quantile" and node.param is not None and not isinstance(unwrapped(node.param), Number)
 
 
@@ -64,7 +65,7 @@ def _settled(left: _Name, right: _Name) -> bool:
 
 
 def _name(expr: Expr) -> _Name:
-    """What becomes of the metric name. The left spine is walked in a loop: chains of operators are long."""
+    """What happens to the metric name. The left spine is walked in a loop: chains of operators are long."""
     while True:
         match expr:
             case Paren(expr=inner):

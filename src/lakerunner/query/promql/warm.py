@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 import numpy as np
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
-from lakerunner.query.scan.samples.decoded import choose
-from lakerunner.query.scan.samples.merge import merge
-from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.language import Plan, StepPlan
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.memory_source import MemorySource
-from lakerunner.runtime.telemetry import log
+from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.vectors.context import EngineOptions
 
 #: What dashboards ask for most.
 _USUAL = (
@@ -27,9 +25,8 @@ _USUAL = (
 )
 
 
-def warm() -> None:
-    """Run the usual expressions over a little data. The first run ever compiles; later ones load what was compiled."""
-    began_s = time.monotonic()
+def warm(compile_query: Callable[[str, QueryTimes, EngineOptions], Plan]) -> None:
+    """Evaluate the usual expressions over a little data. The first run ever compiles; later runs load the result."""
     source = MemorySource()
     times = np.arange(20) * 15_000
     hists = [Histogram(count=n, sum=n, pos_index=np.array([1]), pos_count=np.array([float(n)])) for n in range(20)]
@@ -37,16 +34,8 @@ def warm() -> None:
         labels = {"a": str(number), "le": str(number)}
         source.add(LabelSet.of({"__name__": "m", **labels}), times, np.arange(20.0))
         source.add(LabelSet.of({"__name__": "h", **labels}), times, np.zeros(20), histograms=hists)
-    engine = Engine(source)
     for text in _USUAL:
-        engine.range(text, 60_000, 240_000, 60_000)
-        engine.instant(text, 240_000)
-    _warm_scan(times)
-    log().info("kernels in memory", seconds=round(time.monotonic() - began_s, 2))
-
-
-def _warm_scan(times_ms: np.ndarray) -> None:
-    labels = LabelSet.of({"__name__": "m"})
-    whole = Samples(np.array([labels.tid()]), [labels], np.array([0, 20]), times_ms, np.arange(20.0), times_ms)
-    part, _ = choose(whole, np.array([True]), 15_000, 60_000)
-    merge([whole, Samples(part.tids, [labels], part.offsets, whole.timestamps_ms, whole.values, begins=part.begins)])
+        for query_times in (QueryTimes(60_000, 240_000, 60_000), QueryTimes(240_000, 240_000, 0)):
+            plan = compile_query(text, query_times, EngineOptions())
+            assert isinstance(plan, StepPlan)
+            plan.evaluate(query_times.steps(), source, lambda: None, plan.options.max_samples)

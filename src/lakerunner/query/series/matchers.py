@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import re2  # type: ignore[import-untyped]
 
@@ -59,3 +60,7 @@ class Matcher:
         """Refuse a pattern that cannot be read."""
         if self.kind in (MatchKind.REGEX, MatchKind.NOT_REGEX):
             compile_anchored(self.value)
+
+
+#: Matchers that a series must all satisfy.
+Selector: TypeAlias = Sequence[Matcher]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.query.series.histograms.histogram import Ints
 
 
@@ -28,3 +29,16 @@ class QueryTimes:
     def steps(self) -> Ints:
         """The time of every step."""
         return self.start_ms + self.step_ms * np.arange(self.count, dtype=np.int64)
+
+
+def check_steps(times: QueryTimes, max_steps: int) -> None:
+    """Refuse times that are no range, or a range of too many steps."""
+    if times.step_ms < 0 or (times.step_ms == 0 and times.start_ms != times.end_ms):
+        raise BadInput("cannot run a range query: its step is not positive")
+    if times.end_ms < times.start_ms:
+        raise BadInput('cannot run a range query: "end" is before "start"')
+    if times.count > max_steps:
+        raise LimitHit(
+            f"cannot run a range query of {times.count:,} steps: more than {max_steps:,} (api.max_steps)",
+            hint="exceeded maximum resolution: widen the step or shorten the range",
+        )

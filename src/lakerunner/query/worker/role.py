@@ -15,9 +15,9 @@ from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.fanout.tls import scheme_of, server_tls
 from lakerunner.query.fanout.token import worker_token
-from lakerunner.query.promql.warm import warm
+from lakerunner.query.warm import warm
 from lakerunner.query.worker.memory_watch import MemoryWatch
-from lakerunner.query.worker.server import WorkerService
+from lakerunner.query.worker.server import WorkerServer
 from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.memory import few_arenas
 from lakerunner.runtime.role import Probe, Recycle, Role
@@ -40,7 +40,7 @@ class QueryWorker(Role):
         few_arenas()
         self._store = open_store(StoreConfig.of(settings))
         self._workers: LocalWorkers | None = None
-        self._service: WorkerService | None = None
+        self._service: WorkerServer | None = None
         self._draining = False
         self.address = ""
 
@@ -60,12 +60,12 @@ class QueryWorker(Role):
         note_address(self.settings.data.dir, self.address)
         log().info("scanning for queries", address=self.address)
 
-    def _listening(self, workers: LocalWorkers) -> WorkerService:
+    def _listening(self, workers: LocalWorkers) -> WorkerServer:
         query = self.settings.query
         tls = server_tls(query)
         location = f"{scheme_of(tls)}://{query.worker_host}:{query.worker_port}"
         try:
-            return WorkerService(
+            return WorkerServer(
                 location, workers, worker_token(self.settings), query.worker_scans, query.max_scan_bytes, tls
             )
         except (OSError, pa.ArrowException) as reason:

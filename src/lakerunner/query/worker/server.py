@@ -1,4 +1,4 @@
-"""A worker's Arrow Flight service: a ticket is a question, the stream its answer, segment by segment."""
+"""A worker's Arrow Flight server: a ticket is a request, the stream its answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -20,20 +20,24 @@ from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
 from lakerunner.query.fanout.answer import Check, SegmentAnswer
 from lakerunner.query.fanout.errors import Draining, to_flight
 from lakerunner.query.fanout.local_workers import LocalWorkers
-from lakerunner.query.fanout.request import Kind, ScanRequest, read_request
+from lakerunner.query.fanout.protocol import (
+    CANCEL,
+    PING,
+    EvaluateRequest,
+    Kind,
+    R,
+    ScanRequest,
+    read_document,
+    read_request,
+)
 from lakerunner.query.fanout.tls import Tls
 from lakerunner.query.fanout.token import check_token
 from lakerunner.query.metrics import WORKER_REQUESTS
-from lakerunner.query.pushdown import errand
-from lakerunner.query.pushdown.errand_source import ErrandSource
 from lakerunner.query.scan.samples import arrow as wire
 from lakerunner.query.scan.samples import exemplars, label_rows, series_rows
-from lakerunner.query.series import block_arrow as block_wire
+from lakerunner.query.series import block_arrow
+from lakerunner.query.worker.fragment import FragmentEvaluation
 
-Asked = TypeVar("Asked", ScanRequest, errand.Errand)
-
-CANCEL = "cancel"
-PING = "ping"
 SCHEMAS = {
     Kind.SAMPLES: wire.SCHEMA,
     Kind.SERIES: series_rows.SCHEMA,
@@ -49,7 +53,7 @@ _LOOK_S = 0.1
 _WORD_S = 0.5
 
 
-class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
+class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
     """Answers until it is shut down. Each request has its own thread, made by gRPC."""
 
     def __init__(
@@ -77,19 +81,18 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         try:
-            document = _document(ticket.ticket)
+            document = read_document(ticket.ticket)
             check_token(str(document.get("token")), self._token)
-            if document.get("kind") == errand.KIND:
-                asked = errand.read_errand(document)
-                return flight.GeneratorStream(block_wire.SCHEMA, self._stream(context, asked, self._evaluation))
             request = read_request(document)
+            if isinstance(request, EvaluateRequest):
+                return flight.GeneratorStream(block_arrow.SCHEMA, self._stream(context, request, self._evaluate))
             return flight.GeneratorStream(SCHEMAS[request.kind], self._stream(context, request, self._scan))
         except LakeError as error:
             raise to_flight(error) from None
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         try:
-            document = _document(action.body.to_pybytes())
+            document = read_document(action.body.to_pybytes())
             check_token(str(document.get("token")), self._token)
             if action.type == PING:
                 self._require_open()
@@ -130,7 +133,7 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
                 self._under_way -= 1
                 WORKER_REQUESTS.set(self._under_way)
 
-    def _stream(self, context: Any, request: Asked, messages: Callable[[Asked, Check], Iterator[Any]]) -> Iterator[Any]:
+    def _stream(self, context: Any, request: R, messages: Callable[[R, Check], Iterator[Any]]) -> Iterator[Any]:
         def check() -> None:
             if context.is_cancelled() or request.query_id in self._cancelled:
                 raise LimitHit("cannot go on with the scan: it was cancelled")
@@ -153,40 +156,34 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         finally:
             self._turns.release(org_id)
 
-    def _bounded(self, request: Asked) -> Asked:
-        """Never more than this worker allows, whatever the asker would."""
+    def _bounded(self, request: R) -> R:
+        """The request, with this worker's own limit where that is lower."""
         return replace(request, max_bytes=min(request.max_bytes, self._max_bytes))
 
     def _scan(self, request: ScanRequest, check: Check) -> Iterator[Any]:
         for answer in self._workers.scan(request, check):
             yield from self._messages(request.kind, answer, check)
 
-    def _evaluation(self, asked: errand.Errand, check: Check) -> Iterator[Any]:
-        """The block's batches, then one without rows that tells the rest.
+    def _evaluate(self, request: EvaluateRequest, check: Check) -> Iterator[Any]:
+        """The batches of the value, then an empty one with the note.
 
-        Before them, an empty word now and then: an evaluation may be long, and who waits must know a worker that is
-        busy from one that hangs.
+        While the evaluation runs, an empty batch without a note goes out now and then: the client can tell a worker
+        that is busy from one that hangs.
         """
-        nothing = pa.RecordBatch.from_pylist([], schema=block_wire.SCHEMA)
-        source = ErrandSource(asked, self._workers, check)
-        done = self._evaluations.submit(source.evaluated)
+        nothing = pa.RecordBatch.from_pylist([], schema=block_arrow.SCHEMA)
+        evaluation = FragmentEvaluation(request, self._workers, check)
+        done = self._evaluations.submit(evaluation.batches)
         try:
             while not wait([done], timeout=_WORD_S).done:
                 check()
                 yield nothing, b"{}"
-            found = done.result()
+            batches = done.result()
         finally:
-            source.stop()
-        for batch in block_wire.to_batches(found.block):
+            evaluation.stop()
+        for batch in batches:
             check()
             yield batch
-        note = {
-            "samples": found.samples,
-            "cpu_s": source.cpu_s,
-            "notes": found.notes.to_json(),
-            "costs": source.costs(),
-        }
-        yield nothing, orjson.dumps(note)
+        yield nothing, orjson.dumps(evaluation.note)
 
     def _messages(self, kind: Kind, answer: SegmentAnswer, check: Check) -> Iterator[Any]:
         """The segment's batches, then one without rows that says how it went: without it, the segment is not done."""
@@ -228,13 +225,3 @@ class Turns:
             if not self._held[org_id]:
                 del self._held[org_id]
             self._changed.notify_all()
-
-
-def _document(body: bytes) -> Mapping[str, Any]:
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as reason:
-        raise BadInput(f"cannot read a request: {reason}") from None
-    if not isinstance(document, dict):
-        raise BadInput("cannot read a request: it is no JSON object")
-    return document

@@ -1,4 +1,4 @@
-"""The queries of this process: who asked what, since when, and the flag that stops them."""
+"""The queries that this process runs: who asked what, since when, and the flag that stops them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ class TimedOut(LimitHit):
     code = "timeout"
 
 
+class TooSlow(Exception):
+    """A query took more of the fast lane than one may. It is no error: the query begins again in the slow lane."""
+
+
 @dataclass
 class RunningQuery:
     """One query. `check` is called between the nodes of an evaluation and between segments."""
@@ -48,8 +52,8 @@ class RunningQuery:
     _turn_cpu_s: float = 0.0
     _thread: int = 0
     _cancelled: str | None = None
-    _told: Callable[[], object] | None = None
-    _hurry: type[Exception] | None = None
+    _on_cancel: Callable[[], object] | None = None
+    _hurries: bool = False
 
     @property
     def elapsed_s(self) -> float:
@@ -61,15 +65,16 @@ class RunningQuery:
 
     def cancel(self, reason: str) -> None:
         self._cancelled = self._cancelled or reason
-        if self._told is not None:
-            self._told()
+        if self._on_cancel is not None:
+            self._on_cancel()
 
-    def tell_when_cancelled(self, told: Callable[[], object]) -> None:
-        self._told = told
+    def on_cancel(self, call: Callable[[], object]) -> None:
+        """Call this when the query is cancelled."""
+        self._on_cancel = call
 
-    def hurry(self, otherwise: type[Exception]) -> None:
-        """Have that raised once the query has run for longer than a short one does, its wait not counted."""
-        self._hurry = otherwise
+    def hurry(self) -> None:
+        """Raise `TooSlow` once the query has run for longer than a short one, its wait not counted."""
+        self._hurries = True
 
     def begin(self) -> None:
         """Its turn has come."""
@@ -88,8 +93,8 @@ class RunningQuery:
             raise cancelled
         if self.elapsed_s > self.timeout_s:
             raise self.timed_out()
-        if self._hurry is not None and self._turn_s and self._is_long():
-            raise self._hurry
+        if self._hurries and self._turn_s and self._is_long():
+            raise TooSlow
 
     def _is_long(self) -> bool:
         # By the thread's own clock: on a machine that has too much to do, everything takes long.

@@ -1,4 +1,4 @@
-"""Turns: queries run in a few threads, and orgs take turns: one org's hundred queries delay another's by one."""
+"""Turns: queries run in a few threads, and orgs take turns. A hundred queries of one org delay another's by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TooMany(LakeError):
-    """The org has as many queries waiting as it may. Later there may be room."""
+    """The org has as many queries waiting as it may. Asking again later may help."""
 
     code = "too_many"
     retryable = True
@@ -31,8 +31,8 @@ def too_many(waiting: int) -> TooMany:
 _Waiting = tuple["Future[Any]", Callable[[], Any]]
 
 
-class Admission:
-    """Runs calls in `threads` threads, the next one of the org whose turn it is. Of one org few run at once."""
+class Turns:
+    """Runs calls in `threads` threads, next a call of the org whose turn it is. Few of one org run at once."""
 
     def __init__(self, threads: int, per_org: int, waiting_per_org: int) -> None:
         self._per_org = per_org

@@ -9,8 +9,8 @@ import numpy as np
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.results import MatrixResult
-from lakerunner.serve.prometheus.numbers import value_texts
-from lakerunner.serve.prometheus.render import histogram_json, json_text
+from lakerunner.serve.rendering.json import histogram_json, json_text
+from lakerunner.serve.rendering.numbers import value_texts
 
 #: Results sent in one piece: few enough for the first to be soon, enough to make pieces cheap.
 _PIECE = 2_000

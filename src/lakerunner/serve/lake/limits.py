@@ -7,16 +7,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from lakerunner.index.org_limits import LIMIT_NAMES
-from lakerunner.serve.json import json_response
-from lakerunner.serve.lake.errors import lake_route
-from lakerunner.serve.service import QueryService
+from lakerunner.serve.api import Api
+from lakerunner.serve.dialect import DialectRoute
+from lakerunner.serve.errors import OWN
+from lakerunner.serve.rendering.json import json_response
 
 
-def limit_routes(service: QueryService) -> list[BaseRoute]:
+def limit_routes(api: Api) -> list[BaseRoute]:
     async def limits(request: Request) -> Response:
-        caller = await service.auth.caller(request)
-        allowed = service.limits(caller)
+        caller = await api.caller(request)
+        allowed = api.admission.limits(caller)
         values = {name: getattr(allowed, name) for name in LIMIT_NAMES}
         return json_response({"org": str(caller.org_id), "limits": values, "own": sorted(caller.limits)})
 
-    return [lake_route("/api/v1/limits", limits, ["GET"])]
+    return [DialectRoute("/api/v1/limits", limits, ["GET"], OWN, light=True)]

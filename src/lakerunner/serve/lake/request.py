@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 from starlette.requests import Request
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.time import parse_duration_s
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.lake.cursor import Cursor
-from lakerunner.serve.params import body_of, parse_time_ms
-from lakerunner.serve.prometheus.query import wants_fresh_by_header
+from lakerunner.serve.params import body_of, parse_time_ms, wants_fresh
 from lakerunner.serve.service import Question
 
 #: Steps to choose from where none is given, in seconds: the first that gives no more points than a screen has room for.
@@ -35,7 +35,7 @@ class StreamRequest:
     cursor: Cursor | None
 
 
-async def stream_request(request: Request, lookback_ms: int, now_ms: int) -> StreamRequest:
+async def stream_request(request: Request, language: str, lookback_ms: int, now_ms: int) -> StreamRequest:
     """Read and check it. A client that comes back with the id of its last event goes on with the same times."""
     fields = await _fields(request)
     last_id = request.headers.get("last-event-id", "").strip()
@@ -52,14 +52,14 @@ async def stream_request(request: Request, lookback_ms: int, now_ms: int) -> Str
     )
     if fields.get("lookback"):
         lookback_ms = _span_ms("lookback", fields["lookback"])
-    fresh, partial = _flag(fields, "nocache"), _flag(fields, "partial", default=True)
-    question = Question(text, start_ms, end_ms, step_ms, lookback_ms, fresh, partial)
+    times = QueryTimes(start_ms, end_ms, step_ms)
     if cursor is not None:
-        question = replace(question, start_ms=cursor.start_ms, end_ms=cursor.end_ms, step_ms=cursor.step_ms)
-    if question.end_ms < question.start_ms:
+        times = QueryTimes(cursor.start_ms, cursor.end_ms, cursor.step_ms)
+    if times.end_ms < times.start_ms:
         raise BadInput("cannot run the query: `e` is before `s`", where="e")
+    fresh, partial = _flag(fields, "nocache") or wants_fresh(request), _flag(fields, "partial", default=True)
     return StreamRequest(
-        replace(question, fresh=question.fresh or wants_fresh_by_header(request)),
+        Question(language, text, times, lookback_ms, fresh, partial),
         _count(fields),
         _span_ms("timeout", fields["timeout"]) / 1000 if fields.get("timeout") else None,
         _flag(fields, "explain"),

@@ -10,45 +10,52 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import Bug, LakeError
+from lakerunner.query.language import StepPlan
 from lakerunner.runtime.telemetry import log
 from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.api import Api
 from lakerunner.serve.caller import Caller
-from lakerunner.serve.errors import error_document
-from lakerunner.serve.lake.errors import lake_route
+from lakerunner.serve.dialect import DialectRoute
+from lakerunner.serve.errors import OWN, error_document
 from lakerunner.serve.lake.frames import frame
-from lakerunner.serve.lake.request import StreamRequest, stream_request
+from lakerunner.serve.lake.request import stream_request
 from lakerunner.serve.lake.stream_work import Pipe, StreamWork
-from lakerunner.serve.service import QueryService, disconnected, now_ms, taken_note_of
+from lakerunner.serve.service import now_ms
+from lakerunner.serve.waiting import disconnected, observed
 
+#: The language of `/api/v1/metrics/query`.
+PROMQL = "promql"
 #: How long past its end a query may be silent before the stream ends without it.
 _GRACE_S = 1.0
 #: Never in a buffer on the way: nginx obeys the first, other proxies and caches the second.
 _HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store, no-transform"}
 
 
-def stream_routes(service: QueryService) -> list[BaseRoute]:
+def stream_routes(api: Api) -> list[BaseRoute]:
     async def metrics_query(request: Request) -> Response:
-        caller = await service.auth.caller(request)
-        wanted = await stream_request(request, round(service.settings.lookback_s * 1000), now_ms())
-        # What is wrong with the question is an answer with a status, not a stream.
-        await service.turn(
-            request, caller, "parse", wanted.question.text, lambda _: service.read(wanted.question, caller)
+        caller = await api.caller(request)
+        wanted = await stream_request(request, PROMQL, round(api.settings.lookback_s * 1000), now_ms())
+        # A question that is wrong gets an answer with a status, not a stream.
+        question = wanted.question
+        plan = await api.in_turn(
+            request, caller, "parse", question.text, lambda _: api.service.compile(question, caller)
         )
-        events = _events(service, request, caller, wanted)
+        if not isinstance(plan, StepPlan):
+            raise Bug(f"cannot stream a {type(plan).__name__}")
+        events = _events(api, request, caller, StreamWork(api.service, wanted, plan))
         return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
 
-    return [lake_route("/api/v1/metrics/query", metrics_query, ["GET", "POST"])]
+    return [DialectRoute("/api/v1/metrics/query", metrics_query, ["GET", "POST"], OWN, streams=True)]
 
 
-async def _events(
-    service: QueryService, request: Request, caller: Caller, wanted: StreamRequest
-) -> AsyncIterator[bytes]:
-    with service.listed(caller, "stream", wanted.question.text, wanted.timeout_s) as query:
+async def _events(api: Api, request: Request, caller: Caller, work: StreamWork) -> AsyncIterator[bytes]:
+    wanted = work.wanted
+    with api.admission.listed(caller, "stream", wanted.question.text, wanted.timeout_s) as query:
         gone = asyncio.ensure_future(disconnected(request))
         gone.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client went away"))
         status = "ok"
         try:
-            async for piece in _pieces(service, query, wanted):
+            async for piece in _pieces(api, query, work):
                 yield piece
         except LakeError as error:
             status = "error"
@@ -64,17 +71,17 @@ async def _events(
         yield frame("done", {"status": status})
 
 
-async def _pieces(service: QueryService, query: RunningQuery, wanted: StreamRequest) -> AsyncIterator[bytes]:
+async def _pieces(api: Api, query: RunningQuery, work: StreamWork) -> AsyncIterator[bytes]:
     """What the thread makes, and heartbeats while it makes nothing. Raises its error at the end."""
     pipe = Pipe(asyncio.get_running_loop())
-    done = asyncio.wrap_future(service.submit(query, StreamWork(service, wanted, pipe).run))
+    done = asyncio.wrap_future(api.admission.submit(query, lambda query: work.run(query, pipe)))
     done.add_done_callback(lambda _: pipe.end())
-    done.add_done_callback(taken_note_of)
-    silent_until = query.elapsed_s + service.settings.heartbeat_s
+    done.add_done_callback(observed)
+    silent_until = query.elapsed_s + api.settings.heartbeat_s
     while True:
-        piece = await pipe.get(min(0.5, service.settings.heartbeat_s))
+        piece = await pipe.get(min(0.5, api.settings.heartbeat_s))
         if piece is not None:
-            silent_until = query.elapsed_s + service.settings.heartbeat_s
+            silent_until = query.elapsed_s + api.settings.heartbeat_s
             yield piece
         elif pipe.ended:
             break
@@ -82,7 +89,7 @@ async def _pieces(service: QueryService, query: RunningQuery, wanted: StreamRequ
             done.cancel()
             raise query.cancelled or query.timed_out()
         elif query.elapsed_s > silent_until:
-            silent_until = query.elapsed_s + service.settings.heartbeat_s
+            silent_until = query.elapsed_s + api.settings.heartbeat_s
             yield frame("heartbeat", {"state": query.state, "elapsedSeconds": round(query.elapsed_s, 3)})
     if not done.cancelled() and (error := done.exception()) is not None:
         raise error

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from lakerunner.query.evalflow import EvalFlow, joined
-from lakerunner.query.lake_port import ScanStats
+from lakerunner.query.language import StepPlan
+from lakerunner.query.run import STREAMED_GROUPS, StepRun, joined
 from lakerunner.query.series.results import MatrixResult
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.lake.cursor import id_stem
 from lakerunner.serve.lake.frames import frame, result_frames
 from lakerunner.serve.lake.request import StreamRequest
-from lakerunner.serve.service import Answer, CacheOutcome, Place, QueryService, shortfalls
+from lakerunner.serve.service import Answer, Opened, QueryService
 
 #: Pieces made and not yet sent. A client that reads slowly makes the evaluation wait, until its time is over.
 _PIECES = 16
@@ -57,54 +57,51 @@ class Pipe:
 
 @dataclass
 class StreamWork:
+    """One stream: the plan run in groups of steps, their frames put into the pipe."""
+
     service: QueryService
     wanted: StreamRequest
-    pipe: Pipe
+    plan: StepPlan
     sent: int = 0
     truncated: bool = False
+    pipe: Pipe = field(init=False)
 
-    def run(self, query: RunningQuery) -> None:
+    def run(self, query: RunningQuery, pipe: Pipe) -> None:
+        self.pipe = pipe
         cursor = self.wanted.cursor
         if cursor is not None and cursor.ended:
             return
-        question = self.wanted.question
-        expr, extent = self.service.read(question, query.caller)
-        place = self.service.place(question, query, expr, extent)
-        kept = self.service.kept(place, query)
-        if kept is not None and isinstance(kept.result.value, MatrixResult):
-            self._results(query, kept.result.value)
-            self._ending(query, kept)
+        opened = self.service.open(self.plan, self.wanted.question, query)
+        cached = self.service.cached(opened, query)
+        if cached is not None and isinstance(cached.result.value, MatrixResult):
+            self._results(query, cached.result.value)
+            self._ending(query, cached)
         else:
-            self._ending(query, self._computed(query, place))
+            self._ending(query, self._computed(query, opened))
 
-    def _computed(self, query: RunningQuery, place: Place | None) -> Answer:
-        question, cursor = self.wanted.question, self.wanted.cursor
-        options = self.service.options(question, query)
-        source = self.service.source(question, query, options)
+    def _computed(self, query: RunningQuery, opened: Opened) -> Answer:
+        cursor, source = self.wanted.cursor, opened.source
         from_ms = None if cursor is None else cursor.time_ms
-        flow = EvalFlow(source, question.text, question.context, options, query.check, from_ms)
+        steps = StepRun(self.plan, source, query.check, from_ms, STREAMED_GROUPS)
         matrices: list[MatrixResult] = []
-        for group in flow:
+        for group in steps:
             self._results(query, group.matrix)
             if self.truncated:
                 break
             done = {"group": group.number + 1, "groups": group.groups, "upToMs": group.end_ms}
-            self.pipe.put(frame("progress", {**done, **_read(source.stats())}), query)
-            if flow.samples < _KEPT_SAMPLES:
+            self.pipe.put(frame("progress", {**done, **source.stats.counts()}), query)
+            if steps.samples < _KEPT_SAMPLES:
                 matrices.append(group.matrix)
-        self.service.charge(query, source)
-        result = joined(flow, matrices)
-        if cursor is None and not self.truncated and flow.samples < _KEPT_SAMPLES:
-            self.service.keep(place, result, source.stats())
-        outcome: CacheOutcome = "bypass" if place is None else "miss"
-        return Answer(result, source.stats(), outcome, query.query_id, query.elapsed_s, source.explain())
+        self.service.admission.charge(query, source.stats.worker_cpu_s)
+        result = joined(steps, matrices)
+        if cursor is None and not self.truncated and steps.samples < _KEPT_SAMPLES:
+            self.service.keep(opened, result)
+        return Answer(result, source.stats, opened.outcome, query.query_id, query.elapsed_s)
 
     def _results(self, query: RunningQuery, matrix: MatrixResult) -> None:
         cursor, limit = self.wanted.cursor, self.wanted.limit
-        question = self.wanted.question
-        stem = id_stem(question.start_ms, question.end_ms, question.step_ms)
         skip = None if cursor is None else (cursor.time_ms, cursor.place)
-        for piece, number in result_frames(matrix, stem, skip, limit - self.sent if limit else None):
+        for piece, number in result_frames(matrix, self._id_stem(), skip, limit - self.sent if limit else None):
             self.pipe.put(piece, query)
             self.sent += number
             query.check()
@@ -112,17 +109,16 @@ class StreamWork:
 
     def _ending(self, query: RunningQuery, answer: Answer) -> None:
         """Warnings and the summary. The summary's id says that all results arrived."""
-        warnings, infos = [*answer.result.warnings, *shortfalls(answer.stats)], answer.result.infos
-        if warnings or infos:
-            self.pipe.put(frame("warnings", {"warnings": warnings, "infos": infos}), query)
+        if answer.warnings or answer.result.infos:
+            self.pipe.put(frame("warnings", {"warnings": answer.warnings, "infos": answer.result.infos}), query)
         if not self.wanted.summary:
             return
-        question = self.wanted.question
+        times = self.plan.times
         summary: dict[str, object] = {
             "queryId": query.query_id,
-            "startMs": question.start_ms,
-            "endMs": question.end_ms,
-            "stepMs": question.step_ms,
+            "startMs": times.start_ms,
+            "endMs": times.end_ms,
+            "stepMs": times.step_ms,
             "results": self.sent,
             "truncated": self.truncated,
             "samples": answer.result.samples,
@@ -132,15 +128,8 @@ class StreamWork:
         }
         if self.wanted.explain:
             summary |= answer.explanation()
-        stem = id_stem(question.start_ms, question.end_ms, question.step_ms)
-        self.pipe.put(frame("summary", summary, stem + b"%d_end" % question.start_ms), query)
+        self.pipe.put(frame("summary", summary, self._id_stem() + b"%d_end" % times.start_ms), query)
 
-
-def _read(stats: ScanStats) -> dict[str, object]:
-    return {
-        "segmentsPlanned": stats.segments_planned,
-        "segmentsRead": stats.segments_read,
-        "segmentsFailed": stats.segments_failed,
-        "rows": stats.rows,
-        "bytes": stats.bytes,
-    }
+    def _id_stem(self) -> bytes:
+        times = self.plan.times
+        return id_stem(times.start_ms, times.end_ms, times.step_ms)

@@ -21,19 +21,16 @@ import orjson
 from starlette.applications import Starlette
 
 from lakerunner.index.indexed import open_database
-from lakerunner.query.fanout.open import local_workers
-from lakerunner.query.lake import Lake, open_lake
-from lakerunner.query.lake_door import LakeDoor
-from lakerunner.query.lake_source import QueryLimits
-from lakerunner.query.plan.catalog import Catalog
-from lakerunner.query.promql.warm import warm
+from lakerunner.query.lake import open_lake
+from lakerunner.query.warm import warm
 from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import configure_telemetry
-from lakerunner.serve.api import api_routes
-from lakerunner.serve.caller import CALLER, Authenticator, Caller
+from lakerunner.serve.api import Api
+from lakerunner.serve.app import api_routes
+from lakerunner.serve.auth import CALLER, Authenticator
+from lakerunner.serve.caller import Caller
 from lakerunner.serve.lanes.frames import PIECE_BYTES, frame, read_frame
-from lakerunner.serve.service import QueryService
 
 NAME = "query-slow"
 #: How much this process gives way: wholly, where others want the core. Ten threads of it still weigh less than one.
@@ -123,8 +120,10 @@ def main() -> int:
     threading.Thread(target=_end_with_input, name="api-watch", daemon=True).start()
     hand_over_often()
     database = open_database(settings)
-    lake = LakeDoor(_lake(settings, database), database)
-    app = Starlette(routes=api_routes(QueryService(settings.api, lake, Authenticator(database, required=True))))
+    # Without configured workers it scans by itself, and leaves this machine's worker to the fast lane.
+    lake = open_lake(settings, database, own_scans=NAME)
+    api = Api.over(settings.api, lake, Authenticator(database, required=True))
+    app = Starlette(routes=api_routes(api))
     warm()
     asyncio.run(_serve(app, head["token"]))
     return 0
@@ -140,14 +139,6 @@ def give_way() -> None:
     os.nice(_NICE)
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(_SESSION_NICE))
-
-
-def _lake(settings: Settings, database: Any) -> Lake:
-    query = settings.query
-    if query.workers.strip():
-        return open_lake(settings, database)
-    catalog = Catalog(database, patience_s=query.index_patience_s)
-    return Lake(catalog, local_workers(settings, NAME), QueryLimits(query.timeout_s, query.max_scan_bytes))
 
 
 async def _serve(app: Starlette, token: str) -> None:

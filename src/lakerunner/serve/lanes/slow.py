@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from lakerunner.model.errors import Unavailable
 from lakerunner.runtime.memory import resident_bytes
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import Settings
@@ -57,8 +58,8 @@ class SlowLane:
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    async def forward(self, scope: Scope, receive: Receive, send: Send, caller: Caller, timeout_s: float) -> None:
-        """Have it answered there. When the lane breaks before its first word, the client is told to come again."""
+    async def forward(self, scope: Scope, receive: Receive, send: Send, caller: Caller, timeout_s: float) -> bool:
+        """Answer a request there. False when the lane broke before its first byte: the caller then answers."""
         begun = False
         try:
             async with asyncio.timeout(timeout_s + _GRACE_S):
@@ -70,7 +71,7 @@ class SlowLane:
                         begun = True
                         await send(_message(message, body))
                         if message["type"] == "http.response.body" and not message["more_body"]:
-                            return
+                            return True
                 finally:
                     asking.cancel()
                     writer.close()
@@ -78,8 +79,7 @@ class SlowLane:
             pass
         except TimeoutError:
             self._end("a query ran far beyond its time")
-        if not begun:
-            await _broken(send)
+        return begun
 
     async def ask(self, method: str, path: str, caller: Caller) -> tuple[int, bytes]:
         """A small request of our own, and its answer; (0, b"") when there is none."""
@@ -182,10 +182,8 @@ def _message(told: dict[str, Any], body: bytes) -> dict[str, Any]:
     return {**told, "body": body}
 
 
-async def _broken(send: Send) -> None:
-    text = "cannot answer the query: it took more memory or time than one query may; narrow it, or ask again"
-    error = {"status": "error", "errorType": "unavailable", "error": text}
-    body = orjson.dumps(error)
-    headers = [(b"content-type", b"application/json"), (b"retry-after", b"2")]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+def broken() -> Unavailable:
+    """What a client gets when the lane ended while it worked on the query."""
+    return Unavailable(
+        "cannot answer the query: it took more memory or time than one query may", hint="narrow it, or ask again"
+    )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from lakerunner.model.errors import BadInput, Bug, Denied, LakeError, LimitHit, Missing, Unavailable
+from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Missing, Unavailable
 from lakerunner.query.series.block import EvaluationError
-from lakerunner.runtime.telemetry import log
 from lakerunner.serve.admission.running import Cancelled, TimedOut
 from lakerunner.serve.admission.turns import TooMany
-from lakerunner.serve.compression import compressed
-from lakerunner.serve.prometheus.render import json_text
-from lakerunner.serve.service import TooSlow
+from lakerunner.serve.dialect import RETRY_AFTER_S, Dialect, DialectRoute, Handler
+from lakerunner.serve.rendering.compression import compressed
+from lakerunner.serve.rendering.json import json_text
 
 #: The first class that fits decides: HTTP status and `errorType`.
 _ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (
@@ -29,11 +27,8 @@ _ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (
     (Denied, 401, "unauthorized"),
     (Missing, 404, "not_found"),
 )
-_RETRY_AFTER_S = "2"
 #: What Prometheus itself says when a `limit` cut an answer.
 TRUNCATED = "results truncated due to limit"
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def success(
@@ -60,28 +55,20 @@ def failure(error: LakeError) -> Response:
     status, kind = next(
         ((status, kind) for type_, status, kind in _ERRORS if isinstance(error, type_)), (500, "internal")
     )
-    headers = {"Retry-After": _RETRY_AFTER_S} if error.retryable else {}
+    headers = {"Retry-After": RETRY_AFTER_S} if error.retryable else {}
     if isinstance(error, Denied):
         headers["WWW-Authenticate"] = 'Bearer realm="lakerunner"'
     body = json_text({"status": "error", "errorType": kind, "error": str(error)})
     return Response(body, status, headers, media_type="application/json")
 
 
-def prometheus_route(path: str, handler: Handler, methods: Sequence[str] = ("GET", "POST")) -> Route:
-    """A route whose every error has the shape."""
+PROMETHEUS = Dialect("prometheus", failure)
 
-    async def endpoint(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except LakeError as error:
-            return failure(error)
-        except TooSlow:
-            raise
-        except Exception:  # noqa: BLE001  (clients parse errors: one that nobody foresaw must have the shape too)
-            log().exception("request failed", path=request.url.path)
-            return failure(Bug("cannot answer: an error of ours, noted in the log"))
 
-    return Route(path, endpoint, methods=list(methods))
+def prometheus_route(
+    path: str, handler: Handler, methods: Sequence[str] = ("GET", "POST"), *, light: bool = False
+) -> DialectRoute:
+    return DialectRoute(path, handler, methods, PROMETHEUS, light=light)
 
 
 def data_response(request: Request, document: object, warnings: Sequence[str] = ()) -> Response:

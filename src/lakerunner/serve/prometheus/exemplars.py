@@ -10,21 +10,22 @@ from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.lake_port import Exemplar, Selector
-from lakerunner.query.promql.ast import Expr, VectorSelector, children
+from lakerunner.query import metadata
+from lakerunner.query.metadata import Exemplar
 from lakerunner.query.promql.parser import parse
 from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.api import Api
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import prometheus_route, success
-from lakerunner.serve.prometheus.numbers import time_text, value_text
-from lakerunner.serve.prometheus.render import labels_json
-from lakerunner.serve.service import QueryService, shortfalls
+from lakerunner.serve.prometheus.selectors import selectors_of
+from lakerunner.serve.rendering.json import labels_json
+from lakerunner.serve.rendering.numbers import time_text, value_text
 
 
-def exemplar_routes(service: QueryService) -> list[BaseRoute]:
+def exemplar_routes(api: Api) -> list[BaseRoute]:
     async def exemplars(request: Request) -> Response:
         params = await Params.of(request)
-        caller = await service.auth.caller(request)
+        caller = await api.caller(request)
         text = params.required("query")
         start_ms, end_ms = params.time_ms("start"), params.time_ms("end")
         if end_ms < start_ms:
@@ -32,25 +33,13 @@ def exemplar_routes(service: QueryService) -> list[BaseRoute]:
 
         def answer(query: RunningQuery) -> Response:
             selectors = selectors_of(parse(text))
-            source = service.scan(query)
-            found = source.exemplars(selectors, start_ms, end_ms) if selectors else ()
-            return success(request, _data(found), shortfalls(source.stats()))
+            source = api.service.source(query)
+            found = metadata.exemplars(source, selectors, start_ms, end_ms)
+            return success(request, _data(found), source.stats.warnings())
 
-        return await service.turn(request, caller, "query_exemplars", text, answer)
+        return await api.in_turn(request, caller, "query_exemplars", text, answer)
 
     return [prometheus_route("/api/v1/query_exemplars", exemplars)]
-
-
-def selectors_of(expr: Expr) -> list[Selector]:
-    """The matchers of all selectors in an expression."""
-    found: list[Selector] = []
-    pending = [expr]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, VectorSelector):
-            found.append(node.matchers)
-        pending += children(node)
-    return found
 
 
 def _data(found: Sequence[Exemplar]) -> bytes:

@@ -82,7 +82,7 @@ def _put_number(digits, begin, end, value, out, at):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
-def weave(  # type: ignore[no-untyped-def]
+def write_series(  # type: ignore[no-untyped-def]
     digits, values, valid, times, time_offsets, labels, label_offsets, middle, tail, out
 ):
     """A JSON object a row of `valid`, between commas: its labels, then its points. Returns the length.

@@ -11,13 +11,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import BadInput
-from lakerunner.query.lake_port import Selector
+from lakerunner.query import metadata
+from lakerunner.query.series.matchers import Selector
 from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.api import Api
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import TRUNCATED, data_response, prometheus_route, success
-from lakerunner.serve.prometheus.render import labels_json
-from lakerunner.serve.service import QueryService, shortfalls
+from lakerunner.serve.prometheus.selectors import selectors_in
+from lakerunner.serve.rendering.json import labels_json
 
 _ESCAPED = "U__"
 _ESCAPE = re.compile(r"_(_|[0-9A-Fa-f]{1,6}_)")
@@ -26,39 +28,41 @@ Selected = TypeVar("Selected")
 Asked = tuple[Caller, list[Selector], int, int, int]
 
 
-def label_routes(service: QueryService) -> list[BaseRoute]:
+def label_routes(api: Api) -> list[BaseRoute]:
     async def labels(request: Request) -> Response:
-        caller, selectors, start_ms, end_ms, limit = await asked(service, request)
+        caller, selectors, start_ms, end_ms, limit = await asked(api, request)
 
         def answer(query: RunningQuery) -> Response:
-            source = service.scan(query)
-            return _names(request, source.labels(selectors, start_ms, end_ms), limit, shortfalls(source.stats()))
+            source = api.service.source(query)
+            return _names(
+                request, metadata.label_names(source, selectors, start_ms, end_ms), limit, source.stats.warnings()
+            )
 
-        return await service.turn(request, caller, "labels", str(request.url.query), answer)
+        return await api.in_turn(request, caller, "labels", str(request.url.query), answer)
 
     async def values(request: Request) -> Response:
         name = unescaped(request.path_params["name"])
         if not name:
             raise BadInput('invalid parameter "name": it is empty')
-        caller, selectors, start_ms, end_ms, limit = await asked(service, request)
+        caller, selectors, start_ms, end_ms, limit = await asked(api, request)
 
         def answer(query: RunningQuery) -> Response:
-            source = service.scan(query)
-            found = source.label_values(name, selectors, start_ms, end_ms)
-            return _names(request, found, limit, shortfalls(source.stats()))
+            source = api.service.source(query)
+            found = metadata.label_values(source, name, selectors, start_ms, end_ms)
+            return _names(request, found, limit, source.stats.warnings())
 
-        return await service.turn(request, caller, "label_values", name, answer)
+        return await api.in_turn(request, caller, "label_values", name, answer)
 
     async def series(request: Request) -> Response:
-        caller, selectors, start_ms, end_ms, limit = await asked(service, request, required=True)
+        caller, selectors, start_ms, end_ms, limit = await asked(api, request, required=True)
 
         def answer(query: RunningQuery) -> Response:
-            source = service.scan(query)
-            shown, warnings = limited(source.series(selectors, start_ms, end_ms), limit)
-            warnings += shortfalls(source.stats())
+            source = api.service.source(query)
+            shown, warnings = limited(metadata.series(source, selectors, start_ms, end_ms), limit)
+            warnings += source.stats.warnings()
             return success(request, b"[%s]" % b",".join(map(labels_json, shown)), warnings)
 
-        return await service.turn(request, caller, "series", str(request.url.query), answer)
+        return await api.in_turn(request, caller, "series", str(request.url.query), answer)
 
     return [
         prometheus_route("/api/v1/labels", labels),
@@ -67,16 +71,16 @@ def label_routes(service: QueryService) -> list[BaseRoute]:
     ]
 
 
-async def asked(service: QueryService, request: Request, *, required: bool = False) -> Asked:
+async def asked(api: Api, request: Request, *, required: bool = False) -> Asked:
     """Who asks for what: the parameters that these endpoints share."""
     params = await Params.of(request)
-    caller = await service.auth.caller(request)
-    since_ms, now_ms = service.recent()
+    caller = await api.caller(request)
+    since_ms, now_ms = api.service.recent()
     end_ms = params.time_ms("end", now_ms)
     start_ms = params.time_ms("start", end_ms - (now_ms - since_ms))
     if end_ms < start_ms:
         raise BadInput('invalid parameter "end": end timestamp must not be before start time')
-    selectors: list[Selector] = list(params.selectors(required=required))
+    selectors: list[Selector] = selectors_in(params, required=required)
     return caller, selectors, start_ms, end_ms, params.count("limit")
 
 
@@ -84,7 +88,7 @@ def limited(found: Sequence[Selected], limit: int) -> tuple[Sequence[Selected], 
     return (found[:limit], [TRUNCATED]) if 0 < limit < len(found) else (found, [])
 
 
-def _names(request: Request, names: Sequence[str], limit: int, missed: list[str]) -> Response:
+def _names(request: Request, names: Sequence[str], limit: int, missed: Sequence[str]) -> Response:
     shown, warnings = limited(names, limit)
     return data_response(request, list(shown), [*warnings, *missed])
 

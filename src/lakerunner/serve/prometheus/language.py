@@ -12,28 +12,29 @@ from lakerunner.query.promql.ast import Expr
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.pretty import pretty
 from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.api import Api
+from lakerunner.serve.dialect import Handler
 from lakerunner.serve.params import Params
-from lakerunner.serve.prometheus.answers import Handler, data_response, prometheus_route
+from lakerunner.serve.prometheus.answers import data_response, prometheus_route
 from lakerunner.serve.prometheus.tree import tree_json
-from lakerunner.serve.service import QueryService
 
 
-def language_routes(service: QueryService) -> list[BaseRoute]:
+def language_routes(api: Api) -> list[BaseRoute]:
     return [
-        prometheus_route("/api/v1/format_query", _told(service, pretty)),
-        prometheus_route("/api/v1/parse_query", _told(service, tree_json)),
+        prometheus_route("/api/v1/format_query", _of_query(api, pretty)),
+        prometheus_route("/api/v1/parse_query", _of_query(api, tree_json)),
     ]
 
 
-def _told(service: QueryService, tell: Callable[[Expr], object]) -> Handler:
+def _of_query(api: Api, render: Callable[[Expr], object]) -> Handler:
     async def handler(request: Request) -> Response:
         params = await Params.of(request)
-        caller = await service.auth.caller(request)
+        caller = await api.caller(request)
         text = params.required("query")
 
         def answer(_: RunningQuery) -> Response:
-            return data_response(request, tell(parse(text)))
+            return data_response(request, render(parse(text)))
 
-        return await service.turn(request, caller, "language", text, answer)
+        return await api.in_turn(request, caller, "language", text, answer)
 
     return handler

@@ -7,22 +7,25 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import BadInput
+from lakerunner.query.promql.language import PromQl
 from lakerunner.query.series.results import MatrixResult, QueryResult, VectorResult
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.admission.running import RunningQuery
-from lakerunner.serve.params import Params
+from lakerunner.serve.api import Api
+from lakerunner.serve.params import Params, wants_fresh
 from lakerunner.serve.prometheus.answers import TRUNCATED, prometheus_route, success
 from lakerunner.serve.prometheus.render import data_json
-from lakerunner.serve.service import Answer, QueryService, Question, now_ms
+from lakerunner.serve.service import Answer, Question, now_ms
 
 CACHE_HEADER = "X-Lakerunner-Cache"
 QUERY_HEADER = "X-Lakerunner-Query-Id"
 
 
-def query_routes(service: QueryService) -> list[BaseRoute]:
+def query_routes(api: Api) -> list[BaseRoute]:
     async def query(request: Request) -> Response:
         params = await Params.of(request)
         time_ms = params.time_ms("time", now_ms())
-        return await _answered(service, request, params, "query", (time_ms, time_ms, 0))
+        return await _answered(api, request, params, "query", QueryTimes(time_ms, time_ms, 0))
 
     async def query_range(request: Request) -> Response:
         params = await Params.of(request)
@@ -35,39 +38,28 @@ def query_routes(service: QueryService) -> list[BaseRoute]:
                 'invalid parameter "step": zero or negative query resolution step widths are not accepted. '
                 "Try a positive integer"
             )
-        return await _answered(service, request, params, "query_range", (start_ms, end_ms, step_ms))
+        return await _answered(api, request, params, "query_range", QueryTimes(start_ms, end_ms, step_ms))
 
     return [prometheus_route("/api/v1/query", query), prometheus_route("/api/v1/query_range", query_range)]
 
 
-def wants_fresh(request: Request, params: Params) -> bool:
-    """Whether the client does not want an answer that was kept."""
-    return wants_fresh_by_header(request) or params.flag("nocache")
-
-
-def wants_fresh_by_header(request: Request) -> bool:
-    control = request.headers.get("cache-control", "").lower()
-    return "no-cache" in control or "no-store" in control
-
-
-async def _answered(
-    service: QueryService, request: Request, params: Params, kind: str, times: tuple[int, int, int]
-) -> Response:
-    caller = await service.auth.caller(request)
+async def _answered(api: Api, request: Request, params: Params, kind: str, times: QueryTimes) -> Response:
+    caller = await api.caller(request)
     text = params.required("query")
-    lookback_ms = params.duration_ms("lookback_delta", round(service.settings.lookback_s * 1000))
+    lookback_ms = params.duration_ms("lookback_delta", round(api.settings.lookback_s * 1000))
     if lookback_ms <= 0:
         raise BadInput('invalid parameter "lookback_delta": it must be positive')
     timeout_ms = params.duration_ms("timeout", 0)
     limit = params.count("limit")
     partial = params.flag("partial", default=True)
-    question = Question(text, *times, lookback_ms, wants_fresh(request, params), partial)
+    fresh = wants_fresh(request) or params.flag("nocache")
+    question = Question(PromQl.name, text, times, lookback_ms, fresh, partial)
     explain, stats = params.flag("explain"), bool(params.text("stats"))
 
     def answer(query: RunningQuery) -> Response:
-        return _rendered(request, service.answer(question, query), limit, explain=explain, stats=stats)
+        return _rendered(request, api.service.answer(question, query), limit, explain=explain, stats=stats)
 
-    return await service.turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
+    return await api.in_turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
 
 
 def _rendered(request: Request, answer: Answer, limit: int, *, explain: bool, stats: bool) -> Response:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
+from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.label_list import label_list
 from lakerunner.query.series.results import (
     MatrixResult,
@@ -20,8 +19,9 @@ from lakerunner.query.series.results import (
     Value,
     VectorResult,
 )
-from lakerunner.serve.prometheus.json_kernel import NUMBER_ROOM, POINT_ROOM, SERIES_ROOM, weave
-from lakerunner.serve.prometheus.numbers import raw_texts, time_text, time_texts, value_text, value_texts
+from lakerunner.serve.prometheus.json_kernel import NUMBER_ROOM, POINT_ROOM, SERIES_ROOM, write_series
+from lakerunner.serve.rendering.json import histogram_json, json_text, labels_json
+from lakerunner.serve.rendering.numbers import raw_texts, time_text, time_texts, value_text, value_texts
 
 #: Series of one answer mostly share their times; this many different arrays of times are kept as text.
 _KEPT_TIMES = 64
@@ -30,31 +30,6 @@ _VECTOR = np.frombuffer(b',"value":', np.uint8), np.frombuffer(b"}", np.uint8)
 _MATRIX = np.frombuffer(b',"values":[', np.uint8), np.frombuffer(b"]}", np.uint8)
 #: Numbers of this size are written without an exponent by orjson, and never become longer.
 _NO_EXPONENT = 1e-3, 1e15
-
-
-def json_text(document: object) -> bytes:
-    """JSON of anything, with bytes that are no UTF-8 (lone surrogates, here) replaced."""
-    try:
-        return orjson.dumps(document)
-    except TypeError:
-        return orjson.dumps(_mended(document))
-
-
-def _mended(document: object) -> object:
-    if isinstance(document, str):
-        return document.encode("utf-8", "replace").decode()
-    if isinstance(document, dict):
-        return {str(_mended(key)): _mended(value) for key, value in document.items()}
-    if isinstance(document, list | tuple):
-        return [_mended(part) for part in document]
-    return document
-
-
-def labels_json(labels: LabelSet) -> bytes:
-    try:
-        return labels.to_json()
-    except TypeError:
-        return json_text(dict(labels.pairs))
 
 
 def data_json(value: Value) -> bytes:
@@ -75,7 +50,7 @@ def _vector(vector: VectorResult) -> list[bytes]:
     if not any(vector.histograms):
         every = np.ones((len(vector.labels), 1), dtype=bool)
         times = Pieces.of([b'[%s,"' % time])
-        return [_woven(vector.labels, times, vector.values[:, np.newaxis], every, _VECTOR)] if vector.labels else []
+        return [_written(vector.labels, times, vector.values[:, np.newaxis], every, _VECTOR)] if vector.labels else []
     texts = value_texts(vector.values)
     return [
         b'{"metric":%s,"value":[%s,"%s"]}' % (labels_json(labels), time, text)
@@ -108,12 +83,12 @@ def _matrix(matrix: MatrixResult) -> list[bytes]:
     if steps is not None and (steps.hmask is None or not steps.hmask.any()):
         if not steps.labels:
             return []
-        return [_woven(steps.labels, Pieces.of_times(steps.times_ms), steps.values, steps.valid, _MATRIX)]
+        return [_written(steps.labels, Pieces.of_times(steps.times_ms), steps.values, steps.valid, _MATRIX)]
     known: dict[bytes, Pieces] = {}
     return [_series(series, known) for series in matrix]
 
 
-def _woven(
+def _written(
     labels: list[LabelSet],
     times: Pieces,
     values: Floats,
@@ -126,11 +101,11 @@ def _woven(
     numbers = np.ascontiguousarray(values).ravel() if every else values[valid]
     digits = np.frombuffer(raw_texts(numbers), dtype=np.uint8)
     widest = int(np.diff(times.offsets).max(initial=0))
-    room = len(digits) + len(numbers) * (widest + POINT_ROOM) + len(heads.joined) + len(labels) * SERIES_ROOM
+    size = len(digits) + len(numbers) * (widest + POINT_ROOM) + len(heads.joined) + len(labels) * SERIES_ROOM
     if not ((np.abs(numbers) >= _NO_EXPONENT[0]) & (np.abs(numbers) < _NO_EXPONENT[1]) | (numbers == 0)).all():
-        room += len(numbers) * NUMBER_ROOM
-    out = np.empty(room, dtype=np.uint8)
-    length = weave(
+        size += len(numbers) * NUMBER_ROOM
+    out = np.empty(size, dtype=np.uint8)
+    length = write_series(
         digits, numbers, valid, times.joined, times.offsets, heads.joined, heads.offsets, around[0], around[1], out
     )
     return out[:length].tobytes()
@@ -146,39 +121,12 @@ def _series(series: Series, known: dict[bytes, Pieces]) -> bytes:
                 known.clear()
             times = known[key] = Pieces.of_times(series.timestamps_ms)
         every = np.ones((1, len(series.values)), dtype=bool)
-        woven = _woven([series.labels], times, series.values[np.newaxis], every, _MATRIX)
+        written = _written([series.labels], times, series.values[np.newaxis], every, _MATRIX)
         if not series.histograms:
-            return woven
-        parts = [woven[:-1]]
+            return written
+        parts = [written[:-1]]
     if series.histograms:
         stamps = time_texts(series.histogram_timestamps_ms)
         points = [b"[%s,%s]" % (time, histogram_json(one)) for time, one in zip(stamps, series.histograms, strict=True)]
         parts.append(b',"histograms":[%s]' % b",".join(points))
     return b"".join(parts) + b"}"
-
-
-def histogram_json(histogram: Histogram) -> bytes:
-    """Count, sum and the buckets that are not empty: how their bounds belong to them, bounds, count."""
-    lower, upper, count = histogram.all_buckets_unclipped()
-    buckets = [
-        [_bounds(histogram, low, high, place), value_text(low), value_text(high), value_text(number)]
-        for place, (low, high, number) in enumerate(
-            zip(lower.tolist(), upper.tolist(), count.tolist(), strict=True),
-        )
-        if number
-    ]
-    document: dict[str, object] = {"count": value_text(histogram.count), "sum": value_text(histogram.sum)}
-    if buckets:
-        document["buckets"] = buckets
-    return orjson.dumps(document)
-
-
-def _bounds(histogram: Histogram, low: float, high: float, place: int) -> int:
-    """0: without the lower bound; 1: without the upper; 2: without either; 3: with both."""
-    if histogram.custom:
-        with_low, with_high = bool(histogram.pos_index[place] == 0), True
-    else:
-        with_low, with_high = low < 0, high > 0
-    if with_low:
-        return 3 if with_high else 1
-    return 0 if with_high else 2

@@ -11,10 +11,12 @@ from starlette.routing import BaseRoute, Route
 
 from lakerunner import __version__
 from lakerunner.model.errors import LakeError
+from lakerunner.query.metadata import cardinality
 from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.api import Api
+from lakerunner.serve.dialect import Handler
 from lakerunner.serve.params import Params
-from lakerunner.serve.prometheus.answers import Handler, data_response, prometheus_route
-from lakerunner.serve.service import QueryService
+from lakerunner.serve.prometheus.answers import data_response, prometheus_route
 
 #: The Prometheus whose language and API this is. Grafana turns features on by it.
 PROMETHEUS_VERSION = "3.14.0"
@@ -40,41 +42,42 @@ _FIXED: dict[str, object] = {
 }
 
 
-def status_routes(service: QueryService) -> list[BaseRoute]:
+def status_routes(api: Api) -> list[BaseRoute]:
     async def buildinfo(request: Request) -> Response:
-        await service.auth.caller(request)
+        await api.caller(request)
         return data_response(request, BUILD)
 
     async def tsdb(request: Request) -> Response:
         params = await Params.of(request)
-        caller = await service.auth.caller(request)
+        caller = await api.caller(request)
         limit = min(params.count("limit", _DEFAULT_TOP) or _DEFAULT_TOP, 10_000)
 
         def answer(query: RunningQuery) -> Response:
-            since_ms, now_ms = service.recent()
-            count = service.scan(query).head_count(since_ms, now_ms, limit)
+            since_ms, now_ms = api.service.recent()
+            source = api.service.source(query)
+            count = cardinality(source, since_ms, now_ms, limit)
             head = {"numSeries": count.series, "numLabelPairs": count.label_pairs, "chunkCount": 0}
             document = {
                 "headStats": {**head, "minTime": since_ms, "maxTime": now_ms},
-                "seriesCountByMetricName": _pairs(count.by_metric),
+                "seriesCountByMetricName": _pairs(count.by_metric_name),
                 "labelValueCountByLabelName": _pairs(count.values_by_label),
                 "memoryInBytesByLabelName": [],
-                "seriesCountByLabelValuePair": _pairs(count.by_pair),
+                "seriesCountByLabelValuePair": _pairs(count.by_label_pair),
             }
-            return data_response(request, document)
+            return data_response(request, document, source.stats.warnings())
 
-        return await service.turn(request, caller, "tsdb", "", answer)
+        return await api.in_turn(request, caller, "tsdb", "", answer)
 
     return [
-        prometheus_route("/api/v1/status/buildinfo", buildinfo, ["GET"]),
+        prometheus_route("/api/v1/status/buildinfo", buildinfo, ["GET"], light=True),
         prometheus_route("/api/v1/status/tsdb", tsdb, ["GET"]),
-        *(prometheus_route(path, _fixed(service, document), ["GET"]) for path, document in _FIXED.items()),
+        *(prometheus_route(path, _fixed(api, document), ["GET"]) for path, document in _FIXED.items()),
     ]
 
 
-def _fixed(service: QueryService, document: object) -> Handler:
+def _fixed(api: Api, document: object) -> Handler:
     async def answer(request: Request) -> Response:
-        await service.auth.caller(request)
+        await api.caller(request)
         return data_response(request, document)
 
     return answer
@@ -84,7 +87,7 @@ def _pairs(pairs: Sequence[tuple[str, int]]) -> list[dict[str, object]]:
     return [{"name": name, "value": value} for name, value in pairs]
 
 
-def health_routes(service: QueryService) -> list[BaseRoute]:
+def health_routes(api: Api) -> list[BaseRoute]:
     """Health under the names that Prometheus and Loki give it. Ready means that the lake answers."""
 
     def healthy(_: Request) -> Response:
@@ -93,7 +96,7 @@ def health_routes(service: QueryService) -> list[BaseRoute]:
     # A plain function, so that it runs in a thread: the ping blocks.
     def ready(_: Request) -> Response:
         try:
-            service.lake.ping()
+            api.service.lake.ping()
         except LakeError as error:
             return PlainTextResponse(f"Lakerunner is not ready: {error}\n", 503)
         return PlainTextResponse("Lakerunner is ready.\n")

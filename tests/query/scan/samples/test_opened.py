@@ -51,6 +51,6 @@ def test_samples_that_are_read_again_and_again_are_read_from_memory(
     monkeypatch.setattr(opened.pq, "ParquetFile", Counting)
     matchers = [Matcher("__name__", MatchKind.EQUAL, "m")]
     for _ in range(4):
-        batch = lake.lake.source(org).select(matchers, 2, 5)
+        batch = lake.lake.query(org).select(matchers, 2, 5)
         assert batch.values.tolist() == [2.0, 3.0, 4.0, 5.0]
     assert len(reads) == 2

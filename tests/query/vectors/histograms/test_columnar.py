@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
 from lakerunner.query.promql.eval import selectors
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.column import Arrays, HistogramColumn, stacked
@@ -22,6 +21,7 @@ from lakerunner.query.series.results import MatrixResult
 from lakerunner.query.vectors import kernels_distribution, ranges
 from lakerunner.query.vectors.histograms import aggregate as aggregate_histogram
 from lakerunner.query.vectors.histograms.columnar import Sums, sums
+from tests.query.engine import Engine
 
 QUERIES = (
     "m",

@@ -106,6 +106,14 @@ def enrich(evaluation: Evaluation, base_expr: Expr, base: Block, selector: Vecto
     return rows.relabelled([labels for _, labels, _ in out]).pruned().merged()
 
 
+def info_matchers(call: Call) -> tuple[Matcher, ...]:
+    """The matchers of the info series that a call of `info()` may read, its targets left open."""
+    selector = call.args[1] if len(call.args) > 1 else None
+    matchers = list(selector.matchers) if isinstance(selector, VectorSelector) else []
+    names = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
+    return (*_info_names(names), *(matcher for matcher in matchers if matcher.name != METRIC_NAME))
+
+
 def _info_names(given: Sequence[Matcher]) -> Sequence[Matcher]:
     """Which metrics are info metrics: what was asked for. Mere exclusions leave all others that are named so."""
     if not given:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.leaves import Leaf, leaves
+from lakerunner.query.language import StepPlan
+from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.memory_source import MemorySource
+from tests.query.engine import Engine
 
 START_MS, END_MS, STEP_MS = 600_000, 1_200_000, 60_000
 
@@ -29,13 +30,17 @@ QUERIES = [
 ]
 
 
+def leaves(text: str) -> tuple[Leaf, ...]:
+    return Engine(MemorySource()).compile(text, START_MS, END_MS, STEP_MS).leaves
+
+
 class _Watched:
     def __init__(self, inner: MemorySource) -> None:
         self.inner = inner
         self.asked: list[Leaf] = []
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
-        self.asked.append(Leaf(tuple(matchers), start_ms, end_ms))
+        self.asked.append(Leaf.of_samples(matchers, start_ms, end_ms))
         return self.inner.select(matchers, start_ms, end_ms)
 
 
@@ -45,14 +50,16 @@ def test_the_plan_is_what_the_evaluation_asks_for(text: str) -> None:
     for name in ("m", "n"):
         source.add(LabelSet.of({"__name__": name, "le": "1"}), range(0, END_MS, 15_000), [1.0] * (END_MS // 15_000))
     watched = _Watched(source)
-    Engine(watched).range(text, START_MS, END_MS, STEP_MS)
-    assert leaves(text, START_MS, END_MS, STEP_MS) == tuple(watched.asked)
+    plan = Engine(watched).compile(text, START_MS, END_MS, STEP_MS)
+    assert isinstance(plan, StepPlan)
+    plan.evaluate(plan.times.steps(), watched, lambda: None, 1 << 40)
+    assert leaves(text) == tuple(watched.asked)
 
 
 def test_the_same_selector_is_read_once_whatever_is_done_with_it() -> None:
-    (leaf,) = leaves("sum(rate(m[5m])) / sum(increase(m[5m]))", START_MS, END_MS, STEP_MS)
+    (leaf,) = leaves("sum(rate(m[5m])) / sum(increase(m[5m]))")
     assert (leaf.start_ms, leaf.end_ms) == (START_MS - 300_000 + 1, END_MS)
 
 
 def test_a_selector_that_stands_twice_is_read_once() -> None:
-    assert len(leaves("sum(rate(m[5m])) / count(rate(m[5m]))", START_MS, END_MS, STEP_MS)) == 1
+    assert len(leaves("sum(rate(m[5m])) / count(rate(m[5m]))")) == 1

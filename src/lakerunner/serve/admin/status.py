@@ -1,13 +1,14 @@
-"""`GET /api/v1/status`: the house in one document, for holders of an admin key."""
+"""`GET /api/v1/status`: the state of the deployment in one document, for holders of an admin key."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from lakerunner import __version__
 from lakerunner.bus.contract import Bus
@@ -17,7 +18,9 @@ from lakerunner.index.migrate import schema_version
 from lakerunner.index.status import index_status
 from lakerunner.runtime.settings import Settings
 from lakerunner.serve.auth import key_of
-from lakerunner.serve.json import json_response
+from lakerunner.serve.dialect import DialectRoute
+from lakerunner.serve.errors import OWN
+from lakerunner.serve.rendering.json import json_response
 
 
 def status_document(database: Database, bus: Bus) -> dict[str, object]:
@@ -38,10 +41,13 @@ def _lag_by_topic(bus: Bus) -> list[dict[str, object]]:
 
 
 def status_routes(settings: Settings, database: Database, bus: Bus) -> list[BaseRoute]:
-    # A plain function, so that Starlette runs it in a thread: the database blocks.
-    def status(request: Request) -> Response:
+    def answer(request: Request) -> Response:
         if settings.auth.required:
             key_of(request, database, Scope.ADMIN)
         return json_response(status_document(database, bus))
 
-    return [Route("/api/v1/status", status)]
+    async def status(request: Request) -> Response:
+        # In a thread: the database blocks.
+        return await run_in_threadpool(answer, request)
+
+    return [DialectRoute("/api/v1/status", status, ["GET"], OWN)]

@@ -15,8 +15,8 @@ from lakerunner.index.lookup import Want
 from lakerunner.model.segment import Pruning, Segment
 from lakerunner.model.time import NS_PER_MS, TimeRange
 from lakerunner.query.fanout.answer import Check, Cost, SegmentAnswer
-from lakerunner.query.fanout.request import ScanRequest
-from lakerunner.query.lake_source import LakeSource
+from lakerunner.query.fanout.protocol import ScanRequest
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.plan.catalog import Looked
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.plan.planner import Planner
@@ -61,7 +61,7 @@ class _Catalog:
 
 
 def _leaf(number: int) -> Leaf:
-    return Leaf(ORG, (), number * WIDTH_MS, (number + 1) * WIDTH_MS - 1)
+    return Leaf.of_samples((), number * WIDTH_MS, (number + 1) * WIDTH_MS - 1)
 
 
 def test_a_plan_never_goes_by_what_another_thread_looked_up() -> None:
@@ -96,6 +96,8 @@ def test_no_count_is_lost() -> None:
 
 
 class _Workers:
+    count = 0
+
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         for one in request.segments:
             yield SegmentAnswer(one.segment_id, cost=Cost(rows=1))
@@ -105,7 +107,7 @@ class _Workers:
 
 
 def test_a_source_shared_by_threads_keeps_its_account() -> None:
-    source = LakeSource(ORG, Planner(_Catalog(), ORG), _Workers())  # type: ignore[arg-type]
+    source = LakeQuery(ORG, Planner(_Catalog(), ORG), _Workers())  # type: ignore[arg-type]
 
     def select(number: int) -> None:
         leaf = _leaf(number % WINDOWS)

@@ -14,14 +14,15 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S, TimeRange
-from lakerunner.query.lake_source import QueryLimits
+from lakerunner.query.lake_query import QueryLimits
 from lakerunner.query.plan.catalog import Catalog
-from lakerunner.query.promql.engine import Engine
+from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult
 from lakerunner.store import keys
 from tests.components.postgres import PostgresServer
+from tests.query.engine import Engine
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
 
 HOUR_MS = 3_600_000
@@ -41,66 +42,68 @@ def _segments(lake: LakeOfSeries, org: uuid.UUID) -> list[Segment]:
 
 
 def test_a_query_over_segments(lake: LakeOfSeries) -> None:
-    source = lake.lake.source(_write(lake))
-    source.prepare("sum(rate(m[5m])) + m offset 1h", HOUR_MS, 3 * HOUR_MS, 60_000)
+    source = lake.lake.query(_write(lake))
+    plan = Engine(source).compile("sum(rate(m[5m])) + m offset 1h", HOUR_MS, 3 * HOUR_MS, 60_000)
+    source.prepare(plan.leaves)
     result = Engine(source).range("sum(rate(m[5m]))", HOUR_MS, 3 * HOUR_MS, 60_000)
     assert isinstance(result.value, MatrixResult)
     np.testing.assert_allclose(next(iter(result.value)).values, 1 / 60)
     stats = source.stats
     assert stats.index_lookups == 1, "one lookup serves the whole query"
-    assert (stats.segments_planned, stats.segments_read) == (4, 4)
+    # Four segments, two of which both groups of steps need.
+    assert (stats.segments_planned, stats.segments_read) == (6, 6)
     assert stats.complete and not stats.warnings()
     assert stats.watermark_ms == 4 * HOUR_MS
     assert stats.rows >= 120
 
 
 def test_segments_are_passed_by_and_it_is_told(lake: LakeOfSeries) -> None:
-    source = lake.lake.source(_write(lake))
-    source.look_up(0, 10 * HOUR_MS)
+    source = lake.lake.query(_write(lake))
+    source.prepare([Leaf.of_samples((), 0, 10 * HOUR_MS)])
     other = [Matcher("__name__", MatchKind.EQUAL, "other")]
     source.select(other, 0, 10 * HOUR_MS)
     source.select(M, 0, HOUR_MS // 2)
     by_name, by_time = source.stats.explains
     assert [(step.rule, step.before, step.kept) for step in by_name.steps] == [
-        ("by_org", 4, 4),
         ("by_signal", 4, 4),
         ("by_time", 4, 4),
         ("by_metric_name", 4, 1),
+        ("by_value", 1, 1),
     ]
-    assert by_time.steps[2].kept == by_time.segments == 1
+    assert by_time.steps[1].kept == by_time.segments == 1
     assert source.stats.segments_pruned == {"by_metric_name": 3, "by_time": 3}
-    assert by_name.to_json()["rules"][3]["prunedBytes"] > 0
+    assert by_name.to_json()["rules"][2]["prunedBytes"] > 0
 
 
 def test_another_org_sees_nothing(lake: LakeOfSeries) -> None:
     _write(lake)
-    assert not lake.lake.source(uuid.uuid4()).select(M, 0, 10 * HOUR_MS).labels
+    assert not lake.lake.query(uuid.uuid4()).select(M, 0, 10 * HOUR_MS).labels
 
 
 def test_a_segment_that_is_gone_is_missed_and_told(lake: LakeOfSeries) -> None:
     org = _write(lake)
     lost = _segments(lake, org)[1]
     lake.store.delete(keys.segment_keys(lost))
-    source = lake.lake.source(org)
+    source = lake.lake.query(org)
     batch = source.select(M, 0, 10 * HOUR_MS)
     assert 120 < len(batch.values) < 240
     assert list(source.stats.segments_failed) == [str(lost.segment_id)]
     assert not source.stats.complete
     assert "1 of 4 segments could not be read" in source.stats.warnings()[0]
     with pytest.raises(Unavailable, match="cannot answer whole"):
-        lake.lake.source(org, QueryLimits(partial=False)).select(M, 0, 10 * HOUR_MS)
+        lake.lake.query(org, QueryLimits(partial=False)).select(M, 0, 10 * HOUR_MS)
 
 
 def test_bad_bytes_in_the_cache_are_fetched_again(lake: LakeOfSeries) -> None:
     org = _write(lake)
-    whole = lake.lake.source(org).select(M, 0, 10 * HOUR_MS)
+    whole = lake.lake.query(org).select(M, 0, 10 * HOUR_MS)
     damaged = 0
     for path in (lake.settings.data.dir / "cache" / "query-api").iterdir():
         # The same size, and other bytes from the first page on: only reading shows it.
         path.write_bytes(b"\xff" * path.stat().st_size)
         damaged += 1
     assert damaged >= 8
-    source = lake.lake.source(org)
+    source = lake.lake.query(org)
     again = source.select(M, 0, 10 * HOUR_MS)
     assert source.stats.complete
     np.testing.assert_array_equal(again.values, whole.values)
@@ -111,7 +114,7 @@ def test_bad_bytes_in_the_bucket_are_a_failed_segment(lake: LakeOfSeries) -> Non
     bad = _segments(lake, org)[2]
     key = keys.segment_keys(bad)[0]
     lake.store.put(key, b"PAR1 no more", create_only=False)
-    source = lake.lake.source(org)
+    source = lake.lake.query(org)
     assert len(source.select(M, 0, 10 * HOUR_MS).values) < 240
     assert list(source.stats.segments_failed) == [str(bad.segment_id)]
 
@@ -157,8 +160,9 @@ def test_a_lookup_describes_only_segments_that_are_new(lake: LakeOfSeries, monke
 
 
 def test_times_apart_are_looked_up_apart(lake: LakeOfSeries) -> None:
-    source = lake.lake.source(_write(lake))
-    source.prepare("m - m offset 3h", 4 * HOUR_MS - 60_000, 4 * HOUR_MS - 60_000, 0)
+    source = lake.lake.query(_write(lake))
+    at_ms = 4 * HOUR_MS - 60_000
+    source.prepare(Engine(source).compile("m - m offset 3h", at_ms, at_ms, 0).leaves)
     for start_ms in (4 * HOUR_MS - 300_000, HOUR_MS - 300_000):
         assert len(source.select(M, start_ms, start_ms + 200_000).values) == 4
     assert source.stats.index_lookups == 1

@@ -1,27 +1,30 @@
-"""Parts evaluated by workers: to the bit what this process makes of them, and never less when workers fail."""
+"""Steps evaluated by workers: to the bit what this process computes, and never less when workers fail."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 
 import numpy as np
-import orjson
 import pytest
 
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.evalflow import whole
 from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
-from lakerunner.query.fanout.request import SegmentObjects
-from lakerunner.query.lake_source import LakeSource, QueryLimits
+from lakerunner.query.fanout.protocol import (
+    EvaluateRequest,
+    Fragment,
+    Read,
+    SegmentObjects,
+    read_document,
+    read_request,
+)
+from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.plan.planner import Planner
-from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.part import Part
-from lakerunner.query.pushdown.errand import Errand, Read, read_errand
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.block import EvaluationError
 from lakerunner.query.series.histograms.histogram import Histogram
@@ -30,7 +33,8 @@ from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, QueryResult, VectorResult
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
-from lakerunner.query.worker.server import WorkerService
+from lakerunner.query.worker.server import WorkerServer
+from tests.query.engine import Engine
 from tests.query.lake_of_series import LakeOfSeries
 
 TOKEN = "a shared secret"
@@ -91,9 +95,9 @@ def org(lake: LakeOfSeries) -> uuid.UUID:
 
 
 @pytest.fixture
-def services(lake: LakeOfSeries) -> Iterator[list[WorkerService]]:
+def services(lake: LakeOfSeries) -> Iterator[list[WorkerServer]]:
     workers = local_workers(lake.settings, "pushdown-test")
-    services = [WorkerService("grpc://127.0.0.1:0", workers, TOKEN, 8, 1 << 30) for _ in range(2)]
+    services = [WorkerServer("grpc://127.0.0.1:0", workers, TOKEN, 8, 1 << 30) for _ in range(2)]
     yield services
     for service in services:
         service.shutdown()
@@ -101,7 +105,7 @@ def services(lake: LakeOfSeries) -> Iterator[list[WorkerService]]:
 
 
 @pytest.fixture
-def flight(services: list[WorkerService], lake: LakeOfSeries) -> Iterator[FlightWorkers]:
+def flight(services: list[WorkerServer], lake: LakeOfSeries) -> Iterator[FlightWorkers]:
     addresses = [f"127.0.0.1:{service.port}" for service in services]
     workers = FlightWorkers(lambda: addresses, TOKEN, last_resort=local_workers(lake.settings, "pushdown-resort"))
     yield workers
@@ -110,8 +114,12 @@ def flight(services: list[WorkerService], lake: LakeOfSeries) -> Iterator[Flight
 
 def _source(
     lake: LakeOfSeries, org: uuid.UUID, workers: Workers | None = None, limits: QueryLimits | None = None
-) -> LakeSource:
-    return LakeSource(org, Planner(lake.lake._catalog, org), workers or lake.lake._workers, limits)
+) -> LakeQuery:
+    return LakeQuery(org, Planner(lake.lake._catalog, org), workers or lake.lake._workers, limits)
+
+
+def whole(source: LakeQuery, text: str, times: QueryTimes, options: EngineOptions) -> QueryResult:
+    return Engine(source, options).range(text, times.start_ms, times.end_ms, times.step_ms)
 
 
 def assert_same(found: QueryResult, expected: QueryResult) -> None:
@@ -162,8 +170,8 @@ def test_what_a_query_does_wrong_is_said_as_here(lake: LakeOfSeries, org: uuid.U
 def test_limits_hold_at_the_worker(lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers) -> None:
     with pytest.raises(LimitHit, match="more than 1,000 samples"):
         whole(_source(lake, org, flight), "m_total", QUERY, EngineOptions(max_samples=1_000))
-    with pytest.raises(LimitHit, match="more than 4,000 bytes"):
-        whole(_source(lake, org, flight, QueryLimits(max_bytes=4_000)), "m_total", QUERY, OPTIONS)
+    with pytest.raises(LimitHit, match="more than 3,984 bytes"):
+        whole(_source(lake, org, flight, QueryLimits(max_samples=166)), "m_total", QUERY, OPTIONS)
 
 
 def test_groups_keep_the_limit_together(lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers) -> None:
@@ -179,7 +187,7 @@ def test_a_mistake_of_ours_is_not_a_worker_s_death(
     def mistaken(*_: object) -> None:
         raise IndexError("a mistake of ours")
 
-    monkeypatch.setattr("lakerunner.query.pushdown.errand_source.evaluated_here", mistaken)
+    monkeypatch.setattr("lakerunner.query.promql.language.PromQl.evaluate", mistaken)
     source = _source(lake, org, flight)
     text = "sum by (job) (rate(m_total[5m]))"
     assert_same(whole(source, text, QUERY, OPTIONS), whole(_source(lake, org), text, QUERY, OPTIONS))
@@ -189,7 +197,7 @@ def test_a_mistake_of_ours_is_not_a_worker_s_death(
 
 @pytest.mark.parametrize("left", [1, 0])
 def test_dead_workers_cost_nothing_but_time(
-    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerService], flight: FlightWorkers, left: int
+    lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerServer], flight: FlightWorkers, left: int
 ) -> None:
     for service in services[left:]:
         service.shutdown()
@@ -203,8 +211,8 @@ def test_dead_workers_cost_nothing_but_time(
 def test_a_segment_that_is_gone_is_told_of(lake: LakeOfSeries, flight: FlightWorkers) -> None:
     org = lake.write(_loaded())
     source = _source(lake, org, flight)
-    source.look_up(0, 10 * HOUR_MS)
-    one = source.plan(_leaf(org)).segments[1]
+    source.prepare([Leaf.of_samples((), 0, 10 * HOUR_MS)])
+    one = source._plan(LEAF).segments[1]
     for path in lake.settings.data.dir.rglob(f"*{one.segment_id}*"):
         path.unlink()
     result = whole(source, "count(m_total)", QUERY, OPTIONS)
@@ -214,21 +222,31 @@ def test_a_segment_that_is_gone_is_told_of(lake: LakeOfSeries, flight: FlightWor
     assert "missing" in source.stats.warnings()[0]
 
 
-def _leaf(org: uuid.UUID) -> Leaf:
-    return Leaf(org, (Matcher("__name__", MatchKind.EQUAL, "m_total"),), 0, 10 * HOUR_MS)
+LEAF = Leaf.of_samples((Matcher("__name__", MatchKind.EQUAL, "m_total"),), 0, 10 * HOUR_MS)
 
 
-def test_an_errand_cannot_reach_into_another_org() -> None:
+def test_a_request_cannot_reach_into_another_org() -> None:
     mine, other = uuid.uuid4(), uuid.uuid4()
     key = f"db/{other}/c/20260101/metrics/00/tbl_{uuid.uuid4()}.parquet"
-    part = Part("m", QUERY, np.array([1, 2], dtype=np.int64), OPTIONS)
-    matcher = Matcher("a", MatchKind.REGEX, "b.*")
-    errand = Errand(mine, uuid.uuid4(), part, (), (Read((matcher,), 1, 2, (0,)),), 1.5, 10)
-    back = read_errand(orjson.loads(errand.to_ticket(TOKEN)))
-    assert (back.reads, back.part.query, back.part.options, back.deadline_s) == (errand.reads, QUERY, OPTIONS, 1.5)
-    assert back.part.times.tolist() == [1, 2]
-    stolen = Errand(mine, uuid.uuid4(), part, (SegmentObjects(uuid.uuid4(), (key,)),), (), 1.5, 10)
+    leaf = Leaf.of_samples((Matcher("a", MatchKind.REGEX, "b\udcff.*"),), -(1 << 60), 1 << 60)
+    fragment = Fragment("promql", b"{}", (Read(leaf, (0,)),))
+
+    def request(*segments: SegmentObjects) -> EvaluateRequest:
+        deadline_s = time.monotonic() + 100
+        return EvaluateRequest(
+            org_id=mine,
+            query_id=uuid.uuid4(),
+            segments=segments,
+            deadline_s=deadline_s,
+            max_bytes=10,
+            fragment=fragment,
+        )
+
+    back = read_request(read_document(request().to_ticket(TOKEN)))
+    assert isinstance(back, EvaluateRequest)
+    assert back.fragment == fragment
+    assert 90 < back.time_left_s <= 100
     with pytest.raises(BadInput, match="not of org"):
-        read_errand(orjson.loads(stolen.to_ticket(TOKEN)))
+        read_request(read_document(request(SegmentObjects(uuid.uuid4(), (key,))).to_ticket(TOKEN)))
     with pytest.raises(BadInput, match="cannot read a ticket"):
-        read_errand({"org": "x"})
+        read_request({"org": "x"})

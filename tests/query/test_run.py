@@ -1,4 +1,4 @@
-"""A query in groups gives what it gives as a whole, and later groups are read while earlier ones are taken."""
+"""A query run in groups gives what it gives as a whole, and later groups are read while earlier ones are used."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
-from lakerunner.query import evalflow
-from lakerunner.query.evalflow import EvalFlow, cut, joined
-from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.extent import extent_of, reach_ms
-from lakerunner.query.promql.parser import parse
+from lakerunner.query import language
+from lakerunner.query.language import StepPlan
+from lakerunner.query.plan.leaf import extent_of
+from lakerunner.query.run import STREAMED_GROUPS, StepRun, joined
 from lakerunner.query.series.batch import STALE, SeriesBatch
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.memory_source import MemorySource
-from lakerunner.query.series.results import MatrixResult, QueryResult
+from lakerunner.query.series.results import MatrixResult, QueryResult, matrix_of, since
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
+from tests.query.engine import Engine
 
 OPTIONS = EngineOptions(lookback_ms=40_000, default_step_ms=10_000)
 QUERY = QueryTimes(100_000, 700_000, 10_000)
@@ -61,6 +61,25 @@ def gappy_source() -> MemorySource:
 
 
 SOURCE = gappy_source()
+
+
+def plan_of(text: str, times: QueryTimes = QUERY, options: EngineOptions = OPTIONS) -> StepPlan:
+    plan = Engine(SOURCE, options).compile(text, times.start_ms, times.end_ms, times.step_ms)
+    assert isinstance(plan, StepPlan)
+    return plan
+
+
+def evaluated_whole(text: str) -> QueryResult:
+    """All steps in one evaluation."""
+    plan = plan_of(text)
+    found = plan.evaluate(QUERY.steps(), SOURCE, _go_on, OPTIONS.max_samples)
+    matrix = matrix_of(found.block, QUERY.steps())
+    return QueryResult(matrix, found.notes.warnings(), found.notes.infos(), found.samples)
+
+
+def _go_on() -> None:
+    """Nobody cancels."""
+
 
 _selectors = st.sampled_from(
     ["g", "c_total", 'g{job="j1"}', "g offset 30s", "g @ 300", "g @ end()", "g @ start()", 'c_total{i=~"[0-3]"}', "nh"]
@@ -106,21 +125,21 @@ _vectors = st.recursive(
 @given(text=_vectors, width=st.integers(1, 25), from_step=st.integers(0, 70))
 def test_groups_together_are_the_whole(text: str, width: int, from_step: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evalflow, "_LEAST_STEPS", width)
-        patch.setattr(evalflow, "_REACHES", 0)
+        patch.setattr(language, "_LEAST_STEPS", width)
+        patch.setattr(language, "_REACHES", 0)
         try:
-            whole = Engine(SOURCE, OPTIONS).range(text, QUERY.start_ms, QUERY.end_ms, QUERY.step_ms)
+            whole = evaluated_whole(text)
         except BadInput as error:
             with pytest.raises(type(error)) as caught:
-                list(EvalFlow(SOURCE, text, QUERY, OPTIONS, most_groups=1_000))
+                list(StepRun(plan_of(text), SOURCE, _go_on, most_groups=1_000))
             assert str(caught.value) == str(error)
             return
-        flow = EvalFlow(SOURCE, text, QUERY, OPTIONS, most_groups=1_000)
+        flow = StepRun(plan_of(text), SOURCE, _go_on, most_groups=1_000)
         groups = [group.matrix for group in flow]
         result = joined(flow, groups)
         assert_same(result, whole)
         from_ms = QUERY.start_ms + from_step * QUERY.step_ms
-        rest = EvalFlow(SOURCE, text, QUERY, OPTIONS, from_ms=from_ms, most_groups=1_000)
+        rest = StepRun(plan_of(text), SOURCE, _go_on, from_ms, most_groups=1_000)
         assert_same(joined(rest, [group.matrix for group in rest]), _after(whole, from_ms), notes=False)
 
 
@@ -139,7 +158,7 @@ def assert_same(found: QueryResult, expected: QueryResult, *, notes: bool = True
 
 def _after(result: QueryResult, from_ms: int) -> QueryResult:
     assert isinstance(result.value, MatrixResult)
-    cut_off = evalflow._from(result.value, from_ms)
+    cut_off = since(result.value, from_ms)
     return QueryResult(cut_off, result.warnings, result.infos, result.samples)
 
 
@@ -164,7 +183,7 @@ class SlowSource:
 
 def test_later_groups_are_read_while_earlier_ones_are_evaluated() -> None:
     source = SlowSource(0.05)
-    flow = EvalFlow(source, "sum(rate(c_total[20s]))", QUERY, OPTIONS)
+    flow = StepRun(plan_of("sum(rate(c_total[20s]))"), source, _go_on, most_groups=STREAMED_GROUPS)
     for group in flow:
         time.sleep(0.05)
         assert group.groups == 3
@@ -174,7 +193,8 @@ def test_later_groups_are_read_while_earlier_ones_are_evaluated() -> None:
 
 def test_a_flow_that_is_left_stops_reading() -> None:
     source = SlowSource(0.01)
-    flow = iter(EvalFlow(source, "c_total", QueryTimes(0, 10_000_000, 1_000), OPTIONS))
+    plan = plan_of("c_total", QueryTimes(0, 10_000_000, 1_000))
+    flow = iter(StepRun(plan, source, _go_on, most_groups=STREAMED_GROUPS))
     next(flow)
     next(flow)
     flow.close()  # type: ignore[attr-defined]
@@ -186,32 +206,38 @@ def test_a_flow_that_is_left_stops_reading() -> None:
 
 def test_groups_are_wide_against_what_they_read_twice() -> None:
     query = QueryTimes(0, 86_400_000, 60_000)
-    groups = cut(parse("rate(m[1h])"), query, 300_000)
+    options = EngineOptions()
+    groups = plan_of("rate(m[1h])", query, options).groups(16)
     assert all(len(group) >= 240 for group in groups[:-1])
     assert np.concatenate(groups).tolist() == list(range(0, 86_400_001, 60_000))
-    assert len(cut(parse("m"), query, 300_000)) == 16
-    assert len(cut(parse("limitk(2, m)"), query, 300_000)) == 1
+    assert len(plan_of("m", query, options).groups(16)) == 16
+    assert len(plan_of("limitk(2, m)", query, options).groups(16)) == 1
 
 
 @pytest.mark.parametrize(
     ("text", "start_ms", "end_ms"),
     [
         ("1 + 1", None, None),
-        ("m", 95_000, 200_000),
-        ("m offset 10s", 85_000, 190_000),
-        ("m offset -10s", 105_000, 210_000),
-        ("m @ 50", 45_000, 50_000),
-        ("m @ end()", 195_000, 200_000),
-        ("rate(m[1m])", 40_000, 200_000),
-        ("max_over_time(m[1m:10s] offset 5s)", 30_000, 195_000),
-        ("a + b offset 1m", 35_000, 200_000),
-        ("rate(m[1m] smoothed)", 35_000, 265_000),
+        ("m", 95_001, 200_000),
+        ("m offset 10s", 85_001, 190_000),
+        ("m offset -10s", 105_001, 210_000),
+        ("m @ 50", 45_001, 50_000),
+        ("m @ end()", 195_001, 200_000),
+        ("rate(m[1m])", 40_001, 200_000),
+        ("max_over_time(m[1m:10s] offset 5s)", 35_001, 190_000),
+        ("a + b offset 1m", 35_001, 200_000),
+        ("rate(m[1m] smoothed)", 35_001, 205_000),
     ],
 )
 def test_extent(text: str, start_ms: int | None, end_ms: int | None) -> None:
-    found = extent_of(parse(text), QueryTimes(100_000, 200_000, 10_000), 5_000)
-    assert (start_ms, end_ms) == ((None, None) if found is None else (found.start_ms, found.end_ms))
+    """From the first millisecond that matters to the last: windows are open to the left."""
+    plan = plan_of(text, QueryTimes(100_000, 200_000, 10_000), EngineOptions(lookback_ms=5_000))
+    found = extent_of(plan.leaves)
+    if found is None:
+        assert start_ms is None
+        return
+    assert (found.start_ns // 1_000_000, found.end_ns // 1_000_000 - 1) == (start_ms, end_ms)
 
 
-def test_extent_of_a_long_chain() -> None:
-    assert reach_ms(parse("+".join(["m"] * 5_000)), QUERY, 1_000) == 1_000
+def test_reach_of_a_long_chain() -> None:
+    assert plan_of("+".join(["m"] * 5_000), QUERY, EngineOptions(lookback_ms=1_000)).reach_ms() == 999

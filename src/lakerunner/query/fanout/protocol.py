@@ -1,0 +1,203 @@
+"""What workers are asked: to scan segments, or to evaluate a part of a query over them. As JSON it is a Flight ticket.
+
+Clocks of two machines differ, so a ticket says how much time is left, never until when.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+import orjson
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.segment import Segment
+from lakerunner.model.time import NS_PER_S
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.store import keys
+
+#: Segments that begin in the same ten minutes belong to the same worker, so that steps can be evaluated there. Not in
+#: the same hour: the dashboards of the last hour should keep more than one worker busy.
+SLOT_NS = 600 * NS_PER_S
+_EVALUATE = "evaluate"
+#: Actions: end all requests of a query; say whether new work is taken.
+CANCEL, PING = "cancel", "ping"
+
+
+class Kind(enum.StrEnum):
+    """What a scan wants of the series that match."""
+
+    SAMPLES = "samples"
+    SERIES = "series"
+    EXEMPLARS = "exemplars"
+    #: Names of labels, or with `label` the values of one.
+    LABELS = "labels"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentObjects:
+    """A segment as a worker finds it: its objects, the one with the rows first."""
+
+    segment_id: uuid.UUID
+    keys: tuple[str, ...]
+    #: For choosing a worker; not sent.
+    slot: int = 0
+    size_bytes: int = 0
+
+    @classmethod
+    def of(cls, segment: Segment) -> SegmentObjects:
+        slot = segment.time_range.start_ns // SLOT_NS
+        return cls(segment.segment_id, keys.segment_keys(segment), slot, segment.size_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What every request has: whose it is, what it may touch, and what it may cost."""
+
+    org_id: uuid.UUID
+    query_id: uuid.UUID
+    segments: tuple[SegmentObjects, ...]
+    #: By this process's monotonic clock.
+    deadline_s: float
+    #: Bytes that the request may hold at a time.
+    max_bytes: int
+
+    @property
+    def time_left_s(self) -> float:
+        return self.deadline_s - time.monotonic()
+
+    def _common(self, token: str) -> dict[str, Any]:
+        return {
+            "token": token,
+            "org": str(self.org_id),
+            "query": str(self.query_id),
+            "segments": [[str(each.segment_id), each.keys] for each in self.segments],
+            "time_left_s": self.time_left_s,
+            "max_bytes": self.max_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest(_Request):
+    """Series or samples of metric segments, segment by segment."""
+
+    kind: Kind
+    leaf: Leaf
+    label: str = ""
+
+    def of_segments(self, segments: Sequence[SegmentObjects]) -> ScanRequest:
+        """The same question to some of the segments."""
+        return replace(self, segments=tuple(segments))
+
+    def to_ticket(self, token: str) -> bytes:
+        return _dumps(
+            {**self._common(token), "kind": self.kind.value, "leaf": _leaf_json(self.leaf), "label": self.label}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One leaf of a fragment, and which of the request's segments it needs, by their place."""
+
+    leaf: Leaf
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A part of a compiled query: only its language can decode the payload."""
+
+    language: str
+    payload: bytes
+    reads: tuple[Read, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateRequest(_Request):
+    """The value of a fragment over its segments."""
+
+    fragment: Fragment
+
+    def to_ticket(self, token: str) -> bytes:
+        fragment = self.fragment
+        return _dumps(
+            {
+                **self._common(token),
+                "kind": _EVALUATE,
+                "language": fragment.language,
+                "payload": fragment.payload.decode("ascii"),
+                "reads": [[_leaf_json(read.leaf), read.segments] for read in fragment.reads],
+            }
+        )
+
+
+Request: TypeAlias = ScanRequest | EvaluateRequest
+R = TypeVar("R", ScanRequest, EvaluateRequest)
+
+
+def read_request(document: Mapping[str, Any]) -> Request:
+    """The request of a ticket. Its keys must all be of its org, or it is refused."""
+    try:
+        common: dict[str, Any] = {
+            "org_id": uuid.UUID(document["org"]),
+            "query_id": uuid.UUID(document["query"]),
+            "segments": tuple(SegmentObjects(uuid.UUID(each), tuple(names)) for each, names in document["segments"]),
+            "deadline_s": time.monotonic() + float(document["time_left_s"]),
+            "max_bytes": int(document["max_bytes"]),
+        }
+        request: Request
+        if document["kind"] == _EVALUATE:
+            reads = tuple(Read(_leaf(leaf), tuple(map(int, places))) for leaf, places in document["reads"])
+            fragment = Fragment(str(document["language"]), str(document["payload"]).encode("ascii"), reads)
+            request = EvaluateRequest(fragment=fragment, **common)
+        else:
+            kind, leaf = Kind(document["kind"]), _leaf(document["leaf"])
+            request = ScanRequest(kind=kind, leaf=leaf, label=str(document["label"]), **common)
+    except (ValueError, KeyError, TypeError) as reason:
+        raise BadInput(f"cannot read a ticket: {reason!r}") from None
+    for segment in request.segments:
+        for key in segment.keys:
+            # The API has chosen segments of one org only; this is a second check on the worker's side.
+            if keys.parse_cooked(key).org_id != request.org_id:
+                raise BadInput(f"cannot scan {key!r}: it is not of org {request.org_id}")
+    return request
+
+
+def read_document(body: bytes) -> Mapping[str, Any]:
+    """The JSON object of a ticket or an action."""
+    try:
+        try:
+            document = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            document = json.loads(body)
+    except ValueError as reason:
+        raise BadInput(f"cannot read a request: {reason}") from None
+    if not isinstance(document, dict):
+        raise BadInput("cannot read a request: it is no JSON object")
+    return document
+
+
+def _dumps(document: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        # A matcher may hold bytes that are no UTF-8; only the standard library's escapes carry those.
+        return json.dumps(document).encode()
+
+
+def _leaf_json(leaf: Leaf) -> list[Any]:
+    matchers = [[matcher.name, matcher.kind.value, matcher.value] for matcher in leaf.matchers]
+    # Times as text: those of far-away queries are beyond the integers of JSON.
+    return [leaf.signal, str(leaf.start_ns), str(leaf.end_ns), matchers, leaf.tier_s]
+
+
+def _leaf(document: Sequence[Any]) -> Leaf:
+    signal, start_ns, end_ns, matchers, tier_s = document
+    found = tuple(Matcher(name, MatchKind(kind), value) for name, kind, value in matchers)
+    return Leaf(str(signal), int(start_ns), int(end_ns), found, int(tier_s))

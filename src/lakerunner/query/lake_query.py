@@ -1,0 +1,209 @@
+"""One query's view of the lake: it plans, fans out, merges, pushes steps down, and keeps account."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lakerunner.model.errors import LimitHit, Unavailable
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.query.fanout.answer import SegmentAnswer, Workers
+from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
+from lakerunner.query.language import Evaluated, StepPlan, received_steps
+from lakerunner.query.plan.leaf import Leaf, LeafPlan
+from lakerunner.query.plan.planner import Planner
+from lakerunner.query.scan.samples.merge import merge
+from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.stats import QueryStats
+
+T = TypeVar("T")
+#: Time, value and start: what a sample weighs while it is held. A histogram weighs more, but there are fewer.
+_BYTES_PER_SAMPLE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What one query may cost, and whether it may answer without segments that cannot be read."""
+
+    timeout_s: float = 120.0
+    #: Bytes of segments that are read, each segment counted once.
+    max_bytes: int = 1 << 62
+    max_series: int = 1_000_000
+    max_samples: int = 89_000_000
+    #: True: an answer may miss segments, and says so. False: a segment that cannot be read is an error.
+    partial: bool = True
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of samples that may be held at a time."""
+        return self.max_samples * _BYTES_PER_SAMPLE
+
+
+class LakeQuery:
+    """The `Source` of one query of one org. `stats` says at any time what was read and missed.
+
+    Threads may use it at once: the planner, the account and the held bytes each have a lock.
+    """
+
+    def __init__(
+        self,
+        org_id: uuid.UUID,
+        planner: Planner,
+        workers: Workers,
+        limits: QueryLimits | None = None,
+        cancelled: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.org_id = org_id
+        self.query_id = uuid.uuid4()
+        self.stats = QueryStats()
+        self.limits = limits or QueryLimits()
+        self._planner = planner
+        self._workers = workers
+        self._cancelled = cancelled
+        self._lock = threading.Lock()
+        self._held_bytes = 0
+        self._segment_bytes: dict[uuid.UUID, int] = {}
+        self._deadline_s = time.monotonic() + self.limits.timeout_s
+
+    @property
+    def parallelism(self) -> int:
+        return self._workers.count
+
+    def prepare(self, leaves: Sequence[Leaf]) -> str | None:
+        """Look up at once what all leaves need, so that they see one state of the lake.
+
+        Returns a fingerprint of that state; None where the index does not answer, so that no answer may be cached.
+        """
+        if leaves:
+            self._timed("plan", lambda: self._planner.prepare(leaves))
+        return self._planner.fingerprint()
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        """All samples of the series that match, from `start_ms` to `end_ms`, both included."""
+        leaf = Leaf.of_samples(matchers, start_ms, end_ms)
+        answers = sorted(self.scan(leaf, Kind.SAMPLES), key=lambda answer: answer.segment_id)
+        parts: list[Samples] = [part for answer in answers for part in answer.samples]
+        return self._timed("merge", lambda: merge(parts, start_ms))
+
+    def push_down(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
+        """Some steps of a plan, evaluated by the worker that has most of their segments; None where none can."""
+        if not self._workers.count:
+            return None
+        plans = [self._plan(leaf) for leaf in plan.leaves_at(steps)]
+        segments = {segment.segment_id: segment for each in plans for segment in each.segments}
+        if not segments:
+            return None
+        for each in plans:
+            self._check_affordable(each)
+        place = {segment_id: number for number, segment_id in enumerate(segments)}
+        reads = tuple(Read(each.leaf, tuple(place[one.segment_id] for one in each.segments)) for each in plans)
+        request = EvaluateRequest(
+            org_id=self.org_id,
+            query_id=self.query_id,
+            segments=tuple(map(SegmentObjects.of, segments.values())),
+            deadline_s=self._deadline_s,
+            max_bytes=self.limits.held_bytes,
+            fragment=Fragment(plan.language, plan.payload(steps, max_samples), reads),
+        )
+        answer = self._timed("evaluate", lambda: self._workers.evaluate(request, self._cancelled))
+        if answer is None:
+            return None
+        for each in plans:
+            self._count(each)
+        for cost in answer.costs:
+            self.stats.answered(cost)
+        self.stats.pushed_down(len(steps), answer.worker, answer.cpu_s)
+        return received_steps(plan, steps, answer.batches, answer.note)
+
+    def scan(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
+        """What the segments of a leaf hold, in any order. Segments that failed are counted and left out."""
+        plan = self._plan(leaf)
+        self._count(plan)
+        if not plan.segments:
+            return
+        if kind is Kind.SAMPLES:
+            self._check_affordable(plan)
+        request = ScanRequest(
+            org_id=self.org_id,
+            query_id=self.query_id,
+            segments=tuple(map(SegmentObjects.of, plan.segments)),
+            deadline_s=self._deadline_s,
+            max_bytes=self.limits.held_bytes,
+            kind=kind,
+            leaf=leaf,
+            label=label,
+        )
+        started = time.perf_counter()
+        missed: list[str] = []
+        for answer in self._workers.scan(request, self._cancelled):
+            self.stats.answered(answer)
+            if kind is not Kind.SAMPLES:
+                # How much of a segment its labels take is not known before.
+                self._check_bytes(self.stats.read_bytes)
+            if answer.error is None:
+                self._hold(sum(part.size_bytes for part in answer.samples))
+                yield answer
+                continue
+            missed.append(answer.error)
+            # An answer without any segment is not a partial answer.
+            if not self.limits.partial or len(missed) == len(plan.segments):
+                raise Unavailable(f"cannot answer whole: {answer.error}", hint="ask again")
+        self.stats.spent("read", time.perf_counter() - started)
+
+    def _check_affordable(self, plan: LeafPlan) -> None:
+        """Refuse a read that is known to be too large before any of it is read."""
+        with self._lock:
+            self._segment_bytes |= {segment.segment_id: segment.size_bytes for segment in plan.segments}
+            read_bytes = sum(self._segment_bytes.values())
+        self._check_bytes(read_bytes)
+        limit = self.limits.max_samples
+        if plan.certain_rows > limit:
+            raise LimitHit(
+                f"cannot answer the query: a selector has {plan.certain_rows:,} samples, more than {limit:,} "
+                "(api.max_samples)",
+                hint="narrow the selectors or shorten the range",
+            )
+
+    def _check_bytes(self, read_bytes: int) -> None:
+        limit = self.limits.max_bytes
+        if read_bytes > limit:
+            raise LimitHit(
+                f"cannot answer the query: it reads {read_bytes:,} bytes of segments, more than {limit:,} "
+                "(api.max_bytes)",
+                hint="narrow the selectors or shorten the range",
+            )
+
+    def _hold(self, size_bytes: int) -> None:
+        """Count samples that arrived. Each worker keeps the limit for itself; together they may still exceed it."""
+        with self._lock:
+            self._held_bytes += size_bytes
+        if self._held_bytes > self.limits.held_bytes:
+            raise LimitHit(
+                f"cannot hold the samples of the query: more than {self.limits.held_bytes:,} bytes "
+                "(api.max_samples, or query.max_scan_bytes)",
+                hint="narrow the selectors or the time range",
+            )
+
+    def _plan(self, leaf: Leaf) -> LeafPlan:
+        return self._timed("plan", lambda: self._planner.plan(leaf))
+
+    def _count(self, plan: LeafPlan) -> None:
+        ends = [segment.time_range.end_ns // NS_PER_MS for segment in plan.segments]
+        self.stats.planned(plan.explain, max(ends, default=None))
+        self.stats.looked_up(self._planner.lookups, self._planner.age_s)
+        if self.stats.index_age_s and not self.limits.partial:
+            raise Unavailable("cannot answer whole: the index does not answer", hint="ask again")
+
+    def _timed(self, stage: str, call: Callable[[], T]) -> T:
+        started = time.perf_counter()
+        try:
+            return call()
+        finally:
+            self.stats.spent(stage, time.perf_counter() - started)

@@ -1,0 +1,156 @@
+"""What a query language is: text compiled once to a plan, whose parts are evaluated where the segments are.
+
+`compile` is the only place that sees the text. A plan names the leaves that the query reads, says how the query may be
+cut, and encodes any part of itself as a payload that only its own language can decode. Everything between the
+language and its data (planner, fan-out, workers, HTTP) handles plans and payloads without knowing the language.
+
+A language is a folder with a module that has a `LANGUAGE`; `languages.py` lists them.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.series import block_arrow
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.block import Block
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.results import QueryResult
+from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.vectors.annotations import Annotations
+from lakerunner.query.vectors.context import EngineOptions
+
+#: Raises when the answer is no longer wanted.
+Check = Callable[[], None]
+
+#: Groups of fewer steps cost more in round trips than they gain.
+_LEAST_STEPS = 30
+#: A group reads beyond its own steps by its reach. It is at least this many times wider, so that little is read twice.
+_REACHES = 4
+
+
+class Source(SeriesSource, Protocol):
+    """What a language reads from. It knows the org and the segments; the language knows neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The value of some steps: only series that have a value, in any order."""
+
+    block: Block
+    notes: Annotations
+    #: Samples read and cells computed.
+    samples: int
+
+
+class Plan(abc.ABC):
+    """A compiled query."""
+
+    #: The name of its language, as `languages.py` has it.
+    language: ClassVar[str]
+    #: The query in its canonical form: two texts with the same meaning have the same one.
+    canonical: str
+    times: QueryTimes
+    options: EngineOptions
+    #: Everything that the query reads. The time it looks at is their extent.
+    leaves: tuple[Leaf, ...]
+
+
+class StepPlan(Plan):
+    """A query with a value at every step, which may be evaluated in groups of steps, each anywhere."""
+
+    #: Whether a worker may evaluate parts of it. False where what is read depends on what was found.
+    pushable: bool = True
+    #: Whether a step depends on other steps, so that the steps must stay together.
+    splittable: bool = True
+
+    @abc.abstractmethod
+    def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
+        """What evaluating some of the steps reads."""
+
+    @abc.abstractmethod
+    def payload(self, steps: Ints, max_samples: int) -> bytes:
+        """Some of the steps, encoded for a worker."""
+
+    @abc.abstractmethod
+    def evaluate(self, steps: Ints, source: Source, check: Check, max_samples: int) -> Evaluated:
+        """The value of some of the steps, computed here."""
+
+    @abc.abstractmethod
+    def notes_of(self, document: Mapping[str, Any]) -> Annotations:
+        """The annotations that a worker sent."""
+
+    def groups(self, most: int, from_ms: int | None = None) -> list[Ints]:
+        """The steps in at most `most` groups, those before `from_ms` left out where the steps are independent."""
+        steps = self.times.steps()
+        if not self.splittable:
+            return [steps]
+        if from_ms is not None:
+            steps = steps[steps >= from_ms]
+        if len(steps) <= _LEAST_STEPS or most == 1:
+            return [steps] if len(steps) else []
+        width = max(_LEAST_STEPS, -(-_REACHES * self.reach_ms() // self.times.step_ms), -(-len(steps) // most))
+        return [steps[start : start + width] for start in range(0, len(steps), width)]
+
+    def reach_ms(self) -> int:
+        """How far before or after a step its samples lie.
+
+        Found from the leaves of the first and the last step. Leaves that do not move, as those of `@`, do not count.
+        """
+        first, last = self.times.start_ms, int(self.times.steps()[-1])
+        fixed = set(self.leaves_at(np.array([first], dtype=np.int64)))
+        moving = [leaf for leaf in self.leaves_at(np.array([last], dtype=np.int64)) if leaf not in fixed]
+        return max((max(last - leaf.start_ms, leaf.end_ms - last) for leaf in moving), default=0)
+
+
+class ValuePlan(Plan):
+    """A query with one value that is no vector over steps: a scalar, a text, or samples as they are stored."""
+
+    @abc.abstractmethod
+    def value(self, source: Source, check: Check) -> QueryResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What evaluating a payload gives: batches, and after the last of them a note."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    note: Callable[[], dict[str, Any]]
+
+
+class Language(Protocol):
+    name: str
+
+    def compile(self, text: str, times: QueryTimes, options: EngineOptions) -> Plan:
+        """The plan of a query; a ParseError that points at the token where the text is none."""
+        ...
+
+    def evaluate(self, payload: bytes, source: Source, check: Check) -> Stream:
+        """On a worker: the value of a payload, over the segments that the source was given."""
+        ...
+
+    def warm(self) -> None:
+        """Load compiled kernels before the first client waits for them."""
+        ...
+
+
+def step_stream(found: Evaluated) -> Stream:
+    """The value of some steps as a stream: what the `evaluate` of a language over steps returns."""
+    note = {"samples": found.samples, "notes": found.notes.to_json()}
+    return Stream(block_arrow.SCHEMA, block_arrow.to_batches(found.block), lambda: note)
+
+
+def received_steps(
+    plan: StepPlan, steps: Ints, batches: Sequence[pa.RecordBatch], note: Mapping[str, Any]
+) -> Evaluated:
+    """What `step_stream` was made of, on the other side."""
+    block = block_arrow.from_batches(batches, len(steps))
+    return Evaluated(block, plan.notes_of(note["notes"]), int(note["samples"]))

@@ -1,0 +1,27 @@
+"""Keep segments that may hold an accepted value of a pruning column, such as a service's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakerunner.model.segment import Segment
+from lakerunner.model.signals import signal_named
+from lakerunner.query.plan.leaf import Leaf
+
+
+def by_value(leaf: Leaf, segments: Sequence[Segment]) -> tuple[Sequence[Segment], str]:
+    columns = signal_named(leaf.signal).pruning
+    matchers = [matcher for matcher in leaf.matchers if matcher.name in columns]
+    if not matchers:
+        return segments, "no pruning column"
+
+    def may_hold(segment: Segment) -> bool:
+        # A column with too many values is absent from the index, and so may hold any. Null is kept as the empty text.
+        return all(
+            any(map(matcher.matches, segment.pruning.values[matcher.name]))
+            for matcher in matchers
+            if matcher.name in segment.pruning.values
+        )
+
+    kept = [segment for segment in segments if may_hold(segment)]
+    return kept, " and ".join(f"{matcher.name} {matcher.kind.value} {matcher.value}" for matcher in matchers)

@@ -1,1 +1,0 @@
-"""Evaluating parts of a query where its segments are, instead of carrying samples to the query."""

@@ -1,0 +1,93 @@
+"""Trees of frozen dataclasses as JSON and back, so that a parsed query travels and its text does not.
+
+Nodes are written one after another, children before parents, and refer to each other by number: chains of operators
+are deeper than any JSON parser follows. Only the classes that the language names are ever made.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from lakerunner.model.errors import BadInput
+
+#: Keys of what JSON has no form for: a node by its number, a member of an enum by its class and value.
+_NODE, _ENUM = "node", "enum"
+
+
+class TreeCodec:
+    """Encodes and decodes the trees of one language, made of these classes."""
+
+    def __init__(self, classes: Sequence[type]) -> None:
+        self._classes = {each.__name__: each for each in classes}
+
+    def encode(self, root: Any) -> list[Any]:
+        """The tree as a list of nodes, the root last."""
+        numbers: dict[int, int] = {}
+        nodes: list[Any] = []
+        pending = [root]
+        while pending:
+            node = pending[-1]
+            missing = [child for child in _children(node) if id(child) not in numbers]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            if id(node) not in numbers:
+                numbers[id(node)] = len(nodes)
+                values = [_plain(getattr(node, each.name), numbers) for each in fields(node)]
+                nodes.append([type(node).__name__, *values])
+        return nodes
+
+    def decode(self, nodes: Sequence[Any]) -> Any:
+        """The tree that `encode` wrote."""
+        made: list[Any] = []
+        try:
+            for name, *values in nodes:
+                made.append(self._classes[name](*(self._value(value, made) for value in values)))
+            return made[-1]
+        except (ValueError, KeyError, TypeError, IndexError) as reason:
+            raise BadInput(f"cannot read an encoded query: {reason!r}") from None
+
+    def _value(self, value: Any, made: Sequence[Any]) -> Any:
+        if isinstance(value, list):
+            return tuple(self._value(each, made) for each in value)
+        if not isinstance(value, dict):
+            return value
+        if _NODE in value:
+            return made[value[_NODE]]
+        name, member = value[_ENUM]
+        return self._classes[name](member)
+
+
+def dumps(document: object) -> bytes:
+    """JSON in ASCII. The standard library's, because queries hold NaN, infinities and bytes that are no UTF-8."""
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def loads(payload: bytes) -> Any:
+    try:
+        return json.loads(payload)
+    except ValueError as reason:
+        raise BadInput(f"cannot read an encoded query: {reason}") from None
+
+
+def _children(node: Any) -> Iterator[Any]:
+    for each in fields(node):
+        value = getattr(node, each.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(part):
+                yield part
+
+
+def _plain(value: Any, numbers: dict[int, int]) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(part, numbers) for part in value]
+    if is_dataclass(value):
+        return {_NODE: numbers[id(value)]}
+    if isinstance(value, enum.Enum):
+        return {_ENUM: [type(value).__name__, value.value]}
+    return value

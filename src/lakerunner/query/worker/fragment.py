@@ -1,0 +1,104 @@
+"""The worker's side of an evaluation: the fragment's language runs over the segments that the request names."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakerunner.model.errors import BadInput, Bug, LakeError, Unavailable
+from lakerunner.query.fanout.answer import Check, SegmentAnswer
+from lakerunner.query.fanout.budget import Budget
+from lakerunner.query.fanout.errors import Unread
+from lakerunner.query.fanout.local_workers import LocalWorkers
+from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest
+from lakerunner.query.languages import language
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.samples.merge import merge
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.runtime.telemetry import log
+
+
+class FragmentEvaluation:
+    """One evaluation, and the `Source` that its language reads from.
+
+    A segment that cannot be read ends it: the API then reads segment by segment and says what is missing.
+    """
+
+    def __init__(self, request: EvaluateRequest, workers: LocalWorkers, check: Check) -> None:
+        self._request = request
+        self._workers = workers
+        self._check = check
+        self._stopped = False
+        self._budget: Budget | None = None
+        self._reads = {read.leaf: read.segments for read in request.fragment.reads}
+        self._answers: list[SegmentAnswer] = []
+        self._began_s = 0.0
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """The fragment's value. `note` has the rest."""
+        self._began_s = time.thread_time()
+        fragment = self._request.fragment
+        try:
+            with self._workers.budgets.opened(self._request, self._look) as self._budget:
+                stream = language(fragment.language).evaluate(fragment.payload, self, self._budget.look)
+                found = list(_checked(stream.batches, self._look))
+        except LakeError:
+            raise
+        except Exception as reason:  # noqa: BLE001  (else the client takes it for the worker's death, and tries others)
+            log().exception("evaluation failed", language=fragment.language)
+            raise Bug(f"cannot evaluate the fragment: {reason!r}") from None
+        # Time of the evaluation's own thread; that of scan threads is close to their elapsed time.
+        cpu_s = time.thread_time() - self._began_s + sum(answer.cost.scan_s for answer in self._answers)
+        costs = [{"segment": str(answer.segment_id), **answer.cost.to_json()} for answer in self._answers]
+        self.note: dict[str, Any] = {**stream.note(), "cpu_s": cpu_s, "costs": costs}
+        return found
+
+    def stop(self) -> None:
+        """End what is under way at its next check: the client has gone."""
+        self._stopped = True
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        request = self._request
+        leaf = Leaf.of_samples(matchers, start_ms, end_ms)
+        places = self._reads.get(leaf)
+        if places is None:
+            raise BadInput("cannot evaluate the fragment: it selects what its request does not name")
+        if not places:
+            return SeriesBatch.empty()
+        scan = ScanRequest(
+            org_id=request.org_id,
+            query_id=request.query_id,
+            segments=tuple(request.segments[place] for place in places),
+            deadline_s=request.deadline_s,
+            max_bytes=request.max_bytes,
+            kind=Kind.SAMPLES,
+            leaf=leaf,
+        )
+        answers = []
+        for answer in self._workers.scan(scan, self._look):
+            if answer.error is not None:
+                raise Unread(answer.error)
+            # Without the samples, which are merged and then freed.
+            self._answers.append(dataclasses.replace(answer, samples=()))
+            answers.append(answer)
+        answers.sort(key=lambda answer: answer.segment_id)
+        parts = [part for answer in answers for part in answer.samples]
+        if self._budget is not None:
+            self._budget.settle(sum(part.size_bytes for part in parts))
+        return merge(parts, start_ms)
+
+    def _look(self) -> None:
+        if self._stopped:
+            raise Unavailable("cannot go on with the evaluation: nobody waits for it")
+        self._check()
+
+
+def _checked(batches: Iterator[pa.RecordBatch], check: Check) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        check()
+        yield batch

@@ -1,0 +1,1 @@
+"""Routes for operators: the state of the deployment."""

@@ -1,0 +1,15 @@
+"""The routes of our own API: streams, running queries, limits."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from lakerunner.serve.api import Api
+from lakerunner.serve.lake.limits import limit_routes
+from lakerunner.serve.lake.queries import running_routes
+from lakerunner.serve.lake.stream import stream_routes
+from lakerunner.serve.lanes.slow import SlowLane
+
+
+def lake_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
+    return [*stream_routes(api), *running_routes(api, lane), *limit_routes(api)]
