@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors as pg
@@ -17,6 +17,7 @@ from lakerunner.index.outage import Outage
 from lakerunner.model.errors import BadInput, Bug, Conflict, LakeError, LimitHit, Unavailable
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
+T = TypeVar("T")
 
 # The pool tells every failed try to connect; we tell it once, with the reason and what to do.
 logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
@@ -75,13 +76,45 @@ class Database:
             check=ConnectionPool.check_connection,
             open=False,
         )
+        #: Not checked before use, and in autocommit: a read costs one round trip instead of four.
+        self._readers: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            kwargs={**self._options, "autocommit": True},
+            min_size=0,
+            max_size=pool_size,
+            timeout=connect_timeout_s,
+            reconnect_timeout=connect_timeout_s,
+            open=False,
+        )
         self._pool.open()
+        self._readers.open()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """All of it, or none: commits when the block ends, rolls back when it raises."""
-        with self._told_of_outage(), _told_as_ours(), self._connection() as connection, connection.transaction():
+        with (
+            self._told_of_outage(),
+            _told_as_ours(),
+            self._connection(self._pool) as connection,
+            connection.transaction(),
+        ):
             yield connection
+
+    def read(self, call: Callable[[Connection], T]) -> T:
+        """The result of statements that only read, each of them a snapshot and a round trip of its own.
+
+        Repeated once where an idle connection turns out to be dead, as all are after PostgreSQL was restarted.
+        """
+        with self._told_of_outage(), _told_as_ours():
+            try:
+                with self._connection(self._readers) as connection:
+                    return call(connection)
+            except psycopg.OperationalError:
+                if not connection.broken:
+                    raise
+            self._readers.check()
+            with self._connection(self._readers) as connection:
+                return call(connection)
 
     @contextmanager
     def _told_of_outage(self) -> Iterator[None]:
@@ -108,11 +141,12 @@ class Database:
 
     def close(self) -> None:
         self._pool.close()
+        self._readers.close()
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _connection(self, pool: ConnectionPool[Connection]) -> Iterator[Connection]:
         try:
-            connection = self._pool.getconn(timeout=self._connect_timeout_s)
+            connection = pool.getconn(timeout=self._connect_timeout_s)
         except PoolTimeout:
             # The pool only says that it waited in vain; a connection of our own says why.
             self.connect().close()
@@ -122,7 +156,7 @@ class Database:
         try:
             yield connection
         finally:
-            self._pool.putconn(connection)
+            pool.putconn(connection)
 
 
 @contextmanager

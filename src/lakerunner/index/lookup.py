@@ -50,29 +50,6 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
     return [SegmentRef(row["dateint"], row["segment_id"]) for row in rows]
 
 
-def live_fingerprint(tx: Connection, org_id: uuid.UUID, signal: str, time_range: TimeRange) -> str:
-    """A text that changes when any live segment of the signal and time comes or goes, of whatever tier.
-
-    Made where the segments are: a query over a month touches thousands of them, and only this crosses the wire.
-    """
-    row = tx.execute(
-        "SELECT count(*) AS number, coalesce(bit_xor(hashtextextended(segment_id::text, 0)), 0) AS one,"
-        " coalesce(bit_xor(hashtextextended(segment_id::text, 1)), 0) AS other FROM segment"
-        " WHERE org_id = %s AND signal = %s AND state = 'live' AND dateint BETWEEN %s AND %s"
-        " AND start_ns < %s AND end_ns > %s",
-        [
-            org_id,
-            signal,
-            dateint(max(0, time_range.start_ns - NS_PER_DAY)),
-            dateint(time_range.end_ns),
-            time_range.end_ns,
-            time_range.start_ns,
-        ],
-    ).fetchone()
-    assert row is not None
-    return f"{row['number']}:{row['one']}:{row['other']}"
-
-
 def described(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
     """What those segments are, whatever their state."""
     rows = tx.execute(

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 from lakerunner.model.errors import Bug, LimitHit, Unavailable
 from lakerunner.query.language import Check, Evaluated, Plan, Source, StepPlan, ValuePlan
@@ -24,7 +24,6 @@ STREAMED_GROUPS = 16
 _LEAST_AT_ONCE = 2
 
 
-@runtime_checkable
 class PushingSource(Source, Protocol):
     """A source that can have steps evaluated where its segments are."""
 
@@ -34,6 +33,11 @@ class PushingSource(Source, Protocol):
     def push_down(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
         """The value of the steps. None: not these, or not now; then the caller evaluates them."""
         ...
+
+
+def _pushes(source: Source) -> TypeGuard[PushingSource]:
+    # By its attribute: checking a whole protocol takes longer than a small query's lookup.
+    return hasattr(source, "push_down")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class StepRun:
     def __init__(
         self, plan: StepPlan, source: Source, check: Check, from_ms: int | None = None, most_groups: int | None = None
     ) -> None:
-        at_once = source.parallelism if isinstance(source, PushingSource) else _LEAST_AT_ONCE
+        at_once = source.parallelism if _pushes(source) else _LEAST_AT_ONCE
         self._at_once = max(_LEAST_AT_ONCE, at_once)
         self._plan = plan
         self._source = source
@@ -122,14 +126,14 @@ class StepRun:
         self._cancelled()
 
 
-def run(plan: Plan, source: Source, check: Check) -> QueryResult:
-    """The whole answer of a plan that has a value."""
+def run(plan: Plan, source: Source, check: Check, most_groups: int | None = None) -> QueryResult:
+    """The whole answer of a plan that has a value, its steps in as many groups as keep the workers busy, or fewer."""
     if isinstance(plan, ValuePlan):
         return plan.value(source, check)
     if not isinstance(plan, StepPlan):
         raise Bug(f"cannot run a {type(plan).__name__} for a value")
     if plan.times.step_ms:
-        steps = StepRun(plan, source, check)
+        steps = StepRun(plan, source, check, most_groups=most_groups)
         return joined(steps, [group.matrix for group in steps])
     found = _evaluated(plan, plan.times.steps(), source, check, plan.options.max_samples)
     value = vector_of(found.block, plan.times.start_ms)
@@ -144,7 +148,7 @@ def joined(steps: StepRun, matrices: list[MatrixResult]) -> QueryResult:
 
 def _evaluated(plan: StepPlan, steps: Ints, source: Source, check: Check, max_samples: int) -> Evaluated:
     """Where the segments are if the source can do that, else here."""
-    if plan.pushable and isinstance(source, PushingSource):
+    if plan.pushable and _pushes(source):
         found = source.push_down(plan, steps, max_samples)
         if found is not None:
             return found

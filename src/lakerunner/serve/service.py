@@ -24,6 +24,7 @@ from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.answer_cache import AnswerCache, AnswerKey
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.metrics import API_CACHE
+from lakerunner.serve.query_sizes import QuerySizes
 
 CacheOutcome = Literal["hit", "miss", "bypass"]
 #: The evaluator has a deadline too. The query's own comes first, so that every error about time reads the same.
@@ -84,6 +85,7 @@ class QueryService:
         self.lake = lake
         self.admission = admission
         self._cache = AnswerCache(settings.cache_bytes, settings.cache_ttl_s)
+        self._sizes = QuerySizes()
 
     def answer(self, question: Question, query: RunningQuery) -> Answer:
         """The whole answer, cached or computed."""
@@ -91,9 +93,11 @@ class QueryService:
         if (cached := self.cached(opened, query)) is not None:
             return cached
         try:
-            result = run(opened.plan, opened.source, query.check)
+            small = self._sizes.is_small(query.caller.org_id, opened.plan)
+            result = run(opened.plan, opened.source, query.check, most_groups=1 if small else None)
         finally:
             self.admission.charge(query, opened.source.stats.worker_cpu_s)
+        self._sizes.record(query.caller.org_id, opened.plan, result.samples)
         _check_points(result, self.admission.limits(query.caller).max_points)
         self.keep(opened, result)
         return Answer(result, opened.source.stats, opened.outcome, query.query_id, query.elapsed_s)

@@ -16,6 +16,7 @@ Addresses: TypeAlias = Callable[[], list[str]]
 
 _DNS = "dns://"
 _NAME_KEPT_S = 5.0
+_NOTE_KEPT_S = 0.1
 NOTE = "query-worker.address"
 
 
@@ -23,7 +24,7 @@ def addresses_of(settings: Settings) -> Addresses:
     """As `query.workers` says."""
     given = settings.query.workers.strip()
     if not given:
-        return lambda: noted(settings.data.dir)
+        return _Noted(settings.data.dir)
     if given.startswith(_DNS):
         return _Resolved(*_split(given.removeprefix(_DNS)))
     fixed = [":".join((host, str(port))) for host, port in map(_split, filter(None, given.split(",")))]
@@ -49,6 +50,21 @@ def noted(data_dir: Path) -> list[str]:
         return [(data_dir / NOTE).read_text(encoding="ascii")]
     except OSError:
         return []
+
+
+class _Noted:
+    """The address that this machine's worker left, read again after a moment: a query asks several times."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._found: list[str] = []
+        self._until_s = 0.0
+
+    def __call__(self) -> list[str]:
+        if not self._found or time.monotonic() > self._until_s:
+            self._found = noted(self._data_dir)
+            self._until_s = time.monotonic() + _NOTE_KEPT_S
+        return self._found
 
 
 class _Resolved:

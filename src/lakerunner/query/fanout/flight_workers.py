@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,12 +47,16 @@ class _Ask:
 
     address: str
     segments: dict[uuid.UUID, SegmentObjects]
+    #: Raises when the answer is no longer wanted.
+    check: Check
     #: None until it is under way: it may have to wait for a thread.
     heard_at: float | None = None
     alive_at: float = 0.0
     pinged_at: float = 0.0
     reader: Any = None
     given_up: bool = False
+    #: Why the watcher gave it up.
+    stopped: Exception | None = None
 
     def heard(self) -> None:
         self.heard_at = self.alive_at = time.monotonic()
@@ -86,6 +92,7 @@ class _Scan:
     """One scan's state: what is under way, and which workers each segment was tried on."""
 
     request: ScanRequest
+    check: Check
     events: queue.SimpleQueue[SegmentAnswer | _Over] = field(default_factory=queue.SimpleQueue)
     asks: list[_Ask] = field(default_factory=list)
     tried: dict[uuid.UUID, list[str]] = field(default_factory=dict)
@@ -122,9 +129,10 @@ class FlightWorkers:
         self._connections = Connections(token, tls)
         self._roster = Roster(addresses, self._connections)
         self._pool = ThreadPoolExecutor(_MAX_ASKS, thread_name_prefix="ask")
+        self._watcher = _Watcher(self._require_life)
 
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
-        scan = _Scan(request, open={one.segment_id: one for one in request.segments})
+        scan = _Scan(request, check, open={one.segment_id: one for one in request.segments})
         self._assign(scan, request.segments)
         try:
             while scan.asks:
@@ -153,13 +161,10 @@ class FlightWorkers:
         """
         died: Unavailable | None = None
         for address in self._owners(request)[: self._attempts]:
-            ask = _Ask(address, {})
-            done = self._pool.submit(self._run, request, ask)
+            ask = _Ask(address, {}, check)
             try:
-                while not wait([done], timeout=_LOOK_S).done:
-                    check()
-                    self._require_life(ask)
-                return done.result()
+                with self._watcher.watching(ask):
+                    return self._run(request, ask)
             except (BadInput, Unread, Bug):
                 # The worker is healthy. The caller finds out what is wrong: the query, a segment, or our own code.
                 return None
@@ -168,14 +173,13 @@ class FlightWorkers:
                 self._roster.failed(address)
                 self._connections.forget(address)
                 died = None if ask.reader is None or isinstance(error, Draining) else error
-            finally:
-                ask.give_up()
         if died is not None and self._last_resort is None:
             raise died
         return None
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._watcher.close()
         self._roster.close()
         self._connections.close()
         if self._last_resort is not None:
@@ -210,7 +214,7 @@ class FlightWorkers:
             tried.append(candidates[0])
             shares.setdefault(candidates[0], {})[segment.segment_id] = segment
         for address, share in shares.items():
-            ask = _Ask(address, share)
+            ask = _Ask(address, share, scan.check)
             scan.asks.append(ask)
             self._pool.submit(self._ask, scan, ask)
 
@@ -345,7 +349,7 @@ class FlightWorkers:
         try:
             client = self._connections.client(ask.address)
             ask.reader = client.do_get(flight.Ticket(request.to_ticket(self._token)), options)
-            while True:
+            while not ask.given_up:
                 chunk = ask.reader.read_chunk()
                 ask.heard()
                 if chunk.app_metadata is None:
@@ -357,10 +361,64 @@ class FlightWorkers:
                         SegmentAnswer(uuid.UUID(cost.pop("segment")), cost=Cost(**cost)) for cost in note.pop("costs")
                     ]
                     return EvaluateAnswer(batches, note, ask.address, float(note.pop("cpu_s")), costs)
+            raise ask.stopped or Unavailable(f"cannot read from worker {ask.address}: given up")
         except flight.FlightError as reason:
+            if ask.stopped is not None:
+                raise ask.stopped from None
             raise from_flight(reason, ask.address) from None
         except (pa.ArrowException, StopIteration) as reason:
             raise Unavailable(f"cannot read from worker {ask.address}: {reason!r}") from None
+
+
+class _Watcher:
+    """Looks after evaluations whose callers wait for a worker in their own thread.
+
+    A worker that hangs says nothing, and a reader that waits for it cannot look at the clock: this thread does both.
+    """
+
+    def __init__(self, require_life: Callable[[_Ask], None]) -> None:
+        self._require_life = require_life
+        self._asks: set[_Ask] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    @contextmanager
+    def watching(self, ask: _Ask) -> Iterator[None]:
+        with self._changed:
+            self._asks.add(ask)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="ask-watch", daemon=True)
+                self._thread.start()
+            elif len(self._asks) == 1:
+                self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._asks.discard(ask)
+            if ask.reader is not None:
+                ask.give_up()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                self._changed.wait(_LOOK_S if self._asks else None)
+                asks = list(self._asks)
+            for ask in asks:
+                try:
+                    ask.check()
+                    self._require_life(ask)
+                except Exception as reason:  # noqa: BLE001  (whatever it is, the caller's thread raises it)
+                    ask.stopped = ask.stopped or reason
+                    ask.give_up()
 
 
 def _next(scan: _Scan) -> SegmentAnswer | _Over | None:

@@ -45,6 +45,10 @@ class LocalWorkers:
             yield from self._answers(request, budget)
 
     def _answers(self, request: ScanRequest, budget: Budget) -> Iterator[SegmentAnswer]:
+        if len(request.segments) == 1 and self._opener.is_local(request.segments[0].keys):
+            # Nothing to wait for: a thread of the pool would only cost two switches.
+            yield self._scan(request, request.segments[0], budget)
+            return
         segments = iter(request.segments)
         waiting: set[Future[SegmentAnswer]] = set()
         try:

@@ -161,10 +161,11 @@ def read_request(document: Mapping[str, Any]) -> Request:
             request = ScanRequest(kind=kind, leaf=leaf, label=str(document["label"]), **common)
     except (ValueError, KeyError, TypeError) as reason:
         raise BadInput(f"cannot read a ticket: {reason!r}") from None
+    # The API has chosen segments of one org only; this is a second check on the worker's side.
+    prefix = keys.org_prefix(request.org_id)
     for segment in request.segments:
         for key in segment.keys:
-            # The API has chosen segments of one org only; this is a second check on the worker's side.
-            if keys.parse_cooked(key).org_id != request.org_id:
+            if not keys.check_key(key).startswith(prefix):
                 raise BadInput(f"cannot scan {key!r}: it is not of org {request.org_id}")
     return request
 

@@ -68,10 +68,9 @@ class Catalog:
         return Looked(segments)
 
     def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> list[Segment]:
-        with self._database.transaction() as tx:
-            refs = live_refs(tx, org_id, wants)
-            found, missing = self._split(refs)
-            fresh = described(tx, missing) if missing else []
+        found, missing = self._split(self._database.read(lambda tx: live_refs(tx, org_id, wants)))
+        # What a segment is never changes, so that descriptions need not be of the same snapshot.
+        fresh = self._database.read(lambda tx: described(tx, missing)) if missing else []
         with self._lock:
             for segment in fresh:
                 self._known[segment.segment_id] = segment

@@ -146,14 +146,14 @@ class PromQlSteps(_PromQlPlan, StepPlan):
         return self._own_leaves if len(steps) == len(self._steps) else self._recorded(steps)
 
     def payload(self, steps: Ints, max_samples: int) -> bytes:
-        options = dataclasses.asdict(self.options) | {"max_samples": max_samples}
+        options = {each.name: getattr(self.options, each.name) for each in dataclasses.fields(self.options)}
         times = self.times
         return dumps(
             {
                 "expr": _CODEC.encode(self.expr),
                 "times": [times.start_ms, times.end_ms, times.step_ms],
                 "steps": [int(steps[0]), times.step_ms, len(steps)],
-                "options": options,
+                "options": options | {"max_samples": max_samples},
             }
         )
 

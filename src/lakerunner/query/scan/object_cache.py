@@ -99,6 +99,10 @@ class ObjectCache:
         CACHE_REQUESTS.labels("miss").inc()
         return self._fetched(key, name, mine)
 
+    def has(self, key: str) -> bool:
+        """Whether the object is on the disk, as far as is known."""
+        return _name(key) in self._entries
+
     def discard(self, key: str) -> None:
         """Forget an object whose bytes turned out to be bad. The next to ask fetches it anew."""
         with self._room:

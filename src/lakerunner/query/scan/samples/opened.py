@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +95,10 @@ class Opener:
         self._tables.clear()
         self._footers.clear()
         INTERNED.clear()
+
+    def is_local(self, keys: Sequence[str]) -> bool:
+        """Whether reading these objects needs no fetch from the store."""
+        return all(map(self._cache.has, keys))
 
     def series(self, key: str, tally: Tally) -> SeriesTable:
         """The table of series, decoded once while there is room."""

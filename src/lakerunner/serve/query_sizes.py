@@ -1,0 +1,40 @@
+"""How many samples queries needed when they last ran: what is small goes to one worker in one piece.
+
+A selector of one series reads the same segments as one of ten thousand, so the plan cannot tell them apart. Dashboards
+ask the same again and again, so the last run can.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+
+from lakerunner.query.language import Plan
+
+#: A query of fewer samples costs more in a second request to a worker than it gains.
+_SMALL_SAMPLES = 200_000
+_MAX_QUERIES = 10_000
+
+
+class QuerySizes:
+    """Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._samples: OrderedDict[tuple[uuid.UUID, str, str, int, int], int] = OrderedDict()
+
+    def is_small(self, org_id: uuid.UUID, plan: Plan) -> bool:
+        return self._samples.get(_key(org_id, plan), _SMALL_SAMPLES) < _SMALL_SAMPLES
+
+    def record(self, org_id: uuid.UUID, plan: Plan, samples: int) -> None:
+        key = _key(org_id, plan)
+        with self._lock:
+            self._samples[key] = samples
+            self._samples.move_to_end(key)
+            if len(self._samples) > _MAX_QUERIES:
+                self._samples.popitem(last=False)
+
+
+def _key(org_id: uuid.UUID, plan: Plan) -> tuple[uuid.UUID, str, str, int, int]:
+    return org_id, plan.language, plan.canonical, plan.times.range_ms, plan.times.step_ms
