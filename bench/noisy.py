@@ -23,7 +23,7 @@ import httpx
 import numpy as np
 import psutil
 
-from lakerunner.serve.lanes.process import give_way
+from lakerunner.serve.lane_process import give_way
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import lake_of_series
 from tests.serve.roles import Keyed, Roles, keyed_org, running_roles

@@ -128,7 +128,7 @@ class SlowLane:
 
     def _run(self) -> bool:
         """Start one and watch it until it ends. Whether it ever was ready."""
-        argv = [sys.executable, "-m", "lakerunner.serve.lanes.process"]
+        argv = [sys.executable, "-m", "lakerunner.serve.lane_process"]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             self._process = process
             assert process.stdin is not None and process.stdout is not None

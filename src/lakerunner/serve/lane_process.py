@@ -1,4 +1,4 @@
-"""`python -m lakerunner.serve.lanes.process`: the slow lane itself, an API without a port of its own.
+"""`python -m lakerunner.serve.lane_process`: the slow lane itself, an API without a port of its own.
 
 It is given its settings on standard input, tells the port on standard output, and ends when its input does: that is
 when the API has gone. It runs with less priority than the API, and reads segments itself where no workers are
