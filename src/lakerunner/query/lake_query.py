@@ -6,16 +6,22 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
+
+import pyarrow as pa
 
 from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.fanout.answer import SegmentAnswer, Workers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
-from lakerunner.query.language import Evaluated, StepPlan, received_steps
+from lakerunner.query.language import Evaluated, RowPlan, StepPlan, received_steps
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.planner import Planner
+from lakerunner.query.scan.rows.scan import LATE_ROWS, merged_rows
+from lakerunner.query.scan.rows.segment import answer_schema
+from lakerunner.query.scan.rows.unify import conform
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.series.batch import SeriesBatch
@@ -122,6 +128,75 @@ class LakeQuery:
         self.stats.pushed_down(len(steps), answer.worker, answer.cpu_s)
         return received_steps(plan, steps, answer.batches, answer.note)
 
+    def rows(self, plan: RowPlan) -> Iterator[pa.RecordBatch]:
+        """The rows of a plan, in its order. All batches have one schema; where there are no rows, there is no batch.
+
+        With a limit, every worker finds its best rows at once, and the best of those are the answer. Without one, the
+        segments are read hour by hour: those of an hour overlap, those of different hours do not.
+        """
+        planned = self._plan(plan.leaves[0])
+        self._count(planned)
+        segments = [SegmentObjects.of(segment) for segment in planned.segments]
+        if not segments:
+            return
+        if plan.scan.limit is not None and plan.scan.limit <= LATE_ROWS:
+            yield from self._best_rows(plan, segments)
+        else:
+            yield from self._all_rows(plan, segments)
+
+    def _best_rows(self, plan: RowPlan, segments: Sequence[SegmentObjects]) -> Iterator[pa.RecordBatch]:
+        payload = plan.payload(plan.scan.limit)
+        shares = self._workers.shares(self.org_id, segments)
+        with ThreadPoolExecutor(len(shares), thread_name_prefix="rows") as pool:
+            found = list(pool.map(lambda share: list(self._streamed(plan, payload, share)), shares))
+        parts = [batch for batches in found for batch in batches]
+        if parts:
+            yield from merged_rows(parts, plan.scan)
+
+    def _all_rows(self, plan: RowPlan, segments: Sequence[SegmentObjects]) -> Iterator[pa.RecordBatch]:
+        schemas = [
+            batch.schema
+            for share in self._workers.shares(self.org_id, segments)
+            for batch in self._streamed(plan, plan.schema_payload(), share, counted=False)
+        ]
+        schema = answer_schema(schemas, plan.scan)
+        left = plan.scan.limit
+        for together in _overlapping(segments, newest_first=plan.scan.newest_first):
+            for batch in self._streamed(plan, plan.payload(left), together):
+                yield conform(batch, schema)
+                left = None if left is None else left - batch.num_rows
+            if left == 0:
+                return
+
+    def _streamed(
+        self, plan: RowPlan, payload: bytes, segments: Sequence[SegmentObjects], *, counted: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        leaf = plan.leaves[0]
+        request = EvaluateRequest(
+            org_id=self.org_id,
+            query_id=self.query_id,
+            segments=tuple(segments),
+            deadline_s=self._deadline_s,
+            max_bytes=self.limits.held_bytes,
+            fragment=Fragment(plan.language, payload, (Read(leaf, tuple(range(len(segments)))),), rows=True),
+        )
+        given = False
+        try:
+            for part in self._workers.stream(request, self._cancelled):
+                if isinstance(part, pa.RecordBatch):
+                    given = True
+                    yield part
+                elif counted:
+                    self.stats.streamed(part, len(segments))
+                    self._check_bytes(self.stats.read_bytes)
+        except Unavailable as error:
+            if given:
+                raise
+            self.stats.lost([str(segment.segment_id) for segment in segments], str(error))
+        failed = self.stats.segments_failed
+        if failed and (not self.limits.partial or len(failed) >= self.stats.segments_planned):
+            raise Unavailable(f"cannot answer whole: {next(iter(failed.values()))}", hint="ask again")
+
     def scan(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
         """What the segments of a leaf hold, in any order. Segments that failed are counted and left out."""
         plan = self._plan(leaf)
@@ -207,3 +282,18 @@ class LakeQuery:
             return call()
         finally:
             self.stats.spent(stage, time.perf_counter() - started)
+
+
+def _overlapping(segments: Sequence[SegmentObjects], *, newest_first: bool) -> Iterator[list[SegmentObjects]]:
+    """The segments in groups whose times do not overlap, in the order of the answer."""
+    together: list[SegmentObjects] = []
+    groups: list[list[SegmentObjects]] = []
+    end_ns = 0
+    for segment in sorted(segments, key=lambda each: each.start_ns):
+        if together and segment.start_ns >= end_ns:
+            groups.append(together)
+            together = []
+        together.append(segment)
+        end_ns = max(end_ns, segment.end_ns) if len(together) > 1 else segment.end_ns
+    groups.append(together)
+    return iter(groups[::-1] if newest_first else groups)

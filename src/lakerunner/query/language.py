@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series import block_arrow
 from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.block import Block
@@ -36,8 +37,33 @@ _LEAST_STEPS = 30
 _REACHES = 4
 
 
-class Source(SeriesSource, Protocol):
+class RowSource(Protocol):
+    """Rows of logs or spans."""
+
+    def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
+        """The rows that match, in the order and up to the limit of the scan. All batches have one schema."""
+        ...
+
+    def row_schema(self, scan: RowScan) -> pa.Schema:
+        """The columns that the rows will have."""
+        ...
+
+
+class Source(SeriesSource, RowSource, Protocol):
     """What a language reads from. It knows the org and the segments; the language knows neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions(EngineOptions):
+    """What may differ between two queries with the same text and times."""
+
+    #: Which signal, for a language that does not say it itself.
+    signal: str = ""
+    #: Rows of the answer; None: all.
+    limit: int | None = None
+    newest_first: bool = True
+    #: Columns of the answer; None: all.
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +106,7 @@ class StepPlan(Plan):
         """Some of the steps, encoded for a worker."""
 
     @abc.abstractmethod
-    def evaluate(self, steps: Ints, source: Source, check: Check, max_samples: int) -> Evaluated:
+    def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
         """The value of some of the steps, computed here."""
 
     @abc.abstractmethod
@@ -114,14 +140,28 @@ class ValuePlan(Plan):
     """A query with one value that is no vector over steps: a scalar, a text, or samples as they are stored."""
 
     @abc.abstractmethod
-    def value(self, source: Source, check: Check) -> QueryResult: ...
+    def value(self, source: SeriesSource, check: Check) -> QueryResult: ...
+
+
+class RowPlan(Plan):
+    """A query whose answer is rows in order of time."""
+
+    #: What is read. The answer's order and limit are those of the scan.
+    scan: RowScan
+
+    @abc.abstractmethod
+    def payload(self, limit: int | None) -> bytes:
+        """The query, encoded for a worker. `limit` is how many rows are still wanted."""
+
+    @abc.abstractmethod
+    def schema_payload(self) -> bytes:
+        """What a worker evaluates to one empty batch, which has the columns of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """What evaluating a payload gives: batches, and after the last of them a note."""
 
-    schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     note: Callable[[], dict[str, Any]]
 
@@ -129,7 +169,7 @@ class Stream:
 class Language(Protocol):
     name: str
 
-    def compile(self, text: str, times: QueryTimes, options: EngineOptions) -> Plan:
+    def compile(self, text: str, times: QueryTimes, options: QueryOptions) -> Plan:
         """The plan of a query; a ParseError that points at the token where the text is none."""
         ...
 
@@ -145,7 +185,7 @@ class Language(Protocol):
 def step_stream(found: Evaluated) -> Stream:
     """The value of some steps as a stream: what the `evaluate` of a language over steps returns."""
     note = {"samples": found.samples, "notes": found.notes.to_json()}
-    return Stream(block_arrow.SCHEMA, block_arrow.to_batches(found.block), lambda: note)
+    return Stream(block_arrow.to_batches(found.block), lambda: note)
 
 
 def received_steps(

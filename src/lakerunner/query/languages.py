@@ -11,6 +11,7 @@ from lakerunner.query.language import Language
 #: Name -> the module whose `LANGUAGE` it is. By name and not by import: a worker then knows no language.
 MODULES = {
     "promql": "lakerunner.query.promql.language",
+    "rows": "lakerunner.query.rows.language",
 }
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeGuard
 
 from lakerunner.model.errors import Bug, LimitHit, Unavailable
-from lakerunner.query.language import Check, Evaluated, Plan, Source, StepPlan, ValuePlan
+from lakerunner.query.language import Check, Evaluated, Plan, StepPlan, ValuePlan
+from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.results import MatrixResult, QueryResult, joined_steps, matrix_of, since, vector_of
 from lakerunner.query.vectors.annotations import Annotations
@@ -24,7 +25,7 @@ STREAMED_GROUPS = 16
 _LEAST_AT_ONCE = 2
 
 
-class PushingSource(Source, Protocol):
+class PushingSource(SeriesSource, Protocol):
     """A source that can have steps evaluated where its segments are."""
 
     #: How many parts of a query keep its workers busy.
@@ -35,7 +36,7 @@ class PushingSource(Source, Protocol):
         ...
 
 
-def _pushes(source: Source) -> TypeGuard[PushingSource]:
+def _pushes(source: SeriesSource) -> TypeGuard[PushingSource]:
     # By its attribute: checking a whole protocol takes longer than a small query's lookup.
     return hasattr(source, "push_down")
 
@@ -55,7 +56,12 @@ class StepRun:
     """One range query, evaluated group by group. Steps before `from_ms` are left out."""
 
     def __init__(
-        self, plan: StepPlan, source: Source, check: Check, from_ms: int | None = None, most_groups: int | None = None
+        self,
+        plan: StepPlan,
+        source: SeriesSource,
+        check: Check,
+        from_ms: int | None = None,
+        most_groups: int | None = None,
     ) -> None:
         at_once = source.parallelism if _pushes(source) else _LEAST_AT_ONCE
         self._at_once = max(_LEAST_AT_ONCE, at_once)
@@ -126,7 +132,7 @@ class StepRun:
         self._cancelled()
 
 
-def run(plan: Plan, source: Source, check: Check, most_groups: int | None = None) -> QueryResult:
+def run(plan: Plan, source: SeriesSource, check: Check, most_groups: int | None = None) -> QueryResult:
     """The whole answer of a plan that has a value, its steps in as many groups as keep the workers busy, or fewer."""
     if isinstance(plan, ValuePlan):
         return plan.value(source, check)
@@ -146,7 +152,7 @@ def joined(steps: StepRun, matrices: list[MatrixResult]) -> QueryResult:
     return QueryResult(MatrixResult(steps=joined_steps(parts)), steps.warnings(), steps.infos(), steps.samples)
 
 
-def _evaluated(plan: StepPlan, steps: Ints, source: Source, check: Check, max_samples: int) -> Evaluated:
+def _evaluated(plan: StepPlan, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
     """Where the segments are if the source can do that, else here."""
     if plan.pushable and _pushes(source):
         found = source.push_down(plan, steps, max_samples)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lakerunner.query.fanout.answer import SegmentAnswer
+from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer
 from lakerunner.query.plan.leaf import Explain
 
 
@@ -36,6 +36,8 @@ class QueryStats:
     #: Worker -> steps that it evaluated; and the seconds of cores that this took.
     pushed: dict[str, int] = field(default_factory=dict)
     worker_cpu_s: float = 0.0
+    #: Of row scans: row groups looked at, and what pruned them.
+    row_scan: dict[str, int] = field(default_factory=dict)
     #: Guards every count: += of two threads at once would lose one.
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -83,6 +85,26 @@ class QueryStats:
             self._add_seconds("fetch", cost.fetch_s)
             self._add_seconds("scan", cost.scan_s)
 
+    def streamed(self, answer: EvaluateAnswer, segments: int) -> None:
+        """Rows that a worker gave, and what reading them took."""
+        tally = answer.note["tally"]
+        with self._lock:
+            self.segments_failed |= tally["failed"]
+            self.segments_read += segments - len(tally["failed"])
+            self.rows += tally["rows"]
+            self.read_bytes += tally["read_bytes"]
+            self.cache_hits += tally["hits"]
+            self.cache_misses += tally["misses"]
+            self.worker_cpu_s += answer.cpu_s
+            self._add_seconds("fetch", tally["fetch_s"])
+            for name in ("groups", "pruned_by_statistics", "pruned_by_bloom", "pruned_by_pages", "segments_passed"):
+                self.row_scan[name] = self.row_scan.get(name, 0) + tally[name]
+
+    def lost(self, segment_ids: Sequence[str], reason: str) -> None:
+        """Segments that no worker could read."""
+        with self._lock:
+            self.segments_failed |= dict.fromkeys(segment_ids, reason)
+
     def _add_seconds(self, stage: str, seconds: float) -> None:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
@@ -129,6 +151,7 @@ class QueryStats:
             "stageSeconds": {stage: round(seconds, 6) for stage, seconds in self.seconds.items()},
             "pushDown": {"stepsByWorker": dict(self.pushed), "workerCpuSeconds": round(self.worker_cpu_s, 6)},
             "selectors": [explain.to_json() for explain in self.explains],
+            **({"rowScan": dict(self.row_scan)} if self.row_scan else {}),
         }
 
     def __getstate__(self) -> dict[str, object]:

@@ -10,14 +10,13 @@ from lakerunner.model.errors import LimitHit
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.lake import Lake
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
-from lakerunner.query.language import Plan
+from lakerunner.query.language import Plan, QueryOptions
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import extent_of
 from lakerunner.query.run import run
 from lakerunner.query.series.results import MatrixResult, QueryResult
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.stats import QueryStats
-from lakerunner.query.vectors.context import EngineOptions
 from lakerunner.runtime.settings import ApiSettings, LimitSettings
 from lakerunner.serve.admission.admission import Admission
 from lakerunner.serve.admission.running import RunningQuery
@@ -38,11 +37,16 @@ class Question:
     language: str
     text: str
     times: QueryTimes
-    lookback_ms: int
+    lookback_ms: int = 0
     #: Compute it even where the answer is cached.
     fresh: bool = False
     #: Whether the answer may miss what cannot be read, and say so.
     partial: bool = True
+    #: For answers of rows: which signal, how many, in which order, which columns.
+    signal: str = ""
+    limit: int | None = None
+    newest_first: bool = True
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +109,16 @@ class QueryService:
     def compile(self, question: Question, caller: Caller) -> Plan:
         """The plan of a question that is within the org's limits."""
         limits = self.admission.limits(caller)
-        options = EngineOptions(
+        options = QueryOptions(
             lookback_ms=question.lookback_ms,
             max_samples=limits.max_samples,
             max_series=limits.max_series,
             max_steps=limits.max_steps,
             timeout_s=limits.timeout_s + _EVALUATOR_GRACE_S,
+            signal=question.signal,
+            limit=question.limit,
+            newest_first=question.newest_first,
+            columns=question.columns,
         )
         plan = language(question.language).compile(question.text, question.times, options)
         _check_range(plan, limits)

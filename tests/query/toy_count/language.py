@@ -10,6 +10,7 @@ import numpy as np
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.language import Check, Evaluated, Plan, Source, StepPlan, Stream, step_stream
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher, MatchKind
@@ -57,14 +58,14 @@ class CountPlan(StepPlan):
         query, lookback_ms = _CODEC.encode(self._query), self.options.lookback_ms
         return dumps({"query": query, "steps": steps.tolist(), "lookback_ms": lookback_ms})
 
-    def evaluate(self, steps: Ints, source: Source, check: Check, max_samples: int) -> Evaluated:
+    def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
         return _evaluate(self._query, steps, self.options.lookback_ms, source)
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         return Annotations.from_json("", document)
 
 
-def _evaluate(query: Count, steps: Ints, lookback_ms: int, source: Source) -> Evaluated:
+def _evaluate(query: Count, steps: Ints, lookback_ms: int, source: SeriesSource) -> Evaluated:
     batch = source.select(query.matchers, int(steps[0]) - lookback_ms + 1, int(steps[-1]))
     times = np.sort(batch.timestamps_ms)
     counts = np.searchsorted(times, steps, "right") - np.searchsorted(times, steps - lookback_ms, "right")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from lakerunner.query.fanout.protocol import EvaluateRequest, ScanRequest
+from lakerunner.query.fanout.protocol import EvaluateRequest, ScanRequest, SegmentObjects
 from lakerunner.query.scan.samples.runs import Samples
 
 #: Raises when the answer is no longer wanted.
@@ -55,6 +55,15 @@ class EvaluateAnswer:
     #: One per segment and select, without samples.
     costs: Sequence[SegmentAnswer]
 
+    @classmethod
+    def of_note(cls, note: Mapping[str, Any], worker: str, batches: Sequence[pa.RecordBatch] = ()) -> EvaluateAnswer:
+        """From what an evaluation says after its last batch."""
+        costs = []
+        for cost in note["costs"]:
+            fields = {name: value for name, value in cost.items() if name != "segment"}
+            costs.append(SegmentAnswer(uuid.UUID(cost["segment"]), cost=Cost(**fields)))
+        return cls(batches, note, worker, float(note["cpu_s"]), costs)
+
 
 class Workers(Protocol):
     """Processes that scan and evaluate. Safe to share between threads."""
@@ -64,12 +73,23 @@ class Workers(Protocol):
         """How many workers there are to evaluate fragments; 0 where the caller has to."""
         ...
 
+    def shares(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> list[list[SegmentObjects]]:
+        """The segments by the worker that has them; at least one share."""
+        ...
+
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         """Answer every segment once, in any order. Failures are answers too."""
         ...
 
     def evaluate(self, request: EvaluateRequest, check: Check) -> EvaluateAnswer | None:
         """Evaluate a fragment on the worker that has its segments. None where no worker can now."""
+        ...
+
+    def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+        """Evaluate a fragment whose value is rows, batch by batch; last comes the answer without batches.
+
+        A worker that fails is replaced by another, which goes on after the rows that were given already.
+        """
         ...
 
     def close(self) -> None: ...

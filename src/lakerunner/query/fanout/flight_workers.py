@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from lakerunner.query.fanout.answer import Check, Cost, EvaluateAnswer, SegmentA
 from lakerunner.query.fanout.connections import Connections
 from lakerunner.query.fanout.errors import Draining, Unread, from_flight
 from lakerunner.query.fanout.placement import ranked
-from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects
+from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects, unpacked_batch
 from lakerunner.query.fanout.roster import Roster
 from lakerunner.query.fanout.tls import Tls
 from lakerunner.query.metrics import WORKER_RETRIES
@@ -154,6 +155,15 @@ class FlightWorkers:
     def count(self) -> int:
         return sum(not self._roster.is_down(each) for each in self._roster.known())
 
+    def shares(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> list[list[SegmentObjects]]:
+        known = [each for each in self._roster.known() if not self._roster.is_down(each)]
+        if len(known) < 2:
+            return [list(segments)]
+        shares: dict[str, list[SegmentObjects]] = {}
+        for segment in segments:
+            shares.setdefault(ranked(known, org_id, segment.slot)[0], []).append(segment)
+        return list(shares.values())
+
     def evaluate(self, request: EvaluateRequest, check: Check) -> EvaluateAnswer | None:
         """The fragment evaluated by a worker; None where none can, and the caller has to.
 
@@ -164,18 +174,41 @@ class FlightWorkers:
             ask = _Ask(address, {}, check)
             try:
                 with self._watcher.watching(ask):
-                    return self._run(request, ask)
+                    *batches, answer = self._run(request, ask)
+                assert isinstance(answer, EvaluateAnswer)
+                return dataclasses.replace(answer, batches=batches)
             except (BadInput, Unread, Bug):
                 # The worker is healthy. The caller finds out what is wrong: the query, a segment, or our own code.
                 return None
             except Unavailable as error:
-                WORKER_RETRIES.inc()
-                self._roster.failed(address)
-                self._connections.forget(address)
+                self._lost(ask)
                 died = None if ask.reader is None or isinstance(error, Draining) else error
         if died is not None and self._last_resort is None:
             raise died
         return None
+
+    def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+        given, reason = 0, Unavailable("cannot read rows: no query worker is there")
+        for address in self._owners(request)[: self._attempts]:
+            ask = _Ask(address, {}, check)
+            try:
+                with self._watcher.watching(ask):
+                    for part in _resumed(self._run(request, ask), given):
+                        given += part.num_rows if isinstance(part, pa.RecordBatch) else 0
+                        yield part
+                return
+            except Unavailable as error:
+                self._lost(ask)
+                reason = error
+        if self._last_resort is None:
+            raise reason
+        yield from _resumed(self._last_resort.stream(request, check), given)
+
+    def _lost(self, ask: _Ask) -> None:
+        """Count a worker that failed, and ask it last until it answers pings again."""
+        WORKER_RETRIES.inc()
+        self._roster.failed(ask.address)
+        self._connections.forget(ask.address)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -342,25 +375,26 @@ class FlightWorkers:
             scan.events.put(answer)
             parts, batches = [], []
 
-    def _run(self, request: EvaluateRequest, ask: _Ask) -> EvaluateAnswer:
+    def _run(self, request: EvaluateRequest, ask: _Ask) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+        """The batches of the worker, then its answer without them."""
         options = flight.FlightCallOptions(timeout=max(0.1, request.time_left_s))
-        batches: list[pa.RecordBatch] = []
-        ask.heard()
         try:
+            ask.heard()
             client = self._connections.client(ask.address)
             ask.reader = client.do_get(flight.Ticket(request.to_ticket(self._token)), options)
             while not ask.given_up:
                 chunk = ask.reader.read_chunk()
                 ask.heard()
                 if chunk.app_metadata is None:
-                    batches.append(chunk.data)
+                    # Not waited for while the caller is busy with the batch.
+                    ask.heard_at = None
+                    yield unpacked_batch(chunk.data) if request.fragment.rows else chunk.data
+                    ask.heard()
                     continue
                 note = orjson.loads(chunk.app_metadata.to_pybytes())
                 if note:
-                    costs = [
-                        SegmentAnswer(uuid.UUID(cost.pop("segment")), cost=Cost(**cost)) for cost in note.pop("costs")
-                    ]
-                    return EvaluateAnswer(batches, note, ask.address, float(note.pop("cpu_s")), costs)
+                    yield EvaluateAnswer.of_note(note, ask.address)
+                    return
             raise ask.stopped or Unavailable(f"cannot read from worker {ask.address}: given up")
         except flight.FlightError as reason:
             if ask.stopped is not None:
@@ -368,6 +402,22 @@ class FlightWorkers:
             raise from_flight(reason, ask.address) from None
         except (pa.ArrowException, StopIteration) as reason:
             raise Unavailable(f"cannot read from worker {ask.address}: {reason!r}") from None
+
+
+def _resumed(parts: Iterable[pa.RecordBatch | EvaluateAnswer], given: int) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+    """The parts without the rows that were given before. Rows have one order, whichever worker reads them."""
+    left = given
+    for part in parts:
+        if isinstance(part, EvaluateAnswer):
+            if given and part.note["tally"]["failed"]:
+                # Then the rows given before may not be the ones left out here.
+                raise Unavailable("cannot go on with the rows: the next worker cannot read a segment")
+            yield part
+        elif left < part.num_rows:
+            yield part.slice(left)
+            left = 0
+        else:
+            left -= part.num_rows
 
 
 class _Watcher:

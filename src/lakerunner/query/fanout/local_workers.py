@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import pyarrow as pa
 
 from lakerunner.model.errors import LakeError, LimitHit, Unavailable
-from lakerunner.query.fanout.answer import Check, Cost, SegmentAnswer
+from lakerunner.query.fanout.answer import Check, Cost, EvaluateAnswer, SegmentAnswer
 from lakerunner.query.fanout.budget import Budget, Budgets
+from lakerunner.query.fanout.fragment import FragmentEvaluation
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects
 from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
+from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.samples.exemplars import scan_exemplars
 from lakerunner.query.scan.samples.label_rows import scan_labels
 from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, Tally
@@ -28,8 +31,9 @@ _LOOK_S = 0.1
 class LocalWorkers:
     """Scans segments with threads of its own: reading and decoding leave the interpreter's lock alone."""
 
-    def __init__(self, opener: Opener, threads: int) -> None:
+    def __init__(self, opener: Opener, row_opener: RowsOpener, threads: int) -> None:
         self._opener = opener
+        self.row_opener = row_opener
         self._closing = False
         self.budgets = Budgets()
         self._share = max(1, threads // 2)
@@ -71,13 +75,23 @@ class LocalWorkers:
     def count(self) -> int:
         return 0
 
+    def shares(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> list[list[SegmentObjects]]:
+        return [list(segments)]
+
     def evaluate(self, request: EvaluateRequest, check: Check) -> None:
         """Never: the caller is in this process and evaluates just as well."""
         return None
 
+    def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+        """The value of a fragment, batch by batch, evaluated in this process."""
+        evaluation = FragmentEvaluation(request, self, check)
+        yield from evaluation.batches()
+        yield EvaluateAnswer.of_note(evaluation.note, "here")
+
     def forget(self) -> None:
         """Let go of what is kept in memory; it comes back as it is asked for."""
         self._opener.forget()
+        self.row_opener.forget()
 
     def close(self) -> None:
         """Scans under way end at their next look."""

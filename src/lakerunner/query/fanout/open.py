@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lakerunner.query.fanout.addresses import addresses_of
 from lakerunner.query.fanout.answer import Workers
@@ -11,10 +12,15 @@ from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.tls import client_tls
 from lakerunner.query.fanout.token import worker_token
 from lakerunner.query.scan.object_cache import ObjectCache
+from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.samples.opened import Opener
+from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.runtime.settings import Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
+
+#: Of the bytes for tables of series, what footers and what ranges of row segments may take.
+_ROWS_SHARE = 4
 
 
 def open_workers(settings: Settings, who: str = "query-api") -> Workers:
@@ -34,5 +40,11 @@ def local_workers(settings: Settings, who: str) -> LocalWorkers:
     """Workers in this process, with a cache folder of its own."""
     query = settings.query
     folder = Path(query.cache_dir) / who if query.cache_dir else settings.data.dir / "cache" / who
-    cache = ObjectCache(open_store(StoreConfig.of(settings)), folder, query.cache_bytes)
-    return LocalWorkers(Opener(cache, query.table_cache_bytes, query.decoded_cache_bytes), query.fetches)
+    store = open_store(StoreConfig.of(settings))
+    cache = ObjectCache(store, folder, query.cache_bytes)
+    # One budget for decoded columns of all signals: what is asked for most stays.
+    decoded: ByteLru[Any] = ByteLru(query.decoded_cache_bytes)
+    samples = Opener(cache, query.table_cache_bytes, decoded)
+    share = query.table_cache_bytes // _ROWS_SHARE
+    rows = RowsOpener(store, cache, footer_bytes=share, range_bytes=share, decoded=decoded)
+    return LocalWorkers(samples, rows, query.fetches)

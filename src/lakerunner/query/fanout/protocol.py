@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 import orjson
+import pyarrow as pa
+import pyarrow.ipc
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.segment import Segment
@@ -46,14 +48,20 @@ class SegmentObjects:
 
     segment_id: uuid.UUID
     keys: tuple[str, ...]
-    #: For choosing a worker; not sent.
-    slot: int = 0
     size_bytes: int = 0
+    #: The time of its rows, half-open.
+    start_ns: int = 0
+    end_ns: int = 0
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentObjects:
-        slot = segment.time_range.start_ns // SLOT_NS
-        return cls(segment.segment_id, keys.segment_keys(segment), slot, segment.size_bytes)
+        times = segment.time_range
+        return cls(segment.segment_id, keys.segment_keys(segment), segment.size_bytes, times.start_ns, times.end_ns)
+
+    @property
+    def slot(self) -> int:
+        """What chooses its worker."""
+        return self.start_ns // SLOT_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +85,9 @@ class _Request:
             "token": token,
             "org": str(self.org_id),
             "query": str(self.query_id),
-            "segments": [[str(each.segment_id), each.keys] for each in self.segments],
+            "segments": [
+                [str(each.segment_id), each.keys, each.size_bytes, each.start_ns, each.end_ns] for each in self.segments
+            ],
             "time_left_s": self.time_left_s,
             "max_bytes": self.max_bytes,
         }
@@ -116,6 +126,8 @@ class Fragment:
     language: str
     payload: bytes
     reads: tuple[Read, ...]
+    #: Whether its value is rows, whose columns are known only when they are read.
+    rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +145,7 @@ class EvaluateRequest(_Request):
                 "language": fragment.language,
                 "payload": fragment.payload.decode("ascii"),
                 "reads": [[_leaf_json(read.leaf), read.segments] for read in fragment.reads],
+                "rows": fragment.rows,
             }
         )
 
@@ -147,14 +160,18 @@ def read_request(document: Mapping[str, Any]) -> Request:
         common: dict[str, Any] = {
             "org_id": uuid.UUID(document["org"]),
             "query_id": uuid.UUID(document["query"]),
-            "segments": tuple(SegmentObjects(uuid.UUID(each), tuple(names)) for each, names in document["segments"]),
+            "segments": tuple(
+                SegmentObjects(uuid.UUID(each), tuple(names), int(size_bytes), int(start_ns), int(end_ns))
+                for each, names, size_bytes, start_ns, end_ns in document["segments"]
+            ),
             "deadline_s": time.monotonic() + float(document["time_left_s"]),
             "max_bytes": int(document["max_bytes"]),
         }
         request: Request
         if document["kind"] == _EVALUATE:
             reads = tuple(Read(_leaf(leaf), tuple(map(int, places))) for leaf, places in document["reads"])
-            fragment = Fragment(str(document["language"]), str(document["payload"]).encode("ascii"), reads)
+            payload = str(document["payload"]).encode("ascii")
+            fragment = Fragment(str(document["language"]), payload, reads, bool(document["rows"]))
             request = EvaluateRequest(fragment=fragment, **common)
         else:
             kind, leaf = Kind(document["kind"]), _leaf(document["leaf"])
@@ -168,6 +185,21 @@ def read_request(document: Mapping[str, Any]) -> Request:
             if not keys.check_key(key).startswith(prefix):
                 raise BadInput(f"cannot scan {key!r}: it is not of org {request.org_id}")
     return request
+
+
+#: Rows travel packed, each batch with its own schema: their columns are known only when they are read.
+PACKED_SCHEMA = pa.schema([pa.field("batch", pa.large_binary())])
+
+
+def packed_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return pa.RecordBatch.from_pydict({"batch": [sink.getvalue()]}, schema=PACKED_SCHEMA)
+
+
+def unpacked_batch(packed: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.ipc.open_stream(packed.column(0)[0].as_buffer()).read_next_batch()
 
 
 def read_document(body: bytes) -> Mapping[str, Any]:

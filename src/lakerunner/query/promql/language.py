@@ -23,7 +23,7 @@ from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.promql.splittable import is_splittable
 from lakerunner.query.promql.warm import warm
-from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.results import QueryResult, ScalarResult, StringResult, Value
@@ -146,7 +146,7 @@ class PromQlSteps(_PromQlPlan, StepPlan):
         return self._own_leaves if len(steps) == len(self._steps) else self._recorded(steps)
 
     def payload(self, steps: Ints, max_samples: int) -> bytes:
-        options = {each.name: getattr(self.options, each.name) for each in dataclasses.fields(self.options)}
+        options = {each.name: getattr(self.options, each.name) for each in dataclasses.fields(EngineOptions)}
         times = self.times
         return dumps(
             {
@@ -157,7 +157,7 @@ class PromQlSteps(_PromQlPlan, StepPlan):
             }
         )
 
-    def evaluate(self, steps: Ints, source: Source, check: Check, max_samples: int) -> Evaluated:
+    def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
         options = dataclasses.replace(self.options, max_samples=max_samples)
         return _evaluate(self.expr, steps, Evaluation(source, self.times, options, Annotations(self.text), check))
 
@@ -168,7 +168,7 @@ class PromQlSteps(_PromQlPlan, StepPlan):
 class PromQlValue(_PromQlPlan, ValuePlan):
     """An instant query whose value is a scalar, a string or a range vector."""
 
-    def value(self, source: Source, check: Check) -> QueryResult:
+    def value(self, source: SeriesSource, check: Check) -> QueryResult:
         evaluation = Evaluation(source, self.times, self.options, Annotations(self.text), check)
         value: Value
         with np.errstate(all="ignore"):

@@ -103,6 +103,17 @@ class ObjectCache:
         """Whether the object is on the disk, as far as is known."""
         return _name(key) in self._entries
 
+    def find(self, key: str) -> Cached | None:
+        """The object if it is on the disk now; nothing is fetched."""
+        with self._room:
+            entry = self._entries.get(_name(key))
+            if entry is None or not _intact(entry):
+                return None
+            self._entries.move_to_end(_name(key))
+            _touch(entry.path)
+        CACHE_REQUESTS.labels("hit").inc()
+        return Cached(entry.path, entry.size_bytes, hit=True)
+
     def discard(self, key: str) -> None:
         """Forget an object whose bytes turned out to be bad. The next to ask fetches it anew."""
         with self._room:

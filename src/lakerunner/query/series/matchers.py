@@ -62,5 +62,19 @@ class Matcher:
             compile_anchored(self.value)
 
 
+def any_of(name: str, values: Sequence[str]) -> Matcher:
+    """A matcher that accepts exactly these values.
+
+    >>> any_of("job", ["a.b", "c"]).value
+    'a\\\\x{2e}b|c'
+    """
+    return Matcher(name, MatchKind.REGEX, "|".join(map(_literal, values)))
+
+
+def _literal(value: str) -> str:
+    """The value as a pattern that matches nothing else."""
+    return "".join(c if c.isalnum() or c == "_" or ord(c) > 127 else f"\\x{{{ord(c):x}}}" for c in value)
+
+
 #: Matchers that a series must all satisfy.
 Selector: TypeAlias = Sequence[Matcher]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,14 +20,17 @@ import pyarrow.flight as flight
 from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
 from lakerunner.query.fanout.answer import Check, SegmentAnswer
 from lakerunner.query.fanout.errors import Draining, to_flight
+from lakerunner.query.fanout.fragment import FragmentEvaluation
 from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.protocol import (
     CANCEL,
+    PACKED_SCHEMA,
     PING,
     EvaluateRequest,
     Kind,
     R,
     ScanRequest,
+    packed_batch,
     read_document,
     read_request,
 )
@@ -36,7 +40,6 @@ from lakerunner.query.metrics import WORKER_REQUESTS
 from lakerunner.query.scan.samples import arrow as wire
 from lakerunner.query.scan.samples import exemplars, label_rows, series_rows
 from lakerunner.query.series import block_arrow
-from lakerunner.query.worker.fragment import FragmentEvaluation
 
 SCHEMAS = {
     Kind.SAMPLES: wire.SCHEMA,
@@ -51,6 +54,8 @@ _PATIENCE_S = 10.0
 _LOOK_S = 0.1
 #: How often a worker that evaluates says that it still does.
 _WORD_S = 0.5
+#: Batches made and not yet sent.
+_PENDING_BATCHES = 4
 
 
 class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -85,7 +90,8 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
             check_token(str(document.get("token")), self._token)
             request = read_request(document)
             if isinstance(request, EvaluateRequest):
-                return flight.GeneratorStream(block_arrow.SCHEMA, self._stream(context, request, self._evaluate))
+                schema = PACKED_SCHEMA if request.fragment.rows else block_arrow.SCHEMA
+                return flight.GeneratorStream(schema, self._stream(context, request, self._evaluate))
             return flight.GeneratorStream(SCHEMAS[request.kind], self._stream(context, request, self._scan))
         except LakeError as error:
             raise to_flight(error) from None
@@ -165,24 +171,31 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
             yield from self._messages(request.kind, answer, check)
 
     def _evaluate(self, request: EvaluateRequest, check: Check) -> Iterator[Any]:
-        """The batches of the value, then an empty one with the note.
+        """The batches of the value as they are made, then an empty one with the note.
 
-        While the evaluation runs, an empty batch without a note goes out now and then: the client can tell a worker
-        that is busy from one that hangs.
+        While there is no batch to send, an empty one without a note goes out now and then: the client can tell a
+        worker that is busy from one that hangs. A client that reads slowly holds up the evaluation after a few batches.
         """
-        nothing = pa.RecordBatch.from_pylist([], schema=block_arrow.SCHEMA)
+        rows = request.fragment.rows
+        nothing = pa.RecordBatch.from_pylist([], schema=PACKED_SCHEMA if rows else block_arrow.SCHEMA)
         evaluation = FragmentEvaluation(request, self._workers, check)
-        done = self._evaluations.submit(evaluation.batches)
+        pending: queue.Queue[pa.RecordBatch | None] = queue.Queue(_PENDING_BATCHES)
+        done = self._evaluations.submit(_pump, evaluation, pending)
         try:
-            while not wait([done], timeout=_WORD_S).done:
+            while True:
+                try:
+                    batch = pending.get(timeout=_WORD_S)
+                except queue.Empty:
+                    check()
+                    yield nothing, b"{}"
+                    continue
+                if batch is None:
+                    break
                 check()
-                yield nothing, b"{}"
-            batches = done.result()
+                yield packed_batch(batch) if rows else batch
+            done.result()
         finally:
             evaluation.stop()
-        for batch in batches:
-            check()
-            yield batch
         yield nothing, orjson.dumps(evaluation.note)
 
     def _messages(self, kind: Kind, answer: SegmentAnswer, check: Check) -> Iterator[Any]:
@@ -225,3 +238,23 @@ class Turns:
             if not self._held[org_id]:
                 del self._held[org_id]
             self._changed.notify_all()
+
+
+def _pump(evaluation: FragmentEvaluation, pending: queue.Queue[pa.RecordBatch | None]) -> None:
+    """Put the batches where the stream takes them; None at the end, whatever the end is."""
+    try:
+        for batch in evaluation.batches():
+            _put(evaluation, pending, batch)
+    finally:
+        _put(evaluation, pending, None)
+
+
+def _put(
+    evaluation: FragmentEvaluation, pending: queue.Queue[pa.RecordBatch | None], batch: pa.RecordBatch | None
+) -> None:
+    while not evaluation.stopped:
+        try:
+            pending.put(batch, timeout=_LOOK_S)
+            return
+        except queue.Full:
+            continue

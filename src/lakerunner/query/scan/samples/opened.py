@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,9 +83,9 @@ class OpenedFile:
 
 
 class Opener:
-    def __init__(self, cache: ObjectCache, memory_bytes: int, decoded_bytes: int = 0) -> None:
+    def __init__(self, cache: ObjectCache, memory_bytes: int, decoded: ByteLru[Any] | None = None) -> None:
         self._cache = cache
-        self._decoded: ByteLru[DecodedGroup] = ByteLru(decoded_bytes)
+        self._decoded: ByteLru[DecodedGroup] = ByteLru(0) if decoded is None else decoded
         self._tables: ByteLru[SeriesTable] = ByteLru(memory_bytes - memory_bytes // _FOOTER_SHARE)
         self._footers: ByteLru[Footer] = ByteLru(memory_bytes // _FOOTER_SHARE)
 

@@ -1,11 +1,11 @@
-"""The worker's side of an evaluation: the fragment's language runs over the segments that the request names."""
+"""Evaluating a fragment where its segments are: its language runs over the segments that the request names."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,20 +13,25 @@ from lakerunner.model.errors import BadInput, Bug, LakeError, Unavailable
 from lakerunner.query.fanout.answer import Check, SegmentAnswer
 from lakerunner.query.fanout.budget import Budget
 from lakerunner.query.fanout.errors import Unread
-from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
+from lakerunner.query.scan.rows.scan import row_schema, scan_segments
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.runtime.telemetry import log
 
+if TYPE_CHECKING:
+    from lakerunner.query.fanout.local_workers import LocalWorkers
+
 
 class FragmentEvaluation:
     """One evaluation, and the `Source` that its language reads from.
 
-    A segment that cannot be read ends it: the API then reads segment by segment and says what is missing.
+    A metric segment that cannot be read ends it: the API then reads segment by segment and says what is missing. Rows
+    go on without a segment that cannot be read, and the note says so.
     """
 
     def __init__(self, request: EvaluateRequest, workers: LocalWorkers, check: Check) -> None:
@@ -37,30 +42,42 @@ class FragmentEvaluation:
         self._budget: Budget | None = None
         self._reads = {read.leaf: read.segments for read in request.fragment.reads}
         self._answers: list[SegmentAnswer] = []
-        self._began_s = 0.0
+        self._tally = RowTally()
+        #: Set when the last batch was given: the language's note, costs and failures.
+        self.note: dict[str, Any] = {}
 
-    def batches(self) -> list[pa.RecordBatch]:
-        """The fragment's value. `note` has the rest."""
-        self._began_s = time.thread_time()
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The fragment's value."""
+        began_s = time.thread_time()
         fragment = self._request.fragment
         try:
             with self._workers.budgets.opened(self._request, self._look) as self._budget:
                 stream = language(fragment.language).evaluate(fragment.payload, self, self._budget.look)
-                found = list(_checked(stream.batches, self._look))
+                for batch in stream.batches:
+                    self._look()
+                    yield batch
+                note = stream.note()
         except LakeError:
             raise
         except Exception as reason:  # noqa: BLE001  (else the client takes it for the worker's death, and tries others)
             log().exception("evaluation failed", language=fragment.language)
             raise Bug(f"cannot evaluate the fragment: {reason!r}") from None
         # Time of the evaluation's own thread; that of scan threads is close to their elapsed time.
-        cpu_s = time.thread_time() - self._began_s + sum(answer.cost.scan_s for answer in self._answers)
+        cpu_s = time.thread_time() - began_s + sum(answer.cost.scan_s for answer in self._answers)
         costs = [{"segment": str(answer.segment_id), **answer.cost.to_json()} for answer in self._answers]
-        self.note: dict[str, Any] = {**stream.note(), "cpu_s": cpu_s, "costs": costs}
-        return found
+        self.note = {**note, "cpu_s": cpu_s, "costs": costs}
+        if fragment.rows:
+            self.note["tally"] = self._tally.to_json()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
 
     def stop(self) -> None:
         """End what is under way at its next check: the client has gone."""
         self._stopped = True
+
+    # -- what the language reads from ----------------------------------------------------------------------------
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         request = self._request
@@ -92,13 +109,27 @@ class FragmentEvaluation:
             self._budget.settle(sum(part.size_bytes for part in parts))
         return merge(parts, start_ms)
 
+    def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
+        return scan_segments(self._workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out)
+
+    def row_schema(self, scan: RowScan) -> pa.Schema:
+        return row_schema(self._workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out)
+
+    def _row_segments(self) -> list[RowSegment]:
+        return [
+            RowSegment(each.segment_id, each.keys[0], each.size_bytes, each.start_ns, each.end_ns)
+            for each in self._request.segments
+        ]
+
+    def _spend(self, held_bytes: int) -> None:
+        assert self._budget is not None
+        self._budget.look(held_bytes)
+
     def _look(self) -> None:
         if self._stopped:
             raise Unavailable("cannot go on with the evaluation: nobody waits for it")
         self._check()
 
 
-def _checked(batches: Iterator[pa.RecordBatch], check: Check) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        check()
-        yield batch
+def _leave_out(segment: RowSegment, error: LakeError) -> None:
+    """Go on without the segment: the tally names it."""

@@ -1,0 +1,166 @@
+"""Which of given rows satisfy a predicate. Columns are asked for only for rows that are still undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.query.scan.rows.compare import Mask, compare, has_text, mask_of, text_of
+from lakerunner.query.scan.rows.predicate import (
+    And,
+    Compare,
+    Contains,
+    Exists,
+    In,
+    Leaf,
+    Matches,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    Ref,
+    Text,
+)
+
+Ints = npt.NDArray[np.int64]
+#: A test of an array of one type, without a dictionary: which values pass. Nulls do not.
+Test = Callable[[pa.Array], Mask]
+#: Below this many equal texts, comparing one by one is as fast as a hash set.
+_FEW_VALUES = 3
+
+
+class Columns(Protocol):
+    """The values of stored names."""
+
+    def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
+        """Where the rows have the name: each array has a value or null per row, and the first value counts."""
+        ...
+
+    def cost(self, ref: Ref) -> int:
+        """How dear the values are to read: smaller comes first."""
+        ...
+
+
+def matching(predicate: Predicate, columns: Columns, rows: Ints) -> Mask:
+    """One flag per row."""
+    match predicate:
+        case And(parts):
+            return _narrowed(parts, columns, rows)
+        case Or(parts):
+            # One of them holds unless all fail.
+            return ~_narrowed(tuple(map(negated, parts)), columns, rows)
+        case Not(part):
+            return ~matching(part, columns, rows)
+        case _:
+            return _leaf(predicate, columns, rows)
+
+
+def negated(predicate: Predicate) -> Predicate:
+    return predicate.part if isinstance(predicate, Not) else Not(predicate)
+
+
+def _narrowed(parts: tuple[Predicate, ...], columns: Columns, rows: Ints) -> Mask:
+    alive = np.ones(len(rows), np.bool_)
+    for part in sorted(parts, key=lambda one: _cost(one, columns)):
+        left = np.flatnonzero(alive)
+        if not len(left):
+            break
+        alive[left] = matching(part, columns, rows if len(left) == len(rows) else rows[left])
+    return alive
+
+
+def _cost(predicate: Predicate, columns: Columns) -> int:
+    match predicate:
+        case And(parts) | Or(parts):
+            return max((_cost(part, columns) for part in parts), default=0)
+        case Not(part):
+            return _cost(part, columns)
+        case Matches(ref):
+            return 4 * columns.cost(ref)
+        case Contains(ref):
+            return 2 * columns.cost(ref)
+        case _:
+            return columns.cost(predicate.ref)
+
+
+def _leaf(leaf: Leaf, columns: Columns, rows: Ints) -> Mask:
+    test = test_of(leaf)
+    found = np.zeros(len(rows), np.bool_)
+    undecided: Mask | None = None
+    for name in leaf.ref.names():
+        for array in columns.arrays(name, rows):
+            passed = tested(test, array)
+            found |= passed if undecided is None else passed & undecided
+            absent = mask_of(array.is_null()) if array.null_count else np.zeros(len(rows), np.bool_)
+            undecided = absent if undecided is None else undecided & absent
+            if not undecided.any():
+                return found
+    return found
+
+
+def tested(test: Test, array: pa.Array) -> Mask:
+    """The test of every value; each distinct one once where the array has a dictionary."""
+    if not pa.types.is_dictionary(array.type):
+        return test(array)
+    passed = test(array.dictionary)
+    if not passed.any():
+        return np.zeros(len(array), np.bool_)
+    if array.null_count == 0:
+        every: Mask = passed[array.indices.to_numpy()]
+        return every
+    return mask_of(pa.array(passed).take(array.indices))
+
+
+def test_of(leaf: Leaf) -> Test:
+    match leaf:
+        case Compare(_, op, value):
+            return lambda array: compare(array, op, value)
+        case In(_, values):
+            return _in(values)
+        case Matches():
+            expression = leaf.expression
+            return lambda array: _textual(array, lambda text: pc.match_substring_regex(text, expression))
+        case Contains(_, needle):
+            return lambda array: _textual(array, lambda text: pc.match_substring(text, needle))
+        case Exists():
+            return lambda array: mask_of(array.is_valid())
+
+
+def _textual(array: pa.Array, search: Callable[[pa.Array], pa.Array]) -> Mask:
+    if not has_text(array.type):
+        return np.zeros(len(array), np.bool_)
+    return mask_of(search(text_of(array)))
+
+
+def _in(values: tuple[object, ...]) -> Test:
+    texts = [value.value for value in values if isinstance(value, Text)]
+    single = [value for value in values if len(texts) <= _FEW_VALUES or not isinstance(value, Text)]
+    wanted = pa.array(texts, pa.string())
+
+    def test(array: pa.Array) -> Mask:
+        found = np.zeros(len(array), np.bool_)
+        for value in single:
+            found |= compare(array, Op.EQUAL, value)  # type: ignore[arg-type]
+        if len(texts) > _FEW_VALUES and has_text(array.type):
+            found |= mask_of(pc.is_in(text_of(array), value_set=wanted))
+        return found
+
+    return test
+
+
+def overflow_values(maps: pa.MapArray, name: str) -> pa.Array:
+    """The text under the name in every row's overflow map; null where there is none."""
+    offsets = maps.offsets.to_numpy()
+    hits = np.flatnonzero(mask_of(pc.equal(maps.keys, name)))
+    hits = hits[(hits >= offsets[0]) & (hits < offsets[-1])]
+    index = np.zeros(len(maps), np.int64)
+    absent = np.ones(len(maps), np.bool_)
+    # The last one that begins at or before the hit: maps of absent rows are empty.
+    at = np.searchsorted(offsets, hits, side="right") - 1
+    index[at], absent[at] = hits, False
+    return maps.items.take(pa.array(index, mask=absent))

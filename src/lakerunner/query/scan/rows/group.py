@@ -1,0 +1,396 @@
+"""One row group of a segment: bounds, bloom filters, and the values of columns at chosen rows.
+
+Only pages that hold a wanted row are read and decoded. What was decoded stays with the reader while it is used, and in
+the process's cache once it is read again and again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.formats.attributes import OVERFLOW
+from lakerunner.query.scan.rows import bloom
+from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
+from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
+from lakerunner.query.scan.rows.page_file import LeafBytes, decode
+from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
+from lakerunner.query.scan.rows.predicate import Compare, In, Leaf, Op, Ref, Text
+from lakerunner.query.scan.rows.prune import NEVER, UNKNOWN, Bounds, Verdict
+from lakerunner.query.scan.rows.request import RowTally, Spend
+from lakerunner.store.nanos import SUFFIX
+
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+_NS = pa.timestamp("ns", "UTC")
+_MAX_PROBES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Decoded pages of a column: which rows they hold. `pages` is None for all of them."""
+
+    array: pa.Array
+    pages: tuple[int, ...] | None
+    layout: Pages | None
+
+    def at(self, rows: Ints) -> pa.Array:
+        """The values of the rows, which ascend and are in these pages."""
+        places = rows
+        if self.pages is not None and self.layout is not None:
+            first_rows = self.layout.first_rows
+            numbers = np.array(self.pages)
+            starts = first_rows[numbers]
+            counts = first_rows[numbers + 1] - starts
+            which = np.searchsorted(starts, rows, side="right") - 1
+            places = rows - starts[which] + (np.cumsum(counts) - counts)[which]
+        if len(places) == len(self.array):
+            return self.array
+        if len(places) and places[-1] - places[0] + 1 == len(places):
+            return self.array.slice(int(places[0]), len(places))
+        return self.array.take(pa.array(places))
+
+
+class GroupReader:
+    def __init__(self, opened: OpenedSegment, number: int, spend: Spend, tally: RowTally) -> None:
+        self.opened = opened
+        self.number = number
+        self._footer = opened.footer
+        self._group = opened.footer.metadata.row_group(number)
+        self._spend = spend
+        self._tally = tally
+        self._pieces: dict[str, list[_Piece]] = {}
+        self._settled: tuple[Ints, dict[str, pa.Array]] | None = None
+        self.rows: int = self._group.num_rows
+
+    # -- what is known without reading values ------------------------------------------------------------------
+
+    def bounds_of(self, ref: Ref) -> list[Bounds | None]:
+        """One entry per place that may hold a value of the reference, in the order in which they count."""
+        found: list[Bounds | None] = []
+        for name in ref.names():
+            if name in self._footer.fields and not self._footer.is_remainder(name):
+                found.append(self.bounds(name))
+            if self._footer.may_overflow(name, self.number):
+                found.append(None)
+        return found
+
+    def bounds(self, name: str) -> Bounds:
+        kept, key = self._footer.kept, ("bounds", self.number, name)
+        found: Bounds | None = kept.get(key)
+        if found is None:
+            found = kept[key] = self._bounds(name)
+        return found
+
+    def times(self, name: str) -> tuple[int, int] | None:
+        """Bounds of a time column in nanoseconds, both included."""
+        bounds = self.bounds(name)
+        return None if bounds.low is None else (bounds.low, bounds.high)
+
+    def by_bloom(self, leaf: Leaf) -> Verdict:
+        """What bloom filters say: only that a text is surely absent."""
+        texts: list[str] = []
+        match leaf:
+            case Compare(_, Op.EQUAL, Text(text)):
+                texts = [text]
+            case In(_, values) if len(values) <= _MAX_PROBES and all(isinstance(one, Text) for one in values):
+                texts = [one.value for one in values if isinstance(one, Text)]
+        names = leaf.ref.names()
+        if not texts or len(names) != 1 or self._footer.may_overflow(names[0], self.number):
+            return UNKNOWN
+        field = self._footer.fields.get(names[0])
+        if field is None or not pa.types.is_string(_plain(field.type)):
+            return UNKNOWN
+        chunk = self._chunk(names[0])
+        hashes = [bloom.hash_of(text) for text in texts]
+        places = [bloom.block_place(chunk.bloom_filter_offset, chunk.bloom_filter_length, one) for one in hashes]
+        known = [place for place in places if place is not None]
+        if len(known) != len(hashes):
+            return UNKNOWN
+        blocks = self._guarded(lambda: self.opened.read([(place, bloom.BLOCK_BYTES) for place in known], self._tally))
+        held = any(bloom.may_hold(block, one) for block, one in zip(blocks, hashes, strict=True))
+        return UNKNOWN if held else NEVER
+
+    def page_bounds(self, name: str) -> tuple[Pages, list[Bounds]] | None:
+        """Bounds of every page of a flat column; None where it has one page or no index."""
+        layout = self._layout(name)
+        if layout is None or len(self._footer.leaves[name]) != 1:
+            return None
+        kept, key = self._footer.kept, ("pages", self.number, name)
+        found: list[Bounds] | None = kept.get(key)
+        if found is None:
+            found = kept[key] = self._guarded(lambda: self._page_bounds(name, layout))
+        return (layout, found) if found else None
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def cost(self, ref: Ref) -> int:
+        names = [name for name in ref.names() if name in self._footer.fields]
+        if any(self._footer.may_overflow(name, self.number) for name in ref.names()):
+            names.append(OVERFLOW)
+        sizes = (self._group.column(leaf).total_compressed_size for name in names for leaf in self._footer.leaves[name])
+        return 1 + int(sum(sizes))
+
+    def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
+        found = []
+        if name in self._footer.fields:
+            found.append(self.column(name, rows))
+        if self._footer.may_overflow(name, self.number):
+            found.append(overflow_values(self.column(OVERFLOW, rows), name))
+        return found
+
+    def column(self, name: str, rows: Ints) -> pa.Array:
+        """A column of the file at the rows, which ascend; times in nanoseconds."""
+        return self.columns([name], rows)[name]
+
+    def columns(self, names: Iterable[str], rows: Ints) -> dict[str, pa.Array]:
+        """Several at once: their pages are read together."""
+        wanted = list(names)
+        remainders = [name + SUFFIX for name in wanted if name + SUFFIX in self._footer.fields]
+        stored = self._stored([*wanted, *remainders], rows)
+        return {
+            name: _nanoseconds(stored[name], stored[name + SUFFIX]) if name + SUFFIX in stored else stored[name]
+            for name in wanted
+        }
+
+    def settle(self, rows: Ints) -> None:
+        """Let go of decoded pages and keep the values of these rows, which are a part of those to come."""
+        taken = {name: found.at(rows) for name in self._pieces if (found := self._piece_of(name, rows)) is not None}
+        # A slice would hold the pages that it was cut from.
+        self._settled = (rows, {name: pa.concat_arrays([array]) for name, array in taken.items()})
+        self._pieces = {}
+
+    def held_bytes(self) -> int:
+        return sum(piece.array.nbytes for pieces in self._pieces.values() for piece in pieces)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _stored(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
+        found: dict[str, pa.Array] = {}
+        missing = []
+        for name in dict.fromkeys(names):
+            settled = self._from_settled(name, rows)
+            piece = self._piece_of(name, rows) if settled is None else None
+            if settled is not None:
+                found[name] = settled
+            elif self.bounds(name).all_null:
+                found[name] = pa.nulls(len(rows), self._footer.fields[name].type)
+            elif piece is not None:
+                found[name] = piece.at(rows)
+            else:
+                missing.append(name)
+        if missing:
+            self._spend(self.held_bytes())
+            self._guarded(lambda: self._load(missing, rows))
+            for name in missing:
+                piece = self._piece_of(name, rows)
+                assert piece is not None
+                found[name] = piece.at(rows)
+        return found
+
+    def _from_settled(self, name: str, rows: Ints) -> pa.Array | None:
+        if self._settled is None or name not in self._settled[1]:
+            return None
+        kept, arrays = self._settled
+        places = np.searchsorted(kept, rows)
+        if len(places) and (places[-1] >= len(kept) or not np.array_equal(kept[places], rows)):
+            return None
+        return arrays[name].take(pa.array(places))
+
+    def _piece_of(self, name: str, rows: Ints) -> _Piece | None:
+        for piece in self._pieces.get(name, ()):
+            if piece.pages is None or piece.layout is None:
+                return piece
+            if set(piece.layout.of_rows(rows).tolist()) <= set(piece.pages):
+                return piece
+        return None
+
+    def _load(self, names: Sequence[str], rows: Ints) -> None:
+        """Decode the pages that hold the rows, columns of equal pages in one go."""
+        together: dict[tuple[Any, ...] | None, list[str]] = {}
+        needed = {name: self._needed(name, rows) for name in names}
+        for name, (pages, layout) in needed.items():
+            known = self._known(name, pages, layout)
+            if known is not None:
+                self._tally.decoded_hits += 1
+                self._pieces.setdefault(name, []).append(known)
+                continue
+            span = None if pages is None or layout is None else tuple(_span(layout, page) for page in pages)
+            together.setdefault(span, []).append(name)
+        for span, members in together.items():
+            row_count = self.rows if span is None else sum(end - start for start, end in span)
+            arrays = self._decoded({name: needed[name][0] for name in members}, row_count)
+            for name, array in zip(members, arrays, strict=True):
+                self._tally.decoded += 1
+                pages, layout = needed[name]
+                self._pieces.setdefault(name, []).append(_Piece(array, pages, layout))
+                size_bytes = array.get_total_buffer_size()
+                self.opened.opener.decoded.offer(self._cache_key(name, pages), array, size_bytes)
+
+    def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> _Piece | None:
+        cache = self.opened.opener.decoded
+        if (whole := cache.get(self._cache_key(name, None))) is not None:
+            return _Piece(whole, None, None)
+        found = cache.get(self._cache_key(name, pages)) if pages is not None else None
+        return None if found is None else _Piece(found, pages, layout)
+
+    def _cache_key(self, name: str, pages: tuple[int, ...] | None) -> tuple[Any, ...]:
+        return self.opened.segment.key, self.opened.generation, self.number, name, pages
+
+    def _needed(self, name: str, rows: Ints) -> tuple[tuple[int, ...] | None, Pages | None]:
+        """Pages with a wanted row, the same for all leaves of the column; None means the whole chunk."""
+        layout = self._layout(name)
+        if layout is None:
+            return None, None
+        pages = tuple(layout.of_rows(rows).tolist())
+        return (None, None) if len(pages) == len(layout) else (pages, layout)
+
+    def _layout(self, name: str) -> Pages | None:
+        """The pages of a column, where it has several and those of all its leaves hold the same rows."""
+        kept, key = self._footer.kept, ("layout", self.number)
+        layouts: dict[int, Pages | None] | None = kept.get(key)
+        if layouts is None:
+            layouts = kept[key] = self._guarded(self._layouts)
+        found = [layouts[leaf] for leaf in self._footer.leaves[name]]
+        first = found[0]
+        if first is None or any(one is None or not np.array_equal(one.first_rows, first.first_rows) for one in found):
+            return None
+        return first
+
+    def _layouts(self) -> dict[int, Pages | None]:
+        """Of all leaves in one read: their offset indexes lie side by side."""
+        places = self._footer.places[self.number]
+        leaves = range(self._footer.metadata.num_columns)
+        ranges = [(int(places[leaf, 0]), int(places[leaf, 1])) for leaf in leaves]
+        held = [one for one in ranges if one[1] > 0]
+        if not held:
+            return dict.fromkeys(leaves)
+        begin, end = min(start for start, _ in held), max(start + length for start, length in held)
+        (body,) = self.opened.read([(begin, end - begin)], self._tally)
+        found: dict[int, Pages | None] = {}
+        for leaf, (start, length) in zip(leaves, ranges, strict=True):
+            pages = read_pages(body[start - begin : start - begin + length], self.rows) if length else None
+            found[leaf] = pages if pages is not None and len(pages) > 1 else None
+        return found
+
+    def _decoded(self, pages_of: Mapping[str, tuple[int, ...] | None], row_count: int) -> list[pa.Array]:
+        """The pages of each column, which hold the same rows."""
+        fields, leaves, ranges = [], [], []
+        for name, pages in pages_of.items():
+            field = self._footer.fields[name]
+            numbers = self._footer.leaves[name]
+            if field.type == pa.string() and self._chunk(name).has_dictionary_page:
+                field = field.with_type(_DICTIONARY)
+            fields.append(field)
+            for leaf in numbers:
+                parts = self._leaf_ranges(leaf, pages)
+                leaves.append((leaf, len(parts)))
+                ranges += parts
+        bodies = iter(self.opened.read(ranges, self._tally))
+        made = []
+        for leaf, count in leaves:
+            dictionary, *data = (next(bodies) for _ in range(count))
+            made.append(LeafBytes(self._group.column(leaf), dictionary, data))
+        return decode(fields, made, row_count)
+
+    def _leaf_ranges(self, leaf: int, pages: tuple[int, ...] | None) -> list[tuple[int, int]]:
+        """The dictionary, which may be empty, and the pages, neighbours joined."""
+        chunk = self._group.column(leaf)
+        data = chunk.data_page_offset
+        start = min(chunk.dictionary_page_offset, data) if chunk.has_dictionary_page else data
+        ranges = [(start, data - start)]
+        if pages is None:
+            return [*ranges, (data, chunk.total_compressed_size - (data - start))]
+        layout = self._footer.kept["layout", self.number][leaf]
+        for page in pages:
+            offset, size = int(layout.offsets[page]), int(layout.sizes[page])
+            if len(ranges) > 1 and sum(ranges[-1]) == offset:
+                ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
+            else:
+                ranges.append((offset, size))
+        return ranges
+
+    def _guarded(self, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except BAD_BYTES as reason:
+            raise BadSegment(self.opened.segment, reason) from reason
+
+    # -- bounds --------------------------------------------------------------------------------------------------
+
+    def _chunk(self, name: str) -> Any:
+        return self._group.column(self._footer.leaves[name][0])
+
+    def _bounds(self, name: str) -> Bounds:
+        kind = _plain(self._footer.fields[name].type)
+        if len(self._footer.leaves[name]) != 1 or pa.types.is_nested(kind):
+            return Bounds(kind, self.rows)
+        statistics = self._chunk(name).statistics
+        if statistics is None:
+            return Bounds(kind, self.rows)
+        nulls = statistics.null_count if statistics.has_null_count else None
+        if not statistics.has_min_max:
+            return Bounds(kind, self.rows, nulls)
+        low, high = statistics.min, statistics.max
+        if pa.types.is_string(kind):
+            return Bounds(kind, self.rows, nulls, low.encode(), high.encode())
+        if pa.types.is_timestamp(kind):
+            low, high = statistics.min_raw, statistics.max_raw
+        return Bounds(kind, self.rows, nulls, *self._whole_times(name, kind, low, high))
+
+    def _whole_times(self, name: str, kind: pa.DataType, low: Any, high: Any) -> tuple[Any, Any]:
+        if not pa.types.is_timestamp(kind):
+            return low, high
+        unit_ns = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[kind.unit]
+        rest = unit_ns - 1 if name + SUFFIX in self._footer.fields else 0
+        return low * unit_ns, high * unit_ns + rest
+
+    def _page_bounds(self, name: str, layout: Pages) -> list[Bounds]:
+        leaf = self._footer.leaves[name][0]
+        _, _, offset, length = (int(one) for one in self._footer.places[self.number, leaf])
+        if not length:
+            return []
+        index = read_bounds(self.opened.read([(offset, length)], self._tally)[0])
+        if len(index.low) != len(layout):
+            raise ValueError("a page index does not fit its pages")
+        kind = _plain(self._footer.fields[name].type)
+        counts = np.diff(layout.first_rows).tolist()
+        return [self._of_page(name, kind, index, page, rows) for page, rows in enumerate(counts)]
+
+    def _of_page(self, name: str, kind: pa.DataType, index: PageBounds, page: int, rows: int) -> Bounds:
+        if index.all_null[page]:
+            return Bounds(kind, rows, rows)
+        nulls = index.null_counts[page] if index.null_counts else None
+        low, high = (_value(kind, self._chunk(name).physical_type, one[page]) for one in (index.low, index.high))
+        if low is None or high is None:
+            return Bounds(kind, rows, nulls)
+        return Bounds(kind, rows, nulls, *self._whole_times(name, kind, low, high))
+
+
+def _span(layout: Pages, page: int) -> tuple[int, int]:
+    return int(layout.first_rows[page]), int(layout.first_rows[page + 1])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _value(kind: pa.DataType, physical: str, body: bytes) -> Any:
+    """A bound as the page index has it: plain, little-endian."""
+    if pa.types.is_string(kind):
+        return body
+    if pa.types.is_boolean(kind):
+        return bool(body[0])
+    if physical in ("INT32", "INT64"):
+        return int.from_bytes(body, "little", signed=not pa.types.is_unsigned_integer(kind))
+    return struct.unpack("<d", body)[0] if physical == "DOUBLE" else None
+
+
+def _nanoseconds(whole: pa.Array, rest: pa.Array) -> pa.Array:
+    total = pc.add(pc.multiply(whole.cast(pa.int64()), 1_000), rest.cast(pa.int64()))
+    return total.cast(_NS)

@@ -1,0 +1,107 @@
+"""Chosen pages as a Parquet file in memory, so that pyarrow decodes them and nothing else.
+
+pyarrow decodes whole column chunks only. A file made of the wanted pages, their dictionaries and a footer of our own
+looks to it like a small row group. The bytes of pages are those of the segment; only the footer is written here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.query.scan.rows.thrift import I32, LIST, Writer, field_head, skip
+
+_MAGIC = b"PAR1"
+_TYPES = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "INT96": 3, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6}
+_CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "LZ4": 7}
+_ENCODINGS = {
+    "PLAIN": 0,
+    "PLAIN_DICTIONARY": 2,
+    "RLE": 3,
+    "BIT_PACKED": 4,
+    "DELTA_BINARY_PACKED": 5,
+    "DELTA_LENGTH_BYTE_ARRAY": 6,
+    "DELTA_BYTE_ARRAY": 7,
+    "RLE_DICTIONARY": 8,
+    "BYTE_STREAM_SPLIT": 9,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeafBytes:
+    """The bytes of one leaf column: its dictionary page, which may be empty, and data pages."""
+
+    chunk: pq.ColumnChunkMetaData
+    dictionary: bytes
+    pages: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    schema: bytes
+    metadata: bytes
+
+
+def decode(fields: Sequence[pa.Field], leaves: Sequence[LeafBytes], rows: int) -> list[pa.Array]:
+    """The columns of the fields, from the pages of all their leaves, which must hold that many rows."""
+    template = _template(tuple(field.remove_metadata() for field in fields))
+    body: list[bytes] = [_MAGIC]
+    at = len(_MAGIC)
+    chunks = []
+    for leaf in leaves:
+        size = len(leaf.dictionary) + sum(map(len, leaf.pages))
+        chunks.append(_chunk(leaf, at, size, rows))
+        body += [leaf.dictionary, *leaf.pages]
+        at += size
+    group = Writer().structs(1, chunks).number(2, at).number(3, rows).end()
+    footer = Writer().number(1, 2, I32).raw(2, LIST, template.schema).number(3, rows)
+    ended = footer.structs(4, [group]).raw(5, LIST, template.metadata).end()
+    body += [ended, len(ended).to_bytes(4, "little"), _MAGIC]
+    file = pq.ParquetFile(pa.BufferReader(b"".join(body)), pre_buffer=False)
+    table = file.read(use_threads=False)
+    if table.num_rows != rows:
+        raise ValueError(f"pages hold {table.num_rows} rows instead of {rows}")
+    return [_joined(column) for column in table.columns]
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    # Dictionaries that grow from chunk to chunk are made one first.
+    whole = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column
+    return whole.combine_chunks()
+
+
+def _chunk(leaf: LeafBytes, at: int, size: int, rows: int) -> bytes:
+    chunk = leaf.chunk
+    values = max(chunk.num_values, rows)  # Of nested columns only the whole chunk's count is known: a bound.
+    meta = Writer().number(1, _TYPES[chunk.physical_type], I32)
+    meta.numbers(2, [_ENCODINGS[name] for name in chunk.encodings]).texts(3, chunk.path_in_schema.split("."))
+    meta.number(4, _CODECS[chunk.compression], I32).number(5, values if "." in chunk.path_in_schema else rows)
+    meta.number(6, chunk.total_uncompressed_size).number(7, size).number(9, at + len(leaf.dictionary))
+    if leaf.dictionary:
+        meta.number(11, at)
+    return Writer().number(2, at).raw(3, 12, meta.end()).end()
+
+
+@functools.lru_cache(maxsize=4096)
+def _template(fields: tuple[pa.Field, ...]) -> _Template:
+    """The footer's schema and key-value metadata that pyarrow writes for a file of these columns."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.schema(fields).empty_table(), sink)
+    body = sink.getvalue().to_pybytes()
+    footer = body[-8 - int.from_bytes(body[-8:-4], "little") : -8]
+    buffer = np.frombuffer(footer, np.uint8)
+    found: dict[int, bytes] = {}
+    at, last = 0, 0
+    while True:
+        last, kind, at = field_head(buffer, at, last)
+        if kind == 0:
+            return _Template(found[2], found[5])
+        begin, at = at, skip(buffer, at, kind)
+        found[last] = footer[begin:at]

@@ -1,0 +1,151 @@
+"""What a row scan is asked, what it works on, and what it counts."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeAlias
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import Signal
+from lakerunner.model.signals import signal_named
+from lakerunner.query.scan.rows.predicate import (
+    EVERYTHING,
+    And,
+    Column,
+    Compare,
+    Op,
+    Predicate,
+    Time,
+    from_json,
+    to_json,
+)
+from lakerunner.store import keys
+
+#: Given the bytes that the scan holds; raises when they are too many or the answer is no longer wanted.
+Spend: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RowScan:
+    """Rows of one signal that satisfy the predicate, in the order of time.
+
+    Rows of one moment come in the order of their segments, then of their place in the segment. The event time is always
+    among the output columns, since merging streams needs it.
+    """
+
+    signal: Signal
+    predicate: Predicate = EVERYTHING
+    #: Stored names of the output; None means all.
+    columns: tuple[str, ...] | None = None
+    #: Half-open: `start_ns` belongs to it, `end_ns` does not.
+    start_ns: int = -(1 << 63)
+    end_ns: int = (1 << 63) - 1
+    newest_first: bool = True
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.signal.rows.attributes:
+            raise BadInput(f"cannot scan rows of {self.signal.name}: it has samples, not rows")
+        if self.limit is not None and self.limit < 0:
+            raise BadInput(f"cannot scan rows: the limit {self.limit} is negative")
+
+    @property
+    def in_time(self) -> Predicate:
+        """The predicate and the time range in one tree."""
+        time = Column(self.signal.time_column)
+        return And(
+            (
+                Compare(time, Op.GREATER_EQUAL, Time(self.start_ns)),
+                Compare(time, Op.LESS, Time(self.end_ns)),
+                self.predicate,
+            )
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "signal": self.signal.name,
+            "predicate": to_json(self.predicate),
+            "columns": None if self.columns is None else list(self.columns),
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "newest_first": self.newest_first,
+            "limit": self.limit,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> RowScan:
+        try:
+            columns, limit = document["columns"], document["limit"]
+            return cls(
+                signal_named(document["signal"]),
+                from_json(document["predicate"]),
+                None if columns is None else tuple(map(str, columns)),
+                int(document["start_ns"]),
+                int(document["end_ns"]),
+                bool(document["newest_first"]),
+                None if limit is None else int(limit),
+            )
+        except (KeyError, TypeError, ValueError) as reason:
+            raise BadInput(f"cannot read a row scan: {reason!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class RowSegment:
+    """A segment as the scan finds it: its object and the time of its rows, half-open."""
+
+    segment_id: uuid.UUID
+    key: str
+    size_bytes: int
+    start_ns: int
+    end_ns: int
+
+    @classmethod
+    def of(cls, segment: Segment) -> RowSegment:
+        (key,) = keys.segment_keys(segment)
+        times = segment.time_range
+        return cls(segment.segment_id, key, segment.size_bytes, times.start_ns, times.end_ns)
+
+    def to_json(self) -> list[Any]:
+        return [str(self.segment_id), self.key, self.size_bytes, self.start_ns, self.end_ns]
+
+    @classmethod
+    def from_json(cls, document: Sequence[Any]) -> RowSegment:
+        try:
+            segment_id, key, size_bytes, start_ns, end_ns = document
+            return cls(uuid.UUID(segment_id), str(key), int(size_bytes), int(start_ns), int(end_ns))
+        except (TypeError, ValueError) as reason:
+            raise BadInput(f"cannot read a segment of a row scan: {reason!r}") from None
+
+
+@dataclass(slots=True)
+class RowTally:
+    """What a scan took."""
+
+    #: Rows of the answer.
+    rows: int = 0
+    #: Bytes asked of the store or of the local copy: footers, indexes, filters, pages. What memory held is not counted.
+    read_bytes: int = 0
+    #: Objects and ranges found on the disk or in memory, and those fetched from the store.
+    hits: int = 0
+    misses: int = 0
+    fetch_s: float = 0.0
+    #: Columns of row groups decoded, and those that were in memory.
+    decoded: int = 0
+    decoded_hits: int = 0
+    segments_opened: int = 0
+    #: Not opened, since enough rows on the right side of it were found.
+    segments_passed: int = 0
+    #: Row groups looked at, and of those passed by for their statistics, bloom filters and page bounds.
+    groups: int = 0
+    pruned_by_statistics: int = 0
+    pruned_by_bloom: int = 0
+    pruned_by_pages: int = 0
+    #: Segment that could not be read -> why.
+    failed: dict[uuid.UUID, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**plain, "failed": {str(segment): reason for segment, reason in self.failed.items()}}

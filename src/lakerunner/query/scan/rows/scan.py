@@ -1,0 +1,265 @@
+"""Row scans over one segment or many of one worker: in the order of time, and no further than the limit.
+
+A small limit is answered late: first only the columns of the predicate and the time are read, the best rows of all
+segments so far decide which segments, row groups and pages are still worth a look, and the other columns are read for
+the rows that won. Without such a limit, segments are scanned one after the other and merged by time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.query.scan.rows.best import BestRows
+from lakerunner.query.scan.rows.merge import TimedStream, merge_ordered
+from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener, unreadable
+from lakerunner.query.scan.rows.predicate import EVERYTHING
+from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
+from lakerunner.query.scan.rows.segment import answer_schema, find_rows, rows_of, segment_schema
+from lakerunner.query.scan.rows.unify import conform
+
+T = TypeVar("T")
+#: Up to this limit the other columns are read late, for the rows that won.
+LATE_ROWS = 20_000
+#: Rows of a batch: few enough that a reader can stop soon.
+BATCH_ROWS = 16_384
+#: Given a segment that could not be read; the scan goes on without it. Raises to end the scan.
+OnError: TypeAlias = Callable[[RowSegment, LakeError], None]
+
+
+def raise_error(segment: RowSegment, error: LakeError) -> None:
+    """The default: an unreadable segment ends the scan."""
+    raise error
+
+
+def scan_segment(
+    opener: RowsOpener, segment: RowSegment, scan: RowScan, spend: Spend, tally: RowTally
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one segment, in the order of time. All batches have one schema; of no rows there is none."""
+    return scan_segments(opener, [segment], scan, spend, tally)
+
+
+def scan_segments(
+    opener: RowsOpener,
+    segments: Sequence[RowSegment],
+    scan: RowScan,
+    spend: Spend,
+    tally: RowTally,
+    on_error: OnError = raise_error,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all segments, in the order of time. All batches have one schema; of no rows there is none."""
+    chosen = [one for one in segments if one.start_ns < scan.end_ns and scan.start_ns < one.end_ns]
+    ordered = sorted(chosen, key=lambda one: (_first_ns(one, scan) * (-1 if scan.newest_first else 1), one.segment_id))
+    work = _Scan(opener, scan, spend, tally, on_error)
+    if scan.limit == 0:
+        return
+    late = scan.limit is not None and scan.limit <= LATE_ROWS
+    for batch in work.late(ordered) if late else work.merged(ordered):
+        tally.rows += batch.num_rows
+        yield batch
+
+
+def row_schema(
+    opener: RowsOpener,
+    segments: Sequence[RowSegment],
+    scan: RowScan,
+    spend: Spend,
+    tally: RowTally,
+    on_error: OnError = raise_error,
+) -> pa.Schema:
+    """The schema that a scan of all of these segments gives."""
+    schemas = [schema for _, schema in _Scan(opener, scan, spend, tally, on_error).schemas(segments)]
+    return answer_schema(schemas, scan)
+
+
+def merged_rows(parts: Sequence[pa.RecordBatch], scan: RowScan) -> Iterator[pa.RecordBatch]:
+    """The best rows of several answers to the same scan, as one answer. Equal times stay in the order of the parts."""
+    schema = answer_schema([part.schema for part in parts], scan)
+    whole = _one_batch([conform(part, schema) for part in parts], schema)
+    times = whole.column(scan.signal.time_column).cast(pa.int64()).to_numpy()
+    order = np.argsort(-times if scan.newest_first else times, kind="stable")[: scan.limit]
+    for start in range(0, len(order), BATCH_ROWS):
+        yield whole.take(pa.array(order[start : start + BATCH_ROWS]))
+
+
+def _first_ns(segment: RowSegment, scan: RowScan) -> int:
+    """The first time a row may have, in the order of the answer."""
+    if scan.newest_first:
+        return min(segment.end_ns, scan.end_ns) - 1
+    return max(segment.start_ns, scan.start_ns)
+
+
+class _Scan:
+    def __init__(self, opener: RowsOpener, scan: RowScan, spend: Spend, tally: RowTally, on_error: OnError) -> None:
+        self._opener = opener
+        self._scan = scan
+        self._spend = spend
+        self._tally = tally
+        self._on_error = on_error
+        #: Segments whose bytes were discarded and fetched anew.
+        self._refreshed: set[str] = set()
+
+    # -- a small limit -------------------------------------------------------------------------------------------
+
+    def late(self, segments: Sequence[RowSegment]) -> Iterator[pa.RecordBatch]:
+        left = list(segments)
+        while True:
+            best = BestRows(self._scan)
+            left = self._find_all(left, best)
+            try:
+                whole = self._materialized(best)
+                break
+            except BadSegment as bad:
+                # With fresh bytes, or without the segment, other rows may win: the scan begins anew.
+                if not self._refresh(bad):
+                    left.remove(bad.segment)
+        if whole is not None:
+            for start in range(0, whole.num_rows, BATCH_ROWS):
+                yield whole.slice(start, BATCH_ROWS)
+
+    def _find_all(self, segments: Sequence[RowSegment], best: BestRows) -> list[RowSegment]:
+        """Fill the best rows; returns the segments without those that could not be read."""
+        readable: list[RowSegment] = []
+        for place, segment in enumerate(segments):
+            self._spend(best.held_bytes)
+            if best.is_beyond(_first_ns(segment, self._scan)):
+                self._tally.segments_passed += len(segments) - place
+                return [*readable, *segments[place:]]
+
+            def find(segment: RowSegment = segment, place: int = place) -> bool:
+                best.without(place)
+                return self._find(segment, place, best)
+
+            if self._read(segment, find):
+                readable.append(segment)
+            else:
+                best.without(place)
+        return readable
+
+    def _find(self, segment: RowSegment, place: int, best: BestRows) -> bool:
+        with closing(self._opener.open(segment, self._tally)) as opened:
+            for found in find_rows(opened, self._scan, lambda: best.last_ns, self._spend, self._tally):
+                best.add(place, found)
+        return True
+
+    def _materialized(self, best: BestRows) -> pa.RecordBatch | None:
+        if not best.found:
+            return None
+        groups = [found.group for _, found in best.found]
+        footers = {id(group.opened.footer): group.opened.footer for group in groups}
+        schema = answer_schema([segment_schema(one, self._scan) for one in footers.values()], self._scan)
+        parts: list[pa.RecordBatch] = []
+        for _, found in best.found:
+            self._spend(best.held_bytes + sum(part.nbytes for part in parts))
+            with closing(found.group.opened):
+                parts.append(rows_of(found, self._scan, schema))
+                found.group.settle(found.rows[:0])
+        return _one_batch(parts, schema).take(pa.array(best.order()))
+
+    # -- all rows ------------------------------------------------------------------------------------------------
+
+    def merged(self, segments: Sequence[RowSegment]) -> Iterator[pa.RecordBatch]:
+        found = list(self.schemas(segments))
+        readable = [segment for segment, _ in found]
+        unified = answer_schema([schema for _, schema in found], self._scan)
+
+        def stream(segment: RowSegment) -> TimedStream:
+            return TimedStream(_first_ns(segment, self._scan), lambda: self._all_rows(segment, unified))
+
+        for batch in merge_ordered(
+            [stream(segment) for segment in readable],
+            self._scan.signal.time_column,
+            newest_first=self._scan.newest_first,
+            limit=self._scan.limit,
+        ):
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                self._spend(0)
+                yield batch.slice(start, BATCH_ROWS)
+
+    def schemas(self, segments: Sequence[RowSegment]) -> Iterator[tuple[RowSegment, pa.Schema]]:
+        """The segments that can be read, each with what it adds to the schema of the answer."""
+        for segment in segments:
+            self._spend(0)
+            schema = self._read(segment, functools.partial(self._schema, segment))
+            if schema is not None:
+                yield segment, schema
+
+    def _open(self, segment: RowSegment) -> OpenedSegment:
+        whole = self._scan.columns is None and self._scan.limit is None and self._scan.predicate == EVERYTHING
+        return self._opener.open(segment, self._tally, whole=whole)
+
+    def _schema(self, segment: RowSegment) -> pa.Schema:
+        with closing(self._open(segment)) as opened:
+            self._tally.segments_opened -= 1  # Counted when its rows are read.
+            return segment_schema(opened.footer, self._scan)
+
+    def _all_rows(self, segment: RowSegment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The matching rows of a segment. They are held whole, since the order of a segment is not that of time."""
+        whole = self._read(segment, lambda: self._gathered(segment, schema))
+        if whole is None or not whole.num_rows:
+            return
+        times = whole.column(self._scan.signal.time_column).cast(pa.int64()).to_numpy()
+        order = np.argsort(-times if self._scan.newest_first else times, kind="stable")
+        if not (order[1:] > order[:-1]).all():
+            for start in range(0, len(order), BATCH_ROWS):
+                self._spend(whole.nbytes)
+                yield whole.take(pa.array(order[start : start + BATCH_ROWS]))
+        else:
+            yield whole
+
+    def _gathered(self, segment: RowSegment, schema: pa.Schema) -> pa.RecordBatch:
+        parts: dict[int, pa.RecordBatch] = {}
+
+        def spend(held_bytes: int) -> None:
+            self._spend(held_bytes + sum(part.nbytes for part in parts.values()))
+
+        with closing(self._open(segment)) as opened:
+            for found in find_rows(opened, self._scan, lambda: None, spend, self._tally):
+                parts[found.group.number] = rows_of(found, self._scan, schema)
+                found.group.settle(found.rows[:0])
+        return _one_batch([parts[number] for number in sorted(parts)], schema)
+
+    # -- bad bytes -----------------------------------------------------------------------------------------------
+
+    def _read(self, segment: RowSegment, read: Callable[[], T]) -> T | None:
+        """What reading gives; once more with fresh bytes where they are bad; None when the segment is left out."""
+        try:
+            try:
+                return read()
+            except BadSegment as bad:
+                return read() if self._refresh(bad) else None
+        except LimitHit:
+            raise
+        except LakeError as error:
+            # The caller's own end of the scan is no fault of the segment.
+            self._spend(0)
+            self._leave_out(segment, unreadable(error) if isinstance(error, BadSegment) else error)
+            return None
+
+    def _refresh(self, bad: BadSegment) -> bool:
+        """Discard the bytes of the segment; False when fresh ones were bad too, and the segment is left out."""
+        self._opener.discard(bad.segment.key)
+        if bad.segment.key in self._refreshed:
+            self._leave_out(bad.segment, unreadable(bad))
+            return False
+        self._refreshed.add(bad.segment.key)
+        return True
+
+    def _leave_out(self, segment: RowSegment, error: LakeError) -> None:
+        self._on_error(segment, error)
+        self._tally.failed[segment.segment_id] = str(error)
+
+
+def _one_batch(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0]
+    batches = pa.Table.from_batches(parts, schema).combine_chunks().to_batches()
+    if batches:
+        return batches[0]
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

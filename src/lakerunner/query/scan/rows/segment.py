@@ -1,0 +1,231 @@
+"""One segment, scanned: which rows match, and their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.formats.attributes import OVERFLOW
+from lakerunner.query.scan.rows.compare import Mask
+from lakerunner.query.scan.rows.evaluate import Ints, matching, overflow_values
+from lakerunner.query.scan.rows.group import GroupReader
+from lakerunner.query.scan.rows.opened import Footer, OpenedSegment
+from lakerunner.query.scan.rows.page_index import Pages
+from lakerunner.query.scan.rows.predicate import (
+    EVERYTHING,
+    And,
+    Column,
+    Compare,
+    Exists,
+    In,
+    Leaf,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    Time,
+)
+from lakerunner.query.scan.rows.prune import NOTHING, Bounds, Verdict, simplified, verdict_of
+from lakerunner.query.scan.rows.request import RowScan, RowTally, Spend
+from lakerunner.query.scan.rows.unify import fitted, output_schema
+from lakerunner.store.nanos import join_nanos
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Matching rows of one row group, ascending, and their times in nanoseconds."""
+
+    group: GroupReader
+    rows: Ints
+    times: Ints
+
+    def chosen(self, places: Ints) -> Found:
+        return Found(self.group, self.rows[places], self.times[places])
+
+
+def find_rows(
+    opened: OpenedSegment, scan: RowScan, last_ns: Callable[[], int | None], spend: Spend, tally: RowTally
+) -> Iterator[Found]:
+    """The matching rows of each row group, the group with the first rows of the answer first.
+
+    `last_ns`, asked before each group, is the time after which rows are no longer wanted.
+    """
+    time = scan.signal.time_column
+    first_times = [
+        (_first_time(GroupReader(opened, number, spend, tally), time, newest=scan.newest_first), number)
+        for number in range(opened.footer.metadata.num_row_groups)
+    ]
+    for _, number in sorted(first_times):
+        # A reader of its own, so that what it decoded goes with it.
+        group = GroupReader(opened, number, spend, tally)
+        spend(0)
+        tally.groups += 1
+        found = _matching_rows(group, _until(scan, last_ns()), tally)
+        if len(found):
+            yield Found(group, found, group.column(time, found).cast(pa.int64()).to_numpy())
+
+
+def stored_columns(footer: Footer, scan: RowScan) -> list[str]:
+    """The columns of the file that the answer needs."""
+    if scan.columns is None:
+        return footer.names
+    wanted = dict.fromkeys((scan.signal.time_column, *scan.columns))
+    return [name for name in wanted if name in footer.fields and not footer.is_remainder(name)]
+
+
+def segment_schema(footer: Footer, scan: RowScan) -> pa.Schema:
+    """What the segment adds to the schema of the answer."""
+    fields = {name: footer.fields[name] for name in stored_columns(footer, scan)}
+    schema = pa.schema([pa.field(name, field.type) for name, field in fields.items()])
+    for name in scan.columns or ():
+        # What another segment has as a number may be a text in the overflow of this one.
+        if footer.may_overflow(name):
+            at = schema.get_field_index(name)
+            text = pa.field(name, pa.string())
+            schema = schema.append(text) if at < 0 else schema.set(at, text)
+    return schema
+
+
+def rows_of(found: Found, scan: RowScan, schema: pa.Schema) -> pa.RecordBatch:
+    """The found rows with the columns of the answer's schema, in the order of the file."""
+    group, rows = found.group, found.rows
+    footer = group.opened.footer
+    stored = stored_columns(footer, scan)
+    asked = {name for name in scan.columns or () if footer.may_overflow(name)}
+    arrays = group.columns([*stored, *([OVERFLOW] if asked and OVERFLOW not in stored else [])], rows)
+    columns = []
+    for field in schema:
+        array = arrays.get(field.name)
+        if field.name in asked:
+            array = _with_overflow(array, arrays[OVERFLOW], field.name)
+        columns.append(_output(array, field, len(rows)))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def answer_schema(schemas: Sequence[pa.Schema], scan: RowScan) -> pa.Schema:
+    """The schema of the answer, from those of the segments, or of the answers of several workers."""
+    return output_schema(scan.signal, scan.columns, schemas)
+
+
+def _until(scan: RowScan, last_ns: int | None) -> Predicate:
+    if last_ns is None:
+        return scan.in_time
+    op = Op.GREATER_EQUAL if scan.newest_first else Op.LESS_EQUAL
+    return And((Compare(Column(scan.signal.time_column), op, Time(last_ns)), scan.in_time))
+
+
+def _first_time(group: GroupReader, time: str, *, newest: bool) -> int:
+    """What groups are sorted by: their first time in the order of the answer; one that tells none goes first."""
+    times = group.times(time)
+    if times is None:
+        return -(1 << 70)
+    return -times[1] if newest else times[0]
+
+
+def _matching_rows(group: GroupReader, predicate: Predicate, tally: RowTally) -> Ints:
+    none = np.zeros(0, np.int64)
+    left = simplified(predicate, lambda leaf: verdict_of(leaf, group.bounds_of))
+    if left == NOTHING:
+        tally.pruned_by_statistics += 1
+        return none
+    left = simplified(left, group.by_bloom)
+    if left == NOTHING:
+        tally.pruned_by_bloom += 1
+        return none
+    if left == EVERYTHING:
+        return np.arange(group.rows)
+    rows = _rows_of_pages(left, group)
+    if not len(rows):
+        tally.pruned_by_pages += 1
+        return none
+    return rows[matching(left, group, rows)]
+
+
+def _rows_of_pages(predicate: Predicate, group: GroupReader) -> Ints:
+    """The rows that page bounds do not exclude."""
+    may, _ = _by_pages(predicate, group)
+    return np.arange(group.rows) if may is None else np.flatnonzero(may)
+
+
+def _by_pages(predicate: Predicate, group: GroupReader) -> tuple[Mask | None, Mask | None]:
+    """For each row whether it may satisfy the predicate, and whether it may fail; None means all may."""
+    match predicate:
+        case And(parts):
+            pairs = [_by_pages(part, group) for part in parts]
+            return _all_of([may for may, _ in pairs]), _any_of([fail for _, fail in pairs])
+        case Or(parts):
+            pairs = [_by_pages(part, group) for part in parts]
+            return _any_of([may for may, _ in pairs]), _all_of([fail for _, fail in pairs])
+        case Not(part):
+            may, fail = _by_pages(part, group)
+            return fail, may
+        case _:
+            return _leaf_by_pages(predicate, group)
+
+
+def _leaf_by_pages(leaf: Leaf, group: GroupReader) -> tuple[Mask | None, Mask | None]:
+    places = group.bounds_of(leaf.ref)
+    names = [name for name in leaf.ref.names() if name in group.opened.footer.fields]
+    # Only what bounds can decide at all, and of one column alone.
+    if len(places) != 1 or len(names) != 1 or not isinstance(leaf, Compare | In | Exists):
+        return None, None
+    found = group.page_bounds(names[0])
+    if found is None:
+        return None, None
+    layout, bounds = found
+    verdicts = [_verdict(leaf, one) for one in bounds]
+    return (
+        _spread(layout, [verdict.may for verdict in verdicts]),
+        _spread(layout, [verdict.fail for verdict in verdicts]),
+    )
+
+
+def _verdict(leaf: Leaf, bounds: Bounds) -> Verdict:
+    return verdict_of(leaf, lambda _: [bounds])
+
+
+def _spread(layout: Pages, flags: list[bool]) -> Mask | None:
+    if all(flags):
+        return None
+    spread: Mask = np.repeat(np.array(flags, np.bool_), np.diff(layout.first_rows))
+    return spread
+
+
+def _all_of(masks: list[Mask | None]) -> Mask | None:
+    held = [mask for mask in masks if mask is not None]
+    if not held:
+        return None
+    every: Mask = np.logical_and.reduce(held)
+    return every
+
+
+def _any_of(masks: list[Mask | None]) -> Mask | None:
+    if not masks or any(mask is None for mask in masks):
+        return None
+    some: Mask = np.logical_or.reduce([mask for mask in masks if mask is not None])
+    return some
+
+
+def _with_overflow(array: pa.Array | None, maps: pa.Array, name: str) -> pa.Array:
+    """The column, and where it is null the overflow's text."""
+    texts = overflow_values(maps, name)
+    if array is None:
+        return texts
+    if texts.null_count == len(texts):
+        return array
+    own = fitted(array, pa.string())
+    return pc.coalesce(own, texts)
+
+
+def _output(array: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
+    if array is None:
+        return pa.nulls(rows, field.type)
+    if pa.types.is_list(array.type):
+        # Times within events have a remainder of their own.
+        joined = join_nanos(pa.table([array], schema=pa.schema([pa.field(field.name, array.type)])))
+        array = joined.column(0).combine_chunks()
+    return fitted(array, field.type)
