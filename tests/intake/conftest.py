@@ -18,7 +18,7 @@ from lakerunner.index.database import Database
 from lakerunner.index.orgs import create_org
 from lakerunner.index.profiles import StorageProfile, create_profile
 from lakerunner.intake.record import Recorder
-from lakerunner.intake.rejected import RejectedRow, list_rejected
+from lakerunner.intake.rejections import RejectedRow, list_rejected
 from lakerunner.runtime.settings import HttpSettings, IndexSettings, IntakeSettings, Settings, StoreSettings
 from tests.components.moto import CREDENTIALS, REGION, Moto, create_bucket_with_queue, running_moto
 

@@ -106,7 +106,7 @@ def test_acknowledged_only_after_the_ledger(gcp_lake: Lake, make_recorder: Calla
         (google.RetryError("x", None), Unavailable),
     ],
 )
-def test_errors_are_told_as_ours(gcp_lake: Lake, error: Exception, kind: type[LakeError]) -> None:
+def test_errors_are_lake_errors(gcp_lake: Lake, error: Exception, kind: type[LakeError]) -> None:
     client = FakeSubscriber(shapes.gcs("a"))
     source = PubsubSource(gcp_lake.settings, client)
     client.error = error

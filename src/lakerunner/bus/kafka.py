@@ -20,11 +20,11 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from lakerunner.bus import topics
-from lakerunner.bus.consuming import retry_policy
+from lakerunner.bus.consumer import retry_policy
+from lakerunner.bus.consumer_progress import ConsumerProgress
 from lakerunner.bus.contract import Lag, Outgoing, Record
-from lakerunner.bus.kafka_client import base_config, telling, told_as_ours
-from lakerunner.bus.kafka_consumer import KafkaConsumer, record_of, text_to_mark
-from lakerunner.bus.progress import Progress
+from lakerunner.bus.kafka_client import base_config, kafka_errors, to_lake_error
+from lakerunner.bus.kafka_consumer import KafkaConsumer, record_of, text_to_checkpoint
 from lakerunner.model.errors import LakeError, Missing, Unavailable
 from lakerunner.runtime.metrics import BUS_PUBLISHED
 from lakerunner.runtime.settings import BusSettings
@@ -61,7 +61,7 @@ class KafkaBus:
                 errors.append(error)
 
         # One at a time: a flush waits for everybody's messages, and a batch is published in order.
-        with self._lock, telling("publish"):
+        with self._lock, kafka_errors("publish"):
             for record in records:
                 self._produce(record, delivered)
             self._producer.flush(_PUBLISH_S + 5.0)
@@ -75,11 +75,11 @@ class KafkaBus:
             BUS_PUBLISHED.labels(topic).inc(count)
 
     def consumer(self, group: str, topics: Sequence[str]) -> KafkaConsumer:
-        progress = Progress(uuid.uuid4().hex, retry_policy(self._settings))
+        progress = ConsumerProgress(uuid.uuid4().hex, retry_policy(self._settings))
         return KafkaConsumer(group, topics, self._settings, progress, self.publish)
 
     def lag(self, group: str | None = None) -> list[Lag]:
-        with telling("ask Kafka for the lag"):
+        with kafka_errors("ask Kafka for the lag"):
             groups = [group] if group is not None else self._groups()
             committed = [(name, place) for name in groups for place in self._committed(name)]
             ends = self._ends([place for _, place in committed])
@@ -90,7 +90,7 @@ class KafkaBus:
                 place.partition,
                 place.offset,
                 ends[place.topic, place.partition],
-                text_to_mark(place.offset, place.metadata).member,
+                text_to_checkpoint(place.offset, place.metadata).member,
             )
             for name, place in committed
         ]
@@ -105,13 +105,13 @@ class KafkaBus:
         return self._look(topic, last=None)
 
     def trim(self, topic: str, partition: int, before: int) -> None:
-        with telling(f"trim {topic}"):
+        with kafka_errors(f"trim {topic}"):
             place = TopicPartition(self._prefix + topic, partition, before)
             for future in self._admin.delete_records([place], request_timeout=_ADMIN_S).values():
                 future.result()
 
     def ensure_topics(self) -> list[str]:
-        with telling("make topics"):
+        with kafka_errors("make topics"):
             known = self._admin.list_topics(timeout=_ADMIN_S).topics
             missing = [topic for topic in topics.TOPICS if self._prefix + topic.name not in known]
             made = []
@@ -126,7 +126,7 @@ class KafkaBus:
         return made
 
     def ping(self) -> None:
-        with telling("reach Kafka"):
+        with kafka_errors("reach Kafka"):
             self._admin.list_topics(timeout=_PING_S)
 
     def close(self) -> None:
@@ -197,7 +197,7 @@ class KafkaBus:
              "auto.offset.reset": "earliest"}
         )  # fmt: skip
         try:
-            with telling(f"read {topic}"):
+            with kafka_errors(f"read {topic}"):
                 return _read_to_end(looker, name, self._prefix, last)
         finally:
             looker.close()
@@ -221,7 +221,7 @@ def _read_to_end(looker: Consumer, name: str, prefix: str, last: int | None) -> 
         if message is None:
             raise Unavailable(f"cannot read the topic {name}: Kafka sent nothing for {_ADMIN_S:g} s")
         if (error := message.error()) is not None:
-            raise told_as_ours(error, f"read {name}")
+            raise to_lake_error(error, f"read {name}")
         record = record_of(message, prefix)
         if record.partition in ends:
             found.append(record)
@@ -232,5 +232,5 @@ def _read_to_end(looker: Consumer, name: str, prefix: str, last: int | None) -> 
 
 def _worst(errors: Sequence[KafkaError]) -> LakeError:
     """One error to stand for all: one that retrying cannot mend, if there is one."""
-    told = [told_as_ours(error, "publish") for error in errors]
+    told = [to_lake_error(error, "publish") for error in errors]
     return next((error for error in told if not error.retryable), told[0])

@@ -69,7 +69,7 @@ def base_config(settings: BusSettings) -> dict[str, Any]:
     }
 
 
-def told_as_ours(error: KafkaError, doing: str) -> LakeError:
+def to_lake_error(error: KafkaError, doing: str) -> LakeError:
     """Kafka's error as one of ours: its class decides whether to try again."""
     code, text = error.code(), f"cannot {doing}: {error.str()}"
     if code in _LOST:
@@ -86,9 +86,9 @@ def told_as_ours(error: KafkaError, doing: str) -> LakeError:
 
 
 @contextmanager
-def telling(doing: str) -> Iterator[None]:
+def kafka_errors(doing: str) -> Iterator[None]:
     """Raise whatever Kafka raises inside as an error of ours."""
     try:
         yield
     except KafkaException as error:
-        raise told_as_ours(error.args[0], doing) from error
+        raise to_lake_error(error.args[0], doing) from error

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakerunner.bus import topics
-from lakerunner.bus.consuming import retry_policy
+from lakerunner.bus.consumer import retry_policy
+from lakerunner.bus.consumer_progress import ConsumerProgress
 from lakerunner.bus.contract import Lag, Outgoing, Record
 from lakerunner.bus.postgres_consumer import CHANNEL, PostgresConsumer
 from lakerunner.bus.postgres_cursor import TOPICS_HINT
-from lakerunner.bus.progress import Progress
 from lakerunner.index.database import Connection, Database
 from lakerunner.model.errors import Missing
 from lakerunner.runtime.metrics import BUS_PUBLISHED
@@ -66,7 +66,7 @@ class PostgresBus:
 
     def consumer(self, group: str, topics: Sequence[str]) -> PostgresConsumer:
         member = uuid.uuid4().hex
-        progress = Progress(member, retry_policy(self._settings))
+        progress = ConsumerProgress(member, retry_policy(self._settings))
         return PostgresConsumer(group, topics, self._prefix, self._database, progress, self.publish)
 
     def lag(self, group: str | None = None) -> list[Lag]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lakerunner.bus.contract import Bus
 from lakerunner.bus.open import open_bus
-from lakerunner.index.indexed import IndexedRole
+from lakerunner.index.role import IndexedRole
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import Settings
 

@@ -13,7 +13,7 @@ from psycopg import errors as pg
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from lakerunner.index.outage import Outage
+from lakerunner.index.circuit import IndexCircuit
 from lakerunner.model.errors import BadInput, Bug, Conflict, LakeError, LimitHit, Unavailable
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
@@ -54,7 +54,7 @@ class Database:
     ) -> None:
         self.url = url
         self._connect_timeout_s = connect_timeout_s
-        self._outage = Outage(connect_timeout_s) if fail_fast else None
+        self._circuit = IndexCircuit(connect_timeout_s) if fail_fast else None
         self._options: dict[str, Any] = {
             "row_factory": dict_row,
             "connect_timeout": max(1, round(connect_timeout_s)),
@@ -80,25 +80,25 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """All of it, or none: commits when the block ends, rolls back when it raises."""
-        with self._told_of_outage(), _told_as_ours(), self._connection() as connection, connection.transaction():
+        with self._through_circuit(), _lake_errors(), self._connection() as connection, connection.transaction():
             yield connection
 
     @contextmanager
-    def _told_of_outage(self) -> Iterator[None]:
-        if self._outage is None:
+    def _through_circuit(self) -> Iterator[None]:
+        if self._circuit is None:
             yield
             return
-        self._outage.enter()
+        self._circuit.check()
         try:
             yield
         except Unavailable as reason:
-            self._outage.met(reason)
+            self._circuit.failed(reason)
             raise
-        self._outage.over()
+        self._circuit.succeeded()
 
     def connect(self) -> Connection:
         """A connection outside the pool, in autocommit: for locks that live as long as their holder, and LISTEN."""
-        with _told_as_ours():
+        with _lake_errors():
             return psycopg.Connection[DictRow].connect(self.url, autocommit=True, **self._options)
 
     def ping(self) -> None:
@@ -126,14 +126,14 @@ class Database:
 
 
 @contextmanager
-def _told_as_ours() -> Iterator[None]:
+def _lake_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise told_as_ours(error) from error
+        raise to_lake_error(error) from error
 
 
-def told_as_ours(error: psycopg.Error) -> LakeError:
+def to_lake_error(error: psycopg.Error) -> LakeError:
     """PostgreSQL's error as one of ours: its class decides whether to try again."""
     text = (str(error).strip().splitlines() or ["connection lost"])[0]
     if isinstance(error, pg.DiskFull):

@@ -24,7 +24,7 @@ class Want:
 def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[SegmentRef]:
     """All live segments that any want needs: one statement, hence one snapshot for the whole plan.
 
-    Names only: what a segment is never changes, so callers keep descriptions and ask (`described`) for new ones alone.
+    Only references: a segment never changes, so callers cache segments and load only new ones with `load_segments`.
     """
     # A segment lies within the day of its first row, so the day before the range may still reach into it.
     rows = tx.execute(
@@ -73,7 +73,7 @@ def live_fingerprint(tx: Connection, org_id: uuid.UUID, signal: str, time_range:
     return f"{row['number']}:{row['one']}:{row['other']}"
 
 
-def described(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
+def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
     """What those segments are, whatever their state."""
     rows = tx.execute(
         "SELECT s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"

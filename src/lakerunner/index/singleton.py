@@ -11,8 +11,8 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from lakerunner.index import leases
-from lakerunner.index.indexed import IndexedRole
 from lakerunner.index.leases import Lease
+from lakerunner.index.role import IndexedRole
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.metrics import ROLE_LEADER
 from lakerunner.runtime.settings import Settings

@@ -15,7 +15,7 @@ from lakerunner.runtime.settings import UpkeepSettings
 _DAYS_AHEAD = 7
 
 
-def tidy(database: Database, settings: UpkeepSettings, lease: Lease) -> dict[str, int]:
+def run_upkeep(database: Database, settings: UpkeepSettings, lease: Lease) -> dict[str, int]:
     """One round, as the holder of the lease. Returns what was removed, by kind."""
     now_ns = time.time_ns()
     ensure_partitions(database, (dateint(now_ns), dateint(now_ns + _DAYS_AHEAD * NS_PER_DAY)))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lakerunner.intake.event_azure import parse_azure
-from lakerunner.intake.extras import require_module
+from lakerunner.intake.optional_module import require_module
 from lakerunner.intake.source import ReceivedEvent
 from lakerunner.model.errors import BadInput, Denied, LakeError, Unavailable
 from lakerunner.runtime.settings import Settings
@@ -51,7 +51,7 @@ class AzureQueueSource:
     def ack(self, events: Sequence[ReceivedEvent]) -> None:
         for event in events:
             try:
-                with self._told_as_ours("delete from"):
+                with self._lake_errors("delete from"):
                     self._client.delete_message(*json.loads(event.receipt))
             except _Gone:
                 continue
@@ -59,7 +59,7 @@ class AzureQueueSource:
     def nack(self, events: Sequence[ReceivedEvent]) -> None:
         for event in events:
             try:
-                with self._told_as_ours("give back to"):
+                with self._lake_errors("give back to"):
                     self._client.update_message(*json.loads(event.receipt), visibility_timeout=_RETRY_AFTER_S)
             except _Gone:
                 continue
@@ -68,7 +68,7 @@ class AzureQueueSource:
         self._client.close()
 
     def _receive(self, max_events: int) -> list[ReceivedEvent]:
-        with self._told_as_ours("receive from"):
+        with self._lake_errors("receive from"):
             messages = self._client.receive_messages(
                 messages_per_page=min(max_events, _AT_ONCE),
                 max_messages=max_events,
@@ -80,7 +80,7 @@ class AzureQueueSource:
             ]
 
     @contextmanager
-    def _told_as_ours(self, act: str) -> Iterator[None]:
+    def _lake_errors(self, act: str) -> Iterator[None]:
         try:
             yield
         except self._errors.AzureError as error:

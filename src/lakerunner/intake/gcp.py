@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lakerunner.intake.event_gcs import parse_gcs
-from lakerunner.intake.extras import require_module
+from lakerunner.intake.optional_module import require_module
 from lakerunner.intake.source import ReceivedEvent
 from lakerunner.model.errors import BadInput, Denied, LakeError, Unavailable
 from lakerunner.runtime.settings import Settings
@@ -48,7 +48,7 @@ class PubsubSource:
     def receive(self, max_events: int, timeout_s: float) -> list[ReceivedEvent]:
         request = {"subscription": self._subscription, "max_messages": max_events}
         try:
-            with self._told_as_ours("receive from"):
+            with self._lake_errors("receive from"):
                 answer = self._client.pull(request=request, timeout=timeout_s, retry=None)
         except _Nothing:
             return []
@@ -61,7 +61,7 @@ class PubsubSource:
         return received
 
     def ack(self, events: Sequence[ReceivedEvent]) -> None:
-        with self._told_as_ours("acknowledge to"):
+        with self._lake_errors("acknowledge to"):
             self._client.acknowledge(
                 request={"subscription": self._subscription, "ack_ids": [event.receipt for event in events]}
             )
@@ -73,7 +73,7 @@ class PubsubSource:
         self._client.close()
 
     def _extend(self, events: Sequence[ReceivedEvent], deadline_s: int) -> None:
-        with self._told_as_ours("set deadlines of"):
+        with self._lake_errors("set deadlines of"):
             self._client.modify_ack_deadline(
                 request={
                     "subscription": self._subscription,
@@ -83,7 +83,7 @@ class PubsubSource:
             )
 
     @contextmanager
-    def _told_as_ours(self, act: str) -> Iterator[None]:
+    def _lake_errors(self, act: str) -> Iterator[None]:
         try:
             yield
         except self._errors.DeadlineExceeded:

@@ -26,7 +26,7 @@ _UNFINISHED = (".tmp", ".part", ".partial")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectOwner:
     """Where an object belongs."""
 
     org_id: uuid.UUID
@@ -53,7 +53,7 @@ class Unusable:
     reason: str
 
 
-Mapped: TypeAlias = Place | NotAnInput | Unmapped | Unusable
+Mapped: TypeAlias = ObjectOwner | NotAnInput | Unmapped | Unusable
 DefaultOrg: TypeAlias = Literal["folder", "always", "never"]
 
 
@@ -91,7 +91,7 @@ class KeyMap:
             prefix for prefix in wanted if not any(prefix != other and prefix.startswith(other) for other in wanted)
         )
 
-    def place(self, bucket: str, key: str) -> Mapped:
+    def owner_of(self, bucket: str, key: str) -> Mapped:
         if is_cooked(key) or key.endswith("/") or (bucket.startswith("file:") and is_unfinished(key)):
             return NotAnInput()
         try:
@@ -109,7 +109,7 @@ class KeyMap:
         signal = profile.signal or signal_of(key, profile.prefix)
         if signal is None:
             return Unmapped("its key names no signal, and its profile sets none")
-        return Place(profile.org_id, profile.collector, signal)
+        return ObjectOwner(profile.org_id, profile.collector, signal)
 
     def _unclaimed(self, key: str) -> Mapped:
         part = key.split("/", 2)[1]
@@ -118,7 +118,7 @@ class KeyMap:
         if not self._default_org:
             return Unmapped("no profile claims it")
         signal = signal_of(key, "")
-        return Place(DEFAULT_ORG_ID, DEFAULT_COLLECTOR, signal) if signal else Unmapped("its key names no signal")
+        return ObjectOwner(DEFAULT_ORG_ID, DEFAULT_COLLECTOR, signal) if signal else Unmapped("its key names no signal")
 
     def _of_layout(self, key: str) -> Mapped:
         try:
@@ -129,7 +129,7 @@ class KeyMap:
         if raw.org_id not in self._org_ids:
             # Not the default org's: what was written for one org must not be shown to another.
             return Unmapped(f"there is no org {raw.org_id}")
-        return Place(raw.org_id, raw.collector, raw.signal.name)
+        return ObjectOwner(raw.org_id, raw.collector, raw.signal.name)
 
 
 def signal_of(key: str, prefix: str) -> str | None:

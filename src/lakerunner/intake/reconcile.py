@@ -12,7 +12,7 @@ from lakerunner.index.database import Database
 from lakerunner.intake.backfill import BackfillProgress, backfill
 from lakerunner.intake.metrics import RECONCILED_TIMESTAMP
 from lakerunner.intake.record import Recorder
-from lakerunner.intake.rejected import forget_excess
+from lakerunner.intake.rejections import forget_excess
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import IntakeSettings

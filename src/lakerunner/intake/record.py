@@ -16,9 +16,9 @@ from lakerunner.index.orgs import list_orgs
 from lakerunner.index.profiles import list_profiles
 from lakerunner.intake.buckets import Buckets, own_bucket, resolve_address
 from lakerunner.intake.events import ObjectEvent, ParsedEvent
-from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, Place, Unmapped
+from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, ObjectOwner, Unmapped
 from lakerunner.intake.metrics import BATCH_SECONDS, EVENTS
-from lakerunner.intake.rejected import RejectedKind, Rejection, put_rejected, resolve
+from lakerunner.intake.rejections import RejectedKind, Rejection, put_rejected, resolve
 from lakerunner.model.errors import BadInput, LakeError, Missing
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import Settings
@@ -46,7 +46,7 @@ class _Target:
 
     bucket: str
     key: str
-    place: Place
+    owner: ObjectOwner
 
 
 @dataclass
@@ -72,9 +72,9 @@ def version_of(meta: ObjectMeta) -> str:
     return etag or meta.version or f"{meta.modified_ns}-{meta.size_bytes}"
 
 
-def raw_object(bucket: str, meta: ObjectMeta, place: Place) -> RawObject:
+def raw_object(bucket: str, meta: ObjectMeta, owner: ObjectOwner) -> RawObject:
     return RawObject(
-        place.org_id, place.collector, place.signal, bucket, meta.key, version_of(meta), meta.size_bytes
+        owner.org_id, owner.collector, owner.signal, bucket, meta.key, version_of(meta), meta.size_bytes
     )  # fmt: skip
 
 
@@ -129,8 +129,8 @@ class Recorder:
         """Record what a listing of the store shows: its word counts as much as an answer about each object."""
         batch = _Batch(source)
         for meta in page:
-            mapped = key_map.place(bucket, meta.key)
-            if isinstance(mapped, Place):
+            mapped = key_map.owner_of(bucket, meta.key)
+            if isinstance(mapped, ObjectOwner):
                 batch.objects.append(raw_object(bucket, meta, mapped))
             else:
                 _not_placed(batch, bucket, meta.key, mapped)
@@ -143,7 +143,7 @@ class Recorder:
         answers = dict(zip(targets, self._heads.map(self._asking(key_map), targets), strict=True))
         for target, answer in answers.items():
             if isinstance(answer, ObjectMeta):
-                batch.objects.append(raw_object(target.bucket, answer, target.place))
+                batch.objects.append(raw_object(target.bucket, answer, target.owner))
             elif isinstance(answer, BadInput):
                 batch.reject(RejectedKind.UNUSABLE, answer.message, target.bucket, target.key)
         for position, events in enumerate(meant):
@@ -208,14 +208,14 @@ def _targets(
     refusals: list[tuple[str, str, Mapped | None]] = []
     for candidate in event.candidates:
         found = resolve_address(key_map.buckets, event.bucket, candidate)
-        mapped = None if found is None else key_map.place(*found)
-        if found is not None and isinstance(mapped, Place):
+        mapped = None if found is None else key_map.owner_of(*found)
+        if found is not None and isinstance(mapped, ObjectOwner):
             targets.append(_Target(*found, mapped))
         else:
             refusals.append((*(found or (event.bucket, candidate)), mapped))
-    allowed = [target for target in targets if only_orgs is None or target.place.org_id in only_orgs]
+    allowed = [target for target in targets if only_orgs is None or target.owner.org_id in only_orgs]
     if targets and not allowed:
-        reason = f"the API key does not hold the org {targets[0].place.org_id}"
+        reason = f"the API key does not hold the org {targets[0].owner.org_id}"
         batch.reject(RejectedKind.DENIED, reason, targets[0].bucket, targets[0].key)
     if not targets:
         bucket, key, mapped = refusals[0]
@@ -229,7 +229,7 @@ def _targets(
 def _not_placed(batch: _Batch, bucket: str, key: str, mapped: Mapped) -> None:
     if isinstance(mapped, NotAnInput):
         batch.recorded.counts["ignored"] += 1
-    elif not isinstance(mapped, Place):
+    elif not isinstance(mapped, ObjectOwner):
         kind = RejectedKind.UNMAPPED if isinstance(mapped, Unmapped) else RejectedKind.UNUSABLE
         batch.reject(kind, mapped.reason, bucket, key)
 

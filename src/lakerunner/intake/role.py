@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from starlette.routing import BaseRoute
 
-from lakerunner.index.indexed import IndexedRole
+from lakerunner.index.role import IndexedRole
 from lakerunner.intake.azure import AzureQueueSource
 from lakerunner.intake.folder import FolderSource, Watched, watched_folders
 from lakerunner.intake.gcp import PubsubSource
-from lakerunner.intake.http import webhook_routes
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.reconcile import Reconciler
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.source import EventSource
 from lakerunner.intake.sqs import SqsSource
+from lakerunner.intake.webhook import webhook_routes
 from lakerunner.model.errors import Bug
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import Settings

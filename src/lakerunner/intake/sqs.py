@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lakerunner.intake.event_s3 import parse_s3
-from lakerunner.intake.extras import require_module
+from lakerunner.intake.optional_module import require_module
 from lakerunner.intake.source import ReceivedEvent
 from lakerunner.model.errors import BadInput, Denied, LakeError, Unavailable
 from lakerunner.runtime.metrics import SWALLOWED
@@ -34,7 +34,7 @@ class SqsSource:
         intake = settings.intake
         self._url = intake.sqs_url
         self._visibility_s = intake.visibility_s
-        with self._told_as_ours("open"):
+        with self._lake_errors("open"):
             self._client: Any = boto3.client(
                 "sqs",
                 region_name=intake.sqs_region or settings.store.region or None,
@@ -54,7 +54,7 @@ class SqsSource:
 
     def ack(self, events: Sequence[ReceivedEvent]) -> None:
         for entries in _entries(events):
-            with self._told_as_ours("delete from"):
+            with self._lake_errors("delete from"):
                 answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
             # Comes again when its time is over, and is found in the ledger.
             SWALLOWED.labels("intake_sqs_delete").inc(len(answer.get("Failed", ())))
@@ -62,14 +62,14 @@ class SqsSource:
     def nack(self, events: Sequence[ReceivedEvent]) -> None:
         for entries in _entries(events):
             later = [{**entry, "VisibilityTimeout": _RETRY_AFTER_S} for entry in entries]
-            with self._told_as_ours("give back to"):
+            with self._lake_errors("give back to"):
                 self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=later)
 
     def close(self) -> None:
         self._client.close()
 
     def _receive(self, count: int, wait_s: int) -> list[ReceivedEvent]:
-        with self._told_as_ours("receive from"):
+        with self._lake_errors("receive from"):
             answer = self._client.receive_message(
                 QueueUrl=self._url,
                 MaxNumberOfMessages=count,
@@ -81,7 +81,7 @@ class SqsSource:
         ]
 
     @contextmanager
-    def _told_as_ours(self, act: str) -> Iterator[None]:
+    def _lake_errors(self, act: str) -> Iterator[None]:
         try:
             yield
         except (self._errors.ClientError, self._errors.BotoCoreError) as error:

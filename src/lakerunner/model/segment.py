@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,14 +15,6 @@ MAX_PRUNING_VALUES = 1_000
 
 #: The tier of samples as they were sent. Coarser tiers are named by their width in seconds.
 RAW_TIER_S = 0
-
-
-class SegmentState(enum.StrEnum):
-    """Where a segment is in its life. There is no way back."""
-
-    LIVE = "live"
-    SUPERSEDED = "superseded"
-    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,11 +73,6 @@ def day_range(date_integer: int) -> TimeRange:
     return TimeRange(start_ns, start_ns + NS_PER_DAY)
 
 
-def window_start(time_ns: int, width_ns: int) -> int:
-    """The start of the window of that width, aligned to the epoch, in which the time lies."""
-    return time_ns - time_ns % width_ns
-
-
 def parse_duration_s(text: str) -> float:
     """Seconds of a duration as people write it.
 

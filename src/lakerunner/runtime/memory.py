@@ -28,7 +28,7 @@ def resident_bytes(pid: int | None = None) -> int:
     return sum(_status_bytes(one, _RESIDENT) for one in _tree(pid or os.getpid()))
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Hand freed memory to the system: that of Python's garbage, of Arrow's pool and of the C library."""
     gc.collect()
     trim()
@@ -41,7 +41,7 @@ def trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def few_arenas(count: int = 2) -> None:
+def limit_malloc_arenas(count: int = 2) -> None:
     """Let threads share a few of malloc's arenas. Each keeps what was freed in it; one a thread adds up to drift.
 
     To be called before threads are made.

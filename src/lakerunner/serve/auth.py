@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from lakerunner.index.api_keys import ApiKey, Scope, authenticate, require
-from lakerunner.index.credential import secret_in
+from lakerunner.index.api_keys import ApiKey, Scope, authenticate, require, secret_in
 from lakerunner.index.database import Database
 
 

@@ -31,13 +31,6 @@ class Circuit:
         with self._lock:
             return self._opens_at is not None
 
-    def remaining_s(self) -> float:
-        """How long the pause still lasts; 0 when a call may be tried."""
-        with self._lock:
-            if self._opens_at is None:
-                return 0.0
-            return max(0.0, self._opens_at - self._clock())
-
     def admit(self) -> bool:
         """Whether this call may go out now. While half-open, the first asker may and the others wait for it."""
         with self._lock:

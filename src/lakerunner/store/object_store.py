@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any, TypeVar
 from lakerunner.model.errors import BadInput, Conflict, LakeError, Missing, Unavailable
 from lakerunner.runtime.metrics import STORE_ERRORS, STORE_SECONDS
 from lakerunner.runtime.retry import Backoff, retrying
-from lakerunner.runtime.stop import Stop
 from lakerunner.store.bucket import Bucket, Buffer, ObjectMeta
 from lakerunner.store.circuit import Circuit
 from lakerunner.store.config import StoreConfig
@@ -25,8 +23,6 @@ _BACKOFF = Backoff(base_s=0.1, cap_s=5.0)
 CHUNK_BYTES = 8 << 20
 #: Keys handed to the bucket at once when deleting.
 _DELETE_KEYS = 1_000
-#: How often somebody who waits looks whether another has found the store to be back.
-_LOOK_S = 0.5
 
 
 class _Paused(LakeError):
@@ -152,21 +148,6 @@ class ObjectStore:
     def is_paused(self) -> bool:
         """Whether calls fail at once because the store was found to be down."""
         return self._circuit.is_open
-
-    def wait_while_paused(self, stop: Stop) -> bool:
-        """Block until the store answers again; False when stopping was asked for.
-
-        Workers call it before they take work, so that they wait here instead of failing item after item.
-        """
-        while self._circuit.is_open:
-            if stop.wait(min(max(self._circuit.remaining_s(), 0.01), _LOOK_S)):
-                return False
-            if self._circuit.remaining_s() > 0:
-                continue
-            # Any answer closes the circuit, a refusal too: that one is for the call that needs the right.
-            with contextlib.suppress(LakeError):
-                self.ping()
-        return not stop
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Here, because opening builds on this class.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakerunner.index.database import Database
-from lakerunner.index.lookup import Want, described, live_refs
+from lakerunner.index.lookup import Want, live_refs, load_segments
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
@@ -71,7 +71,7 @@ class Catalog:
         with self._database.transaction() as tx:
             refs = live_refs(tx, org_id, wants)
             found, missing = self._split(refs)
-            fresh = described(tx, missing) if missing else []
+            fresh = load_segments(tx, missing) if missing else []
         with self._lock:
             for segment in fresh:
                 self._known[segment.segment_id] = segment

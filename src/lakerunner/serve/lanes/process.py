@@ -20,16 +20,16 @@ from typing import Any
 import orjson
 from starlette.applications import Starlette
 
-from lakerunner.index.indexed import open_database
+from lakerunner.index.role import open_database
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.lake import Lake, open_lake
 from lakerunner.query.lake_door import LakeDoor
 from lakerunner.query.lake_source import QueryLimits
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.promql.warm import warm
-from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import configure_telemetry
+from lakerunner.runtime.thread_switch import switch_threads_often
 from lakerunner.serve.api import api_routes
 from lakerunner.serve.caller import CALLER, Authenticator, Caller
 from lakerunner.serve.lanes.frames import PIECE_BYTES, frame, read_frame
@@ -121,7 +121,7 @@ def main() -> int:
     settings = Settings.model_validate(head["settings"])
     configure_telemetry(NAME, settings)
     threading.Thread(target=_end_with_input, name="api-watch", daemon=True).start()
-    hand_over_often()
+    switch_threads_often()
     database = open_database(settings)
     lake = LakeDoor(_lake(settings, database), database)
     app = Starlette(routes=api_routes(QueryService(settings.api, lake, Authenticator(database, required=True))))

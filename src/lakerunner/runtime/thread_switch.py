@@ -9,6 +9,6 @@ import sys
 _SWITCH_S = 0.000_5
 
 
-def hand_over_often() -> None:
+def switch_threads_often() -> None:
     """For processes in which small queries run beside large ones."""
     sys.setswitchinterval(_SWITCH_S)

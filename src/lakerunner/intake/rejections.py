@@ -103,13 +103,6 @@ def list_rejected(tx: Connection, kind: RejectedKind | None = None, limit: int =
     return [RejectedRow(**row) for row in rows]
 
 
-def count_rejected(tx: Connection) -> dict[str, int]:
-    """Rows by kind, with zeros."""
-    rows = tx.execute("SELECT kind, count(*) AS count FROM intake_rejected GROUP BY kind").fetchall()
-    counts = {row["kind"]: row["count"] for row in rows}
-    return {kind.value: counts.get(kind.value, 0) for kind in RejectedKind}
-
-
 def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
     """Delete what is over, and the oldest rows above the limit of kinds that grow with a sender's mistakes."""
     over = tx.execute("DELETE FROM intake_rejected WHERE last_at < now() - make_interval(days => %s)", [_KEEP_DAYS])

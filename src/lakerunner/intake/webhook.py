@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from lakerunner.index.api_keys import Scope, authenticate, require
-from lakerunner.index.credential import secret_in
+from lakerunner.index.api_keys import Scope, authenticate, require, secret_in
 from lakerunner.index.database import Database
 from lakerunner.intake.event_s3 import parse_s3
 from lakerunner.intake.record import Recorder

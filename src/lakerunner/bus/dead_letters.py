@@ -14,7 +14,7 @@ from lakerunner.runtime.crash import crash_point
 
 
 @dataclass(frozen=True, slots=True)
-class Buried:
+class DeadLetterRecord:
     """A dead letter where it lies. `letter_id` names it to `redrive`."""
 
     letter_id: str
@@ -26,19 +26,19 @@ class Buried:
         return self.record.created_at
 
 
-def dead_letters(bus: Bus, topic: str | None = None) -> list[Buried]:
+def dead_letters(bus: Bus, topic: str | None = None) -> list[DeadLetterRecord]:
     """The dead letters that were not redriven, of one live topic or of all, oldest first."""
     names = [topics.topic_named(topic).name] if topic is not None else [each.name for each in topics.LIVE_TOPICS]
     return [buried for name in names for buried in _still_dead(bus.read(topics.dead(name).name))]
 
 
-def redrive(bus: Bus, letter_ids: Sequence[str]) -> list[Buried]:
+def redrive(bus: Bus, letter_ids: Sequence[str]) -> list[DeadLetterRecord]:
     """Send those letters' messages back to their topics. Killed half-way, some may go twice: redelivery is normal."""
     by_topic: dict[str, set[int]] = {}
     for letter_id in letter_ids:
         name, offset = _parse(letter_id)
         by_topic.setdefault(name, set()).add(offset)
-    chosen: list[Buried] = []
+    chosen: list[DeadLetterRecord] = []
     for name, offsets in by_topic.items():
         found = {buried.record.offset: buried for buried in dead_letters(bus, name)}
         for offset in sorted(offsets - found.keys()):
@@ -50,14 +50,14 @@ def redrive(bus: Bus, letter_ids: Sequence[str]) -> list[Buried]:
     return chosen
 
 
-def redrive_all(bus: Bus, topic: str | None = None) -> list[Buried]:
+def redrive_all(bus: Bus, topic: str | None = None) -> list[DeadLetterRecord]:
     """Send every dead letter back, of one topic or of all."""
     chosen = dead_letters(bus, topic)
     _send_back(bus, chosen)
     return chosen
 
 
-def _send_back(bus: Bus, chosen: Sequence[Buried]) -> None:
+def _send_back(bus: Bus, chosen: Sequence[DeadLetterRecord]) -> None:
     if not chosen:
         return
     bus.publish([Outgoing(each.letter.topic, each.letter.key, each.letter.payload) for each in chosen])
@@ -75,15 +75,15 @@ def _forget_prefix(bus: Bus, dead_topic: str) -> None:
     bus.trim(dead_topic, 0, end)
 
 
-def _still_dead(records: Iterable[Record]) -> list[Buried]:
+def _still_dead(records: Iterable[Record]) -> list[DeadLetterRecord]:
     """A topic of dead letters has one partition: letters, and notes of which offsets were redriven."""
-    letters: dict[int, Buried] = {}
+    letters: dict[int, DeadLetterRecord] = {}
     for record in records:
         try:
             letters.pop(decode(Redriven, record.payload).redriven_offset, None)
         except BadInput:
             letter = decode(DeadLetter, record.payload)
-            letters[record.offset] = Buried(_letter_id(letter.topic, record.offset), letter, record)
+            letters[record.offset] = DeadLetterRecord(_letter_id(letter.topic, record.offset), letter, record)
     return list(letters.values())
 
 

@@ -21,7 +21,7 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Checkpoint:
     """What is kept with the committed offset, so that the next owner knows how this one ended."""
 
     #: Everything below is done.
@@ -36,7 +36,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class PoisonMessage:
     """A message that goes to the dead letters."""
 
     record: Record
@@ -52,7 +52,7 @@ class PartitionProgress:
     messages of one key are tried in order.
     """
 
-    def __init__(self, found: Mark, member: str, policy: RetryPolicy) -> None:
+    def __init__(self, found: Checkpoint, member: str, policy: RetryPolicy) -> None:
         self._member = member
         self._policy = policy
         self._committed = found.committed
@@ -63,7 +63,7 @@ class PartitionProgress:
         self._waiting: deque[Record] = deque()
         self._out: dict[int, Record] = {}
         self._failed: dict[int, tuple[Record, float]] = {}
-        self._doomed: dict[int, Doomed] = {}
+        self._poisoned: dict[int, PoisonMessage] = {}
         self._attempts: dict[int, int] = {}
         self._retrying: int | None = None
         self._handed = found.committed
@@ -87,13 +87,13 @@ class PartitionProgress:
                 self._killer = False
                 attempts = self._attempts[record.offset]
                 reason = f"cannot handle this message: {attempts} workers in a row died over it"
-                self._doomed[record.offset] = Doomed(record, attempts, "worker_died", reason)
+                self._poisoned[record.offset] = PoisonMessage(record, attempts, "worker_died", reason)
                 continue
             self._waiting.append(record)
 
     def ready(self, now_s: float) -> Record | None:
         """The message that `hand_out` would give."""
-        if self.leaving or self._doomed or self._retrying is not None:
+        if self.leaving or self._poisoned or self._retrying is not None:
             return None
         if self._failed:
             record, not_before_s = self._failed[min(self._failed)]
@@ -147,15 +147,15 @@ class PartitionProgress:
         if retryable and attempts < self._policy.max_attempts:
             self._failed[offset] = (record, now_s + self._policy.backoff.delay_s(attempts))
         else:
-            self._doomed[offset] = Doomed(record, attempts, code, reason)
+            self._poisoned[offset] = PoisonMessage(record, attempts, code, reason)
 
-    def doomed(self) -> list[Doomed]:
-        """What waits to be buried, in order."""
-        return [self._doomed[offset] for offset in sorted(self._doomed)]
+    def poisoned(self) -> list[PoisonMessage]:
+        """What waits to be dead_lettered, in order."""
+        return [self._poisoned[offset] for offset in sorted(self._poisoned)]
 
-    def buried(self, offset: int) -> None:
+    def dead_lettered(self, offset: int) -> None:
         """Its dead letter is durable."""
-        if self._doomed.pop(offset, None) is not None:
+        if self._poisoned.pop(offset, None) is not None:
             self._resolved(offset)
 
     @property
@@ -172,22 +172,22 @@ class PartitionProgress:
 
     def committable(self) -> int:
         """The end of the contiguous prefix that is done."""
-        firsts = [min(held) for held in (self._out, self._failed, self._doomed) if held]
+        firsts = [min(held) for held in (self._out, self._failed, self._poisoned) if held]
         if self._waiting:
             firsts.append(self._waiting[0].offset)
         return min(firsts, default=self.position)
 
-    def mark(self, *, only_one_out: bool) -> Mark:
+    def checkpoint(self, *, only_one_out: bool) -> Checkpoint:
         """What to keep while we hold the partition. `only_one_out`: the whole consumer has one message in hand."""
         first = self.committable()
         alone = only_one_out and first in self._out
         handed = max(first, self._handed, self._singly_below)
-        return Mark(first, handed, self._attempts_at(first), alone, self._member)
+        return Checkpoint(first, handed, self._attempts_at(first), alone, self._member)
 
-    def farewell(self) -> Mark:
+    def final_checkpoint(self) -> Checkpoint:
         """What to keep when we let go in good order: nothing is out, so no death can be blamed on anything."""
         first = self.committable()
-        return Mark(first, first, self._attempts_at(first), False, self._member)
+        return Checkpoint(first, first, self._attempts_at(first), False, self._member)
 
     def _attempts_at(self, offset: int) -> int:
         return self._inherited if self._inherited else self._attempts.get(offset, 0)
@@ -198,7 +198,7 @@ class PartitionProgress:
             self._retrying = None
 
 
-def _attempts_after(found: Mark) -> int:
+def _attempts_after(found: Checkpoint) -> int:
     """Attempts at the first message, its owner having died. Beside others it is only suspected, which never adds up."""
     if found.alone:
         return found.attempts + 1

@@ -16,7 +16,7 @@ HEAD_S = 10.0
 STALL_S = 20.0
 
 
-class PatientProtocol(H11Protocol):
+class HttpTimeoutProtocol(H11Protocol):
     """uvicorn's protocol with an end to its patience. Heads beyond 64 KiB it refuses by itself."""
 
     _late: asyncio.TimerHandle | None = None
