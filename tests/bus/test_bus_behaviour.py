@@ -1,4 +1,4 @@
-"""What every bus does, run over each of them with a real server behind it."""
+"""The behaviour of every bus, tested on each one with a real server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def total_lag(under_test: BusUnderTest, group: str = "g") -> int:
 
 
 def poll_each(consumers: list[Consumer], seconds: float) -> list[list[Delivery]]:
-    """Poll them in turn, as processes would, and return what each got."""
+    """Poll the consumers in turn, as processes would, and return what each received."""
     got: list[list[Delivery]] = [[] for _ in consumers]
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -70,7 +70,7 @@ def poll_each(consumers: list[Consumer], seconds: float) -> list[list[Delivery]]
 
 
 def spread(under_test: BusUnderTest, consumers: list[Consumer], wanted: list[int]) -> None:
-    """Wait until the partitions are shared out in these numbers: each gets the messages of what it holds."""
+    """Wait until the consumers hold these numbers of partitions, seen from the messages that each receives."""
     deadline = time.monotonic() + 20.0
     while True:
         under_test.bus.publish([Outgoing(TOPIC, key, b"probe") for key in keys_of_all_partitions()])

@@ -37,7 +37,7 @@ def offsets(deliveries: list[Delivery]) -> list[int]:
 
 
 class OnePartition(RuleBasedStateMachine):
-    """A model beside the real thing: every offset is unresolved until it was done, or buried."""
+    """A model to compare with: every offset is unresolved until it is done or dead-lettered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class OnePartition(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 5), again=st.integers(0, 2))
     def arrive(self, count: int, again: int) -> None:
-        """Now and then the broker sends some twice."""
+        """Sometimes the broker sends messages twice."""
         self.progress.fetched(
             PARTITION_ID, [record(offset) for offset in range(max(0, self.end - again), self.end + count)]
         )

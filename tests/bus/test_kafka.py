@@ -1,4 +1,4 @@
-"""What is special about Kafka: the word in a commit's metadata, and errors that are not ours."""
+"""Kafka only: the checkpoint in a commit's metadata, and the translation of errors."""
 
 from __future__ import annotations
 

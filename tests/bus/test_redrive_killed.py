@@ -1,4 +1,4 @@
-"""Redriving that is killed half-way: the message is back, the letter still there, and doing it again ends it."""
+"""A redrive killed half-way leaves the message sent and the letter in place; a second redrive finishes."""
 
 from __future__ import annotations
 

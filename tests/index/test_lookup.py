@@ -1,4 +1,4 @@
-"""One lookup for a whole plan: every want's segments, each once, and no others."""
+"""One lookup for a whole plan returns the segments of every want, each once, and no others."""
 
 import uuid
 from dataclasses import replace

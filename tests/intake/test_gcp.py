@@ -1,4 +1,4 @@
-"""Pub/Sub: what is pulled, when it is acknowledged, and its errors as ours. A client of our own stands for Google."""
+"""Pub/Sub with a fake client: pulling, acknowledging, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_errors_are_lake_errors(gcp_lake: Lake, error: Exception, kind: type[Lak
     client = FakeSubscriber(shapes.gcs("a"))
     source = PubsubSource(gcp_lake.settings, client)
     client.error = error
-    with pytest.raises(kind, match="cannot receive from"):
+    with pytest.raises(kind, match="cannot receive events from"):
         source.receive(1, 1)
 
 

@@ -1,4 +1,4 @@
-"""Whose an object is: profiles, the default layout, the default org; and what is never read."""
+"""The owner of an object: by profile, default layout or default org; and objects that are never read."""
 
 from __future__ import annotations
 

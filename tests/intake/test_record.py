@@ -1,4 +1,4 @@
-"""Names become ledger rows and messages, in one transaction, once each, on the store's word alone."""
+"""Events become one ledger row and one message each, in one transaction, and only the store is trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that waste time are closed, and others are not."""
+"""Connections that exceed a timeout are closed; others are not."""
 
 from __future__ import annotations
 

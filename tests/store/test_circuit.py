@@ -1,4 +1,4 @@
-"""The circuit: opens after failures in a row, pauses, lets one try."""
+"""The circuit breaker opens after failures in a row, pauses calls, and lets one call probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store in trouble: lost answers, silence, refusals, an outage and its end."""
+"""A failing store: lost answers, timeouts, refusals, an outage and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a consumer consumes, on any bus: fetch, bury, hand out, note what is out; the buses fill in the verbs."""
+"""The base class of consumers: fetch, send dead letters, hand out, save checkpoints. Each bus implements the I/O."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lakerunner.runtime.metrics import BUS_HANDLED
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import BusSettings
 
-#: The longest sleep between two looks, so that ownership and pauses are seen to even when nothing arrives.
-_LOOK_S = 0.25
-#: The shortest, for a message whose pause is over but which may not go out yet.
-_BLINK_S = 0.01
+#: Longest sleep between two fetches, so that ownership and retry pauses are handled even when nothing arrives.
+_MAX_SLEEP_S = 0.25
+#: Shortest sleep, for a message whose pause is over but which may not be handed out yet.
+_MIN_SLEEP_S = 0.01
 
 log = structlog.get_logger("lakerunner.bus")
 
@@ -34,7 +34,7 @@ def retry_policy(settings: BusSettings) -> RetryPolicy:
 
 
 class BaseConsumer(ABC):
-    """The part of a consumer that is the same on every bus. For one thread."""
+    """The part of a consumer that is the same on every bus. For use by one thread."""
 
     def __init__(self, group: str, progress: ConsumerProgress, publish: Publish) -> None:
         self.group = group
@@ -49,12 +49,12 @@ class BaseConsumer(ABC):
             self._send_dead_letters()
             taken = self._progress.take(max_messages, monotonic())
             if taken:
-                return self._noted(taken)
+                return self._checkpointed(taken)
             now_s = monotonic()
             if now_s >= end_s:
                 return []
             pause_s = self._progress.wakes_in_s(now_s)
-            wait_s = min(end_s - now_s, _LOOK_S, _LOOK_S if pause_s is None else max(pause_s, _BLINK_S))
+            wait_s = min(end_s - now_s, _MAX_SLEEP_S, _MAX_SLEEP_S if pause_s is None else max(pause_s, _MIN_SLEEP_S))
 
     def done(self, delivery: Delivery) -> None:
         self._progress.done(delivery)
@@ -66,8 +66,8 @@ class BaseConsumer(ABC):
         self._send_dead_letters()
         self._progress.saved(self._save(self._progress.unsaved()))
 
-    def _noted(self, taken: list[Delivery]) -> list[Delivery]:
-        # Saved before they are handed out: a worker that dies over them leaves word of it.
+    def _checkpointed(self, taken: list[Delivery]) -> list[Delivery]:
+        # Saved before the messages are handed out, so that the next owner knows if this worker died over them.
         try:
             self._progress.saved(self._save(self._progress.unsaved()))
         except LakeError:
@@ -76,7 +76,7 @@ class BaseConsumer(ABC):
         return taken
 
     def _send_dead_letters(self) -> None:
-        """Dead letters are durable before their offsets can be passed."""
+        """Publish dead letters. They are durable before their offsets can be committed."""
         poisoned = self._progress.poisoned()
         if not poisoned:
             return
@@ -104,7 +104,7 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def _fetch(self, wait_s: float) -> None:
-        """See to ownership and bring in messages; when there are none, wait that long for some."""
+        """Update ownership and fetch messages; when there are none, wait up to `wait_s` for some."""
 
     @abstractmethod
     def _save(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> Mapping[PartitionId, Checkpoint]:

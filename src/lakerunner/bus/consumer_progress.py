@@ -1,4 +1,4 @@
-"""All partitions of one consumer: what to hand out next, and what has to be saved."""
+"""Bookkeeping over all partitions of one consumer: what to hand out next, and which checkpoints to save."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lakerunner.model.errors import LakeError
 #: Topic (without prefix) and partition.
 PartitionId: TypeAlias = tuple[str, int]
 
-#: Messages that a consumer may have out. A boxer gathers; nobody gathers this many without answering.
+#: Messages that a consumer may have out without an answer. A boxer gathers messages, but fewer than this.
 MAX_OUT = 4_096
-#: Messages that wait in memory for one partition.
+#: Messages of one partition that may wait in memory.
 MAX_WAITING = 256
 
 
 class ConsumerProgress:
-    """Pure bookkeeping over partitions. Messages suspected of killing their worker go out strictly alone."""
+    """Pure bookkeeping, without I/O. Messages suspected of killing their worker are handed out strictly alone."""
 
     def __init__(self, member: str, policy: RetryPolicy) -> None:
         self.member = member
@@ -29,12 +29,12 @@ class ConsumerProgress:
         self._turn = 0
 
     def open(self, partition_id: PartitionId, found: Checkpoint) -> None:
-        """We own it from now on; `found` is what its last owner left."""
+        """Start to own a partition; `found` is the checkpoint of its last owner."""
         self._partitions[partition_id] = PartitionProgress(found, self.member, self._policy)
         self._saved[partition_id] = found
 
     def drop(self, partition_id: PartitionId) -> None:
-        """We do not own it any more. Answers to what is out are ignored from now on."""
+        """Stop owning a partition. Answers to its messages are ignored from now on."""
         self._partitions.pop(partition_id, None)
         self._saved.pop(partition_id, None)
 
@@ -56,7 +56,7 @@ class ConsumerProgress:
             self._partitions[partition_id].fetched(records)
 
     def take(self, max_messages: int, now_s: float) -> list[Delivery]:
-        """Hand out up to that many, from the partitions in turn."""
+        """Hand out up to `max_messages`, from the partitions in turn."""
         ready = {
             partition_id: record
             for partition_id, p in self._partitions.items()
@@ -79,7 +79,7 @@ class ConsumerProgress:
         return taken
 
     def take_back(self, deliveries: Sequence[Delivery], now_s: float) -> None:
-        """They never reached a worker."""
+        """Undo `take`: the messages never reached a worker."""
         for delivery in reversed(deliveries):
             if partition := self._partitions.get((delivery.topic, delivery.partition)):
                 partition.take_back(delivery.offset, now_s)
@@ -100,7 +100,7 @@ class ConsumerProgress:
             partition.dead_lettered(record.offset)
 
     def unsaved(self) -> dict[PartitionId, Checkpoint]:
-        """The checkpoints that changed since they were last saved."""
+        """Return the checkpoints that changed since they were last saved."""
         only_one_out = self.out_count() == 1
         checkpoints = {
             partition_id: p.checkpoint(only_one_out=only_one_out) for partition_id, p in self._partitions.items()
@@ -108,7 +108,7 @@ class ConsumerProgress:
         return {
             partition_id: checkpoint
             for partition_id, checkpoint in checkpoints.items()
-            if not _says_the_same(checkpoint, self._saved[partition_id])
+            if not _is_saved(checkpoint, self._saved[partition_id])
         }
 
     def saved(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> None:
@@ -122,7 +122,7 @@ class ConsumerProgress:
         return sum(partition.out_count for partition in self._partitions.values())
 
     def wakes_in_s(self, now_s: float) -> float | None:
-        """How long until the first pause ends, if one is on."""
+        """Return the time until the first retry pause ends; None without a pause."""
         times = [at for p in self._partitions.values() if (at := p.wakes_at_s()) is not None]
         return max(0.0, min(times) - now_s) if times else None
 
@@ -146,8 +146,8 @@ class ConsumerProgress:
         return partition_ids[first:] + partition_ids[:first]
 
 
-def _says_the_same(checkpoint: Checkpoint, saved: Checkpoint) -> bool:
-    """Whether saving can be spared. An idle partition is not written to merely because its owner changed."""
+def _is_saved(checkpoint: Checkpoint, saved: Checkpoint) -> bool:
+    """Return whether saving can be skipped. A new owner alone does not cause a write for an idle partition."""
     if checkpoint.committed == checkpoint.handed == saved.committed == saved.handed:
         return checkpoint.attempts == saved.attempts
     return checkpoint == saved

@@ -1,4 +1,4 @@
-"""Dead letters: see them, and send them back to where they failed."""
+"""List dead letters, and redrive them: send their messages back to the topics where they failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakerunner.runtime.crash import crash_point
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRecord:
-    """A dead letter where it lies. `letter_id` names it to `redrive`."""
+    """A stored dead letter. `redrive` takes its `letter_id`."""
 
     letter_id: str
     letter: DeadLetter
@@ -27,20 +27,20 @@ class DeadLetterRecord:
 
 
 def dead_letters(bus: Bus, topic: str | None = None) -> list[DeadLetterRecord]:
-    """The dead letters that were not redriven, of one live topic or of all, oldest first."""
+    """Return the dead letters that were not redriven, of one live topic or of all, oldest first."""
     names = [topics.topic_named(topic).name] if topic is not None else [each.name for each in topics.LIVE_TOPICS]
-    return [buried for name in names for buried in _still_dead(bus.read(topics.dead(name).name))]
+    return [dead for name in names for dead in _still_dead(bus.read(topics.dead(name).name))]
 
 
 def redrive(bus: Bus, letter_ids: Sequence[str]) -> list[DeadLetterRecord]:
-    """Send those letters' messages back to their topics. Killed half-way, some may go twice: redelivery is normal."""
+    """Send these messages back to their topics. If killed half-way, some may be sent twice: redelivery is normal."""
     by_topic: dict[str, set[int]] = {}
     for letter_id in letter_ids:
         name, offset = _parse(letter_id)
         by_topic.setdefault(name, set()).add(offset)
     chosen: list[DeadLetterRecord] = []
     for name, offsets in by_topic.items():
-        found = {buried.record.offset: buried for buried in dead_letters(bus, name)}
+        found = {dead.record.offset: dead for dead in dead_letters(bus, name)}
         for offset in sorted(offsets - found.keys()):
             raise Missing(
                 f"cannot find the dead letter {_letter_id(name, offset)}", hint="it may have been redriven already"
@@ -51,7 +51,7 @@ def redrive(bus: Bus, letter_ids: Sequence[str]) -> list[DeadLetterRecord]:
 
 
 def redrive_all(bus: Bus, topic: str | None = None) -> list[DeadLetterRecord]:
-    """Send every dead letter back, of one topic or of all."""
+    """Redrive every dead letter, of one topic or of all."""
     chosen = dead_letters(bus, topic)
     _send_back(bus, chosen)
     return chosen
@@ -68,7 +68,7 @@ def _send_back(bus: Bus, chosen: Sequence[DeadLetterRecord]) -> None:
 
 
 def _forget_prefix(bus: Bus, dead_topic: str) -> None:
-    """Trim what lies before the first letter that is still dead: letters, and notes of their redriving."""
+    """Delete everything before the first letter that is still dead: redriven letters and their `Redriven` notes."""
     records = bus.read(dead_topic)
     remaining = _still_dead(records)
     end = remaining[0].record.offset if remaining else max((record.offset + 1 for record in records), default=0)
@@ -76,7 +76,7 @@ def _forget_prefix(bus: Bus, dead_topic: str) -> None:
 
 
 def _still_dead(records: Iterable[Record]) -> list[DeadLetterRecord]:
-    """A topic of dead letters has one partition: letters, and notes of which offsets were redriven."""
+    """Return the letters without a `Redriven` note. A dead-letter topic has one partition with letters and notes."""
     letters: dict[int, DeadLetterRecord] = {}
     for record in records:
         try:
@@ -94,5 +94,8 @@ def _letter_id(topic: str, offset: int) -> str:
 def _parse(letter_id: str) -> tuple[str, int]:
     name, _, offset = letter_id.rpartition("/")
     if not offset.isdecimal():
-        raise BadInput(f"cannot read {letter_id!r} as a dead letter's id", hint="it looks like segments.logs.ingest/12")
+        raise BadInput(
+            f"cannot read {letter_id!r}: it is not the id of a dead letter",
+            hint="an id looks like segments.logs.ingest/12",
+        )
     return topics.topic_named(name).name, int(offset)

@@ -1,4 +1,4 @@
-"""A consumer on Kafka: a member of a group, whose commits carry a word for the next owner of the partition."""
+"""A consumer on Kafka. Its commits carry a checkpoint in their metadata, for the next owner of the partition."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lakerunner.bus.kafka_client import base_config, kafka_errors, logger, to_la
 from lakerunner.bus.partition_progress import Checkpoint
 from lakerunner.runtime.settings import BusSettings
 
-#: How long a handler may take before the group gives its partitions to others. A dead process is noticed by the
-#: session's timeout; this is only for one that hangs.
+#: How long a handler may take before the group gives its partitions to others. Only for a process that hangs: a dead
+#: one is detected by the session timeout.
 _HANG_S = 3_600.0
 _COMMITTED_S = 10.0
 #: Messages taken from the client at once.
 _FETCH = 500
-#: The group changes around us: a commit of the generation before is refused, also for partitions that we keep.
+#: Errors of a commit during a rebalance. Kafka refuses the old generation, even for partitions that we keep.
 _REBALANCING = {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION}
 
 
 class KafkaConsumer(BaseConsumer):
     """While Kafka is away, `poll` returns nothing (the client reconnects by itself) and `commit` is Unavailable.
 
-    A commit in the middle of a rebalance is put off until the next one.
+    A commit during a rebalance is postponed to the next commit.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class KafkaConsumer(BaseConsumer):
                 "heartbeat.interval.ms": max(100, session_ms // 4),
                 "max.poll.interval.ms": max(session_ms, round(_HANG_S * 1000)),
                 "fetch.wait.max.ms": 100,
-                # A broker that comes back is looked for soon, and a new topic is seen soon.
+                # Finds a returning broker and a new topic soon.
                 "topic.metadata.refresh.interval.ms": 10_000,
             }
         )
-        #: Assigned, but what their last owner left is not read yet.
+        #: Assigned partitions whose checkpoint was not read yet.
         self._opening: set[PartitionId] = set()
-        #: Came from the client, and belong to partitions that may not be open yet.
+        #: Messages from the client, whose partitions may not be open yet.
         self._arrived: list[Message] = []
         self._paused: set[PartitionId] = set()
         self._client.subscribe(
@@ -73,7 +73,7 @@ class KafkaConsumer(BaseConsumer):
         try:
             self._commit(final_checkpoints)
         except KafkaException as error:
-            # What cannot be committed any more is delivered again to others.
+            # Messages that cannot be committed any more are delivered again to others.
             logger.warning("closing without commit: %s", error)
         self._progress.drop_all()
         self._client.close()
@@ -91,14 +91,14 @@ class KafkaConsumer(BaseConsumer):
             elif error.fatal():
                 raise to_lake_error(error, f"consume as {self.group}")
             else:
-                # A topic that is not there yet, a leader that moves: the client keeps trying.
+                # A topic that does not exist yet, a leader that moves: the client retries by itself.
                 logger.info("while consuming as %s: %s", self.group, error.str())
 
     def _gather(self, wait_s: float) -> None:
-        """Take what the client has.
+        """Take the messages that the client has fetched.
 
-        One by one: a batch could hold messages from before and after a rebalance, and a message from before would be
-        taken for the start of the new assignment.
+        One by one: a batch could contain messages from before and after a rebalance, and one from before would be
+        mistaken for the start of the new assignment.
         """
         message = self._client.poll(wait_s)
         while message is not None:
@@ -111,8 +111,8 @@ class KafkaConsumer(BaseConsumer):
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             if error.code() in _REBALANCING:
-                # Still ours until a callback says otherwise: saved with the next commit, or then. Nothing may be
-                # dropped here, because the client goes on from where it is.
+                # The partitions are ours until a callback says otherwise, and are saved with the next commit or in that
+                # callback. Nothing may be dropped here, because the client continues from its position.
                 return {}
             raise to_lake_error(error, f"commit as {self.group}") from raised
         return checkpoints
@@ -127,12 +127,12 @@ class KafkaConsumer(BaseConsumer):
             ],
             asynchronous=False,
         )
-        for partition_id in committed or ():
-            if partition_id.error is not None:
-                raise KafkaException(partition_id.error)
+        for each in committed or ():
+            if each.error is not None:
+                raise KafkaException(each.error)
 
     def _open_assigned(self) -> None:
-        """Read how the last owners ended. Raises while Kafka is away, and is tried again with the next fetch."""
+        """Read the checkpoints of new partitions. Raises while Kafka is away; the next fetch tries again."""
         if not self._opening:
             return
         wanted = [TopicPartition(self._prefix + topic, partition) for topic, partition in self._opening]
@@ -143,45 +143,47 @@ class KafkaConsumer(BaseConsumer):
         self._opening.clear()
 
     def _pause_full(self) -> None:
-        """Stop the client from fetching what would only wait here, and let it go on when there is room."""
+        """Pause the client for partitions with many waiting messages, and resume it when there are fewer."""
         full = {
             partition_id for partition_id in self._progress if self._progress[partition_id].waiting_count >= MAX_WAITING
         }
-        roomy = {p for p in self._paused if p in self._progress and self._progress[p].waiting_count < MAX_WAITING // 2}
+        drained = {
+            p for p in self._paused if p in self._progress and self._progress[p].waiting_count < MAX_WAITING // 2
+        }
         if new := full - self._paused:
             self._client.pause([TopicPartition(self._prefix + topic, partition) for topic, partition in new])
-        if roomy:
-            self._client.resume([TopicPartition(self._prefix + topic, partition) for topic, partition in roomy])
-        self._paused = (self._paused | full) - roomy
+        if drained:
+            self._client.resume([TopicPartition(self._prefix + topic, partition) for topic, partition in drained])
+        self._paused = (self._paused | full) - drained
 
-    def _on_assign(self, _: Consumer, partition_ids: list[TopicPartition]) -> None:
-        self._opening.update(self._partition_id(partition_id) for partition_id in partition_ids)
+    def _on_assign(self, _: Consumer, assigned: list[TopicPartition]) -> None:
+        self._opening.update(self._partition_id(each) for each in assigned)
 
-    def _on_revoke(self, _: Consumer, partition_ids: list[TopicPartition]) -> None:
-        ours = [partition_id for each in partition_ids if (partition_id := self._partition_id(each)) in self._progress]
+    def _on_revoke(self, _: Consumer, revoked: list[TopicPartition]) -> None:
+        ours = [partition_id for each in revoked if (partition_id := self._partition_id(each)) in self._progress]
         try:
             self._commit({partition_id: self._progress[partition_id].final_checkpoint() for partition_id in ours})
         except KafkaException as error:
             logger.warning("partitions given away without commit: %s", error)
-        self._on_lost(_, partition_ids)
+        self._on_lost(_, revoked)
 
-    def _on_lost(self, _: Consumer, partition_ids: list[TopicPartition]) -> None:
-        for each in partition_ids:
+    def _on_lost(self, _: Consumer, lost: list[TopicPartition]) -> None:
+        for each in lost:
             partition_id = self._partition_id(each)
             self._progress.drop(partition_id)
             self._opening.discard(partition_id)
             self._paused.discard(partition_id)
-        gone = {(each.topic, each.partition) for each in partition_ids}
+        gone = {(each.topic, each.partition) for each in lost}
         self._arrived = [m for m in self._arrived if (m.topic(), m.partition()) not in gone]
 
-    def _partition_id(self, partition_id: TopicPartition) -> PartitionId:
-        return partition_id.topic.removeprefix(self._prefix), partition_id.partition
+    def _partition_id(self, found: TopicPartition) -> PartitionId:
+        return found.topic.removeprefix(self._prefix), found.partition
 
 
 def record_of(message: Message, prefix: str) -> Record:
     kind, timestamp_ms = message.timestamp()
     created_at = None if kind == TIMESTAMP_NOT_AVAILABLE else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    # A key or value may be null when somebody else wrote it: then it is empty, and not readable, like other rubbish.
+    # Another writer may have left key or value null: it becomes empty, and decoding fails as for any bad message.
     key = (message.key() or b"").decode(errors="replace")
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None and partition is not None and offset is not None
@@ -189,7 +191,7 @@ def record_of(message: Message, prefix: str) -> Record:
 
 
 def checkpoint_to_text(checkpoint: Checkpoint) -> str:
-    """All of a checkpoint but its offset, for the commit's metadata."""
+    """Encode a checkpoint without its offset, for the commit's metadata."""
     fields = {
         "handed": checkpoint.handed,
         "attempts": checkpoint.attempts,
@@ -200,7 +202,7 @@ def checkpoint_to_text(checkpoint: Checkpoint) -> str:
 
 
 def text_to_checkpoint(offset: int, text: str | None) -> Checkpoint:
-    """The checkpoint of a commit; a plain one when it was made by another tool, or there is none."""
+    """Decode the checkpoint of a commit. Without our metadata it holds only the offset."""
     committed = max(0, offset)
     try:
         fields: Any = orjson.loads(text or "{}")

@@ -1,4 +1,4 @@
-"""A consumer on the PostgreSQL bus: one connection that holds its locks, wakes it up and carries its commits."""
+"""A consumer on the PostgreSQL bus. One connection holds its locks, receives notifications and commits."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from lakerunner.bus.postgres_cursor import Cursors, FullPartitionId
 from lakerunner.index.database import Connection, Database, to_lake_error
 from lakerunner.model.errors import Conflict
 
-#: Publishers notify here, with the topic's full name.
+#: Publishers notify this channel with the topic's full name.
 CHANNEL = "lakerunner_bus"
-#: How often ownership is looked at: a dead member's partitions are idle for about this long.
+#: How often ownership is balanced: a dead member's partitions are idle for about this long.
 _BALANCE_S = 0.5
 
 log = structlog.get_logger("lakerunner.bus")
 
 
 class PostgresConsumer(BaseConsumer):
-    """Comes back by itself after PostgreSQL was away; until then `poll` and `commit` raise Unavailable."""
+    """Reconnects by itself after PostgreSQL was away; until then `poll` and `commit` raise Unavailable."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PostgresConsumer(BaseConsumer):
     def close(self) -> None:
         if self._cursors is not None:
             with suppress(psycopg.Error):
-                # What cannot be committed any more is delivered again to others: the locks go with the connection.
+                # Messages that cannot be committed any more go to others: closing the connection frees the locks.
                 self._cursors.save(
                     {
                         self._full(partition_id): self._progress[partition_id].final_checkpoint()
@@ -92,11 +92,11 @@ class PostgresConsumer(BaseConsumer):
     def _connected(self) -> tuple[Connection, Cursors]:
         if self._connection is not None and self._cursors is not None:
             return self._connection, self._cursors
-        # Whatever we owned went with the old connection.
+        # All ownership was lost with the old connection.
         self._forget_connection()
         self._connection = self._database.connect()
-        # A commit lost in a crash of PostgreSQL is a message delivered again, which is normal; waiting for the disk
-        # at every hand-out is not worth that.
+        # If PostgreSQL crashes, a lost commit only means redelivery, which is normal. Waiting for the disk at every
+        # hand-out would cost more.
         self._connection.execute("SET synchronous_commit = off")
         self._connection.execute(f"LISTEN {CHANNEL}")
         self._cursors = Cursors(self._connection, self.group, self._names)
@@ -124,7 +124,7 @@ class PostgresConsumer(BaseConsumer):
                 log.debug("partition taken", topic=partition_id[0], partition=partition_id[1], group=self.group)
 
     def _fetch_waiting(self, connection: Connection) -> bool:
-        """Fill up what waits in memory; whether anything came."""
+        """Fetch messages for partitions with few waiting ones; return whether any came."""
         hungry = [
             partition_id
             for partition_id in self._progress
@@ -157,7 +157,7 @@ class PostgresConsumer(BaseConsumer):
 
     @contextmanager
     def _losing_all_on_error(self) -> Iterator[None]:
-        """The connection's end is the end of our ownership: forget what is out, and start over with the next call."""
+        """On an error, drop all partitions: the locks are lost with the connection. The next call reconnects."""
         try:
             yield
         except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""Who owns which partition: session locks that die with their holder, a fence against the one before, fair shares."""
+"""Ownership of partitions in PostgreSQL: session locks that end with their holder, fencing tokens, fair shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakerunner.bus.partition_progress import Checkpoint
 from lakerunner.index.database import Connection
 from lakerunner.model.errors import Missing
 
-TOPICS_HINT = "roles make the topics as they start; is bus.prefix the same everywhere?"
+TOPICS_HINT = "roles create the topics when they start; is bus.prefix the same everywhere?"
 
 #: Full topic name and partition.
 FullPartitionId = tuple[str, int]
@@ -21,11 +21,11 @@ FullPartitionId = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupMembership:
-    """Who is there, as the locks tell: nobody has to send heartbeats, and the dead are gone at once."""
+    """The members of a group, read from the locks: without heartbeats, and a dead member is gone at once."""
 
-    #: Topic -> members of the group that read it, as their sessions' numbers -> how many partitions each holds.
+    #: Topic -> session id of each member that reads it -> number of partitions that the member holds.
     members: Mapping[str, Mapping[int, int]]
-    #: Partitions that somebody holds.
+    #: Partitions that a member holds.
     held: frozenset[FullPartitionId]
 
 
@@ -43,7 +43,7 @@ class Cursors:
         self._member_keys = {_lock_key("member", group, name): name for name in names}
 
     def join(self) -> None:
-        """Be counted as a member, and make the group's cursors, so that upkeep waits for it from now on."""
+        """Become a member, and create the group's cursors, so that upkeep keeps its unread messages from now on."""
         self._connection.execute(
             "INSERT INTO bus_cursor (group_name, topic, partition)"
             " SELECT %s, * FROM unnest(%s::text[], %s::int[]) ON CONFLICT DO NOTHING",
@@ -76,7 +76,7 @@ class Cursors:
         )
 
     def wanted(self, membership: GroupMembership) -> list[FullPartitionId]:
-        """Free partitions that would bring us to our share."""
+        """Return free partitions to take, up to our share."""
         chosen: list[FullPartitionId] = []
         for name, share, mine in self._shares(membership):
             free = [
@@ -84,17 +84,17 @@ class Cursors:
                 for partition_id in self._partition_ids
                 if partition_id[0] == name and partition_id not in membership.held
             ]
-            # At random, so that members that look at the same moment seldom try for the same ones.
+            # Random, so that members that balance at the same moment seldom try for the same partitions.
             random.shuffle(free)
             chosen += free[: max(0, share - len(mine))]
         return chosen
 
     def excess(self, membership: GroupMembership) -> list[FullPartitionId]:
-        """Partitions of ours above our share."""
+        """Return our partitions above our share."""
         return [partition_id for _, share, mine in self._shares(membership) for partition_id in mine[share:]]
 
     def acquire(self, partition_id: FullPartitionId) -> Checkpoint | None:
-        """Take a free partition and fence off whoever had it; None when somebody was faster."""
+        """Take a free partition and fence off its last owner; None when another member was faster."""
         row = self._connection.execute(
             "SELECT pg_try_advisory_lock(%s) AS got", [self._lock_of[partition_id]]
         ).fetchone()
@@ -110,7 +110,7 @@ class Cursors:
         return Checkpoint(found["committed"], found["handed"], found["attempts"], found["alone"], found["member"])
 
     def save(self, checkpoints: Mapping[FullPartitionId, Checkpoint]) -> set[FullPartitionId]:
-        """Write the checkpoints where our fence still stands, and return the partition_ids where it does not."""
+        """Write the checkpoints of partitions whose fence is still ours; return the other partitions."""
         rows = self._connection.execute(
             "UPDATE bus_cursor c SET committed = m.committed, handed = m.handed, attempts = m.attempts,"
             " alone = m.alone, member = m.member"
@@ -141,7 +141,7 @@ class Cursors:
             self.fences.pop(partition_id, None)
 
     def _shares(self, membership: GroupMembership) -> Iterable[tuple[str, int, list[FullPartitionId]]]:
-        """By topic: how many we should hold, and what we hold. All members' shares make up the whole."""
+        """Yield per topic our share and our partitions. The shares of all members add up to all partitions."""
         me = self._connection.info.backend_pid
         for name in self._member_keys.values():
             count = sum(partition_id[0] == name for partition_id in self._partition_ids)
@@ -154,27 +154,27 @@ class Cursors:
         ).fetchall()
         for name in names:
             if not any(row["topic"] == name for row in rows):
-                raise Missing(f"cannot read the topic {name}: there is none", hint=TOPICS_HINT)
+                raise Missing(f"cannot read the topic {name}: it does not exist", hint=TOPICS_HINT)
         return [(row["topic"], row["partition"]) for row in rows]
 
 
 def fair_share(name: str, partitions: int, members: Mapping[int, int], me: int) -> int:
-    """How many partitions of a topic are ours: as even as can be. `members`: each one, and how many it holds now.
+    """Return our number of partitions of a topic, as even as possible. `members` maps each to the number it holds.
 
-    What is left over stays with those who hold the most, so that nothing moves without need; beyond that, every topic
-    has an order of its own, so that no member gets the left-overs of all.
+    The remainder goes to the members that hold the most, so that partitions move only if needed. Ties are ordered
+    differently per topic, so that no member gets the remainder of every topic.
 
     >>> [fair_share("t", 5, {7: 1, 8: 0, 9: 4}, member) for member in (9, 7, 8)]
     [2, 2, 1]
     """
     if me not in members:
         return 0
-    in_line = sorted(members, key=lambda pid: (-members[pid], zlib.crc32(f"{name} {pid}".encode()), pid))
-    return partitions // len(members) + (in_line.index(me) < partitions % len(members))
+    ranked = sorted(members, key=lambda pid: (-members[pid], zlib.crc32(f"{name} {pid}".encode()), pid))
+    return partitions // len(members) + (ranked.index(me) < partitions % len(members))
 
 
 def _lock_key(*parts: str) -> int:
-    """A number for an advisory lock. Of 64 bits, so that two names practically never share one."""
+    """Return the number of an advisory lock: a 64-bit hash, so that collisions are practically impossible."""
     return _signed(xxhash.xxh3_64_intdigest("\0".join(("lakerunner-bus", *parts)).encode()))
 
 

@@ -1,4 +1,4 @@
-"""A role that stands on index and bus: it makes missing topics as it starts, and is ready when both answer."""
+"""The base class of roles that use index and bus: it creates missing topics, and is ready when both answer."""
 
 from __future__ import annotations
 

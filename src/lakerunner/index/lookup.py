@@ -1,4 +1,4 @@
-"""What a plan asks of the index: the live segments of several signals and times, in one statement."""
+"""Find the live segments for a query plan: of several signals and time ranges, in one statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Segments of one signal and tier that overlap a time."""
+    """A request for the segments of one signal and tier that overlap a time range."""
 
     signal: str
     time_range: TimeRange
@@ -22,18 +22,18 @@ class Want:
 
 
 def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[SegmentRef]:
-    """All live segments that any want needs: one statement, hence one snapshot for the whole plan.
+    """Return all live segments that match any want, in one statement and so from one snapshot.
 
     Only references: a segment never changes, so callers cache segments and load only new ones with `load_segments`.
     """
-    # A segment lies within the day of its first row, so the day before the range may still reach into it.
+    # A segment is stored under the day of its first row, so one of the day before may reach into the range.
     rows = tx.execute(
         "SELECT DISTINCT s.dateint, s.segment_id FROM segment s"
         " JOIN unnest(%s::text[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::bigint[])"
         " AS w(signal, tier_s, first, last, start_ns, end_ns)"
         " ON s.signal = w.signal AND s.tier_s = w.tier_s AND s.dateint BETWEEN w.first AND w.last"
         " AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns"
-        # Said again for the whole plan, as constants: these let PostgreSQL leave whole partitions out.
+        # Repeated as constants for the whole plan, so that PostgreSQL can skip partitions.
         " WHERE s.org_id = %s AND s.state = 'live' AND s.dateint BETWEEN %s AND %s",
         [
             [want.signal for want in wants],
@@ -51,9 +51,9 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
 
 def live_fingerprint(tx: Connection, org_id: uuid.UUID, signal: str, time_range: TimeRange) -> str:
-    """A text that changes when any live segment of the signal and time comes or goes, of whatever tier.
+    """Return a text that changes when a live segment of the signal and time range, of any tier, appears or disappears.
 
-    Made where the segments are: a query over a month touches thousands of them, and only this crosses the wire.
+    PostgreSQL computes it, so that only this text crosses the wire: a query over a month touches thousands of segments.
     """
     row = tx.execute(
         "SELECT count(*) AS number, coalesce(bit_xor(hashtextextended(segment_id::text, 0)), 0) AS one,"
@@ -74,7 +74,7 @@ def live_fingerprint(tx: Connection, org_id: uuid.UUID, signal: str, time_range:
 
 
 def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
-    """What those segments are, whatever their state."""
+    """Return these segments, in any state."""
     rows = tx.execute(
         "SELECT s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"
         " s.tier_s, s.level, s.format_version, s.pruning FROM segment s"

@@ -1,4 +1,4 @@
-"""A segment: one immutable, sorted piece of a signal, and what the index knows of it."""
+"""A segment: one immutable, sorted piece of a signal, as the index describes it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RAW_TIER_S = 0
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What lets a query pass a segment by without opening it."""
+    """Statistics that let a query skip a segment without opening it."""
 
-    #: Column -> its distinct values, sorted; a column that has too many is absent, and so matches everything.
+    #: Column -> its sorted distinct values. A column with too many values is absent, and so matches everything.
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Column -> (smallest, largest).
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -52,9 +52,9 @@ class Segment:
     row_count: int
     size_bytes: int
     tier_s: int = RAW_TIER_S
-    #: How many compactions are behind it.
+    #: The number of compactions that led to this segment.
     level: int = 0
-    #: Version of the layout, so that readers of a later release know what they hold.
+    #: Version of the layout, so that later releases know how to read it.
     format_version: int = 1
     pruning: Pruning = field(default_factory=Pruning)
 
@@ -66,7 +66,7 @@ class Segment:
 
     @property
     def dateint(self) -> int:
-        """The day of its partition: that of its first row."""
+        """The day of its partition, which is the day of its first row."""
         return dateint(self.time_range.start_ns)
 
     @property
