@@ -117,7 +117,7 @@ def secret_in(headers: Mapping[str, str]) -> str:
             secret = base64.b64decode(rest, validate=True).decode().partition(":")[2]
         except (binascii.Error, UnicodeDecodeError):
             raise Denied(
-                "cannot read the request's basic authentication: it is not base64 of UTF-8 text", hint=_HOW
+                "cannot read the request's basic credentials: they are not base64 of UTF-8 text", hint=_HOW
             ) from None
     if not secret:
         raise Denied("cannot answer the request: it has no API key", hint=_HOW)
