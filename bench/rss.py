@@ -31,7 +31,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.worker.memory_watch import TRIM_AFTER_S
-from lakerunner.runtime.memory import give_back, own_bytes, resident_bytes
+from lakerunner.runtime.memory import own_bytes, release_memory, resident_bytes
 from tests.components.postgres import PostgresServer
 from tests.components.process import RunningProcess, free_port
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
@@ -174,7 +174,7 @@ def main() -> int:
         try:
             with lake_of_series(folder / "lake", server.new_database()) as lake:
                 write(lake)
-                give_back()
+                release_memory()
                 with processes(lake, folder / "house") as (url, pids):
                     measure(url, pids, args.early, args.queries, args.clients)
         finally:

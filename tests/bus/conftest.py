@@ -46,7 +46,7 @@ class BusUnderTest:
         self.bus.publish([Outgoing(topic, key, payload.encode()) for payload in payloads])
 
     def env(self) -> dict[str, str]:
-        """The settings for a process of its own."""
+        """Return the settings for a separate process."""
         bus = self.settings.bus.model_dump()
         return {
             "LAKERUNNER_INDEX_URL": self.settings.index.url,
@@ -63,7 +63,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def make_bus(
     kind: str, request: pytest.FixtureRequest, database: Database, database_url: str
 ) -> Iterator[Callable[..., BusUnderTest]]:
-    """Make the bus of that kind; keywords change its settings."""
+    """Open a bus of this kind; keywords change its settings."""
     server = request.getfixturevalue("postgres_server" if kind == "postgres" else "kafka_broker")
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""What every bus does, run over each of them with a real server behind it."""
+"""The behaviour of every bus, tested on each one with a real server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakerunner.bus import dead, topics
+from lakerunner.bus import dead_letters, topics
 from lakerunner.bus.contract import Consumer, Delivery, Outgoing
 from lakerunner.bus.stage import run_batches, run_stage
 from lakerunner.index import outbox
@@ -60,7 +60,7 @@ def total_lag(under_test: BusUnderTest, group: str = "g") -> int:
 
 
 def poll_each(consumers: list[Consumer], seconds: float) -> list[list[Delivery]]:
-    """Poll them in turn, as processes would, and return what each got."""
+    """Poll the consumers in turn, as processes would, and return what each received."""
     got: list[list[Delivery]] = [[] for _ in consumers]
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -70,7 +70,7 @@ def poll_each(consumers: list[Consumer], seconds: float) -> list[list[Delivery]]
 
 
 def spread(under_test: BusUnderTest, consumers: list[Consumer], wanted: list[int]) -> None:
-    """Wait until the partitions are shared out in these numbers: each gets the messages of what it holds."""
+    """Wait until the consumers hold these numbers of partitions, seen from the messages that each receives."""
     deadline = time.monotonic() + 20.0
     while True:
         under_test.bus.publish([Outgoing(TOPIC, key, b"probe") for key in keys_of_all_partitions()])
@@ -230,8 +230,8 @@ def test_a_poison_message_goes_to_the_dead_letters_and_its_neighbours_pass(
     with under_test.consumer() as consumer:
         run_stage(consumer, handle, stop, poll_s=0.1, on_health=stop_when_all_passed)
     assert handled == ["a", "b"]
-    (buried,) = dead.dead_letters(under_test.bus)
-    letter = buried.letter
+    (dead,) = dead_letters.dead_letters(under_test.bus)
+    letter = dead.letter
     assert (letter.topic, letter.key, letter.group, letter.payload) == (TOPIC, "org", "g", b"poison")
     assert (letter.attempts, letter.code, letter.reason) == (attempts, error.code, str(error))
     assert (letter.partition, letter.offset) == (topics.partition_of("org", PARTITIONS), 1)
@@ -254,9 +254,9 @@ def test_a_bug_in_a_batch_handler_buries_only_the_culprit(under_test: BusUnderTe
     with under_test.consumer() as consumer:
         run_batches(consumer, handle, stop, poll_s=0.1)
     assert handled == ["a", "b"]
-    (buried,) = dead.dead_letters(under_test.bus, TOPIC)
-    assert (buried.letter.code, buried.letter.payload) == ("bug", b"poison")
-    assert "division by zero" in buried.letter.reason
+    (dead,) = dead_letters.dead_letters(under_test.bus, TOPIC)
+    assert (dead.letter.code, dead.letter.payload) == ("bug", b"poison")
+    assert "division by zero" in dead.letter.reason
 
 
 def test_a_message_that_kills_its_workers_ends_in_the_dead_letters(
@@ -276,8 +276,8 @@ def test_a_message_that_kills_its_workers_ends_in_the_dead_letters(
             time.sleep(0.05)
     finally:
         worker.stop()
-    (buried,) = dead.dead_letters(under_test.bus, TOPIC)
-    assert (buried.letter.payload, buried.letter.code) == (b"kill me", "worker_died")
+    (dead,) = dead_letters.dead_letters(under_test.bus, TOPIC)
+    assert (dead.letter.payload, dead.letter.code) == (b"kill me", "worker_died")
     # Over three messages at once, twice; then, going one by one, twice more for certain.
     assert lines(log).count("dies over kill me") == deaths == 4
 
@@ -288,17 +288,17 @@ def test_a_dead_letter_is_redriven_to_where_it_failed(under_test: BusUnderTest) 
         for delivery in receive(consumer, 3):
             consumer.fail(delivery, BadInput(f"cannot read {delivery.payload.decode()}"))
         consumer.commit()
-        letters = dead.dead_letters(under_test.bus, TOPIC)
+        letters = dead_letters.dead_letters(under_test.bus, TOPIC)
         assert [each.letter.payload for each in letters] == [b"x", b"y", b"z"]
-        redriven = dead.redrive(under_test.bus, [letters[1].letter_id])
+        redriven = dead_letters.redrive(under_test.bus, [letters[1].letter_id])
         assert redriven == [letters[1]]
         assert finish(consumer, 1) == ["y"]
-        assert dead.dead_letters(under_test.bus) == [letters[0], letters[2]]
+        assert dead_letters.dead_letters(under_test.bus) == [letters[0], letters[2]]
         with pytest.raises(Missing):
-            dead.redrive(under_test.bus, [letters[1].letter_id])
-        dead.redrive_all(under_test.bus, TOPIC)
+            dead_letters.redrive(under_test.bus, [letters[1].letter_id])
+        dead_letters.redrive_all(under_test.bus, TOPIC)
         assert finish(consumer, 2) == ["x", "z"]
-        assert dead.dead_letters(under_test.bus) == []
+        assert dead_letters.dead_letters(under_test.bus) == []
         assert under_test.bus.read(topics.dead(TOPIC).name) == []
 
 

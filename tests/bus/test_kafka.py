@@ -1,4 +1,4 @@
-"""What is special about Kafka: the word in a commit's metadata, and errors that are not ours."""
+"""Kafka only: the checkpoint in a commit's metadata, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.bus.kafka import KafkaBus
-from lakerunner.bus.kafka_client import told_as_ours
-from lakerunner.bus.kafka_consumer import mark_to_text, text_to_mark
-from lakerunner.bus.partition import Mark
+from lakerunner.bus.kafka_client import to_lake_error
+from lakerunner.bus.kafka_consumer import checkpoint_to_text, text_to_checkpoint
+from lakerunner.bus.partition_progress import Checkpoint
 from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, Missing, Unavailable
 from lakerunner.runtime.settings import BusSettings
 from tests.components.process import free_port
@@ -22,17 +22,17 @@ OFFSETS = st.integers(0, 2**63 - 1)
 
 @given(OFFSETS, OFFSETS, st.integers(0, 1_000), st.booleans(), st.uuids())
 def test_a_mark_survives_the_metadata(a: int, b: int, attempts: int, alone: bool, member: object) -> None:
-    mark = Mark(min(a, b), max(a, b), attempts, alone, str(member))
-    text = mark_to_text(mark)
-    assert text_to_mark(mark.committed, text) == mark
+    checkpoint = Checkpoint(min(a, b), max(a, b), attempts, alone, str(member))
+    text = checkpoint_to_text(checkpoint)
+    assert text_to_checkpoint(checkpoint.committed, text) == checkpoint
     assert len(text) < MAX_METADATA_BYTES
 
 
 @pytest.mark.parametrize("text", [None, "", "rubbish", "[]", "7", '{"handed": "x"}', '{"attempts": null}'])
 def test_metadata_of_another_tool_is_passed_over(text: str | None) -> None:
-    assert text_to_mark(7, text) == Mark(7, 7)
+    assert text_to_checkpoint(7, text) == Checkpoint(7, 7)
     # No commit at all.
-    assert text_to_mark(-1001, text) == Mark(0, 0)
+    assert text_to_checkpoint(-1001, text) == Checkpoint(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_metadata_of_another_tool_is_passed_over(text: str | None) -> None:
     ],
 )
 def test_an_error_is_told_by_what_can_be_done_about_it(code: int, kind: type[LakeError]) -> None:
-    assert type(told_as_ours(KafkaError(code), "try")) is kind
+    assert type(to_lake_error(KafkaError(code), "try")) is kind
 
 
 def test_a_broker_that_is_not_there_is_unavailable() -> None:

@@ -1,4 +1,4 @@
-"""Messages survive the journey, and a reader says what it cannot read."""
+"""Messages survive encoding and decoding, and unreadable ones are refused with a reason."""
 
 from __future__ import annotations
 

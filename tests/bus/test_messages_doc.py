@@ -1,4 +1,4 @@
-"""The page on messages names every topic and every field that there is."""
+"""The page on messages names every topic and every field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is special about the bus in PostgreSQL: fences, locks, offsets without gaps, upkeep."""
+"""The bus in PostgreSQL only: fences, locks, offsets without gaps, upkeep."""
 
 from __future__ import annotations
 

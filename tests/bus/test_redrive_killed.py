@@ -1,4 +1,4 @@
-"""Redriving that is killed half-way: the message is back, the letter still there, and doing it again ends it."""
+"""A redrive killed half-way leaves the message sent and the letter in place; a second redrive finishes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakerunner.bus.dead import dead_letters, redrive_all
+from lakerunner.bus.dead_letters import dead_letters, redrive_all
 from lakerunner.model.errors import BadInput
 from tests.bus.conftest import TOPIC, BusUnderTest, finish, receive
 
 ROOT = Path(__file__).parents[2]
 _REDRIVE = """
 import os
-from lakerunner.bus.dead import redrive_all
+from lakerunner.bus.dead_letters import redrive_all
 from lakerunner.bus.open import open_bus
-from lakerunner.index.indexed import open_database
+from lakerunner.index.role import open_database
 from lakerunner.runtime.settings_load import load_settings
 
 settings = load_settings(env=os.environ)

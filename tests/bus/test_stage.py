@@ -1,4 +1,4 @@
-"""The loop of a stage, over a consumer that does as it is told."""
+"""The loop of a stage, over a scripted consumer."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_port_in_use(lakerunner: Run, tmp_path: Path) -> None:
         assert_one_line(run_lakerunner("serve", env=env), 2, f"cannot listen on 127.0.0.1:{port}")
         role = lakerunner("monitor", env=env)
         assert role.code == 2
-        assert "another process does" in role.err.splitlines()[-1]
+        assert "another process uses the port" in role.err.splitlines()[-1]
 
 
 def test_unreadable_yaml(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_the_key(two_orgs: TwoOrgs, postgres_server: PostgresServer) -> None:  #
         house = make(two_orgs.lake, two_orgs.auth)
         denied = query(house, "labels")
         assert denied.code == 1
-        assert "without an API key" in denied.err
+        assert "it has no API key" in denied.err
         env = {"LAKERUNNER_API_KEY": two_orgs.secrets["both"], "LAKERUNNER_API_URL": house.url}
         times = ("--start", str(START_S), "--end", str(END_S), "-o", "json")
         for org, job in (("ours", "our_job0"), ("theirs", "secret_job0")):

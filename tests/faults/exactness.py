@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.bus import topics
-from lakerunner.bus.dead import dead_letters
+from lakerunner.bus.dead_letters import dead_letters
 from lakerunner.formats.read import read_object
 from lakerunner.model.signal import Signal
 from lakerunner.store import keys

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from lakerunner.bus.relay_role import Relay
-from lakerunner.index.indexed import IndexedRole
+from lakerunner.bus.relay import Relay
+from lakerunner.index.role import IndexedRole
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
 from lakerunner.pipeline.boxer_role import IngestBoxer

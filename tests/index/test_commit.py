@@ -1,4 +1,4 @@
-"""Exactly once, at its heart: whatever is tried, in whatever order, changes become true once or not at all."""
+"""Commits are exactly-once: attempts in any order apply their changes once or not at all."""
 
 import threading
 import uuid

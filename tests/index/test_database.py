@@ -19,7 +19,7 @@ def test_a_transaction_is_all_or_nothing(database: Database) -> None:
         assert tx.execute("SELECT * FROM t").fetchall() == []
 
 
-def test_errors_are_told_as_ours(database: Database) -> None:
+def test_errors_are_lake_errors(database: Database) -> None:
     with database.transaction() as tx:
         tx.execute("CREATE TABLE t (x int PRIMARY KEY)")
         tx.execute("INSERT INTO t VALUES (1)")

@@ -23,7 +23,7 @@ def test_an_expired_lease_passes_on_with_a_higher_token(database: Database) -> N
     assert second is not None and second.token > first.token
     with database.transaction() as tx:
         leases.require_held(tx, second)
-    with pytest.raises(Conflict, match="passed to another"), database.transaction() as tx:
+    with pytest.raises(Conflict, match="another process holds the lease"), database.transaction() as tx:
         leases.require_held(tx, first)
 
 

@@ -1,11 +1,11 @@
-"""One lookup for a whole plan: every want's segments, each once, and no others."""
+"""One lookup for a whole plan returns the segments of every want, each once, and no others."""
 
 import uuid
 from dataclasses import replace
 
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
-from lakerunner.index.lookup import Want, described, live_refs
+from lakerunner.index.lookup import Want, live_refs, load_segments
 from lakerunner.index.segments import ref
 from lakerunner.index.work import WorkItem, create_item
 from lakerunner.model.ids import fresh_id
@@ -58,7 +58,7 @@ def test_segments_are_described_as_they_were_made(database: Database) -> None:
     made = [_segment(MIDNIGHT, MIDNIGHT + 1), _segment(MIDNIGHT, MIDNIGHT + 5)]
     _commit(database, *made)
     with database.transaction() as tx:
-        assert {one.segment_id: one for one in described(tx, [ref(one) for one in made])} == {
+        assert {one.segment_id: one for one in load_segments(tx, [ref(one) for one in made])} == {
             one.segment_id: one for one in made
         }
-        assert described(tx, []) == []
+        assert load_segments(tx, []) == []

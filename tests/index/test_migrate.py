@@ -43,7 +43,7 @@ def test_a_schema_newer_than_the_code_is_refused(database: Database) -> None:
 def test_a_changed_migration_is_refused(database: Database) -> None:
     with database.transaction() as tx:
         tx.execute("UPDATE schema_migration SET checksum = 'other' WHERE version = 1")
-    with pytest.raises(BadInput, match="applied with another text"):
+    with pytest.raises(BadInput, match="was changed after its use"):
         migrate(database)
 
 

@@ -1,4 +1,4 @@
-"""Limits of an org: set, read, taken back; wrong names and values are refused whole."""
+"""Limits of an org are set, read and removed; one wrong name or value refuses them all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_set_read_and_taken_back(database: Database) -> None:
     ("limits", "told"),
     [
         ({"max_serie": 1}, "did you mean max_series?"),
-        ({"nonsense": 1}, "there are timeout_s"),
+        ({"nonsense": 1}, "known limits: timeout_s"),
         ({"max_series": 0}, "max_series to '0'"),
         ({"max_series": "many"}, "max_series to 'many'"),
         ({"max_series": 1.5}, "max_series to '1.5'"),

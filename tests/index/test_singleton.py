@@ -1,4 +1,4 @@
-"""Two of a singleton role: one leads, the other stands by, ready; the leader killed, the other takes over."""
+"""Two processes of a singleton role: one leads, the other stands by and takes over when the leader is killed."""
 
 import os
 import re

@@ -6,7 +6,7 @@ from lakerunner.index import leases, outbox, work
 from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.outbox import Outgoing
-from lakerunner.index.upkeep import tidy
+from lakerunner.index.upkeep import run_upkeep
 from lakerunner.index.work import WorkItem
 from lakerunner.model.errors import Conflict
 from lakerunner.runtime.settings import UpkeepSettings
@@ -24,7 +24,7 @@ def test_ended_things_are_forgotten_and_open_ones_kept(database: Database) -> No
     outbox.mark_published(database, [outbox.pending(database, 1)[0].outbox_id])
     lease = leases.acquire(database, "sweeper", "me", 30)
     assert lease is not None
-    assert tidy(database, EAGER, lease) == {"outbox": 1, "work_item": 1}
+    assert run_upkeep(database, EAGER, lease) == {"outbox": 1, "work_item": 1}
     assert [p.message.payload for p in outbox.pending(database, 10)] == [b"2"]
     with database.transaction() as tx:
         assert work.load_item(tx, waiting)[0].item_id == waiting
@@ -35,4 +35,4 @@ def test_who_lost_the_lease_removes_nothing(database: Database) -> None:
     assert lease is not None
     leases.release(database, lease)
     with pytest.raises(Conflict):
-        tidy(database, EAGER, lease)
+        run_upkeep(database, EAGER, lease)

@@ -1,4 +1,4 @@
-"""A lake with an index and a bucket, and what a test wants to know of it."""
+"""A lake with an index and a bucket, and the checks that tests make on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakerunner.index.database import Database
 from lakerunner.index.orgs import create_org
 from lakerunner.index.profiles import StorageProfile, create_profile
 from lakerunner.intake.record import Recorder
-from lakerunner.intake.rejected import RejectedRow, list_rejected
+from lakerunner.intake.rejections import RejectedRow, list_rejected
 from lakerunner.runtime.settings import HttpSettings, IndexSettings, IntakeSettings, Settings, StoreSettings
 from tests.components.moto import CREDENTIALS, REGION, Moto, create_bucket_with_queue, running_moto
 
@@ -69,7 +69,7 @@ class Lake:
             return list_rejected(tx)
 
     def assert_each_once(self, keys: list[str]) -> None:
-        """Every key has one row and one message, and nothing else has."""
+        """Assert that exactly these keys have one row and one message each."""
         assert self.keys() == sorted(keys)
         assert sorted(message.key for message in self.sent()) == sorted(keys)
 
@@ -157,7 +157,7 @@ def make_s3_lake(moto: Moto, make_lake: Callable[..., Lake]) -> Iterator[Callabl
 
 
 def write(root: Path, key: str, body: bytes = b"x") -> Path:
-    """A file as a collector writes it: beside its place, then renamed."""
+    """Write a file like a collector: under a temporary name, then rename it."""
     path = root / key
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".tmp")

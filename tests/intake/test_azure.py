@@ -137,7 +137,7 @@ def test_an_empty_queue_is_waited_on(azure_lake: AzureLake) -> None:
 def test_a_queue_that_is_not_there_is_said(azure_lake: AzureLake) -> None:
     azure_lake.queue.delete_queue()
     source = AzureQueueSource(azure_lake.lake.settings)
-    with pytest.raises(BadInput, match="cannot receive from the queue"):
+    with pytest.raises(BadInput, match="cannot receive events from the queue"):
         source.receive(10, 0)
     source.close()
 

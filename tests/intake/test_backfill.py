@@ -1,4 +1,4 @@
-"""Listing what is there: records what the ledger lacks, on every kind of store, as often as one likes."""
+"""A backfill records objects missing in the ledger, on every kind of store, and can be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which configured bucket an event means, and how a bucket is reached."""
+"""Finding the configured bucket of an event, and the config of a bucket."""
 
 from __future__ import annotations
 

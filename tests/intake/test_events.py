@@ -1,4 +1,4 @@
-"""Every source's events, in every wrapping, become names of objects; whatever else becomes a reason."""
+"""The events of every source, in every wrapping, become object names; anything else becomes a reason."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_malformed_gcs_has_a_reason(missing: str) -> None:
     [
         ("not base64!", "neither JSON nor base64"),
         (base64.b64encode(b"{").decode(), "not JSON"),
-        (shapes.azure_body({**shapes.azure("a"), "subject": "/elsewhere"}), "names no blob"),
+        (shapes.azure_body({**shapes.azure("a"), "subject": "/elsewhere"}), "does not name a blob"),
         (shapes.azure_body({**shapes.azure("a"), "subject": "/blobServices/default/containers/c/blobs/"}), "0 bytes"),
         (json.dumps([7]), "no text at type"),
     ],

@@ -1,4 +1,4 @@
-"""A watched folder: whole files only, each once, found again after a restart, cheap when nothing happens."""
+"""A watched folder reports complete files once, finds them again after a restart, and is cheap when idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pub/Sub: what is pulled, when it is acknowledged, and its errors as ours. A client of our own stands for Google."""
+"""Pub/Sub with a fake client: pulling, acknowledging, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def test_acknowledged_only_after_the_ledger(gcp_lake: Lake, make_recorder: Calla
         (google.RetryError("x", None), Unavailable),
     ],
 )
-def test_errors_are_told_as_ours(gcp_lake: Lake, error: Exception, kind: type[LakeError]) -> None:
+def test_errors_are_lake_errors(gcp_lake: Lake, error: Exception, kind: type[LakeError]) -> None:
     client = FakeSubscriber(shapes.gcs("a"))
     source = PubsubSource(gcp_lake.settings, client)
     client.error = error
-    with pytest.raises(kind, match="cannot receive from"):
+    with pytest.raises(kind, match="cannot receive events from"):
         source.receive(1, 1)
 
 

@@ -1,4 +1,4 @@
-"""Pub/Sub's own server: notifications are pulled, come again until acknowledged, and are then gone."""
+"""Pub/Sub's real server: notifications are redelivered until acknowledged, and are then gone."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ def test_a_subscription_that_is_not_there_is_said(gcp_lake: GcpLake) -> None:
     settings = gcp_lake.lake.settings
     intake = settings.intake.model_copy(update={"pubsub_subscription": "projects/p/subscriptions/absent"})
     source = PubsubSource(settings.model_copy(update={"intake": intake}))
-    with pytest.raises(BadInput, match="cannot receive from projects/p/subscriptions/absent"):
+    with pytest.raises(BadInput, match="cannot receive events from projects/p/subscriptions/absent"):
         source.receive(1, 5)
     source.close()

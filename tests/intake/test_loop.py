@@ -1,4 +1,4 @@
-"""The loop between a source and the ledger: what it acknowledges, gives back, waits out, and says of itself."""
+"""The loop between a source and the ledger: acknowledging, returning events, waiting, and reporting health."""
 
 from __future__ import annotations
 

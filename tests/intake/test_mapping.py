@@ -1,4 +1,4 @@
-"""Whose an object is: profiles, the default layout, the default org; and what is never read."""
+"""The owner of an object: by profile, default layout or default org; and objects that are never read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.index.profiles import StorageProfile
-from lakerunner.intake.mapping import DefaultOrg, KeyMap, NotAnInput, Place, Unmapped, Unusable
+from lakerunner.intake.mapping import DefaultOrg, KeyMap, NotAnInput, ObjectOwner, Unmapped, Unusable
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 BUCKET, FOLDER = "s3://lake", "file:///lake"
@@ -28,18 +28,18 @@ def key_map(*profiles: StorageProfile, own: str = BUCKET, default_org: DefaultOr
 @pytest.mark.parametrize("signal", ["logs", "metrics", "traces"])
 def test_the_collectors_layout_needs_one_profile_only(signal: str) -> None:
     rules = key_map(profile("otel-raw/"))
-    assert rules.place(BUCKET, f"{OTEL}{signal}_313124979.binpb.gz") == Place(A, "c-1", signal)
+    assert rules.owner_of(BUCKET, f"{OTEL}{signal}_313124979.binpb.gz") == ObjectOwner(A, "c-1", signal)
 
 
 def test_the_longest_prefix_wins() -> None:
     rules = key_map(profile("otel-raw/"), profile("otel-raw/team-b/", B))
-    assert rules.place(BUCKET, "otel-raw/team-a/logs_1.json") == Place(A, "c-1", "logs")
-    assert rules.place(BUCKET, "otel-raw/team-b/logs_1.json") == Place(B, "c-2", "logs")
+    assert rules.owner_of(BUCKET, "otel-raw/team-a/logs_1.json") == ObjectOwner(A, "c-1", "logs")
+    assert rules.owner_of(BUCKET, "otel-raw/team-b/logs_1.json") == ObjectOwner(B, "c-2", "logs")
 
 
 def test_a_profile_may_set_the_signal() -> None:
     rules = key_map(profile("app/", signal="traces"))
-    assert rules.place(BUCKET, "app/logs_1.json") == Place(A, "c-1", "traces")
+    assert rules.owner_of(BUCKET, "app/logs_1.json") == ObjectOwner(A, "c-1", "traces")
 
 
 @pytest.mark.parametrize(
@@ -54,54 +54,54 @@ def test_a_profile_may_set_the_signal() -> None:
     ],
 )
 def test_the_default_org_of_a_folder_takes_the_raw_prefixes(key: str, signal: str) -> None:
-    assert key_map(own=FOLDER).place(FOLDER, key) == Place(DEFAULT_ORG_ID, "default", signal)
-    assert isinstance(key_map(own=FOLDER, default_org="never").place(FOLDER, key), Unmapped)
-    assert isinstance(key_map().place(BUCKET, key), Unmapped)
-    assert key_map(default_org="always").place(BUCKET, key) == Place(DEFAULT_ORG_ID, "default", signal)
+    assert key_map(own=FOLDER).owner_of(FOLDER, key) == ObjectOwner(DEFAULT_ORG_ID, "default", signal)
+    assert isinstance(key_map(own=FOLDER, default_org="never").owner_of(FOLDER, key), Unmapped)
+    assert isinstance(key_map().owner_of(BUCKET, key), Unmapped)
+    assert key_map(default_org="always").owner_of(BUCKET, key) == ObjectOwner(DEFAULT_ORG_ID, "default", signal)
 
 
 def test_the_default_layout_names_org_and_collector() -> None:
-    assert key_map().place(BUCKET, f"otel-raw/{B}/eu-1/2026/logs_1.binpb") == Place(B, "eu-1", "logs")
+    assert key_map().owner_of(BUCKET, f"otel-raw/{B}/eu-1/2026/logs_1.binpb") == ObjectOwner(B, "eu-1", "logs")
 
 
 def test_an_unknown_org_is_not_given_to_the_default_org() -> None:
     stranger = uuid.UUID(int=3)
-    mapped = key_map(own=FOLDER).place(FOLDER, f"otel-raw/{stranger}/eu-1/logs_1.binpb")
+    mapped = key_map(own=FOLDER).owner_of(FOLDER, f"otel-raw/{stranger}/eu-1/logs_1.binpb")
     assert mapped == Unmapped(f"there is no org {stranger}")
 
 
 def test_a_profile_claims_more_than_the_layout_says() -> None:
     rules = key_map(profile("otel-raw/"))
-    assert rules.place(BUCKET, f"otel-raw/{B}/eu-1/logs_1.binpb") == Place(A, "c-1", "logs")
+    assert rules.owner_of(BUCKET, f"otel-raw/{B}/eu-1/logs_1.binpb") == ObjectOwner(A, "c-1", "logs")
 
 
 @pytest.mark.parametrize("key", ["otel-raw/x/1.json", "otel-raw/blogs/1.json", "elsewhere/logs_1.json", "otel-raw"])
 def test_what_nobody_claims_is_unmapped(key: str) -> None:
-    assert isinstance(key_map(own=FOLDER).place(FOLDER, key), Unmapped)
+    assert isinstance(key_map(own=FOLDER).owner_of(FOLDER, key), Unmapped)
 
 
 def test_a_claimed_key_without_a_signal_is_unmapped() -> None:
-    assert isinstance(key_map(profile("app/")).place(BUCKET, "app/1.json"), Unmapped)
+    assert isinstance(key_map(profile("app/")).owner_of(BUCKET, "app/1.json"), Unmapped)
 
 
 @pytest.mark.parametrize("key", ["a//b", "a/../logs", "/logs", "a\x01logs"])
 def test_a_key_that_stores_cannot_read_is_unusable(key: str) -> None:
-    assert isinstance(key_map(profile("")).place(BUCKET, key), Unusable)
+    assert isinstance(key_map(profile("")).owner_of(BUCKET, key), Unusable)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_nothing_under_db_is_ever_an_input(rest: str) -> None:
     rules = key_map(profile("", signal="logs"), profile("", bucket=FOLDER, signal="logs"), default_org="always")
-    assert rules.place(BUCKET, "db/" + rest) == NotAnInput()
-    assert rules.place(FOLDER, "db/" + rest) == NotAnInput()
+    assert rules.owner_of(BUCKET, "db/" + rest) == NotAnInput()
+    assert rules.owner_of(FOLDER, "db/" + rest) == NotAnInput()
 
 
 def test_markers_and_unfinished_files_are_no_inputs() -> None:
     rules = key_map(own=FOLDER)
     for key in ("otel-raw/", "otel-raw/.logs_1.json.swp", "otel-raw/logs_1.json.tmp"):
-        assert rules.place(FOLDER, key) == NotAnInput()
+        assert rules.owner_of(FOLDER, key) == NotAnInput()
     # In a bucket an upload is whole or not there, and its name is its name.
-    assert key_map(default_org="always").place(BUCKET, "otel-raw/logs_1.json.tmp") != NotAnInput()
+    assert key_map(default_org="always").owner_of(BUCKET, "otel-raw/logs_1.json.tmp") != NotAnInput()
 
 
 def test_what_is_listed_covers_every_profile_once() -> None:

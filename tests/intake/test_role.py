@@ -1,4 +1,4 @@
-"""The whole role as a process: killed at its crash points it loses and doubles nothing, and it says how it is."""
+"""The role as a process: killed at its crash points it loses and duplicates nothing, and it reports its health."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_a_queue_that_is_not_there_is_said(make_s3_lake: MakeS3Lake) -> None:
     s3_lake = make_s3_lake()
     s3_lake.sqs.delete_queue(QueueUrl=s3_lake.queue_url)
     source = SqsSource(s3_lake.lake.settings)
-    with pytest.raises(BadInput, match="cannot receive from the queue"):
+    with pytest.raises(BadInput, match="cannot receive events from the queue"):
         source.receive(10, 0)
     source.close()
 

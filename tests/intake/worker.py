@@ -1,4 +1,4 @@
-"""The role in a process of its own, for tests that kill it. Settings come from the environment."""
+"""The role as a separate process, for tests that kill it. Settings come from the environment."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from lakerunner.model.time import (
     day_range,
     hour_of_day,
     parse_duration_s,
-    window_start,
 )
 
 times_ns = st.integers(0, 9_000_000_000 * NS_PER_S)
@@ -32,13 +31,6 @@ def test_a_time_lies_in_the_day_of_its_dateint(time_ns: int) -> None:
     day = day_range(dateint(time_ns))
     assert day.start_ns <= time_ns < day.end_ns
     assert day.end_ns - day.start_ns == NS_PER_DAY
-
-
-@given(times_ns, st.integers(1, NS_PER_DAY))
-def test_window_holds_its_time(time_ns: int, width_ns: int) -> None:
-    start = window_start(time_ns, width_ns)
-    assert start <= time_ns < start + width_ns
-    assert start % width_ns == 0
 
 
 def test_ranges_are_half_open() -> None:

@@ -13,7 +13,7 @@ import uuid
 from lakerunner.bus import topics
 from lakerunner.bus.contract import Delivery
 from lakerunner.bus.messages import ObjectSeen, SegmentsMade, decode, encode
-from lakerunner.bus.relay_role import Relay
+from lakerunner.bus.relay import Relay
 from lakerunner.bus.role import BusRole
 from lakerunner.bus.stage import run_stage
 from lakerunner.index import ledger, outbox, work

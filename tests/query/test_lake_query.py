@@ -151,8 +151,8 @@ def test_a_lookup_describes_only_segments_that_are_new(lake: LakeOfSeries, monke
     asked: list[int] = []
     from lakerunner.query.plan import catalog as module
 
-    described = module.described
-    monkeypatch.setattr(module, "described", lambda tx, refs: (asked.append(len(refs)), described(tx, refs))[1])
+    load_segments = module.load_segments
+    monkeypatch.setattr(module, "load_segments", lambda tx, refs: (asked.append(len(refs)), load_segments(tx, refs))[1])
     want = Want("metrics", TimeRange(0, 1 << 60))
     for _ in range(3):
         assert len(lake.lake._catalog.lookup(org, [want, want]).segments) == 4

@@ -154,5 +154,5 @@ def test_a_taken_port_is_misuse(toy: Toy, flags: Path) -> None:
     second = Toy(flags, toy.port)
     _, errors = second.process.communicate(timeout=20)
     assert second.process.returncode == 2
-    assert "another process does" in errors
+    assert "another process uses the port" in errors
     assert "Traceback" not in errors

@@ -41,7 +41,7 @@ def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
         ("- 1", "not a mapping"),
         ("http: {port: [", "line 1, column"),
         ("index: {url: mysql://x}", "postgresql://user:password@host"),
-        ("bus: {kind: kafka}", "set bus.brokers"),
+        ("bus: {kind: kafka}", "bus.brokers is empty; set it to host:port"),
         ("store: {url: bucket}", "s3://bucket"),
     ],
 )

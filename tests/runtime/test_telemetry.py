@@ -1,4 +1,4 @@
-"""Spans when an endpoint is set, log lines with what they are about, and silence otherwise."""
+"""Spans are exported when an endpoint is set, and log lines carry their fields."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A store on each backend, the servers started once a session."""
+"""A store on each backend. The servers are started once per session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def s3_config() -> Callable[[str], StoreConfig]:
-    """A config of a bucket at that endpoint."""
+    """Return the config of a bucket at this endpoint."""
 
     def config(endpoint: str, bucket: str = "lake") -> StoreConfig:
         url = f"s3://{bucket}"
@@ -73,7 +73,7 @@ _BACKENDS = {"folder": _folder, "s3": _s3, "azure": _az}
 
 @pytest.fixture(params=list(_BACKENDS))
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> StoreConfig:
-    """An empty bucket of its own, on each backend in turn."""
+    """A new empty bucket, on each backend in turn."""
     return _BACKENDS[request.param](request, tmp_path)
 
 

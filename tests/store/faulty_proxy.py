@@ -1,4 +1,4 @@
-"""A proxy before a store that fails the next calls in the ways that were planned."""
+"""A proxy in front of a store that fails the next calls as planned."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class FaultyProxy(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def plan(self, *faults: Fault) -> None:
-        """What happens to the next calls; later ones pass. Starts a new count of calls."""
+        """Set the faults of the next calls; later calls pass. Resets the count of calls."""
         with self.lock:
             self.planned = deque(faults)
             self.calls = []
 
     def fail_at_random(self, share: float, seed: int) -> None:
-        """From now on that share of calls fails, in any of the ways that pass."""
+        """From now on this share of calls fails with a random transient fault."""
         with self.lock:
             self._share, self._random = share, random.Random(seed)
 

@@ -1,4 +1,4 @@
-"""Errors of obstore and of the file system: class, one line, and what to do."""
+"""Errors of obstore and of the file system: their class, one line of text, and a hint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _answered(status: str, code: str = "Oops", message: str = "It said no.") -> 
         (FileNotFoundError(_answered("404 Not Found", "NoSuchBucket")), Unavailable, "the bucket does not exist"),
         (obstore.GenericError(_answered("404 Not Found", "ContainerNotFound")), Unavailable, "bucket does not exist"),
         (obstore.AlreadyExistsError(_answered("412 Precondition Failed")), Conflict, "exists already"),
-        (obstore.PreconditionError(_answered("412 Precondition Failed")), Conflict, "changed by somebody"),
+        (obstore.PreconditionError(_answered("412 Precondition Failed")), Conflict, "it was changed meanwhile"),
         (obstore.PermissionDeniedError(_answered("403 Forbidden")), Denied, "It said no. (Oops); check the cred"),
         (obstore.UnauthenticatedError(_answered("401 Unauthorized")), Denied, "credentials"),
         (obstore.GenericError("Error performing PUT http://169.254.169.254/latest/api"), Denied, "no credentials"),
@@ -58,7 +58,7 @@ def test_obstore(error: Exception, kind: type[LakeError], text: str) -> None:
     [
         (errno.ENOSPC, DiskFull, "the disk is full (no space left on device); free space"),
         (errno.EDQUOT, DiskFull, "the disk is full"),
-        (errno.EACCES, Denied, "permission denied; check owner and rights"),
+        (errno.EACCES, Denied, "permission denied; check owner and permissions"),
         (errno.EROFS, Denied, "read-only file system"),
         (errno.ENOENT, Missing, "no such object"),
         (errno.EEXIST, Conflict, "exists already"),

@@ -89,7 +89,7 @@ def test_the_staging_place_is_not_part_of_the_bucket(store: ObjectStore, root: P
     (root / STAGING / "left").write_bytes(b"half")
     assert [meta.key for meta in store.list()] == []
     for key in (STAGING, f"{STAGING}/left"):
-        with pytest.raises(BadInput, match="prepared"):
+        with pytest.raises(BadInput, match="reserved for files being written"):
             store.get(key)
 
 
@@ -140,7 +140,7 @@ def test_places_that_cannot_be_buckets_are_told(tmp_path: Path) -> None:
     for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/lake")):
         with pytest.raises(BadInput, match="is not a folder"):
             open_store(replace(config, url=place.as_uri()))
-    with pytest.raises(Denied, match="check owner and rights"):
+    with pytest.raises(Denied, match="check owner and permissions"):
         open_store(replace(config, url="file:///sys/lake"))
 
 

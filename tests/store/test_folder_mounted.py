@@ -1,4 +1,4 @@
-"""A folder that is not there is a disk that is not mounted, not a bucket without objects."""
+"""A missing folder is an unmounted disk, not an empty bucket."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Keys: what is made can be parsed, what cannot be parsed is refused."""
+"""Keys that we build can be parsed; other keys are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy over a bucket: which failures are retried, noted, and pause it."""
+"""The retry policy of a store: which failures are retried, counted, and open the circuit."""
 
 from __future__ import annotations
 

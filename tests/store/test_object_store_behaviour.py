@@ -1,4 +1,4 @@
-"""What a store does, the same on a folder, S3 and Azure."""
+"""The behaviour of a store, which is the same on a folder, S3 and Azure."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_bucket_that_is_not_there_is_told_and_not_taken_for_a_missing_object(c
         lambda: store.head("x"),
         lambda: store.put("x", b""),
     ):
-        with pytest.raises(Unavailable, match="the bucket does not exist; create it"):
+        with pytest.raises(Unavailable, match="the bucket does not exist; create the bucket"):
             ask()
 
 

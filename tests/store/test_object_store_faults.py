@@ -1,9 +1,8 @@
-"""A store in trouble: lost answers, silence, refusals, an outage and its end."""
+"""A failing store: lost answers, timeouts, refusals, an outage and its end."""
 
 from __future__ import annotations
 
 import gzip
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from lakerunner.model.errors import Conflict, Denied, Unavailable
-from lakerunner.runtime.stop import Stop
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 from tests.components.moto import Moto, running_moto
@@ -115,7 +113,6 @@ def test_an_outage_pauses_calls_and_its_end_resumes_them(tmp_path: Path, s3_conf
     with running_moto(tmp_path, port) as server:
         server.create_bucket("lake")
         store.put("before", b"1")
-        assert store.wait_while_paused(Stop())
     with pytest.raises(Unavailable, match=r"(?i)connection refused"):
         store.put("during", b"1")
     assert store.is_paused
@@ -123,28 +120,16 @@ def test_an_outage_pauses_calls_and_its_end_resumes_them(tmp_path: Path, s3_conf
     with pytest.raises(Unavailable, match="calls to it are paused"):
         store.get("before")
     assert time.perf_counter() - started < 0.05
-    waiter = threading.Thread(target=store.wait_while_paused, args=(Stop(),))
-    waiter.start()
-    time.sleep(1.0)  # longer than a pause: the probes fail and the waiter goes on waiting
-    assert waiter.is_alive()
+    time.sleep(0.5)  # longer than a pause: the probe fails and begins another one
+    with pytest.raises(Unavailable, match=r"(?i)connection refused"):
+        store.ping()
+    assert store.is_paused
     with running_moto(tmp_path, port) as server:
         server.create_bucket("lake")
-        waiter.join(10)
-        assert not waiter.is_alive()
+        time.sleep(0.5)
+        store.ping()
         assert not store.is_paused
         store.put("after", b"1")
-
-
-def test_waiting_for_a_store_ends_when_stopping(s3_config: Callable[..., StoreConfig]) -> None:
-    config = s3_config(f"http://127.0.0.1:{free_port()}")
-    store = open_store(replace(config, circuit_failures=1, circuit_pause_s=60.0))
-    with pytest.raises(Unavailable):
-        store.ping()
-    stop = Stop()
-    threading.Timer(0.2, stop.request).start()
-    started = time.monotonic()
-    assert store.wait_while_paused(stop) is False
-    assert time.monotonic() - started < 2
 
 
 def test_an_encoded_object_is_read_as_it_is_stored(moto: Moto, s3_config: Callable[..., StoreConfig]) -> None:

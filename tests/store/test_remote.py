@@ -1,4 +1,4 @@
-"""A bucket at a provider: what obstore does not forgive."""
+"""A bucket at a cloud provider: pitfalls of obstore."""
 
 from __future__ import annotations
 

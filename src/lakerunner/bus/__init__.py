@@ -1,1 +1,1 @@
-"""Names of things to do, on their way between stages: never telemetry."""
+"""The message bus between stages. Messages name work to do; they never carry telemetry."""

@@ -1,4 +1,4 @@
-"""Telling the bus of raw objects, through the outbox of the transaction that made it true."""
+"""Announce raw objects on the bus, through the outbox of the transaction that recorded them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lakerunner.model.signals import signal_named
 
 
 def announce(tx: Connection, objects: Sequence[RawObject]) -> None:
-    """Send objects on their way to the boxer."""
+    """Put one message per object into the outbox, for the boxer."""
     outbox.put(tx, [object_seen(obj) for obj in objects])
 
 
 def object_seen(obj: RawObject) -> Outgoing:
-    """Keyed by org, so that one org's objects stay in order and no org waits behind all others."""
+    """Build the message of an object. The key is the org: its objects stay in order and no org waits for all others."""
     message = ObjectSeen(
         object_id=obj.object_id,
         org_id=obj.org_id,

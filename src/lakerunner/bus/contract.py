@@ -1,4 +1,4 @@
-"""What a bus is: durable publishing, consumers that say when a message is done, and a look inside."""
+"""The interface of a bus: durable publishing, consumers that acknowledge messages, and inspection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakerunner.model.errors import LakeError
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A message where it lies. Topics are without the prefix."""
+    """A stored message. The topic has no prefix."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message handed to a worker, for the `attempt`th time."""
+    """A message handed to a worker. `attempt` counts from 1."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a group is behind on one partition, and who last worked on it."""
+    """How far a group is behind on one partition, and its last member there."""
 
     group: str
     topic: str
@@ -54,54 +54,54 @@ class Lag:
 class Consumer(Protocol):
     """One member of a group, used by one thread.
 
-    Every delivery is answered by `done` or `fail`, in any order. While an answer is missing, the offset that is
-    committed stays below it, so a message is lost by no death of anybody; it may be delivered twice.
+    Every delivery is answered by `done` or `fail`, in any order. The committed offset stays below a message without
+    an answer, so no message is lost when a process dies; it may be delivered twice.
     """
 
     @property
     def group(self) -> str: ...
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Delivery]:
-        """Messages to handle; empty after the timeout. Unavailable while the bus is down: try again."""
+        """Return messages to handle; none after the timeout. Raises Unavailable while the bus is down."""
 
     def done(self, delivery: Delivery) -> None:
-        """It was handled, durably. From now on it may be committed at any time."""
+        """The message was handled durably. It may be committed at any time from now on."""
 
     def fail(self, delivery: Delivery, error: LakeError) -> None:
-        """It was not. By the error's class, it comes again after a pause, or goes to the dead letters."""
+        """The message failed. The error's class decides between a retry after a pause and a dead letter."""
 
     def commit(self) -> None:
-        """Make durable what is done. Conflict when a partition was lost meanwhile: its messages come to others."""
+        """Commit what is done. Raises Conflict when a partition was lost: others receive its messages."""
 
     def close(self) -> None:
-        """Commit what is done and hand the rest back: no attempt is held against it."""
+        """Commit what is done and hand the rest back, without counting an attempt."""
 
 
 class Bus(Protocol):
-    """A carrier of messages. Safe for threads; its consumers are not."""
+    """A message bus. Safe to share between threads; its consumers are not."""
 
     def publish(self, records: Sequence[Outgoing]) -> None:
-        """Return when all are durable. After an error, some may be: publish all again."""
+        """Return when all messages are durable. After an error some may be durable: publish all again."""
 
     def consumer(self, group: str, topics: Sequence[str]) -> Consumer: ...
 
     def lag(self, group: str | None = None) -> list[Lag]:
-        """Of one group or of all, by topic and partition."""
+        """Return the lag of one group or of all, by topic and partition."""
 
     def tail(self, topic: str, count: int) -> list[Record]:
-        """The newest messages of a topic, oldest first. Reading does not move any group."""
+        """Return the newest messages of a topic, oldest first. Does not move any group's offsets."""
 
     def read(self, topic: str) -> list[Record]:
-        """All messages of a topic as of now. For small topics: the dead letters."""
+        """Return all present messages of a topic. For small topics, such as dead letters."""
 
     def trim(self, topic: str, partition: int, before: int) -> None:
-        """Forget the messages below that offset, whoever has not read them."""
+        """Delete the messages below an offset, whether they were read or not."""
 
     def ensure_topics(self) -> list[str]:
-        """Make the topics that are missing, and return their names."""
+        """Create missing topics and return their names."""
 
     def ping(self) -> None:
-        """Return when the bus answers; raise why not otherwise."""
+        """Return when the bus answers; raise the reason otherwise."""
 
     def close(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The bus on Kafka: an idempotent producer, groups that rebalance one by one, and the admin's view."""
+"""The bus on Kafka: an idempotent producer, consumers that rebalance cooperatively, and inspection."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from lakerunner.bus import topics
-from lakerunner.bus.consuming import retry_policy
+from lakerunner.bus.consumer import retry_policy
+from lakerunner.bus.consumer_progress import ConsumerProgress
 from lakerunner.bus.contract import Lag, Outgoing, Record
-from lakerunner.bus.kafka_client import base_config, telling, told_as_ours
-from lakerunner.bus.kafka_consumer import KafkaConsumer, record_of, text_to_mark
-from lakerunner.bus.progress import Progress
+from lakerunner.bus.kafka_client import base_config, kafka_errors, to_lake_error
+from lakerunner.bus.kafka_consumer import KafkaConsumer, record_of, text_to_checkpoint
 from lakerunner.model.errors import LakeError, Missing, Unavailable
 from lakerunner.runtime.metrics import BUS_PUBLISHED
 from lakerunner.runtime.settings import BusSettings
 
-#: How long a message may try to become durable before publishing says that it did not.
+#: How long a message may take to become durable before publishing fails.
 _PUBLISH_S = 10.0
 _ADMIN_S = 10.0
 _PING_S = 3.0
@@ -39,7 +39,7 @@ Delivered = Callable[[KafkaError | None, Message], None]
 
 
 class KafkaBus:
-    """One producer for the process; consumers have clients of their own."""
+    """One producer per process; each consumer has its own client."""
 
     def __init__(self, settings: BusSettings) -> None:
         self._settings = settings
@@ -60,8 +60,8 @@ class KafkaBus:
             if error is not None:
                 errors.append(error)
 
-        # One at a time: a flush waits for everybody's messages, and a batch is published in order.
-        with self._lock, telling("publish"):
+        # One publisher at a time: a flush waits for the messages of all threads, and a batch is published in order.
+        with self._lock, kafka_errors("publish"):
             for record in records:
                 self._produce(record, delivered)
             self._producer.flush(_PUBLISH_S + 5.0)
@@ -75,11 +75,11 @@ class KafkaBus:
             BUS_PUBLISHED.labels(topic).inc(count)
 
     def consumer(self, group: str, topics: Sequence[str]) -> KafkaConsumer:
-        progress = Progress(uuid.uuid4().hex, retry_policy(self._settings))
+        progress = ConsumerProgress(uuid.uuid4().hex, retry_policy(self._settings))
         return KafkaConsumer(group, topics, self._settings, progress, self.publish)
 
     def lag(self, group: str | None = None) -> list[Lag]:
-        with telling("ask Kafka for the lag"):
+        with kafka_errors("ask Kafka for the lag"):
             groups = [group] if group is not None else self._groups()
             committed = [(name, place) for name in groups for place in self._committed(name)]
             ends = self._ends([place for _, place in committed])
@@ -90,28 +90,28 @@ class KafkaBus:
                 place.partition,
                 place.offset,
                 ends[place.topic, place.partition],
-                text_to_mark(place.offset, place.metadata).member,
+                text_to_checkpoint(place.offset, place.metadata).member,
             )
             for name, place in committed
         ]
         return sorted(lags, key=lambda lag: (lag.group, lag.topic, lag.partition))
 
     def tail(self, topic: str, count: int) -> list[Record]:
-        found = self._look(topic, last=count)
+        found = self._read_records(topic, last=count)
         found.sort(key=lambda record: (record.created_at or datetime.min.replace(tzinfo=UTC), record.offset))
         return found[-count:]
 
     def read(self, topic: str) -> list[Record]:
-        return self._look(topic, last=None)
+        return self._read_records(topic, last=None)
 
     def trim(self, topic: str, partition: int, before: int) -> None:
-        with telling(f"trim {topic}"):
+        with kafka_errors(f"trim {topic}"):
             place = TopicPartition(self._prefix + topic, partition, before)
             for future in self._admin.delete_records([place], request_timeout=_ADMIN_S).values():
                 future.result()
 
     def ensure_topics(self) -> list[str]:
-        with telling("make topics"):
+        with kafka_errors("create topics"):
             known = self._admin.list_topics(timeout=_ADMIN_S).topics
             missing = [topic for topic in topics.TOPICS if self._prefix + topic.name not in known]
             made = []
@@ -126,7 +126,7 @@ class KafkaBus:
         return made
 
     def ping(self) -> None:
-        with telling("reach Kafka"):
+        with kafka_errors("reach Kafka"):
             self._admin.list_topics(timeout=_PING_S)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class KafkaBus:
                 "partitioner": "consistent",
                 "linger.ms": 1,
                 "delivery.timeout.ms": round(_PUBLISH_S * 1000),
-                # A missing topic is an error to tell, not one to wait half a minute for.
+                # Report a missing topic soon instead of waiting half a minute for it.
                 "topic.metadata.propagation.max.ms": 2_000,
             }
         )
@@ -155,7 +155,7 @@ class KafkaBus:
                     self._prefix + record.topic, record.payload, record.key.encode(), on_delivery=delivered
                 )
             except BufferError:
-                # The queue is full: acknowledgements make room, or the delivery timeout does.
+                # The queue is full until acknowledgements, or the delivery timeout, empty it.
                 self._producer.poll(0.1)
             else:
                 return
@@ -167,7 +167,7 @@ class KafkaBus:
             self._prefix + topic.name,
             1 if topic.is_dead else self._settings.partitions,
             replicas,
-            # One replica may be away without stopping the publishers.
+            # Publishing goes on while one replica is away.
             config={"retention.ms": str(retention_ms), "min.insync.replicas": str(max(1, replicas - 1))},
         )
 
@@ -188,40 +188,40 @@ class KafkaBus:
         answer = self._admin.list_offsets(wanted, request_timeout=_ADMIN_S) if wanted else {}
         return {(place.topic, place.partition): future.result().offset for place, future in answer.items()}
 
-    def _look(self, topic: str, last: int | None) -> list[Record]:
-        """Read a topic up to its present end, from its beginning or the last few of each partition."""
+    def _read_records(self, topic: str, last: int | None) -> list[Record]:
+        """Read a topic to its present end: from its start, or only the last messages of each partition."""
         name = self._prefix + topic
-        # Assigned by hand and never committed, so this group never comes to exist.
-        looker = Consumer(
+        # Partitions are assigned manually and never committed, so this group is never created.
+        reader = Consumer(
             {**base_config(self._settings), "group.id": f"look-{uuid.uuid4().hex}", "enable.auto.commit": False,
              "auto.offset.reset": "earliest"}
         )  # fmt: skip
         try:
-            with telling(f"read {topic}"):
-                return _read_to_end(looker, name, self._prefix, last)
+            with kafka_errors(f"read {topic}"):
+                return _read_to_end(reader, name, self._prefix, last)
         finally:
-            looker.close()
+            reader.close()
 
 
-def _read_to_end(looker: Consumer, name: str, prefix: str, last: int | None) -> list[Record]:
-    metadata = looker.list_topics(name, timeout=_ADMIN_S).topics[name]
+def _read_to_end(reader: Consumer, name: str, prefix: str, last: int | None) -> list[Record]:
+    metadata = reader.list_topics(name, timeout=_ADMIN_S).topics[name]
     if metadata.error is not None:
         raise Missing(f"cannot read the topic {name}: {metadata.error.str()}")
     starts, ends = [], {}
     for partition in metadata.partitions:
-        low, high = looker.get_watermark_offsets(TopicPartition(name, partition), timeout=_ADMIN_S)
+        low, high = reader.get_watermark_offsets(TopicPartition(name, partition), timeout=_ADMIN_S)
         start = low if last is None else max(low, high - last)
         if start < high:
             starts.append(TopicPartition(name, partition, start))
             ends[partition] = high
-    looker.assign(starts)
+    reader.assign(starts)
     found: list[Record] = []
     while ends:
-        message = looker.poll(_ADMIN_S)
+        message = reader.poll(_ADMIN_S)
         if message is None:
             raise Unavailable(f"cannot read the topic {name}: Kafka sent nothing for {_ADMIN_S:g} s")
         if (error := message.error()) is not None:
-            raise told_as_ours(error, f"read {name}")
+            raise to_lake_error(error, f"read {name}")
         record = record_of(message, prefix)
         if record.partition in ends:
             found.append(record)
@@ -231,6 +231,6 @@ def _read_to_end(looker: Consumer, name: str, prefix: str, last: int | None) -> 
 
 
 def _worst(errors: Sequence[KafkaError]) -> LakeError:
-    """One error to stand for all: one that retrying cannot mend, if there is one."""
-    told = [told_as_ours(error, "publish") for error in errors]
-    return next((error for error in told if not error.retryable), told[0])
+    """Return the error to raise for all: one that a retry cannot solve, if there is one."""
+    translated = [to_lake_error(error, "publish") for error in errors]
+    return next((error for error in translated if not error.retryable), translated[0])

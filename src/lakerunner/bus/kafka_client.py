@@ -1,4 +1,4 @@
-"""What every client of Kafka shares: its address, its log, and its errors told as ours."""
+"""What all Kafka clients share: the base configuration, the logger, and errors translated to LakeErrors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, 
 from lakerunner.runtime.options import parse_options
 from lakerunner.runtime.settings import BusSettings
 
-#: librdkafka's own words; a broker that is away is told here, not in our errors.
+#: Receives librdkafka's own log. An unreachable broker is logged here and does not appear in our errors.
 logger = logging.getLogger("lakerunner.kafka")
 
 _LOST = {
@@ -23,7 +23,7 @@ _LOST = {
     KafkaError.FENCED_MEMBER_EPOCH,
     KafkaError._ASSIGNMENT_LOST,
 }
-_PASSING = {
+_TRANSIENT = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
@@ -69,26 +69,26 @@ def base_config(settings: BusSettings) -> dict[str, Any]:
     }
 
 
-def told_as_ours(error: KafkaError, doing: str) -> LakeError:
-    """Kafka's error as one of ours: its class decides whether to try again."""
+def to_lake_error(error: KafkaError, doing: str) -> LakeError:
+    """Translate an error of Kafka to a LakeError, whose class decides about retries."""
     code, text = error.code(), f"cannot {doing}: {error.str()}"
     if code in _LOST:
         return Conflict(text)
     if code in _NO_TOPIC:
-        return Missing(text, hint="roles make the topics as they start; is bus.prefix the same everywhere?")
-    if code in _PASSING or error.retriable():
+        return Missing(text, hint="roles create the topics when they start; is bus.prefix the same everywhere?")
+    if code in _TRANSIENT or error.retriable():
         return Unavailable(text, hint="is Kafka running at bus.brokers?")
     if code in _REFUSED:
-        return Denied(text, hint="check what this client may do on the broker")
+        return Denied(text, hint="check the client's credentials and its permissions on the broker")
     if code in _TOO_BIG:
         return BadInput(text, hint="raise message.max.bytes on the broker")
     return Bug(text)
 
 
 @contextmanager
-def telling(doing: str) -> Iterator[None]:
-    """Raise whatever Kafka raises inside as an error of ours."""
+def kafka_errors(doing: str) -> Iterator[None]:
+    """Raise Kafka's errors in the block as LakeErrors. `doing` completes "cannot ..."."""
     try:
         yield
     except KafkaException as error:
-        raise told_as_ours(error.args[0], doing) from error
+        raise to_lake_error(error.args[0], doing) from error

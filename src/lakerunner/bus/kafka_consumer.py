@@ -1,4 +1,4 @@
-"""A consumer on Kafka: a member of a group, whose commits carry a word for the next owner of the partition."""
+"""A consumer on Kafka. Its commits carry a checkpoint in their metadata, for the next owner of the partition."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 import orjson
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from lakerunner.bus.consuming import ProgressConsumer, Publish
+from lakerunner.bus.consumer import BaseConsumer, Publish
+from lakerunner.bus.consumer_progress import MAX_WAITING, ConsumerProgress, PartitionId
 from lakerunner.bus.contract import Record
-from lakerunner.bus.kafka_client import base_config, logger, telling, told_as_ours
-from lakerunner.bus.partition import Mark
-from lakerunner.bus.progress import MAX_WAITING, Place, Progress
+from lakerunner.bus.kafka_client import base_config, kafka_errors, logger, to_lake_error
+from lakerunner.bus.partition_progress import Checkpoint
 from lakerunner.runtime.settings import BusSettings
 
-#: How long a handler may take before the group gives its partitions to others. A dead process is noticed by the
-#: session's timeout; this is only for one that hangs.
+#: How long a handler may take before the group gives its partitions to others. Only for a process that hangs: a dead
+#: one is detected by the session timeout.
 _HANG_S = 3_600.0
 _COMMITTED_S = 10.0
 #: Messages taken from the client at once.
 _FETCH = 500
-#: The group changes around us: a commit of the generation before is refused, also for partitions that we keep.
+#: Errors of a commit during a rebalance. Kafka refuses the old generation, even for partitions that we keep.
 _REBALANCING = {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION}
 
 
-class KafkaConsumer(ProgressConsumer):
+class KafkaConsumer(BaseConsumer):
     """While Kafka is away, `poll` returns nothing (the client reconnects by itself) and `commit` is Unavailable.
 
-    A commit in the middle of a rebalance is put off until the next one.
+    A commit during a rebalance is postponed to the next commit.
     """
 
     def __init__(
-        self, group: str, topics: Sequence[str], settings: BusSettings, progress: Progress, publish: Publish
+        self, group: str, topics: Sequence[str], settings: BusSettings, progress: ConsumerProgress, publish: Publish
     ) -> None:
         super().__init__(group, progress, publish)
         self._prefix = settings.prefix
@@ -50,15 +50,15 @@ class KafkaConsumer(ProgressConsumer):
                 "heartbeat.interval.ms": max(100, session_ms // 4),
                 "max.poll.interval.ms": max(session_ms, round(_HANG_S * 1000)),
                 "fetch.wait.max.ms": 100,
-                # A broker that comes back is looked for soon, and a new topic is seen soon.
+                # Finds a returning broker and a new topic soon.
                 "topic.metadata.refresh.interval.ms": 10_000,
             }
         )
-        #: Assigned, but what their last owner left is not read yet.
-        self._opening: set[Place] = set()
-        #: Came from the client, and belong to partitions that may not be open yet.
+        #: Assigned partitions whose checkpoint was not read yet.
+        self._opening: set[PartitionId] = set()
+        #: Messages from the client, whose partitions may not be open yet.
         self._arrived: list[Message] = []
-        self._paused: set[Place] = set()
+        self._paused: set[PartitionId] = set()
         self._client.subscribe(
             [self._prefix + topic for topic in topics],
             on_assign=self._on_assign,
@@ -67,17 +67,19 @@ class KafkaConsumer(ProgressConsumer):
         )
 
     def close(self) -> None:
-        farewells = {place: self._progress[place].farewell() for place in self._progress}
+        final_checkpoints = {
+            partition_id: self._progress[partition_id].final_checkpoint() for partition_id in self._progress
+        }
         try:
-            self._commit(farewells)
+            self._commit(final_checkpoints)
         except KafkaException as error:
-            # What cannot be committed any more is delivered again to others.
+            # Messages that cannot be committed any more are delivered again to others.
             logger.warning("closing without commit: %s", error)
         self._progress.drop_all()
         self._client.close()
 
     def _fetch(self, wait_s: float) -> None:
-        with telling(f"consume as {self.group}"):
+        with kafka_errors(f"consume as {self.group}"):
             self._pause_full()
             self._gather(wait_s)
             self._open_assigned()
@@ -87,115 +89,124 @@ class KafkaConsumer(ProgressConsumer):
                 record = record_of(message, self._prefix)
                 self._progress.fetched((record.topic, record.partition), [record])
             elif error.fatal():
-                raise told_as_ours(error, f"consume as {self.group}")
+                raise to_lake_error(error, f"consume as {self.group}")
             else:
-                # A topic that is not there yet, a leader that moves: the client keeps trying.
+                # A topic that does not exist yet, a leader that moves: the client retries by itself.
                 logger.info("while consuming as %s: %s", self.group, error.str())
 
     def _gather(self, wait_s: float) -> None:
-        """Take what the client has.
+        """Take the messages that the client has fetched.
 
-        One by one: a batch could hold messages from before and after a rebalance, and a message from before would be
-        taken for the start of the new assignment.
+        One by one: a batch could contain messages from before and after a rebalance, and one from before would be
+        mistaken for the start of the new assignment.
         """
         message = self._client.poll(wait_s)
         while message is not None:
             self._arrived.append(message)
             message = self._client.poll(0) if len(self._arrived) < _FETCH else None
 
-    def _save(self, marks: Mapping[Place, Mark]) -> Mapping[Place, Mark]:
+    def _save(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> Mapping[PartitionId, Checkpoint]:
         try:
-            self._commit(marks)
+            self._commit(checkpoints)
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             if error.code() in _REBALANCING:
-                # Still ours until a callback says otherwise: saved with the next commit, or then. Nothing may be
-                # dropped here, because the client goes on from where it is.
+                # The partitions are ours until a callback says otherwise, and are saved with the next commit or in that
+                # callback. Nothing may be dropped here, because the client continues from its position.
                 return {}
-            raise told_as_ours(error, f"commit as {self.group}") from raised
-        return marks
+            raise to_lake_error(error, f"commit as {self.group}") from raised
+        return checkpoints
 
-    def _commit(self, marks: Mapping[Place, Mark]) -> None:
-        if not marks:
+    def _commit(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> None:
+        if not checkpoints:
             return
         committed = self._client.commit(
             offsets=[
-                TopicPartition(self._prefix + topic, partition, mark.committed, mark_to_text(mark))
-                for (topic, partition), mark in marks.items()
+                TopicPartition(self._prefix + topic, partition, checkpoint.committed, checkpoint_to_text(checkpoint))
+                for (topic, partition), checkpoint in checkpoints.items()
             ],
             asynchronous=False,
         )
-        for place in committed or ():
-            if place.error is not None:
-                raise KafkaException(place.error)
+        for each in committed or ():
+            if each.error is not None:
+                raise KafkaException(each.error)
 
     def _open_assigned(self) -> None:
-        """Read how the last owners ended. Raises while Kafka is away, and is tried again with the next fetch."""
+        """Read the checkpoints of new partitions. Raises while Kafka is away; the next fetch tries again."""
         if not self._opening:
             return
         wanted = [TopicPartition(self._prefix + topic, partition) for topic, partition in self._opening]
         for found in self._client.committed(wanted, timeout=_COMMITTED_S):
             if found.error is not None:
                 raise KafkaException(found.error)
-            self._progress.open(self._place(found), text_to_mark(found.offset, found.metadata))
+            self._progress.open(self._partition_id(found), text_to_checkpoint(found.offset, found.metadata))
         self._opening.clear()
 
     def _pause_full(self) -> None:
-        """Stop the client from fetching what would only wait here, and let it go on when there is room."""
-        full = {place for place in self._progress if self._progress[place].waiting_count >= MAX_WAITING}
-        roomy = {p for p in self._paused if p in self._progress and self._progress[p].waiting_count < MAX_WAITING // 2}
+        """Pause the client for partitions with many waiting messages, and resume it when there are fewer."""
+        full = {
+            partition_id for partition_id in self._progress if self._progress[partition_id].waiting_count >= MAX_WAITING
+        }
+        drained = {
+            p for p in self._paused if p in self._progress and self._progress[p].waiting_count < MAX_WAITING // 2
+        }
         if new := full - self._paused:
             self._client.pause([TopicPartition(self._prefix + topic, partition) for topic, partition in new])
-        if roomy:
-            self._client.resume([TopicPartition(self._prefix + topic, partition) for topic, partition in roomy])
-        self._paused = (self._paused | full) - roomy
+        if drained:
+            self._client.resume([TopicPartition(self._prefix + topic, partition) for topic, partition in drained])
+        self._paused = (self._paused | full) - drained
 
-    def _on_assign(self, _: Consumer, places: list[TopicPartition]) -> None:
-        self._opening.update(self._place(place) for place in places)
+    def _on_assign(self, _: Consumer, assigned: list[TopicPartition]) -> None:
+        self._opening.update(self._partition_id(each) for each in assigned)
 
-    def _on_revoke(self, _: Consumer, places: list[TopicPartition]) -> None:
-        ours = [place for each in places if (place := self._place(each)) in self._progress]
+    def _on_revoke(self, _: Consumer, revoked: list[TopicPartition]) -> None:
+        ours = [partition_id for each in revoked if (partition_id := self._partition_id(each)) in self._progress]
         try:
-            self._commit({place: self._progress[place].farewell() for place in ours})
+            self._commit({partition_id: self._progress[partition_id].final_checkpoint() for partition_id in ours})
         except KafkaException as error:
             logger.warning("partitions given away without commit: %s", error)
-        self._on_lost(_, places)
+        self._on_lost(_, revoked)
 
-    def _on_lost(self, _: Consumer, places: list[TopicPartition]) -> None:
-        for each in places:
-            place = self._place(each)
-            self._progress.drop(place)
-            self._opening.discard(place)
-            self._paused.discard(place)
-        gone = {(each.topic, each.partition) for each in places}
+    def _on_lost(self, _: Consumer, lost: list[TopicPartition]) -> None:
+        for each in lost:
+            partition_id = self._partition_id(each)
+            self._progress.drop(partition_id)
+            self._opening.discard(partition_id)
+            self._paused.discard(partition_id)
+        gone = {(each.topic, each.partition) for each in lost}
         self._arrived = [m for m in self._arrived if (m.topic(), m.partition()) not in gone]
 
-    def _place(self, place: TopicPartition) -> Place:
-        return place.topic.removeprefix(self._prefix), place.partition
+    def _partition_id(self, found: TopicPartition) -> PartitionId:
+        return found.topic.removeprefix(self._prefix), found.partition
 
 
 def record_of(message: Message, prefix: str) -> Record:
     kind, timestamp_ms = message.timestamp()
     created_at = None if kind == TIMESTAMP_NOT_AVAILABLE else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    # A key or value may be null when somebody else wrote it: then it is empty, and not readable, like other rubbish.
+    # Another writer may have left key or value null: it becomes empty, and decoding fails as for any bad message.
     key = (message.key() or b"").decode(errors="replace")
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None and partition is not None and offset is not None
     return Record(topic.removeprefix(prefix), partition, offset, key, message.value() or b"", created_at)
 
 
-def mark_to_text(mark: Mark) -> str:
-    """All of a mark but its offset, for the commit's metadata."""
-    fields = {"handed": mark.handed, "attempts": mark.attempts, "alone": mark.alone, "member": mark.member}
+def checkpoint_to_text(checkpoint: Checkpoint) -> str:
+    """Encode a checkpoint without its offset, for the commit's metadata."""
+    fields = {
+        "handed": checkpoint.handed,
+        "attempts": checkpoint.attempts,
+        "alone": checkpoint.alone,
+        "member": checkpoint.member,
+    }
     return orjson.dumps(fields).decode()
 
 
-def text_to_mark(offset: int, text: str | None) -> Mark:
-    """The mark of a commit; a plain one when it was made by another tool, or there is none."""
+def text_to_checkpoint(offset: int, text: str | None) -> Checkpoint:
+    """Decode the checkpoint of a commit. Without our metadata it holds only the offset."""
     committed = max(0, offset)
     try:
         fields: Any = orjson.loads(text or "{}")
-        mark = Mark(
+        checkpoint = Checkpoint(
             committed,
             max(committed, int(fields.get("handed", committed))),
             int(fields.get("attempts", 0)),
@@ -203,5 +214,5 @@ def text_to_mark(offset: int, text: str | None) -> Mark:
             str(fields.get("member", "")),
         )
     except (ValueError, AttributeError, TypeError):
-        return Mark(committed, committed)
-    return mark
+        return Checkpoint(committed, committed)
+    return checkpoint

@@ -1,4 +1,4 @@
-"""What travels on the bus: small typed messages, as JSON that says its version."""
+"""The messages on the bus: small, typed, encoded as JSON with a version."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from lakerunner.model.errors import BadInput
 
-#: The field that carries the version. A reader refuses a version that it does not know, and ignores unknown fields,
-#: so that a newer writer may add what an older reader can do without.
+#: The field with the version. A reader refuses an unknown version and ignores unknown fields, so that a newer writer
+#: may add fields that older readers do not need.
 VERSION_FIELD = "v"
 
 Natural = Annotated[int, Field(ge=0)]
@@ -23,7 +23,7 @@ Stage = Literal["ingest", "compact", "rollup"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Base of all messages: frozen, of plain fields."""
+    """Base of all messages: frozen, with plain fields."""
 
     VERSION: ClassVar[int] = 1
 
@@ -45,7 +45,7 @@ class ObjectSeen(Message):
 
 @dataclass(frozen=True, slots=True)
 class WorkReady(Message):
-    """A work item is in the index and wants doing."""
+    """A work item is in the index and ready to be processed."""
 
     item_id: uuid.UUID
     org_id: uuid.UUID
@@ -68,7 +68,7 @@ class SegmentsMade(Message):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter(Message):
-    """A message that nobody could handle: whole, with where it was and why it was given up."""
+    """A message that could not be handled: its whole payload, its origin, and the reason."""
 
     topic: str
     partition: Natural
@@ -78,7 +78,7 @@ class DeadLetter(Message):
     attempts: Natural
     code: str
     reason: str
-    #: Base64, because what could not be read need not be text.
+    #: Base64, because an unreadable payload need not be text.
     payload_base64: str
 
     @property
@@ -88,7 +88,7 @@ class DeadLetter(Message):
 
 @dataclass(frozen=True, slots=True)
 class Redriven(Message):
-    """The dead letter at that offset of the same topic went back to where it came from."""
+    """The dead letter at this offset of the same topic was sent back to its original topic."""
 
     redriven_offset: Natural
 
@@ -98,13 +98,13 @@ _ADAPTERS: dict[type[Message], TypeAdapter[Any]] = {}
 
 
 def encode(message: Message) -> bytes:
-    """The message as JSON."""
+    """Encode the message as JSON."""
     fields = {field.name: getattr(message, field.name) for field in dataclasses.fields(message)}
     return orjson.dumps({VERSION_FIELD: message.VERSION, **fields})
 
 
 def decode(kind: type[M], payload: bytes) -> M:
-    """The message of that kind, or BadInput: trying again would not make it readable."""
+    """Decode a message of this kind. Raises BadInput, because a retry would not make it readable."""
     try:
         document = orjson.loads(payload)
     except orjson.JSONDecodeError as reason:
@@ -125,7 +125,7 @@ def decode(kind: type[M], payload: bytes) -> M:
 
 
 def _adapter(kind: type[Message]) -> TypeAdapter[Any]:
-    # Building one costs a hundred times what using it does.
+    # Building an adapter costs a hundred times as much as using it.
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
     return _ADAPTERS[kind]

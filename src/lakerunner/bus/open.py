@@ -1,4 +1,4 @@
-"""Open the bus that the settings name."""
+"""Open the bus that the settings select."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakerunner.runtime.settings import Settings
 
 
 def open_bus(settings: Settings, database: Database) -> Bus:
-    """Opening does not connect: a bus that is down is found by use."""
+    """Open the bus without connecting: the first use does."""
     if settings.bus.kind == "kafka":
         return KafkaBus(settings.bus)
     return PostgresBus(settings.bus, database)

@@ -1,4 +1,4 @@
-"""The bus in PostgreSQL: partitions with offsets, like Kafka's, in four tables that commit with everything else."""
+"""The bus in PostgreSQL: partitions with offsets, as in Kafka, in tables of the index."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakerunner.bus import topics
-from lakerunner.bus.consuming import retry_policy
+from lakerunner.bus.consumer import retry_policy
+from lakerunner.bus.consumer_progress import ConsumerProgress
 from lakerunner.bus.contract import Lag, Outgoing, Record
 from lakerunner.bus.postgres_consumer import CHANNEL, PostgresConsumer
 from lakerunner.bus.postgres_cursor import TOPICS_HINT
-from lakerunner.bus.progress import Progress
 from lakerunner.index.database import Connection, Database
 from lakerunner.model.errors import Missing
 from lakerunner.runtime.metrics import BUS_PUBLISHED
@@ -22,13 +22,13 @@ _COLUMNS = "topic, partition, at_offset, key, payload, created_at"
 
 
 class PostgresBus:
-    """Publishing is one transaction; a consumer has a connection of its own, whose locks are its partitions."""
+    """Publishing is one transaction. Each consumer has its own connection, whose locks mark its partitions."""
 
     def __init__(self, settings: BusSettings, database: Database) -> None:
         self._settings = settings
         self._database = database
         self._prefix = settings.prefix
-        #: Full name -> how many. A topic keeps the count it was made with.
+        #: Full topic name -> number of partitions, which never changes after creation.
         self._partitions: dict[str, int] = {}
 
     def publish(self, records: Sequence[Outgoing]) -> None:
@@ -40,7 +40,7 @@ class PostgresBus:
             BUS_PUBLISHED.labels(topic).inc(count)
 
     def publish_in(self, tx: Connection, records: Sequence[Outgoing]) -> None:
-        """Publish within the caller's transaction: visible and durable with it."""
+        """Publish within the caller's transaction: messages become visible and durable when it commits."""
         names = [self._prefix + record.topic for record in records]
         counts = self._partition_counts(tx, set(names))
         places = [
@@ -66,7 +66,7 @@ class PostgresBus:
 
     def consumer(self, group: str, topics: Sequence[str]) -> PostgresConsumer:
         member = uuid.uuid4().hex
-        progress = Progress(member, retry_policy(self._settings))
+        progress = ConsumerProgress(member, retry_policy(self._settings))
         return PostgresConsumer(group, topics, self._prefix, self._database, progress, self.publish)
 
     def lag(self, group: str | None = None) -> list[Lag]:
@@ -123,7 +123,7 @@ class PostgresBus:
     def ensure_topics(self) -> list[str]:
         made: list[str] = []
         with self._database.transaction() as tx:
-            # Two that start together would otherwise both make a topic, each with its own count.
+            # Otherwise two processes that start together would both create a topic, perhaps with different counts.
             tx.execute("LOCK TABLE bus_partition IN SHARE ROW EXCLUSIVE MODE")
             known = {row["topic"] for row in tx.execute("SELECT DISTINCT topic FROM bus_partition").fetchall()}
             for topic in topics.TOPICS:
@@ -140,7 +140,7 @@ class PostgresBus:
         self._database.ping()
 
     def close(self) -> None:
-        """Nothing to do: the database belongs to whoever opened it."""
+        """Do nothing: the caller owns the database."""
 
     def _record(self, row: dict[str, Any]) -> Record:
         return Record(
@@ -169,9 +169,9 @@ class PostgresBus:
 
 
 def _take_offsets(tx: Connection, wanted: Counter[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """The first offset for each partition. Its row stays locked until the transaction ends."""
+    """Reserve offsets and return the first one per partition. The rows stay locked until the transaction ends."""
     arrays = [[topic for topic, _ in wanted], [partition for _, partition in wanted]]
-    # Locked in one order by everybody: two publishers can wait for, but never deadlock, each other.
+    # All publishers lock in the same order, so two may wait for each other but never deadlock.
     tx.execute(
         "SELECT 1 FROM bus_partition WHERE (topic, partition) IN (SELECT * FROM unnest(%s::text[], %s::int[]))"
         " ORDER BY topic, partition FOR UPDATE",
@@ -188,9 +188,9 @@ def _take_offsets(tx: Connection, wanted: Counter[tuple[str, int]]) -> dict[tupl
 
 
 def forget_passed(tx: Connection, keep_s: float) -> int:
-    """Delete messages that every group has passed and that are older than that.
+    """Delete messages that every group has committed and that are older than `keep_s`.
 
-    A topic that no group has read keeps everything: dead letters stay until they are redriven.
+    A topic without any group keeps all messages, so dead letters stay until they are redriven.
     """
     return tx.execute(
         "DELETE FROM bus_message m USING"

@@ -1,4 +1,4 @@
-"""A consumer on the PostgreSQL bus: one connection that holds its locks, wakes it up and carries its commits."""
+"""A consumer on the PostgreSQL bus. One connection holds its locks, receives notifications and commits."""
 
 from __future__ import annotations
 
@@ -9,27 +9,33 @@ from time import monotonic
 import psycopg
 import structlog
 
-from lakerunner.bus.consuming import ProgressConsumer, Publish
+from lakerunner.bus.consumer import BaseConsumer, Publish
+from lakerunner.bus.consumer_progress import MAX_WAITING, ConsumerProgress, PartitionId
 from lakerunner.bus.contract import Record
-from lakerunner.bus.partition import Mark
-from lakerunner.bus.postgres_cursor import Cursors, FullPlace
-from lakerunner.bus.progress import MAX_WAITING, Place, Progress
-from lakerunner.index.database import Connection, Database, told_as_ours
+from lakerunner.bus.partition_progress import Checkpoint
+from lakerunner.bus.postgres_cursor import Cursors, FullPartitionId
+from lakerunner.index.database import Connection, Database, to_lake_error
 from lakerunner.model.errors import Conflict
 
-#: Publishers notify here, with the topic's full name.
+#: Publishers notify this channel with the topic's full name.
 CHANNEL = "lakerunner_bus"
-#: How often ownership is looked at: a dead member's partitions are idle for about this long.
+#: How often ownership is balanced: a dead member's partitions are idle for about this long.
 _BALANCE_S = 0.5
 
 log = structlog.get_logger("lakerunner.bus")
 
 
-class PostgresConsumer(ProgressConsumer):
-    """Comes back by itself after PostgreSQL was away; until then `poll` and `commit` raise Unavailable."""
+class PostgresConsumer(BaseConsumer):
+    """Reconnects by itself after PostgreSQL was away; until then `poll` and `commit` raise Unavailable."""
 
     def __init__(
-        self, group: str, topics: Sequence[str], prefix: str, database: Database, progress: Progress, publish: Publish
+        self,
+        group: str,
+        topics: Sequence[str],
+        prefix: str,
+        database: Database,
+        progress: ConsumerProgress,
+        publish: Publish,
     ) -> None:
         super().__init__(group, progress, publish)
         self._names = [prefix + topic for topic in topics]
@@ -42,8 +48,13 @@ class PostgresConsumer(ProgressConsumer):
     def close(self) -> None:
         if self._cursors is not None:
             with suppress(psycopg.Error):
-                # What cannot be committed any more is delivered again to others: the locks go with the connection.
-                self._cursors.save({self._full(place): self._progress[place].farewell() for place in self._progress})
+                # Messages that cannot be committed any more go to others: closing the connection frees the locks.
+                self._cursors.save(
+                    {
+                        self._full(partition_id): self._progress[partition_id].final_checkpoint()
+                        for partition_id in self._progress
+                    }
+                )
         self._forget_connection()
 
     def _fetch(self, wait_s: float) -> None:
@@ -56,28 +67,36 @@ class PostgresConsumer(ProgressConsumer):
                 self._sleep(connection, wait_s)
                 self._fetch_waiting(connection)
 
-    def _save(self, marks: Mapping[Place, Mark]) -> Mapping[Place, Mark]:
-        if not marks:
-            return marks
+    def _save(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> Mapping[PartitionId, Checkpoint]:
+        if not checkpoints:
+            return checkpoints
         with self._losing_all_on_error():
             _, cursors = self._connected()
-            lost = cursors.save({self._full(place): mark for place, mark in marks.items()})
+            lost = cursors.save(
+                {self._full(partition_id): checkpoint for partition_id, checkpoint in checkpoints.items()}
+            )
         if not lost:
-            return marks
-        self._progress.saved({place: mark for place, mark in marks.items() if self._full(place) not in lost})
-        for place in lost:
-            self._progress.drop(self._short(place))
-            cursors.fences.pop(place, None)
+            return checkpoints
+        self._progress.saved(
+            {
+                partition_id: checkpoint
+                for partition_id, checkpoint in checkpoints.items()
+                if self._full(partition_id) not in lost
+            }
+        )
+        for partition_id in lost:
+            self._progress.drop(self._short(partition_id))
+            cursors.fences.pop(partition_id, None)
         raise Conflict(f"cannot commit {len(lost)} partitions of {self.group}: another consumer has taken them over")
 
     def _connected(self) -> tuple[Connection, Cursors]:
         if self._connection is not None and self._cursors is not None:
             return self._connection, self._cursors
-        # Whatever we owned went with the old connection.
+        # All ownership was lost with the old connection.
         self._forget_connection()
         self._connection = self._database.connect()
-        # A commit lost in a crash of PostgreSQL is a message delivered again, which is normal; waiting for the disk
-        # at every hand-out is not worth that.
+        # If PostgreSQL crashes, a lost commit only means redelivery, which is normal. Waiting for the disk at every
+        # hand-out would cost more.
         self._connection.execute("SET synchronous_commit = off")
         self._connection.execute(f"LISTEN {CHANNEL}")
         self._cursors = Cursors(self._connection, self.group, self._names)
@@ -86,25 +105,31 @@ class PostgresConsumer(ProgressConsumer):
         return self._connection, self._cursors
 
     def _balance(self, cursors: Cursors) -> None:
-        standing = cursors.standing()
-        excess = set(cursors.excess(standing))
-        for place in self._progress:
-            self._progress[place].leaving = self._full(place) in excess
-        idle = [place for place in excess if self._progress[self._short(place)].out_count == 0]
+        membership = cursors.membership()
+        excess = set(cursors.excess(membership))
+        for partition_id in self._progress:
+            self._progress[partition_id].leaving = self._full(partition_id) in excess
+        idle = [partition_id for partition_id in excess if self._progress[self._short(partition_id)].out_count == 0]
         if idle:
-            cursors.save({place: self._progress[self._short(place)].farewell() for place in idle})
+            cursors.save(
+                {partition_id: self._progress[self._short(partition_id)].final_checkpoint() for partition_id in idle}
+            )
             cursors.release(idle)
-            for place in idle:
-                self._progress.drop(self._short(place))
-        for place in cursors.wanted(standing):
-            found = cursors.acquire(place)
+            for partition_id in idle:
+                self._progress.drop(self._short(partition_id))
+        for partition_id in cursors.wanted(membership):
+            found = cursors.acquire(partition_id)
             if found is not None:
-                self._progress.open(self._short(place), found)
-                log.debug("partition taken", topic=place[0], partition=place[1], group=self.group)
+                self._progress.open(self._short(partition_id), found)
+                log.debug("partition taken", topic=partition_id[0], partition=partition_id[1], group=self.group)
 
     def _fetch_waiting(self, connection: Connection) -> bool:
-        """Fill up what waits in memory; whether anything came."""
-        hungry = [place for place in self._progress if self._progress[place].waiting_count < MAX_WAITING // 2]
+        """Fetch messages for partitions with few waiting ones; return whether any came."""
+        hungry = [
+            partition_id
+            for partition_id in self._progress
+            if self._progress[partition_id].waiting_count < MAX_WAITING // 2
+        ]
         if not hungry:
             return False
         rows = connection.execute(
@@ -115,7 +140,7 @@ class PostgresConsumer(ProgressConsumer):
             [
                 [self._prefix + topic for topic, _ in hungry],
                 [partition for _, partition in hungry],
-                [self._progress[place].position for place in hungry],
+                [self._progress[partition_id].position for partition_id in hungry],
                 MAX_WAITING // 2,
             ],
         ).fetchall()
@@ -132,12 +157,12 @@ class PostgresConsumer(ProgressConsumer):
 
     @contextmanager
     def _losing_all_on_error(self) -> Iterator[None]:
-        """The connection's end is the end of our ownership: forget what is out, and start over with the next call."""
+        """On an error, drop all partitions: the locks are lost with the connection. The next call reconnects."""
         try:
             yield
         except psycopg.Error as error:
             self._forget_connection()
-            raise told_as_ours(error) from error
+            raise to_lake_error(error) from error
 
     def _forget_connection(self) -> None:
         connection, self._connection, self._cursors = self._connection, None, None
@@ -145,8 +170,8 @@ class PostgresConsumer(ProgressConsumer):
         if connection is not None:
             connection.close()
 
-    def _full(self, place: Place) -> FullPlace:
-        return self._prefix + place[0], place[1]
+    def _full(self, partition_id: PartitionId) -> FullPartitionId:
+        return self._prefix + partition_id[0], partition_id[1]
 
-    def _short(self, place: FullPlace) -> Place:
-        return place[0].removeprefix(self._prefix), place[1]
+    def _short(self, partition_id: FullPartitionId) -> PartitionId:
+        return partition_id[0].removeprefix(self._prefix), partition_id[1]

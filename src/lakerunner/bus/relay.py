@@ -1,17 +1,29 @@
-"""From the outbox to the bus: publish in order, then mark. Killed in between, it publishes again."""
+"""The relay carries messages from the outbox to the bus: it publishes in order, then marks them as published.
+
+A relay that is killed between the two steps publishes the same messages again.
+"""
 
 from __future__ import annotations
 
+import psycopg
+
 from lakerunner.bus.contract import Bus
+from lakerunner.bus.role import BusRole
 from lakerunner.index import outbox
-from lakerunner.index.database import Database
+from lakerunner.index.database import Connection, Database, to_lake_error
+from lakerunner.index.leases import Lease
+from lakerunner.index.singleton import SingletonRole
 from lakerunner.runtime.crash import crash_point
+from lakerunner.runtime.stop import Stop
+
+#: The outbox is polled this often even without a notification: one may be lost with its connection.
+_POLL_S = 1.0
 
 
 def relay_once(database: Database, bus: Bus, limit: int = 500) -> int:
-    """Publish the oldest pending messages and return how many there were.
+    """Publish the oldest pending messages and return their number.
 
-    For one relay at a time (a lease sees to that): two would publish everything twice, though lose nothing.
+    Only one relay may run at a time, which a lease ensures. Two would publish everything twice, but lose nothing.
     """
     pending = outbox.pending(database, limit)
     if not pending:
@@ -20,3 +32,23 @@ def relay_once(database: Database, bus: Bus, limit: int = 500) -> int:
     crash_point("relay_after_publish")
     outbox.mark_published(database, [each.outbox_id for each in pending])
     return len(pending)
+
+
+class Relay(BusRole, SingletonRole):
+    name = "relay"
+    sentence = "Publish the messages that committed transactions left in the outbox. One leads; others stand by."
+
+    def lead(self, lease: Lease, until: Stop) -> None:
+        with self.database.connect() as listener:
+            listener.execute(f"LISTEN {outbox.CHANNEL}")
+            while not until:
+                if relay_once(self.database, self.bus) == 0:
+                    _await_notification(listener)
+
+
+def _await_notification(listener: Connection) -> None:
+    try:
+        for _ in listener.notifies(timeout=_POLL_S, stop_after=1):
+            pass
+    except psycopg.Error as error:
+        raise to_lake_error(error) from error

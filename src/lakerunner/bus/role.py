@@ -1,4 +1,4 @@
-"""A role that stands on index and bus: it makes missing topics as it starts, and is ready when both answer."""
+"""The base class of roles that use index and bus: it creates missing topics, and is ready when both answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lakerunner.bus.contract import Bus
 from lakerunner.bus.open import open_bus
-from lakerunner.index.indexed import IndexedRole
+from lakerunner.index.role import IndexedRole
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import Settings
 

@@ -1,4 +1,4 @@
-"""The loop of a stage: poll, handle, answer, commit; what becomes of an error is decided by its class alone."""
+"""The loop of a stage: poll, handle, answer, commit. Only the class of an error decides what happens to its message."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lakerunner.runtime.stop import Stop
 
 Handle = Callable[[Delivery], None]
 HandleBatch = Callable[[Sequence[Delivery]], None]
-#: Told of None when the bus answers, and of the error while it does not.
+#: Called with None when the bus answers, and with the error while it does not.
 OnHealth = Callable[[LakeError | None], None]
 
-#: A batch that takes long is committed meanwhile, so that a death repeats little.
+#: A long batch is committed at this interval, so that little is repeated after a death.
 _COMMIT_EVERY_S = 1.0
 _BUS_DOWN = Backoff(base_s=0.2, cap_s=5.0)
 
@@ -34,7 +34,7 @@ def run_stage(
     poll_s: float = 0.5,
     on_health: OnHealth = lambda _: None,
 ) -> None:
-    """Handle messages one by one until asked to stop. The consumer stays open: its owner closes it."""
+    """Handle messages one by one until asked to stop. The caller closes the consumer."""
 
     def handle_all(deliveries: Sequence[Delivery]) -> None:
         committed_at_s = monotonic()
@@ -59,7 +59,7 @@ def run_batches(
     poll_s: float = 0.5,
     on_health: OnHealth = lambda _: None,
 ) -> None:
-    """Handle messages many at a time. A batch that is refused is tried one by one, so that only the culprit is."""
+    """Handle messages in batches. A refused batch is retried one by one, so that only the culprit fails."""
 
     def handle_all(deliveries: Sequence[Delivery]) -> None:
         error = _outcome(lambda: handle(deliveries))
@@ -88,7 +88,7 @@ def _run(
                 handle_all(deliveries)
             consumer.commit()
         except Conflict as error:
-            # Its messages went to another member, who handles them again.
+            # The partition's messages went to another member, which handles them again.
             SWALLOWED.labels("bus_partition_lost").inc()
             log.info("partition lost", group=consumer.group, reason=str(error))
         except LakeError as error:
@@ -108,7 +108,7 @@ def _outcome(call: Callable[[], None]) -> LakeError | None:
     except LakeError as error:
         return error
     except Exception as error:
-        # One message must not end the stage; the dead letter tells what it was.
+        # One message must not end the stage; its dead letter has the reason.
         log.exception("handler failed")
         return Bug(f"cannot handle a message: {type(error).__name__}: {error}")
     return None

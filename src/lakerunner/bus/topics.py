@@ -1,4 +1,4 @@
-"""The topics that there are, made from the signals, and which partition a key belongs to."""
+"""All topics, derived from the signals, and the partition of a key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEAD_PREFIX = "dead."
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic and what it carries. The name is without the deployment's prefix, which only the bus knows."""
+    """A topic and the type of its messages. The name lacks the deployment's prefix, which only the bus knows."""
 
     name: str
     message: type[Message]
@@ -29,26 +29,26 @@ class Topic:
 
 
 def objects(signal: Signal) -> Topic:
-    """Raw objects, from intake to the boxer."""
+    """Return the topic of raw objects, from intake to the boxer."""
     return Topic(f"objstore.ingest.{signal}", ObjectSeen)
 
 
 def work(signal: Signal, stage: Stage) -> Topic:
-    """Work items, from a boxer to the stage that does them."""
+    """Return the topic of work items, from a boxer to the stage that processes them."""
     _check_stage(signal, stage)
     return Topic(f"segments.{signal}.{stage}", WorkReady)
 
 
 def made(signal: Signal, stage: Stage) -> Topic:
-    """New segments, to the boxer of the stage that may take them further."""
+    """Return the topic of new segments, for the boxer of the next stage."""
     _check_stage(signal, stage)
     if stage == "ingest":
-        raise BadInput("cannot name a topic of segments for ingest: it takes raw objects")
+        raise BadInput("cannot name a topic of segments for ingest: ingest takes raw objects")
     return Topic(f"boxer.{signal}.{stage}", SegmentsMade)
 
 
 def dead(topic: str) -> Topic:
-    """The dead letters of a topic. They have none of their own."""
+    """Return the dead-letter topic of a topic. Dead letters have no dead letters themselves."""
     return Topic(DEAD_PREFIX + topic, DeadLetter)
 
 
@@ -68,13 +68,13 @@ def _of_signal(signal: Signal) -> tuple[Topic, ...]:
 
 #: The topics of the pipeline, without their dead letters.
 LIVE_TOPICS: tuple[Topic, ...] = tuple(topic for signal in SIGNALS for topic in _of_signal(signal))
-#: All of them.
+#: All topics, with the dead-letter topics.
 TOPICS: tuple[Topic, ...] = LIVE_TOPICS + tuple(dead(topic.name) for topic in LIVE_TOPICS)
 _BY_NAME = {topic.name: topic for topic in TOPICS}
 
 
 def topic_named(name: str) -> Topic:
-    """The topic of that name.
+    """Return the topic with this name.
 
     >>> topic_named("segments.metrics.rollup").message.__name__
     'WorkReady'
@@ -86,7 +86,7 @@ def topic_named(name: str) -> Topic:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The partition of a key: CRC-32, which is what librdkafka calls the `consistent` partitioner.
+    """Return the partition of a key, by CRC-32, like librdkafka's `consistent` partitioner.
 
     >>> partition_of("an org", 16) == partition_of("an org", 16)
     True

@@ -1,1 +1,1 @@
-"""lrdb, the index in PostgreSQL: what arrived, what is being done, what is live."""
+"""lrdb, the index in PostgreSQL: raw objects, work items, live segments, the outbox, leases, orgs and keys."""

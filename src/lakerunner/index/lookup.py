@@ -1,4 +1,4 @@
-"""What a plan asks of the index: the live segments of several signals and times, in one statement."""
+"""Find the live segments for a query plan: of several signals and time ranges, in one statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Segments of one signal and tier that overlap a time."""
+    """A request for the segments of one signal and tier that overlap a time range."""
 
     signal: str
     time_range: TimeRange
@@ -22,18 +22,18 @@ class Want:
 
 
 def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[SegmentRef]:
-    """All live segments that any want needs: one statement, hence one snapshot for the whole plan.
+    """Return all live segments that match any want, in one statement and so from one snapshot.
 
-    Names only: what a segment is never changes, so callers keep descriptions and ask (`described`) for new ones alone.
+    Only references: a segment never changes, so callers cache segments and load only new ones with `load_segments`.
     """
-    # A segment lies within the day of its first row, so the day before the range may still reach into it.
+    # A segment is stored under the day of its first row, so one of the day before may reach into the range.
     rows = tx.execute(
         "SELECT DISTINCT s.dateint, s.segment_id FROM segment s"
         " JOIN unnest(%s::text[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::bigint[])"
         " AS w(signal, tier_s, first, last, start_ns, end_ns)"
         " ON s.signal = w.signal AND s.tier_s = w.tier_s AND s.dateint BETWEEN w.first AND w.last"
         " AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns"
-        # Said again for the whole plan, as constants: these let PostgreSQL leave whole partitions out.
+        # Repeated as constants for the whole plan, so that PostgreSQL can skip partitions.
         " WHERE s.org_id = %s AND s.state = 'live' AND s.dateint BETWEEN %s AND %s",
         [
             [want.signal for want in wants],
@@ -50,7 +50,7 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
     return [SegmentRef(row["dateint"], row["segment_id"]) for row in rows]
 
 
-def described(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
+def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
     """What those segments are, whatever their state."""
     rows = tx.execute(
         "SELECT s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"

@@ -1,4 +1,4 @@
-"""Numbered SQL migrations with checksums: safe to run twice, and by several at once."""
+"""Numbered SQL migrations with checksums. Safe to run twice, and by several processes at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import resources
 from lakerunner.index.database import Connection, Database
 from lakerunner.model.errors import BadInput, Bug
 
-#: Any number, the same in every process: who holds this advisory lock may migrate.
+#: An arbitrary number, equal in every process: the holder of this advisory lock may migrate.
 _LOCK = 0x6C72_6462
 _FILE_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
@@ -28,7 +28,7 @@ class Migration:
 
 
 def known_migrations() -> tuple[Migration, ...]:
-    """The migrations of this release, in order and without gaps."""
+    """Return the migrations of this release, in order and without gaps."""
     folder = resources.files("lakerunner.index").joinpath("migrations")
     found = [
         Migration(int(match[1]), match[2], file.read_text(encoding="utf-8"))
@@ -37,12 +37,12 @@ def known_migrations() -> tuple[Migration, ...]:
     ]
     found.sort(key=lambda migration: migration.version)
     if [migration.version for migration in found] != list(range(1, len(found) + 1)):
-        raise Bug("cannot number the migrations: there is a gap or a double")
+        raise Bug("cannot number the migrations: a number is missing or used twice")
     return tuple(found)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] | None = None) -> list[Migration]:
-    """Bring the schema to this release, and return what had to be applied. Others wait, then find nothing to do."""
+    """Apply the missing migrations and return them. Concurrent callers wait, then find nothing to do."""
     known = known_migrations() if migrations is None else tuple(migrations)
     with database.transaction() as tx:
         tx.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
@@ -63,13 +63,13 @@ def migrate(database: Database, migrations: Sequence[Migration] | None = None) -
 
 
 def schema_version(database: Database) -> int:
-    """The version that the database has; 0 when it was never migrated."""
+    """Return the schema version of the database; 0 when it was never migrated."""
     with database.transaction() as tx:
         return max(_applied(tx), default=0)
 
 
 def require_current_schema(database: Database) -> None:
-    """Return when database and code agree; otherwise say which of the two is older and what to do."""
+    """Raise BadInput unless database and code agree; the error says which is older and what to do."""
     known = known_migrations()
     with database.transaction() as tx:
         applied = _applied(tx)
@@ -93,13 +93,13 @@ def _check_history(applied: dict[int, str], known: Sequence[Migration]) -> None:
     newest = max(applied, default=0)
     if newest > len(known):
         raise BadInput(
-            f"cannot use the index: its schema {newest} is newer than this release, which knows {len(known)}",
-            hint="upgrade lakerunner; a schema is never taken back",
+            f"cannot use the index: its schema {newest} is newer than this release, which knows up to {len(known)}",
+            hint="upgrade lakerunner; a schema cannot be downgraded",
         )
     for migration in known:
         checksum = applied.get(migration.version, migration.checksum)
         if checksum != migration.checksum:
             raise BadInput(
-                f"cannot use the index: migration {migration.version} ({migration.name}) was applied with another text",
-                hint="restore that file as it was released, and write a new migration instead",
+                f"cannot use the index: migration {migration.version} ({migration.name}) was changed after its use",
+                hint="restore the released file, and put the change into a new migration",
             )

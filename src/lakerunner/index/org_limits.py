@@ -1,4 +1,4 @@
-"""Limits of one org that differ from the settings: kept beside the org, seen by every API without a restart."""
+"""Limits of one org that differ from the settings. They are stored in the index and apply without a restart."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LIMIT_NAMES: tuple[str, ...] = tuple(LimitSettings.model_fields)
 
 
 def read_limits(tx: Connection, org_id: uuid.UUID) -> dict[str, float]:
-    """What was set for the org, by name; of this release's names only."""
+    """Return the limits set for the org. Names that this release does not know are skipped."""
     rows = tx.execute("SELECT name, value FROM org_limit WHERE org_id = %s", [org_id]).fetchall()
     found = {row["name"]: row["value"] for row in rows if row["name"] in LIMIT_NAMES}
     return {name: checked(name, found[name]) for name in LIMIT_NAMES if name in found}
 
 
 def set_limits(tx: Connection, org_id: uuid.UUID, limits: Mapping[str, float | str]) -> None:
-    """Set all of them or, when one is wrong, none."""
+    """Set all limits, or none when one is wrong."""
     values = {name: checked(name, value) for name, value in limits.items()}
     for name, value in values.items():
         tx.execute(
@@ -34,23 +34,23 @@ def set_limits(tx: Connection, org_id: uuid.UUID, limits: Mapping[str, float | s
 
 
 def unset_limits(tx: Connection, org_id: uuid.UUID, names: Sequence[str]) -> None:
-    """The settings hold again."""
+    """Remove limits, so that the settings apply again."""
     for name in names:
         _known(name)
     tx.execute("DELETE FROM org_limit WHERE org_id = %s AND name = ANY(%s)", [org_id, list(names)])
 
 
 def checked(name: str, value: float | str) -> float:
-    """The value as the setting of that name would take it."""
+    """Validate the value like the setting of the same name."""
     _known(name)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     try:
         limits = LimitSettings.model_validate({name: value})
     except ValidationError as reason:
-        told = reason.errors()[0]["msg"]
+        problem = reason.errors()[0]["msg"]
         raise BadInput(
-            f"cannot set the limit {name} to {str(value)[:50]!r}: {told[:1].lower()}{told[1:]}",
+            f"cannot set the limit {name} to {str(value)[:50]!r}: {problem[:1].lower()}{problem[1:]}",
             hint="give a number, as in max_series=10000",
         ) from None
     taken: float = getattr(limits, name)
@@ -61,5 +61,5 @@ def _known(name: str) -> None:
     if name in LIMIT_NAMES:
         return
     near = difflib.get_close_matches(name, LIMIT_NAMES, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(LIMIT_NAMES)}"
+    hint = f"did you mean {near[0]}?" if near else f"known limits: {', '.join(LIMIT_NAMES)}"
     raise BadInput(f"cannot find a limit named {name[:50]!r}", hint=hint)

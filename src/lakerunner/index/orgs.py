@@ -1,4 +1,4 @@
-"""Orgs: whose data it is."""
+"""Orgs, the owners of data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from lakerunner.index.database import Connection
 from lakerunner.model.errors import BadInput, Conflict, Missing
 
-#: The org that the embedded default maps everything to. A fixed id, so that paths are the same on every machine.
+#: The org that owns raw objects without a profile. Its id is fixed, so that paths are equal on every machine.
 DEFAULT_ORG_ID = uuid.UUID("00000000-0000-4000-8000-000000000001")
 DEFAULT_ORG_NAME = "default"
 _MAX_NAME = 128
@@ -23,9 +23,11 @@ class Org:
 
 
 def create_org(tx: Connection, name: str, org_id: uuid.UUID | None = None) -> Org:
-    """Add an org; its name is a handle for people, its id is what paths and rows carry."""
+    """Add an org. People use its name; paths and rows carry its id."""
     if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
-        raise BadInput(f"cannot name an org {name!r}", hint=f"use 1 to {_MAX_NAME} printable characters")
+        raise BadInput(
+            f"cannot create the org {name!r}: the name is not valid", hint=f"use 1 to {_MAX_NAME} printable characters"
+        )
     row = tx.execute(
         "INSERT INTO org (org_id, name) VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING org_id, name, created_at",
         [org_id or uuid.uuid4(), name],
@@ -36,7 +38,7 @@ def create_org(tx: Connection, name: str, org_id: uuid.UUID | None = None) -> Or
 
 
 def ensure_default_org(tx: Connection) -> None:
-    """Make the org of the embedded default, unless it is there."""
+    """Create the default org unless it exists."""
     tx.execute(
         "INSERT INTO org (org_id, name) VALUES (%s, %s) ON CONFLICT DO NOTHING", [DEFAULT_ORG_ID, DEFAULT_ORG_NAME]
     )
@@ -48,7 +50,7 @@ def list_orgs(tx: Connection) -> list[Org]:
 
 
 def find_org(tx: Connection, name_or_id: str) -> Org:
-    """The org of that name or id."""
+    """Return the org with this name or id."""
     row = tx.execute(
         "SELECT org_id, name, created_at FROM org WHERE name = %s OR org_id::text = %s", [name_or_id, name_or_id]
     ).fetchone()

@@ -1,4 +1,4 @@
-"""The outbox: messages that a transaction wants published, durable with it and published after it."""
+"""The outbox: messages that commit with a transaction and are published after it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from lakerunner.index.database import Connection, Database
 
-#: Where a commit with new messages is announced.
+#: PostgreSQL notifies this channel when a commit adds messages.
 CHANNEL = "lakerunner_outbox"
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message on its way: the bus encoded it, the index only keeps it. Topics are without the prefix."""
+    """A message to publish. The bus encodes it; the index only stores it. The topic has no prefix."""
 
     topic: str
     key: str
@@ -44,7 +44,7 @@ def put(tx: Connection, messages: Sequence[Outgoing]) -> None:
 
 
 def pending(database: Database, limit: int) -> list[Pending]:
-    """The oldest messages that were not marked, in order."""
+    """Return the oldest unpublished messages, in order."""
     with database.transaction() as tx:
         rows = tx.execute(
             "SELECT outbox_id, topic, key, payload FROM outbox WHERE published_at IS NULL ORDER BY outbox_id LIMIT %s",
@@ -68,5 +68,5 @@ def backlog(tx: Connection) -> Backlog:
 
 
 def forget_published(tx: Connection, keep_s: float) -> int:
-    """Delete what was published longer ago than that."""
+    """Delete messages that were published more than `keep_s` ago."""
     return tx.execute("DELETE FROM outbox WHERE published_at < now() - make_interval(secs => %s)", [keep_s]).rowcount

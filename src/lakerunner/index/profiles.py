@@ -17,8 +17,8 @@ _SCHEMES = ("file://", "s3://", "gs://", "az://")
 class StorageProfile:
     """Raw objects of `bucket` whose key begins with `prefix` belong to `org_id` and `collector`.
 
-    `signal` is empty where the key itself tells it. `credentials_ref` names where credentials are (the prefix of
-    environment variables); they are never held here.
+    `signal` is None when the key itself names it. `credentials_ref` is the prefix of the environment variables that
+    hold the credentials; the credentials themselves are never stored.
     """
 
     profile_id: uuid.UUID
@@ -37,9 +37,12 @@ _COLUMNS = ", ".join(field.name for field in fields(StorageProfile))
 
 def create_profile(tx: Connection, profile: StorageProfile) -> None:
     if not profile.bucket.startswith(_SCHEMES):
-        raise BadInput(f"cannot use the bucket {profile.bucket!r}", hint=f"begin it with {', '.join(_SCHEMES)}")
+        raise BadInput(
+            f"cannot use the bucket {profile.bucket!r}: its scheme is unknown",
+            hint=f"start it with {', '.join(_SCHEMES)}",
+        )
     if profile.prefix.startswith("db/"):
-        raise BadInput("cannot read raw objects from db/: that is where segments are written")
+        raise BadInput("cannot read raw objects from db/: segments are written there")
     if profile.signal is not None:
         signal_named(profile.signal)
     profile = replace(profile, bucket=profile.bucket.rstrip("/"))
@@ -50,7 +53,7 @@ def create_profile(tx: Connection, profile: StorageProfile) -> None:
         values,
     )
     if done.rowcount == 0:
-        raise Conflict(f"cannot add the profile: {profile.bucket} {profile.prefix!r} is mapped already")
+        raise Conflict(f"cannot add the profile: {profile.bucket} {profile.prefix!r} already has a profile")
 
 
 def list_profiles(tx: Connection) -> list[StorageProfile]:
@@ -59,6 +62,6 @@ def list_profiles(tx: Connection) -> list[StorageProfile]:
 
 
 def profile_for(profiles: Iterable[StorageProfile], bucket: str, key: str) -> StorageProfile | None:
-    """The profile with the longest prefix that fits: a more precise rule wins over a general one."""
+    """Return the matching profile with the longest prefix: the most specific one wins."""
     fitting = (profile for profile in profiles if profile.bucket == bucket and key.startswith(profile.prefix))
     return max(fitting, key=lambda profile: len(profile.prefix), default=None)

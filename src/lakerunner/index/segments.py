@@ -1,4 +1,4 @@
-"""Segments in the index: insert, look up on one snapshot, supersede by compare-and-swap."""
+"""Segments in the index: insert them, look them up in one snapshot, supersede them by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lakerunner.index.database import Connection, Database
 from lakerunner.model.segment import Pruning, Segment
 from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 
-#: Any number, the same in every process: who holds this advisory lock may add partitions.
+#: An arbitrary number, equal in every process: the holder of this advisory lock may add partitions.
 _PARTITION_LOCK = 0x6C72_7061
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentRef:
-    """Enough to find a segment's row: its day tells the partition."""
+    """Identifies a segment's row. The day selects the partition."""
 
     dateint: int
     segment_id: uuid.UUID
@@ -30,10 +30,10 @@ def ref(segment: Segment) -> SegmentRef:
 
 
 def ensure_partitions(database: Database, dateints: Iterable[int]) -> None:
-    """Make the partitions (one a month) that these days need.
+    """Create the monthly partitions that these days need.
 
-    Attaching a table that was made apart takes a lock which lets readers and writers go on, unlike
-    `CREATE TABLE … PARTITION OF`. That is why this is a transaction of its own, before the item's commit.
+    Attaching a separately created table takes a lock that does not block readers and writers, unlike
+    `CREATE TABLE … PARTITION OF`. So this is a separate transaction before the item's commit.
     """
     months = sorted({day // 100 for day in dateints})
     with database.transaction() as tx:
@@ -49,8 +49,8 @@ def ensure_partitions(database: Database, dateints: Iterable[int]) -> None:
 
 
 def _without_partition(tx: Connection, months: Sequence[int]) -> list[int]:
-    # By a query on pg_class, not by to_regclass: the latter answers from a cache that an advisory lock does not renew,
-    # and would miss a partition that another process made while this one waited.
+    # Queries pg_class because to_regclass answers from a cache that an advisory lock does not refresh: it would miss a
+    # partition that another process created while this one waited.
     rows = tx.execute(
         "SELECT month FROM unnest(%s::int[]) AS month WHERE NOT EXISTS (SELECT FROM pg_class c WHERE"
         " c.relname = 'segment_' || month AND c.relnamespace = current_schema()::regnamespace) ORDER BY month",
@@ -80,7 +80,7 @@ def insert_segments(tx: Connection, segments: Sequence[Segment], made_by: uuid.U
 
 
 def supersede(tx: Connection, refs: Sequence[SegmentRef], by: uuid.UUID) -> int:
-    """Take live segments out of sight; return how many were live. The caller compares that with how many it meant."""
+    """Mark live segments as superseded; return how many were live, for the caller to compare."""
     if not refs:
         return 0
     return tx.execute(
@@ -94,8 +94,8 @@ def supersede(tx: Connection, refs: Sequence[SegmentRef], by: uuid.UUID) -> int:
 def live_segments(
     tx: Connection, org_id: uuid.UUID, signal: str, time_range: TimeRange, tier_s: int = 0
 ) -> list[Segment]:
-    """All live segments of a tier that overlap the range: one statement, hence one snapshot."""
-    # A segment lies within the day of its first row, so the day before the range may still reach into it.
+    """Return all live segments of a tier that overlap the range, in one statement and so from one snapshot."""
+    # A segment is stored under the day of its first row, so one of the day before may reach into the range.
     first, last = dateint(max(0, time_range.start_ns - NS_PER_DAY)), dateint(time_range.end_ns)
     rows = tx.execute(
         "SELECT segment_id, org_id, collector, signal, start_ns, end_ns, row_count, size_bytes, tier_s, level,"
@@ -107,7 +107,7 @@ def live_segments(
 
 
 def count_by_state(tx: Connection) -> list[DictRow]:
-    """Per signal and state: segments, rows, bytes."""
+    """Return the numbers of segments, rows and bytes per signal and state."""
     return tx.execute(
         "SELECT signal, state, count(*) AS segments, sum(row_count)::bigint AS rows, sum(size_bytes)::bigint AS bytes"
         " FROM segment GROUP BY signal, state ORDER BY signal, state"

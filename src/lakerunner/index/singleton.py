@@ -1,4 +1,4 @@
-"""A role of which one leads at a time: the others stand by, ready, and take over when its lease runs out."""
+"""The base class of roles with one leader at a time. The others stand by and take over when its lease expires."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from lakerunner.index import leases
-from lakerunner.index.indexed import IndexedRole
 from lakerunner.index.leases import Lease
+from lakerunner.index.role import IndexedRole
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.metrics import ROLE_LEADER
 from lakerunner.runtime.settings import Settings
@@ -21,18 +21,18 @@ from lakerunner.runtime.telemetry import log
 
 
 class SingletonRole(IndexedRole):
-    """Implements `run`: stand by, lead, lose or hand over. A subclass writes `lead`."""
+    """Implements `run`: stand by, lead, lose or release the lease. A subclass implements `lead`."""
 
     lease_ttl_s: ClassVar[float] = 6.0
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        # The random part tells a restarted process from its former self, which may still believe that it leads.
+        # The random part distinguishes a restarted process from its predecessor, which may still believe that it leads.
         self.holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
     @abstractmethod
     def lead(self, lease: Lease, until: Stop) -> None:
-        """Work as the leader until `until` is set: the process stops, or the lease is lost."""
+        """Work as the leader until `until` is set, because the process stops or the lease is lost."""
 
     def run(self, stop: Stop) -> None:
         gauge = ROLE_LEADER.labels(role=self.name)
@@ -59,11 +59,11 @@ class SingletonRole(IndexedRole):
             try:
                 leases.release(self.database, lease)
             except LakeError as error:
-                # It expires by itself; the successor only waits a little longer.
+                # The lease expires anyway; the successor only waits a little longer.
                 log().warning("lease not released", error=str(error))
 
     def _renew(self, lease: Lease, stop: Stop, until: Stop) -> None:
-        """Keep the lease. Give up leading a little before the lease could be another's."""
+        """Renew the lease. Stop leading a little before another process could take it."""
         held_until = time.monotonic() + lease.ttl_s
         while not until:
             if stop.wait(lease.ttl_s / 4):

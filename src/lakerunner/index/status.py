@@ -1,4 +1,4 @@
-"""The state of the index in one look: what came, what is being done, what is there, who leads."""
+"""The status of the index: raw objects, work items, segments, the outbox and the leaders of singleton roles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class IndexStatus:
 
 
 def index_status(database: Database) -> IndexStatus:
-    """All of it on one snapshot, so that the numbers fit each other."""
+    """Read the status from one snapshot, so that the numbers are consistent."""
     with database.transaction() as tx:
         tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         return IndexStatus(

@@ -1,4 +1,4 @@
-"""Upkeep of the index: what nobody needs any more is forgotten, what will be needed soon is made."""
+"""Upkeep of the index: delete expired rows, and create the partitions that will be needed soon."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lakerunner.index.segments import ensure_partitions
 from lakerunner.model.time import NS_PER_DAY, dateint
 from lakerunner.runtime.settings import UpkeepSettings
 
-#: Partitions are made this far ahead, so that no ingest has to make one at midnight of the first.
+#: Partitions are created this far ahead, so that no ingest has to create one when a month begins.
 _DAYS_AHEAD = 7
 
 
-def tidy(database: Database, settings: UpkeepSettings, lease: Lease) -> dict[str, int]:
-    """One round, as the holder of the lease. Returns what was removed, by kind."""
+def run_upkeep(database: Database, settings: UpkeepSettings, lease: Lease) -> dict[str, int]:
+    """Run one round as the holder of the lease. Returns the number of deleted rows by table."""
     now_ns = time.time_ns()
     ensure_partitions(database, (dateint(now_ns), dateint(now_ns + _DAYS_AHEAD * NS_PER_DAY)))
     with database.transaction() as tx:

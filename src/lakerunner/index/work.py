@@ -1,4 +1,4 @@
-"""Work items: what is to be done, under an id that is a hash of its inputs."""
+"""Work items: units of work for a stage, each with an id that is a hash of its inputs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lakerunner.index.database import Connection
 from lakerunner.model.errors import Missing
 from lakerunner.model.ids import hashed_id
 
-#: A change of what a stage writes for the same inputs is a new version, and so makes new ids.
+#: Increase it when a stage writes something else for the same inputs; then the same inputs get new ids.
 FORMAT_VERSION = 1
 
 
 class ItemState(enum.StrEnum):
-    """open -> done, or stale when its inputs were gone before it could commit."""
+    """open -> done, or stale when an input was no longer live at the commit."""
 
     OPEN = "open"
     DONE = "done"
@@ -32,17 +32,17 @@ class WorkItem:
     stage: str
     org_id: uuid.UUID
     signal: str
-    #: What the stage needs to know beyond its inputs (a target tier, a window).
+    #: Parameters of the stage besides its inputs (a target tier, a window).
     plan: Mapping[str, Any] = field(default_factory=dict)
 
 
 def item_id(stage: str, inputs: Iterable[uuid.UUID]) -> uuid.UUID:
-    """The same inputs in any order give the same id, so that work made twice is one item."""
+    """Return the same id for the same inputs in any order, so that work created twice is one item."""
     return hashed_id(stage.encode(), str(FORMAT_VERSION).encode(), *(input_id.bytes for input_id in sorted(inputs)))
 
 
 def create_item(tx: Connection, item: WorkItem) -> bool:
-    """Enter the item; False when it is there already."""
+    """Insert the item; return False when it exists already."""
     done = tx.execute(
         "INSERT INTO work_item (item_id, stage, org_id, signal, plan) VALUES (%s, %s, %s, %s, %s)"
         " ON CONFLICT DO NOTHING",
@@ -52,7 +52,7 @@ def create_item(tx: Connection, item: WorkItem) -> bool:
 
 
 def reopen_item(tx: Connection, item: WorkItem) -> None:
-    """Enter the item, or open it again: for inputs that ended without rows and were set free to be tried once more."""
+    """Insert the item, or open it again when its inputs ended without rows and were released."""
     tx.execute(
         "INSERT INTO work_item (item_id, stage, org_id, signal, plan) VALUES (%s, %s, %s, %s, %s)"
         " ON CONFLICT (item_id) DO UPDATE SET state = 'open', reason = NULL, created_at = now(), ended_at = NULL",
@@ -77,10 +77,10 @@ def count_by_state(tx: Connection) -> dict[str, int]:
 
 
 def forget_ended(tx: Connection, keep_s: float) -> int:
-    """Delete items that ended longer ago than that.
+    """Delete items that ended more than `keep_s` ago.
 
-    Safe only while `keep_s` exceeds the longest life of a message on the bus: a redelivered message of a forgotten
-    item would find nothing, and be dropped, since its inputs are no longer waiting.
+    Safe only while `keep_s` exceeds the longest life of a message on the bus. A redelivered message of a deleted item
+    finds nothing and is dropped, because its inputs no longer wait.
     """
     return tx.execute(
         "DELETE FROM work_item WHERE state <> 'open' AND ended_at < now() - make_interval(secs => %s)", [keep_s]

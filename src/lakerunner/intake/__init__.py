@@ -1,1 +1,1 @@
-"""How things arrive: object-created events from queues, a webhook or a folder become ledger rows, once each."""
+"""Discover raw objects: each object-created event from a queue, a webhook or a folder becomes one ledger row."""

@@ -1,4 +1,4 @@
-"""Event Grid's events from an Azure storage queue."""
+"""Receive Event Grid events from an Azure storage queue."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from lakerunner.intake.event_azure import parse_azure
-from lakerunner.intake.extras import require_module
+from lakerunner.intake.optional_module import require_module
 from lakerunner.intake.source import ReceivedEvent
 from lakerunner.model.errors import BadInput, Denied, LakeError, Unavailable
 from lakerunner.runtime.settings import Settings
 
-#: A storage queue hands out at most this many at once.
-_AT_ONCE = 32
-#: A storage queue has no long polling: this is the wait between two looks at an empty one.
-_LOOK_S = 1.0
+#: A storage queue returns at most this many messages per request.
+_MAX_PER_REQUEST = 32
+#: A storage queue has no long polling: this is the wait between two polls of an empty queue.
+_POLL_S = 1.0
 _RETRY_AFTER_S = 10
 _CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
-#: With an https:// address of the queue, the first of these that is set is the credential.
+#: For an https:// address of the queue, the first of these variables that is set is the credential.
 _CREDENTIALS = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_KEY")
-#: The loop above retries and says so; the library's own retries would be a minute of silence.
-_PATIENCE = {"retry_total": 0, "connection_timeout": 5, "read_timeout": 30}
+#: `SourceLoop` retries and logs it; the library's own retries would be a minute of silence.
+_CLIENT_OPTIONS = {"retry_total": 0, "connection_timeout": 5, "read_timeout": 30}
 
 
 class AzureQueueSource:
@@ -45,13 +45,13 @@ class AzureQueueSource:
     def receive(self, max_events: int, timeout_s: float) -> list[ReceivedEvent]:
         end = time.monotonic() + timeout_s
         while not (received := self._receive(max_events)) and time.monotonic() < end:
-            self._sleep(min(_LOOK_S, timeout_s))
+            self._sleep(min(_POLL_S, timeout_s))
         return received
 
     def ack(self, events: Sequence[ReceivedEvent]) -> None:
         for event in events:
             try:
-                with self._told_as_ours("delete from"):
+                with self._lake_errors("delete events from"):
                     self._client.delete_message(*json.loads(event.receipt))
             except _Gone:
                 continue
@@ -59,7 +59,7 @@ class AzureQueueSource:
     def nack(self, events: Sequence[ReceivedEvent]) -> None:
         for event in events:
             try:
-                with self._told_as_ours("give back to"):
+                with self._lake_errors("return events to"):
                     self._client.update_message(*json.loads(event.receipt), visibility_timeout=_RETRY_AFTER_S)
             except _Gone:
                 continue
@@ -68,9 +68,9 @@ class AzureQueueSource:
         self._client.close()
 
     def _receive(self, max_events: int) -> list[ReceivedEvent]:
-        with self._told_as_ours("receive from"):
+        with self._lake_errors("receive events from"):
             messages = self._client.receive_messages(
-                messages_per_page=min(max_events, _AT_ONCE),
+                messages_per_page=min(max_events, _MAX_PER_REQUEST),
                 max_messages=max_events,
                 visibility_timeout=self._visibility_s,
             )
@@ -80,15 +80,15 @@ class AzureQueueSource:
             ]
 
     @contextmanager
-    def _told_as_ours(self, act: str) -> Iterator[None]:
+    def _lake_errors(self, act: str) -> Iterator[None]:
         try:
             yield
         except self._errors.AzureError as error:
             code = getattr(error, "error_code", None)
             if code in ("MessageNotFound", "PopReceiptMismatch"):
-                # Its time was over and another has it, or had it.
+                # Its visibility timeout is over, and another consumer has or had it.
                 raise _Gone from None
-            raise _ours(act, self._name, error, code, self._errors) from None
+            raise _to_lake_error(act, self._name, error, code, self._errors) from None
 
 
 class _Gone(Exception):
@@ -100,21 +100,21 @@ def _client(kind: Any, name: str) -> Any:
         if _CONNECTION not in os.environ:
             raise BadInput(
                 f"cannot open the queue {name}: the variable {_CONNECTION} is not set",
-                hint="set it, or write the queue's https:// address",
+                hint="set it, or set intake.azure_queue to the queue's https:// address",
                 where="intake.azure_queue",
             )
-        return kind.from_connection_string(os.environ[_CONNECTION], name, **_PATIENCE)
+        return kind.from_connection_string(os.environ[_CONNECTION], name, **_CLIENT_OPTIONS)
     credential: Any = next((os.environ[variable] for variable in _CREDENTIALS if variable in os.environ), None)
     if credential is None:
         credential = require_module("azure.identity", "azure", "intake.azure_queue").DefaultAzureCredential()
-    return kind.from_queue_url(name, credential=credential, **_PATIENCE)
+    return kind.from_queue_url(name, credential=credential, **_CLIENT_OPTIONS)
 
 
-def _ours(act: str, name: str, error: Exception, code: Any, errors: Any) -> LakeError:
+def _to_lake_error(act: str, name: str, error: Exception, code: Any, errors: Any) -> LakeError:
     first_line = (str(error).splitlines() or ["no reason given"])[0]
     text = f"cannot {act} the queue {name}: {first_line}"
     if code == "QueueNotFound":
-        return BadInput(text, hint="create it, or correct intake.azure_queue", where="intake.azure_queue")
+        return BadInput(text, hint="create the queue, or correct intake.azure_queue", where="intake.azure_queue")
     if isinstance(error, errors.ClientAuthenticationError) or getattr(error, "status_code", None) == 403:
-        return Denied(text, hint="it needs the role Storage Queue Data Message Processor")
+        return Denied(text, hint="give this process the role Storage Queue Data Message Processor")
     return Unavailable(text, hint="check intake.azure_queue and the network")

@@ -1,4 +1,4 @@
-"""List a prefix and record what the ledger does not know: for objects that were there before us, and lost events."""
+"""List a prefix and record the objects missing in the ledger: older than the deployment, or with lost events."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PAGE = 1_000
 
 @dataclass
 class BackfillProgress:
-    """How far it is. To go on after an interruption, pass `last_key` as `start_after`, or just run it again."""
+    """Progress of a backfill. To resume it, pass `last_key` as `start_after`, or run it again from the start."""
 
     listed: int = 0
-    #: Written a moment ago, in a folder: perhaps not yet whole. The next run finds them.
+    #: Files of a folder that were written a moment ago and may be incomplete. The next run finds them.
     unsettled: int = 0
     last_key: str = ""
     #: recorded, known, ignored, unmapped … -> how many.
@@ -42,15 +42,15 @@ def backfill(
     source: str = "backfill",
     key_map: KeyMap | None = None,
 ) -> BackfillProgress:
-    """Record every object under the prefix that is not in the ledger, a page of listing at a time.
+    """Record every object under the prefix that is not in the ledger, page by page.
 
-    `on_page` is told after each page; whatever it raises ends the run, and what was recorded stays recorded.
+    `on_page` is called after each page. If it raises, the run ends; recorded objects stay recorded.
     """
     key_map = key_map or recorder.key_map()
     if bucket not in key_map.buckets:
         raise BadInput(
             f"cannot backfill from {bucket}: no profile names it, and it is not store.url",
-            hint="configured: " + ", ".join(sorted(key_map.buckets)),
+            hint="configured buckets: " + ", ".join(sorted(key_map.buckets)),
         )
     progress = BackfillProgress(last_key=start_after)
     listing = recorder.store(key_map, bucket).list(_folder_of(prefix), start_after=start_after)
@@ -66,7 +66,7 @@ def backfill(
 
 
 def _folder_of(prefix: str) -> str:
-    """The whole parts of a prefix, which is what stores can list: `otel-raw/year=20` is filtered from `otel-raw/`."""
+    """Return the prefix up to its last slash: stores list only whole path parts, and the caller filters the rest."""
     return prefix[: prefix.rfind("/") + 1]
 
 
@@ -76,7 +76,7 @@ def _pages(listing: Iterator[ObjectMeta]) -> Iterator[list[ObjectMeta]]:
 
 
 def _settled(bucket: str, page: list[ObjectMeta], settle_s: float) -> list[ObjectMeta]:
-    # Only a folder shows objects that are not whole yet.
+    # Only a folder shows incomplete objects.
     if not bucket.startswith("file:"):
         return page
     newest_ns = time.time_ns() - round(settle_s * 1e9)

@@ -1,4 +1,4 @@
-"""The buckets that may be read: the house's own and those of profiles, each opened once."""
+"""The buckets that may be read: the one at store.url and those of profiles, each opened once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
 
-#: What a profile's `credentials_ref` stands before, by scheme: option of the store -> end of the variable's name.
+#: Scheme -> (option of the store, suffix of the environment variable). A profile's `credentials_ref` is the prefix.
 _CREDENTIALS = {
     "s3": (("access_key_id", "ACCESS_KEY_ID"), ("secret_access_key", "SECRET_ACCESS_KEY")),
     "gs": (("service_account_key", "SERVICE_ACCOUNT_KEY"),),
@@ -25,31 +25,31 @@ _OPTIONAL = {"s3": (("session_token", "SESSION_TOKEN"),)}
 
 
 def own_bucket(settings: Settings) -> str:
-    """The house's own bucket, as ledger and profiles name it."""
+    """Return the address of the bucket at store.url, as ledger and profiles write it."""
     return settings.store_url.rstrip("/")
 
 
 def config_of(settings: Settings, bucket: str, profiles: Iterable[StorageProfile]) -> StoreConfig:
-    """How to reach a bucket: by the settings when it is the house's own, else by its profile."""
+    """Return how to reach a bucket: from the settings for the bucket at store.url, else from its profile."""
     own = StoreConfig.of(settings)
     if bucket == own_bucket(settings):
         return own
     mine = [profile for profile in profiles if profile.bucket == bucket]
     if not mine:
-        raise Bug(f"cannot open {bucket}: it is not configured")
-    telling = next((profile for profile in mine if profile.credentials_ref or profile.endpoint), mine[0])
+        raise Bug(f"cannot open {bucket}: no profile names it")
+    chosen = next((profile for profile in mine if profile.credentials_ref or profile.endpoint), mine[0])
     return replace(
         own,
         url=bucket,
-        region=telling.region,
-        endpoint=telling.endpoint,
-        credentials=_variables(urlsplit(bucket).scheme, telling.credentials_ref),
+        region=chosen.region,
+        endpoint=chosen.endpoint,
+        credentials=_variables(urlsplit(bucket).scheme, chosen.credentials_ref),
         create=False,
     )
 
 
 def _variables(scheme: str, ref: str) -> tuple[tuple[str, str], ...]:
-    """`credentials_ref` ACME of an S3 bucket means ACME_ACCESS_KEY_ID and ACME_SECRET_ACCESS_KEY."""
+    """Name the variables of a `credentials_ref`: ACME means ACME_ACCESS_KEY_ID and ACME_SECRET_ACCESS_KEY on S3."""
     if not ref:
         return ()
     optional = ((option, f"{ref}_{end}") for option, end in _OPTIONAL.get(scheme, ()))
@@ -60,7 +60,7 @@ def _variables(scheme: str, ref: str) -> tuple[tuple[str, str], ...]:
 
 
 class Buckets:
-    """Stores by how they are reached. A profile that changes gets a new store; the old one is let go."""
+    """A cache of open stores. A bucket whose profile changed is opened again."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -77,10 +77,10 @@ class Buckets:
 
 
 def resolve_address(buckets: Iterable[str], address: str, key: str) -> tuple[str, str] | None:
-    """The configured bucket that an event's (s3://name, key) lies in, and the key within it.
+    """Return the configured bucket of an event's (s3://name, key), and the key within it.
 
-    A configured address may have a path (`s3://name/some/folder`): the longest that fits is meant, and its keys are
-    relative to it.
+    A configured address may have a path (`s3://name/some/folder`). The longest match wins, and its keys are relative
+    to it.
     """
     fitting = [
         bucket

@@ -1,4 +1,4 @@
-"""Azure's events: Event Grid's BlobCreated in either of its schemas, in base64 as a storage queue carries it."""
+"""Parse Azure's events: Event Grid's BlobCreated in either schema, base64-encoded as in a storage queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEFORE_BLOB = "/blobs/"
 
 
 def parse_azure(body: bytes | str) -> ParsedEvent:
-    """The objects that a queue message tells of: one event, or a list of them."""
+    """Parse a queue message, which is one event or a list of events."""
     try:
         document = json_of(_plain(body))
     except EventProblem as problem:
@@ -34,7 +34,7 @@ def parse_azure(body: bytes | str) -> ParsedEvent:
 
 
 def _plain(body: bytes | str) -> bytes:
-    """The JSON itself. Event Grid encodes in base64; those who post by hand may not."""
+    """Return the JSON. Event Grid encodes it in base64; messages put into the queue by hand may be plain."""
     try:
         raw = body.encode() if isinstance(body, str) else body
         if raw.lstrip()[:1] in (b"{", b"["):
@@ -46,7 +46,7 @@ def _plain(body: bytes | str) -> bytes:
 
 def _event(event: Any) -> ParsedEvent:
     try:
-        # eventType in Event Grid's own schema, type in that of CloudEvents.
+        # Event Grid's own schema uses eventType, CloudEvents uses type.
         kind = optional_field(event, "eventType") or field(event, "type")
         if kind != _CREATED:
             return IGNORED
@@ -60,12 +60,12 @@ def _event(event: Any) -> ParsedEvent:
 def _of_subject(subject: str) -> tuple[str, str]:
     container, between, key = subject.removeprefix(_BEFORE_CONTAINER).partition(_BEFORE_BLOB)
     if not subject.startswith(_BEFORE_CONTAINER) or not between:
-        raise EventProblem("its subject names no blob")
+        raise EventProblem("its subject does not name a blob")
     return container, key
 
 
 def _of_url(url: str | None, container: str) -> str | None:
-    """The key as the blob's address tells it, decoded: the same as the subject's, unless that was encoded."""
+    """Return the decoded key from the blob's URL. It differs from the subject's key only if that was encoded."""
     if url is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""GCS's events, which are the attributes of a Pub/Sub message; its data is not needed."""
+"""Parse GCS's events, which are the attributes of a Pub/Sub message; its data is not needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CREATED = "OBJECT_FINALIZE"
 
 
 def parse_gcs(attributes: Mapping[str, str]) -> ParsedEvent:
-    """The object that a notification tells of. GCS writes names as they are."""
+    """Parse a notification. GCS does not encode object names."""
     try:
         if field(attributes, "eventType") != _CREATED:
             return IGNORED

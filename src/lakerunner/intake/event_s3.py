@@ -1,4 +1,4 @@
-"""S3's events, plain or inside SNS or EventBridge, from AWS and from those who speak like it (MinIO, versitygw)."""
+"""Parse S3's events, plain or inside SNS or EventBridge, from AWS and compatible stores (MinIO, versitygw)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lakerunner.intake.events import (
 
 _CREATED = "ObjectCreated:"
 _EVENTBRIDGE_CREATED = "Object Created"
-#: Every encoder that we know leaves these as they are or makes them; any other character was not encoded.
+#: Characters that occur in encoded keys. A key with any other character was not encoded.
 _ENCODED = re.compile(r"(?:[A-Za-z0-9/_.*~+-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 
 
 def parse_s3(body: bytes | str, *, always_encoded: bool = True) -> ParsedEvent:
-    """The objects that a message tells of.
+    """Parse a message.
 
-    Keys in S3's own events are URL-encoded (`%3D`, `+` for a space). Some senders of webhooks do not encode; for
-    them `always_encoded=False` keeps both readings of a key that could be either.
+    Keys in S3's own events are URL-encoded (`%3D`, `+` for a space). Some webhook senders do not encode keys; for them
+    `always_encoded=False` keeps both readings of an ambiguous key.
     """
     try:
         return _document(json_of(body), body, always_encoded, nested=False)
@@ -87,13 +87,13 @@ def _eventbridge(document: Mapping[str, Any]) -> ParsedEvent:
         unquoted = unquote_key(written)
     except EventProblem:
         unquoted = None
-    # S3 does not encode keys on their way to EventBridge, but rules may pass through those who do.
+    # S3 does not encode keys for EventBridge, but a service on the way may.
     version = optional_field(detail, "object", "version-id")
     return ParsedEvent((object_event("s3", field(detail, "bucket", "name"), written, version, other_key=unquoted),))
 
 
 def unquote_key(written: str) -> str:
-    """The key that was encoded.
+    """Decode a URL-encoded key.
 
     >>> unquote_key("otel-raw%2Fyear%3D2026/a+b.json")
     'otel-raw/year=2026/a b.json'

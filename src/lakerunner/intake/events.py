@@ -1,4 +1,4 @@
-"""What every source's events become: the name of an object, or the reason why an event could not be read."""
+"""The common form of all sources' events: the name of an object, or the reason why an event is unreadable."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 
 import orjson
 
-#: How much of an unreadable event is kept for whoever looks into it.
+#: How much of an unreadable event is stored for troubleshooting.
 _MAX_BODY = 4_096
-#: The least of the limits of S3, GCS and Azure.
+#: The lowest limit among S3, GCS and Azure.
 _MAX_KEY_BYTES = 1_024
 _MAX_BUCKET_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """An object was created, says somebody. Its size and etag are not here: only the store's word counts.
+    """A claim that an object was created. Size and etag are left out, because only the store is trusted for them.
 
-    `bucket` is the address (`s3://name`), as profiles write it.
+    `bucket` is the address (`s3://name`), as in profiles.
     """
 
     bucket: str
     key: str
-    #: The version that the event speaks of, where its bucket keeps versions.
+    #: The object's version, if its bucket keeps versions.
     version: str | None = None
-    #: Another reading of the same event's key, where its sender may or may not have encoded it.
+    #: A second reading of the key, if it is unclear whether the sender encoded it.
     other_key: str | None = None
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The keys that may be meant. Recording each that exists is safe: an object that exists is an input."""
+        """The possible keys. Recording each one that exists is safe: every existing object is an input."""
         return (self.key,) if self.other_key is None else (self.key, self.other_key)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An event, or a part of one, that names no object. It is recorded with its reason and then acknowledged."""
+    """An event, or a part of one, that names no object. It is stored with its reason and then acknowledged."""
 
     reason: str
     body: str
@@ -45,16 +45,16 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEvent:
-    """One message of a source: it may tell of several objects, of none, and be unreadable in parts."""
+    """One message of a source. It may name several objects or none, and be unreadable in parts."""
 
     objects: tuple[ObjectEvent, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
-    #: Events that are none of our business: deletions, tests of the connection.
+    #: Number of irrelevant events: deletions, connection tests.
     ignored: int = 0
 
     @classmethod
     def of_parts(cls, parts: Iterable[ParsedEvent]) -> ParsedEvent:
-        """A message of several events. One of none is ignored, and so counted as well."""
+        """Combine the events of one message. A message without events counts as ignored."""
         parts = tuple(parts) or (IGNORED,)
         return cls(
             tuple(event for part in parts for event in part.objects),
@@ -67,11 +67,11 @@ IGNORED = ParsedEvent(ignored=1)
 
 
 class EventProblem(Exception):
-    """Raised inside parsers only; it ends as an `Unreadable`."""
+    """Raised inside parsers only; they turn it into an `Unreadable`."""
 
 
 def unreadable(reason: str, body: bytes | str) -> ParsedEvent:
-    """An event with nothing in it but its reason. The body is cut, and cleaned of what PostgreSQL cannot hold."""
+    """Build an unreadable event. The body is truncated, and characters that PostgreSQL cannot store are replaced."""
     text = body if isinstance(body, str) else body.decode(errors="replace")
     text = text[:_MAX_BODY].encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
     return ParsedEvent(unreadable=(Unreadable(reason, text),))
@@ -87,7 +87,7 @@ def json_of(body: bytes | str) -> Any:
 
 
 def field(document: Any, *path: str) -> str:
-    """The text at that path of an event."""
+    """Return the text at this path of an event."""
     value = document
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -104,11 +104,11 @@ def optional_field(document: Any, *path: str) -> str | None:
 
 
 def object_event(scheme: str, bucket: str, key: str, version: str | None, other_key: str | None = None) -> ObjectEvent:
-    """The event, when its names can be names: a crafted one must fail here and not in the middle of a batch."""
+    """Build an event after checking its names: a crafted event must fail here and not in the middle of a batch."""
     _check("bucket", bucket, _MAX_BUCKET_BYTES)
     _check("key", key, _MAX_KEY_BYTES)
     if "/" in bucket:
-        raise EventProblem("the bucket's name holds a slash")
+        raise EventProblem("the bucket's name contains a slash")
     if other_key is not None:
         try:
             _check("key", other_key, _MAX_KEY_BYTES)
@@ -125,4 +125,4 @@ def _check(what: str, name: str, max_bytes: int) -> None:
     if not 0 < size_bytes <= max_bytes:
         raise EventProblem(f"the {what} has {size_bytes} bytes, not 1 to {max_bytes}")
     if "\0" in name:
-        raise EventProblem(f"the {what} holds a NUL")
+        raise EventProblem(f"the {what} contains a NUL")

@@ -1,8 +1,8 @@
-"""A watched folder: files of a folder bucket become events once they stay unchanged, at the cost of a look a second.
+"""Watch a folder bucket: files become events once they stay unchanged, at the cost of one scan per second.
 
-A look asks every directory for its time of change and opens only those that changed, since a new or renamed file
-changes it. Files overwritten in place do not; a full look every minute finds those. Writers should write under another
-name (or a name with `.` before or `.tmp` behind it) and rename.
+A scan checks the modification time of every directory and reads only changed ones, because a new or renamed file
+changes it. Overwriting a file in place does not; a full scan every minute finds these files. Writers should write
+under a temporary name (starting with `.` or ending in `.tmp`) and rename.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lakerunner.runtime.settings import IntakeSettings
 from lakerunner.store.folder import STAGING
 from lakerunner.store.keys import COOKED_PREFIX, check_key
 
-#: Looking takes at most this part of a core, however many directories there are.
+#: Scanning uses at most this share of a core, however many directories there are.
 _MAX_LOAD = 0.1
-#: A directory whose change is younger than this when read may change again within the same tick of its clock.
+#: A directory changed less than this ago may change again without a new modification time.
 _TICK_NS = 2_000_000_000
 
 
@@ -40,7 +40,7 @@ class Watched:
 
 #: (bucket, key).
 Name = tuple[str, str]
-#: Time of change, size and inode: what differs when a file was written again.
+#: Modification time, size and inode: at least one differs when a file was written again.
 Stamp = tuple[int, int, int]
 
 
@@ -51,7 +51,7 @@ class _Directory:
 
 
 def watched_folders(key_map: KeyMap) -> list[Watched]:
-    """What to watch under the present profiles."""
+    """Return the folders and prefixes to watch under the present profiles."""
     return [
         Watched(bucket, str(Path(unquote(bucket.removeprefix("file://"))).resolve()), tuple(key_map.prefixes(bucket)))
         for bucket in sorted(key_map.buckets)
@@ -60,7 +60,7 @@ def watched_folders(key_map: KeyMap) -> list[Watched]:
 
 
 class FolderSource:
-    """Remembers which files were recorded; a restart forgets, and the ledger then says that it knows them."""
+    """Remembers recorded files in memory. After a restart they are reported again, and the ledger knows them."""
 
     name = "folder"
     wait_s = 0.5
@@ -76,26 +76,26 @@ class FolderSource:
         self._sleep = sleep
         self._directories: dict[str, _Directory] = {}
         self._known: dict[Name, Stamp] = {}
-        #: Seen and not yet settled: the stamp, and since when it has been the same.
+        #: Seen but still changing: path, stamp, and since when the stamp is the same.
         self._waiting: dict[Name, tuple[str, Stamp, float]] = {}
-        #: Settled and not yet handed out.
+        #: Complete but not yet handed out.
         self._ready: dict[Name, Stamp] = {}
-        #: Handed out and not yet answered.
+        #: Handed out but not yet answered.
         self._out: dict[str, tuple[Name, Stamp]] = {}
-        self._next_look_s = 0.0
+        self._next_scan_s = 0.0
         self._next_full_s = 0.0
         self._receipts = 0
 
     def receive(self, max_events: int, timeout_s: float) -> list[ReceivedEvent]:
         end_s = time.monotonic() + timeout_s
         while not self._ready:
-            pause_s = self._next_look_s - time.monotonic()
+            pause_s = self._next_scan_s - time.monotonic()
             if pause_s > 0:
                 if time.monotonic() >= end_s:
                     return []
                 self._sleep(min(pause_s, max(end_s - time.monotonic(), 0.0)))
                 continue
-            self._look()
+            self._scan()
         names = [name for name, _ in zip(self._ready, range(max_events), strict=False)]
         return [self._hand_out(name, self._ready.pop(name)) for name in names]
 
@@ -110,7 +110,7 @@ class FolderSource:
             self._ready[name] = stamp
 
     def close(self) -> None:
-        """It holds nothing open."""
+        """Do nothing: no resource is held."""
 
     def _hand_out(self, name: Name, stamp: Stamp) -> ReceivedEvent:
         self._receipts += 1
@@ -118,7 +118,7 @@ class FolderSource:
         self._out[receipt] = (name, stamp)
         return ReceivedEvent(receipt, _event(*name))
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         started = time.monotonic()
         full = started >= self._next_full_s
         if full:
@@ -136,19 +136,19 @@ class FolderSource:
             self._known = {name: stamp for name, stamp in self._known.items() if name in seen}
         self._settle()
         took_s = time.monotonic() - started
-        # Files that only wait to settle are looked at again as soon as they can have.
+        # Files that are still changing are checked again as soon as they can be complete.
         pause_s = self._settings.folder_settle_s if self._waiting else self._settings.folder_poll_s
         pause_s = max(min(pause_s, self._settings.folder_poll_s), took_s * (1 / _MAX_LOAD - 1), 0.01)
-        self._next_look_s = started + took_s + pause_s
+        self._next_scan_s = started + took_s + pause_s
 
     def _settle(self) -> None:
-        """Move to ready what has not changed for long enough."""
+        """Move files that did not change for long enough to `_ready`."""
         now_s = time.monotonic()
         for name, (path, stamp, since_s) in list(self._waiting.items()):
             try:
                 present = _stamp(os.lstat(path))
             except OSError:
-                # Gone again, renamed, or a right that was taken: a later look tells.
+                # Deleted, renamed or no longer readable: a later scan finds out.
                 del self._waiting[name]
                 continue
             if present != stamp:
@@ -159,8 +159,10 @@ class FolderSource:
 
     def _walk(self, watched: Watched) -> Iterator[tuple[Name, str, Stamp]]:
         if not os.path.isdir(watched.root):  # noqa: PTH112  (strings: half the cost at a hundred thousand files)
-            raise Unavailable(f"cannot watch {watched.root}: it is not there", hint="mount it, or make it")
-        # Two prefixes may begin in the same directory, which is walked once.
+            raise Unavailable(
+                f"cannot watch {watched.root}: it does not exist", hint="mount its disk, or create the folder"
+            )
+        # Two prefixes may start in the same directory, which is walked once.
         stack = list(dict.fromkeys(f"{watched.root}/{prefix}".rpartition("/")[0] for prefix in watched.prefixes))
         cooked = f"{watched.root}/{COOKED_PREFIX}".rstrip("/")
         while stack:
@@ -190,7 +192,7 @@ class FolderSource:
 
 
 def _read(directory: str) -> tuple[list[tuple[str, Stamp]], list[str]]:
-    """Files with their stamps, and directories. Links are not followed, as the store does not follow them either."""
+    """Return files with their stamps, and subdirectories. Like the store, it does not follow links."""
     files, subdirectories = [], []
     with os.scandir(directory) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""GCS's events from a Pub/Sub subscription, pulled."""
+"""Pull GCS's events from a Pub/Sub subscription."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from lakerunner.intake.event_gcs import parse_gcs
-from lakerunner.intake.extras import require_module
+from lakerunner.intake.optional_module import require_module
 from lakerunner.intake.source import ReceivedEvent
 from lakerunner.model.errors import BadInput, Denied, LakeError, Unavailable
 from lakerunner.runtime.settings import Settings
 
 _SUBSCRIPTION = re.compile(r"projects/[^/]+/subscriptions/[^/]+")
 _RETRY_AFTER_S = 10
-#: Pub/Sub's longest.
+#: Pub/Sub's longest acknowledgement deadline.
 _MAX_DEADLINE_S = 600
 
 
@@ -27,7 +27,7 @@ class PubsubSource:
         self._subscription = settings.intake.pubsub_subscription
         if not _SUBSCRIPTION.fullmatch(self._subscription):
             raise BadInput(
-                f"cannot use {self._subscription!r} as a subscription",
+                f"cannot use {self._subscription!r}: it is not the name of a subscription",
                 hint="write projects/PROJECT/subscriptions/NAME",
                 where="intake.pubsub_subscription",
             )
@@ -37,7 +37,7 @@ class PubsubSource:
         self._deadline_s = min(settings.intake.visibility_s, _MAX_DEADLINE_S)
         if client is None:
             try:
-                # Finds PUBSUB_EMULATOR_HOST, a key file or the machine's identity by itself.
+                # The client itself finds PUBSUB_EMULATOR_HOST, a key file or the machine's identity.
                 client = pubsub.SubscriberClient()
             except auth_errors.GoogleAuthError as error:
                 raise Denied(
@@ -48,7 +48,7 @@ class PubsubSource:
     def receive(self, max_events: int, timeout_s: float) -> list[ReceivedEvent]:
         request = {"subscription": self._subscription, "max_messages": max_events}
         try:
-            with self._told_as_ours("receive from"):
+            with self._lake_errors("receive events from"):
                 answer = self._client.pull(request=request, timeout=timeout_s, retry=None)
         except _Nothing:
             return []
@@ -56,12 +56,12 @@ class PubsubSource:
             ReceivedEvent(each.ack_id, parse_gcs(dict(each.message.attributes))) for each in answer.received_messages
         ]
         if received:
-            # A subscription's own deadline may be 10 s, which a store in trouble outlasts.
+            # The subscription's own deadline may be 10 s, which is too short while a store has problems.
             self._extend(received, self._deadline_s)
         return received
 
     def ack(self, events: Sequence[ReceivedEvent]) -> None:
-        with self._told_as_ours("acknowledge to"):
+        with self._lake_errors("acknowledge events to"):
             self._client.acknowledge(
                 request={"subscription": self._subscription, "ack_ids": [event.receipt for event in events]}
             )
@@ -73,7 +73,7 @@ class PubsubSource:
         self._client.close()
 
     def _extend(self, events: Sequence[ReceivedEvent], deadline_s: int) -> None:
-        with self._told_as_ours("set deadlines of"):
+        with self._lake_errors("set deadlines of"):
             self._client.modify_ack_deadline(
                 request={
                     "subscription": self._subscription,
@@ -83,26 +83,26 @@ class PubsubSource:
             )
 
     @contextmanager
-    def _told_as_ours(self, act: str) -> Iterator[None]:
+    def _lake_errors(self, act: str) -> Iterator[None]:
         try:
             yield
         except self._errors.DeadlineExceeded:
-            if act == "receive from":
-                # A pull that finds nothing ends this way.
+            if act == "receive events from":
+                # A pull without messages ends with this error.
                 raise _Nothing from None
             raise Unavailable(f"cannot {act} {self._subscription}: it took too long") from None
         except self._errors.GoogleAPIError as error:
-            raise _ours(act, self._subscription, error, self._errors) from None
+            raise _to_lake_error(act, self._subscription, error, self._errors) from None
 
 
 class _Nothing(Exception):
-    """There was no message within the time."""
+    """No message arrived within the timeout."""
 
 
-def _ours(act: str, subscription: str, error: Exception, errors: Any) -> LakeError:
+def _to_lake_error(act: str, subscription: str, error: Exception, errors: Any) -> LakeError:
     text = f"cannot {act} {subscription}: {error}"
     if isinstance(error, errors.NotFound | errors.InvalidArgument):
         return BadInput(text, hint="check intake.pubsub_subscription", where="intake.pubsub_subscription")
     if isinstance(error, errors.PermissionDenied | errors.Unauthenticated):
-        return Denied(text, hint="it needs the role roles/pubsub.subscriber")
+        return Denied(text, hint="give this process the role roles/pubsub.subscriber")
     return Unavailable(text, hint="check the network")

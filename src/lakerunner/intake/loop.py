@@ -1,4 +1,4 @@
-"""One source's loop: receive, record, acknowledge. Nothing is acknowledged that is not durable."""
+"""The loop of one source: receive, record, acknowledge. Only durable events are acknowledged."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
-_PATIENCE = Backoff(base_s=0.25, cap_s=5.0)
-#: How often events whose bucket does not answer are tried before they go back to their queue.
+_BACKOFF = Backoff(base_s=0.25, cap_s=5.0)
+#: Attempts at events whose bucket does not answer, before they are returned to their queue.
 _TRIES = 5
-#: Wait after an error that only a person can mend: a queue that does not exist, a right that is missing.
+#: Wait after an error that only a person can fix: a missing queue or permission.
 _MISCONFIGURED_S = 15.0
 
 
 class SourceLoop:
-    """Runs a source until stopped. Errors of the source are waited out and told by `probe`, never raised."""
+    """Runs a source until stopped. It waits after errors of the source and reports them by `probe`; it never raises."""
 
     def __init__(self, source: EventSource, recorder: Recorder, batch: int) -> None:
         self._source = source
@@ -45,18 +45,18 @@ class SourceLoop:
                 all_done = self._handle(received, stop)
             except LakeError as error:
                 failures += 1
-                self._tell(error)
-                stop.wait(_PATIENCE.ceiling_s(failures) if error.retryable else _MISCONFIGURED_S)
+                self._report(error)
+                stop.wait(_BACKOFF.ceiling_s(failures) if error.retryable else _MISCONFIGURED_S)
             else:
                 failures = 0
                 if all_done:
-                    self._tell(None)
+                    self._report(None)
 
     def _handle(self, received: list[ReceivedEvent], stop: Stop) -> bool:
-        """Record until all is done (True) or the rest was given back (False).
+        """Record until all events are done (True) or the rest was returned to the source (False).
 
-        While the index is down the same events are tried again and nothing more is received: a queue that counts
-        deliveries would otherwise move events aside that have nothing wrong with them.
+        While the index is down, the same events are retried and nothing more is received. Otherwise a queue that
+        counts deliveries would move good events to its dead-letter queue.
         """
         waiting, tries, failures = received, 0, 0
         while waiting and tries < _TRIES and not stop:
@@ -64,30 +64,30 @@ class SourceLoop:
                 waiting = self._record(waiting)
                 tries += 1
             except LakeError as error:
-                self._tell(error)
+                self._report(error)
                 failures += 1
                 if not error.retryable:
                     waiting, tries = self._one_by_one(waiting), _TRIES
             if waiting:
-                stop.wait(_PATIENCE.delay_s(tries + failures))
+                stop.wait(_BACKOFF.delay_s(tries + failures))
         if waiting:
             RETURNED.labels(self.name).inc(len(waiting))
             self._source.nack(waiting)
         return not waiting
 
     def _record(self, events: list[ReceivedEvent]) -> list[ReceivedEvent]:
-        """Record and acknowledge; return what must come again."""
+        """Record and acknowledge events; return those that must be retried."""
         recorded = self._recorder.record_events([event.event for event in events], self.name)
         crash_point("intake_after_record")
         self._ack([event for position, event in enumerate(events) if position not in recorded.later])
         if recorded.later:
             first = next(iter(recorded.later.values()))
             log().warning("objects not readable yet", source=self.name, count=len(recorded.later), error=str(first))
-            self._tell(first)
+            self._report(first)
         return [events[position] for position in recorded.later]
 
     def _one_by_one(self, events: list[ReceivedEvent]) -> list[ReceivedEvent]:
-        """A batch that the index refuses is tried singly, so that only the culprit waits."""
+        """Record the events of a refused batch one by one, so that only the culprit waits."""
         refused: list[ReceivedEvent] = []
         for event in events:
             try:
@@ -104,10 +104,10 @@ class SourceLoop:
             self._source.ack(events)
             ACKNOWLEDGED.labels(self.name).inc(len(events))
         except LakeError as error:
-            # They come again and are found in the ledger.
+            # They are delivered again and found in the ledger.
             log().warning("events not acknowledged", source=self.name, count=len(events), error=str(error))
 
-    def _tell(self, error: LakeError | None) -> None:
+    def _report(self, error: LakeError | None) -> None:
         SOURCE_UP.labels(self.name).set(error is None)
         reason = None if error is None else str(error)
         if reason is not None and reason != self._reason:

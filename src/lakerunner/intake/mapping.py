@@ -1,4 +1,4 @@
-"""Whose a raw object is: storage profiles first, then the default layout, then the default org."""
+"""Find the owner of a raw object: by storage profile, else by the default layout, else the default org."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from lakerunner.model.signals import SIGNALS
 from lakerunner.store.keys import RAW_PREFIX, check_key, collector_prefix, is_cooked, parse_raw
 
 DEFAULT_COLLECTOR = "default"
-#: What is read where no profile says more: `otel-raw/` with any signal, and one prefix for each signal.
+#: Prefixes that are read without a profile: `otel-raw/` for any signal, and one per signal.
 RAW_PREFIXES = (RAW_PREFIX, *(f"{signal}-raw/" for signal in SIGNALS))
 
 _SIGNAL_NAMES = frozenset(signal.name for signal in SIGNALS)
 _WORD = re.compile(r"[a-z]+")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-#: In a folder, files that are still being written or belong to somebody's tool. In a bucket no such habit exists.
+#: Suffixes of files that are still being written. Only for folders: objects in a bucket are always complete.
 _UNFINISHED = (".tmp", ".part", ".partial")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an object belongs."""
+class ObjectOwner:
+    """The org, collector and signal that an object belongs to."""
 
     org_id: uuid.UUID
     collector: str
@@ -36,29 +36,29 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class NotAnInput:
-    """Never to be read: a segment, the marker of a folder, an unfinished file. Counted, not kept."""
+    """Never read: a segment, a folder marker or an unfinished file. It is counted but not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unmapped:
-    """Somebody's, but nobody has said whose. Kept until a profile says it."""
+    """An object without an owner. It is stored as a rejection until a profile claims it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A key under which our stores cannot read."""
+    """A key that our stores cannot read."""
 
     reason: str
 
 
-Mapped: TypeAlias = Place | NotAnInput | Unmapped | Unusable
+Mapped: TypeAlias = ObjectOwner | NotAnInput | Unmapped | Unusable
 DefaultOrg: TypeAlias = Literal["folder", "always", "never"]
 
 
 class KeyMap:
-    """The rules at one moment."""
+    """Maps keys to owners. An immutable snapshot of profiles and orgs."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class KeyMap:
 
     @property
     def buckets(self) -> frozenset[str]:
-        """The only buckets that are ever read."""
+        """The configured buckets. No other bucket is ever read."""
         return frozenset({self._own_bucket, *self._profiles})
 
     def profiles_of(self, bucket: str) -> list[StorageProfile]:
         return self._profiles.get(bucket, [])
 
     def prefixes(self, bucket: str) -> list[str]:
-        """What to list in a bucket in order to see every input, without one that another covers."""
+        """Return the prefixes that cover every input of a bucket, without prefixes that another one covers."""
         wanted = {profile.prefix for profile in self.profiles_of(bucket)}
         if bucket == self._own_bucket:
             wanted.update(RAW_PREFIXES)
@@ -91,7 +91,7 @@ class KeyMap:
             prefix for prefix in wanted if not any(prefix != other and prefix.startswith(other) for other in wanted)
         )
 
-    def place(self, bucket: str, key: str) -> Mapped:
+    def owner_of(self, bucket: str, key: str) -> Mapped:
         if is_cooked(key) or key.endswith("/") or (bucket.startswith("file:") and is_unfinished(key)):
             return NotAnInput()
         try:
@@ -102,23 +102,23 @@ class KeyMap:
         if profile is not None:
             return self._claimed(profile, key)
         if bucket != self._own_bucket or not key.startswith(RAW_PREFIXES):
-            return Unmapped("no profile claims it, and it is under none of the raw prefixes")
+            return Unmapped("no profile matches it, and it is under none of the raw prefixes")
         return self._unclaimed(key)
 
     def _claimed(self, profile: StorageProfile, key: str) -> Mapped:
         signal = profile.signal or signal_of(key, profile.prefix)
         if signal is None:
             return Unmapped("its key names no signal, and its profile sets none")
-        return Place(profile.org_id, profile.collector, signal)
+        return ObjectOwner(profile.org_id, profile.collector, signal)
 
     def _unclaimed(self, key: str) -> Mapped:
         part = key.split("/", 2)[1]
         if key.startswith(RAW_PREFIX) and _UUID.fullmatch(part):
             return self._of_layout(key)
         if not self._default_org:
-            return Unmapped("no profile claims it")
+            return Unmapped("no profile matches it")
         signal = signal_of(key, "")
-        return Place(DEFAULT_ORG_ID, DEFAULT_COLLECTOR, signal) if signal else Unmapped("its key names no signal")
+        return ObjectOwner(DEFAULT_ORG_ID, DEFAULT_COLLECTOR, signal) if signal else Unmapped("its key names no signal")
 
     def _of_layout(self, key: str) -> Mapped:
         try:
@@ -127,13 +127,13 @@ class KeyMap:
         except BadInput as problem:
             return Unmapped(problem.message)
         if raw.org_id not in self._org_ids:
-            # Not the default org's: what was written for one org must not be shown to another.
+            # Not given to the default org: data written for one org must not be shown to another.
             return Unmapped(f"there is no org {raw.org_id}")
-        return Place(raw.org_id, raw.collector, raw.signal.name)
+        return ObjectOwner(raw.org_id, raw.collector, raw.signal.name)
 
 
 def signal_of(key: str, prefix: str) -> str | None:
-    """The signal that a key names as a word of its own, looked for after the prefix first, from left to right.
+    """Return the first signal that occurs as a whole word in the key: after the prefix, else in the prefix.
 
     >>> signal_of("otel-raw/year=2026/month=11/day=15/hour=21/minute=32/logs_313124979.binpb.gz", "otel-raw/")
     'logs'
@@ -146,6 +146,6 @@ def signal_of(key: str, prefix: str) -> str | None:
 
 
 def is_unfinished(key: str) -> bool:
-    """Whether a file of a folder is hidden or carries the suffix of something still being written."""
+    """Return whether a file of a folder is hidden or has a suffix of files being written."""
     name = key.rpartition("/")[2]
     return name.startswith(".") or name.endswith(_UNFINISHED)

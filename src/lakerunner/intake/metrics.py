@@ -1,18 +1,18 @@
-"""What intake counts."""
+"""Metrics of intake."""
 
 from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-EVENTS = Counter("lakerunner_intake_events", "Objects that events or listings told of.", ["source", "outcome"])
+EVENTS = Counter("lakerunner_intake_events", "Objects named by events or listings.", ["source", "outcome"])
 BATCH_SECONDS = Histogram(
     "lakerunner_intake_batch_seconds",
-    "Time from having a batch of events to having it in the ledger.",
+    "Time from receiving a batch of events to committing it to the ledger.",
     ["source"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 ACKNOWLEDGED = Counter("lakerunner_intake_acknowledged", "Events acknowledged to their source.", ["source"])
-RETURNED = Counter("lakerunner_intake_returned", "Events given back to their source, to come again.", ["source"])
+RETURNED = Counter("lakerunner_intake_returned", "Events returned to their source for redelivery.", ["source"])
 SOURCE_UP = Gauge("lakerunner_intake_source_up", "1 while a source of events answers.", ["source"])
 RECONCILED_TIMESTAMP = Gauge(
     "lakerunner_intake_reconciled_timestamp_seconds", "When the buckets were last listed for lost events."

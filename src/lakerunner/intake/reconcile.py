@@ -1,4 +1,4 @@
-"""Lost events heal: every so often the buckets are listed, and what the ledger lacks is recorded. One does it."""
+"""Recover lost events: one process lists the buckets periodically and records objects missing in the ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakerunner.index.database import Database
 from lakerunner.intake.backfill import BackfillProgress, backfill
 from lakerunner.intake.metrics import RECONCILED_TIMESTAMP
 from lakerunner.intake.record import Recorder
-from lakerunner.intake.rejected import forget_excess
+from lakerunner.intake.rejections import forget_excess
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import IntakeSettings
@@ -20,14 +20,14 @@ from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
 _LEASE = "intake-reconcile"
-#: Longer than a page takes, renewed with every page.
+#: Longer than a page takes. The lease is renewed with every page.
 _LEASE_S = 60.0
-#: Listing takes at most this part of the time: buckets of very many objects are listed more rarely.
+#: Listing takes at most this share of the time, so very large buckets are listed less often.
 _MAX_SHARE = 0.1
 
 
 class _Interrupted(Exception):
-    """Stopping was asked for, or another took the lease. The next round goes over it again."""
+    """A stop was requested, or another process took the lease. The next round starts over."""
 
 
 class Reconciler:
@@ -38,7 +38,7 @@ class Reconciler:
         self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
     def run(self, stop: Stop) -> None:
-        """A round at once, since events may have been lost while nobody ran, and then one every interval."""
+        """Run a round at once, because events may have been lost while no process ran, then one per interval."""
         while not stop:
             started = time.monotonic()
             try:
@@ -52,7 +52,7 @@ class Reconciler:
             stop.wait(max(self._settings.reconcile_interval_s, took_s * (1 / _MAX_SHARE - 1)))
 
     def round(self, stop: Stop) -> bool:
-        """List everything once. False when another does it now."""
+        """List all buckets once. Returns False when another process is doing it."""
         lease = leases.acquire(self._database, _LEASE, self._holder, _LEASE_S)
         if lease is None:
             return False
@@ -65,14 +65,14 @@ class Reconciler:
             key_map = self._recorder.key_map()
             for bucket in sorted(key_map.buckets):
                 if bucket.startswith("file:") and self._settings.folder:
-                    continue  # watching is listing already
+                    continue  # FolderSource already lists it
                 for prefix in key_map.prefixes(bucket):
                     done = backfill(
                         self._recorder, bucket, prefix, settle_s=self._settings.folder_settle_s, on_page=keep_lease,
                         source="reconcile", key_map=key_map,
                     )  # fmt: skip
                     if done.counts["recorded"]:
-                        log().warning("lost events healed", bucket=bucket, prefix=prefix, **done.counts)
+                        log().warning("lost events recovered", bucket=bucket, prefix=prefix, **done.counts)
             with self._database.transaction() as tx:
                 forget_excess(tx)
         finally:

@@ -1,4 +1,4 @@
-"""From names to ledger rows: ask the store, then one transaction for rows, messages and rejections. Ack after it."""
+"""Record events in the ledger: HEAD each object, then write rows, messages and rejections in one transaction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lakerunner.index.orgs import list_orgs
 from lakerunner.index.profiles import list_profiles
 from lakerunner.intake.buckets import Buckets, own_bucket, resolve_address
 from lakerunner.intake.events import ObjectEvent, ParsedEvent
-from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, Place, Unmapped
+from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, ObjectOwner, Unmapped
 from lakerunner.intake.metrics import BATCH_SECONDS, EVENTS
-from lakerunner.intake.rejected import RejectedKind, Rejection, put_rejected, resolve
+from lakerunner.intake.rejections import RejectedKind, Rejection, clear_rejections, put_rejected
 from lakerunner.model.errors import BadInput, LakeError, Missing
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import Settings
@@ -26,32 +26,32 @@ from lakerunner.runtime.telemetry import log
 from lakerunner.store.bucket import ObjectMeta
 from lakerunner.store.object_store import ObjectStore
 
-#: Rejections of one batch that are logged one by one; the table has them all.
+#: Rejections logged per batch; the table has them all.
 _LOGGED = 5
 
 
 @dataclass
 class Recorded:
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     #: recorded, known, gone, ignored, later, and the kinds of rejection -> how many.
     counts: Counter[str] = field(default_factory=Counter)
-    #: Position in the batch -> why it must come again: it is not in the ledger and may not be acknowledged.
+    #: Position in the batch -> why the event must be retried: it is not in the ledger and may not be acknowledged.
     later: dict[int, LakeError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """An object that events of this batch may mean."""
+    """An object that events of this batch may refer to."""
 
     bucket: str
     key: str
-    place: Place
+    owner: ObjectOwner
 
 
 @dataclass
 class _Batch:
-    """A batch on its way to the transaction."""
+    """What a batch will write in its transaction."""
 
     source: str
     recorded: Recorded = field(default_factory=Recorded)
@@ -64,22 +64,22 @@ class _Batch:
 
 
 def version_of(meta: ObjectMeta) -> str:
-    """What tells two uploads under one key apart, and the same whether the object was listed or asked for.
+    """Return what distinguishes two uploads under one key, equal for a listing and a HEAD.
 
-    The etag and not the version id: listings do not tell version ids. Azure quotes etags in headers only.
+    It is the etag, because listings do not return version ids. Azure quotes etags only in headers.
     """
     etag = (meta.etag or "").removeprefix("W/").strip('"')
     return etag or meta.version or f"{meta.modified_ns}-{meta.size_bytes}"
 
 
-def raw_object(bucket: str, meta: ObjectMeta, place: Place) -> RawObject:
+def raw_object(bucket: str, meta: ObjectMeta, owner: ObjectOwner) -> RawObject:
     return RawObject(
-        place.org_id, place.collector, place.signal, bucket, meta.key, version_of(meta), meta.size_bytes
+        owner.org_id, owner.collector, owner.signal, bucket, meta.key, version_of(meta), meta.size_bytes
     )  # fmt: skip
 
 
 class Recorder:
-    """Writes what arrived into the ledger. Safe to share between threads; any number may run anywhere."""
+    """Writes arrived objects into the ledger. Safe to share between threads; any number of processes may run one."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
@@ -91,10 +91,10 @@ class Recorder:
         self._heads.shutdown(wait=False, cancel_futures=True)
 
     def key_map(self) -> KeyMap:
-        """The rules as they are now."""
+        """Read the present profiles and orgs."""
         with self._database.transaction() as tx:
             profiles, orgs = list_profiles(tx), list_orgs(tx)
-        # A slash behind the bucket's name means nothing, and would hide it from events.
+        # A trailing slash would keep the bucket from matching events.
         profiles = [replace(profile, bucket=profile.bucket.rstrip("/")) for profile in profiles]
         return KeyMap(
             profiles, {org.org_id for org in orgs}, own_bucket(self._settings), self._settings.intake.default_org
@@ -106,9 +106,9 @@ class Recorder:
     def record_events(
         self, messages: Sequence[ParsedEvent], source: str, only_orgs: frozenset[uuid.UUID] | None = None
     ) -> Recorded:
-        """Record what messages tell of. When this returns, all but `later` is durable and may be acknowledged.
+        """Record the objects of messages. When this returns, all but `later` is durable and may be acknowledged.
 
-        With `only_orgs`, an object of another org is refused. Raises when the index does not answer: then nothing of
+        With `only_orgs`, an object of another org is refused. Raises when the index does not answer; then nothing of
         the batch was recorded.
         """
         started = time.perf_counter()
@@ -126,11 +126,11 @@ class Recorder:
         return batch.recorded
 
     def record_listed(self, key_map: KeyMap, bucket: str, page: Sequence[ObjectMeta], source: str) -> Recorded:
-        """Record what a listing of the store shows: its word counts as much as an answer about each object."""
+        """Record objects from a listing, which is as reliable as a HEAD per object."""
         batch = _Batch(source)
         for meta in page:
-            mapped = key_map.place(bucket, meta.key)
-            if isinstance(mapped, Place):
+            mapped = key_map.owner_of(bucket, meta.key)
+            if isinstance(mapped, ObjectOwner):
                 batch.objects.append(raw_object(bucket, meta, mapped))
             else:
                 _not_placed(batch, bucket, meta.key, mapped)
@@ -138,12 +138,12 @@ class Recorder:
         return batch.recorded
 
     def _ask_store(self, batch: _Batch, key_map: KeyMap, meant: list[list[list[_Target]]]) -> None:
-        """One HEAD for each object that was named, however often: an event's own size and etag are not believed."""
+        """Send one HEAD per named object, because an event's own size and etag are not trusted."""
         targets = dict.fromkeys(target for events in meant for event in events for target in event)
         answers = dict(zip(targets, self._heads.map(self._asking(key_map), targets), strict=True))
         for target, answer in answers.items():
             if isinstance(answer, ObjectMeta):
-                batch.objects.append(raw_object(target.bucket, answer, target.place))
+                batch.objects.append(raw_object(target.bucket, answer, target.owner))
             elif isinstance(answer, BadInput):
                 batch.reject(RejectedKind.UNUSABLE, answer.message, target.bucket, target.key)
         for position, events in enumerate(meant):
@@ -161,7 +161,7 @@ class Recorder:
             try:
                 store = self.store(key_map, target.bucket)
             except LakeError as error:
-                # A bucket that cannot be opened is nothing that this object did: it must come again.
+                # The bucket cannot be opened, which is not the object's fault: the event must be retried.
                 return error if error.retryable else _CannotOpen(error.message, hint=error.hint)
             try:
                 return store.head(target.key)
@@ -172,7 +172,7 @@ class Recorder:
 
     def _commit(self, batch: _Batch, *, drop_known: bool = False) -> None:
         named = len(batch.objects)
-        # Sorted, so that two transactions with the same rows wait for each other instead of locking.
+        # Sorted, so that two transactions with the same rows wait for each other instead of deadlocking.
         objects = sorted(batch.objects, key=lambda each: each.object_id)
         crash_point("intake_before_record")
         new: list[RawObject] = []
@@ -183,7 +183,7 @@ class Recorder:
                     objects = [each for each in objects if each.object_id not in known]
                 new = record_seen(tx, objects)
                 announce(tx, new)
-                resolve(tx, [(each.bucket, each.key) for each in new])
+                clear_rejections(tx, [(each.bucket, each.key) for each in new])
                 put_rejected(tx, batch.rejections)
         counts = batch.recorded.counts
         counts["recorded"], counts["known"] = len(new), named - len(new)
@@ -195,7 +195,7 @@ class Recorder:
 
 
 class _CannotOpen(LakeError):
-    """A bucket of a profile cannot be opened as configured."""
+    """A profile's bucket cannot be opened as configured."""
 
     code = "cannot_open"
 
@@ -203,19 +203,19 @@ class _CannotOpen(LakeError):
 def _targets(
     batch: _Batch, key_map: KeyMap, event: ObjectEvent, only_orgs: frozenset[uuid.UUID] | None
 ) -> list[_Target]:
-    """The objects that an event may mean; none when it was rejected or ignored."""
+    """Return the objects that an event may refer to; none when it was rejected or ignored."""
     targets = []
     refusals: list[tuple[str, str, Mapped | None]] = []
     for candidate in event.candidates:
         found = resolve_address(key_map.buckets, event.bucket, candidate)
-        mapped = None if found is None else key_map.place(*found)
-        if found is not None and isinstance(mapped, Place):
+        mapped = None if found is None else key_map.owner_of(*found)
+        if found is not None and isinstance(mapped, ObjectOwner):
             targets.append(_Target(*found, mapped))
         else:
             refusals.append((*(found or (event.bucket, candidate)), mapped))
-    allowed = [target for target in targets if only_orgs is None or target.place.org_id in only_orgs]
+    allowed = [target for target in targets if only_orgs is None or target.owner.org_id in only_orgs]
     if targets and not allowed:
-        reason = f"the API key does not hold the org {targets[0].place.org_id}"
+        reason = f"the API key is not for the org {targets[0].owner.org_id}"
         batch.reject(RejectedKind.DENIED, reason, targets[0].bucket, targets[0].key)
     if not targets:
         bucket, key, mapped = refusals[0]
@@ -229,7 +229,7 @@ def _targets(
 def _not_placed(batch: _Batch, bucket: str, key: str, mapped: Mapped) -> None:
     if isinstance(mapped, NotAnInput):
         batch.recorded.counts["ignored"] += 1
-    elif not isinstance(mapped, Place):
+    elif not isinstance(mapped, ObjectOwner):
         kind = RejectedKind.UNMAPPED if isinstance(mapped, Unmapped) else RejectedKind.UNUSABLE
         batch.reject(kind, mapped.reason, bucket, key)
 

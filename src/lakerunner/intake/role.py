@@ -1,4 +1,4 @@
-"""The role `pubsub`: every configured source in a thread of its own, the webhook, and the reconciliation."""
+"""The role `pubsub`: one thread per configured source, the webhook, and the reconciliation."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from starlette.routing import BaseRoute
 
-from lakerunner.index.indexed import IndexedRole
+from lakerunner.index.role import IndexedRole
 from lakerunner.intake.azure import AzureQueueSource
 from lakerunner.intake.folder import FolderSource, Watched, watched_folders
 from lakerunner.intake.gcp import PubsubSource
-from lakerunner.intake.http import webhook_routes
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.reconcile import Reconciler
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.source import EventSource
 from lakerunner.intake.sqs import SqsSource
+from lakerunner.intake.webhook import webhook_routes
 from lakerunner.model.errors import Bug
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import Settings
@@ -26,7 +26,7 @@ from lakerunner.runtime.telemetry import log
 
 class Pubsub(IndexedRole):
     name = "pubsub"
-    sentence = "Notice new raw objects, by queue, webhook or folder, and enter each into the ledger once."
+    sentence = "Discover new raw objects by queue, webhook or folder, and record each in the ledger once."
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -42,7 +42,7 @@ class Pubsub(IndexedRole):
             self._loops = [SourceLoop(source, self._recorder, self.settings.intake.batch) for source in self._sources]
 
     def run(self, stop: Stop) -> None:
-        log().info("intake runs", sources=[loop.name for loop in self._loops], webhook=self.settings.intake.webhook)
+        log().info("intake running", sources=[loop.name for loop in self._loops], webhook=self.settings.intake.webhook)
         failed: list[BaseException] = []
         work: list[Callable[[Stop], None]] = [loop.run for loop in self._loops]
         if self.settings.intake.reconcile_interval_s:
@@ -53,8 +53,8 @@ class Pubsub(IndexedRole):
         while not stop.wait(0.2) and not failed:
             pass
         if failed:
-            # A thread that died would be a source that nobody reads: better to be started again, whole.
-            raise Bug(f"cannot go on: {type(failed[0]).__name__}: {failed[0]}") from failed[0]
+            # A dead thread means a source that nobody reads, so the whole process is restarted.
+            raise Bug(f"cannot continue intake: {type(failed[0]).__name__}: {failed[0]}") from failed[0]
         for thread in threads:
             thread.join()
 
@@ -83,7 +83,7 @@ def _sources(settings: Settings, recorder: Recorder) -> list[EventSource]:
     if intake.azure_queue:
         sources.append(AzureQueueSource(settings))
     if intake.folder:
-        # Profiles may name further folders while this runs, so what is watched is asked for anew with every look.
+        # Profiles may add folders at any time, so the watched folders are read again for every scan.
         sources.append(FolderSource(lambda: _watched(recorder), intake))
     return sources
 
@@ -92,7 +92,7 @@ def _watched(recorder: Recorder) -> list[Watched]:
     key_map = recorder.key_map()
     folders = watched_folders(key_map)
     for folder in folders:
-        # Makes the folder, once a process: one that vanishes later is an unmounted disk.
+        # Creates the folder once per process: one that vanishes later is an unmounted disk.
         recorder.store(key_map, folder.bucket)
     return folders
 

@@ -1,4 +1,4 @@
-"""What a source of events is: something to receive from, and to acknowledge to after the ledger has it."""
+"""The interface of a source of events: receive them, and acknowledge them once they are in the ledger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakerunner.intake.events import ParsedEvent
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
-    """One message of a source, read. `receipt` is the source's own, to be handed back."""
+    """One parsed message of a source. `receipt` identifies it in the answer to the source."""
 
     receipt: str
     event: ParsedEvent
@@ -22,24 +22,24 @@ class EventSource(Protocol):
 
     @property
     def name(self) -> str:
-        """For metrics, logs and health."""
+        """The name in metrics, logs and health."""
         ...
 
     @property
     def wait_s(self) -> float:
-        """How long one wait for events should take: the longer, the fewer requests; a stop waits as long."""
+        """How long one wait for events should take. A longer wait means fewer requests but a slower stop."""
         ...
 
     def receive(self, max_events: int, timeout_s: float) -> list[ReceivedEvent]:
-        """Up to that many, waiting up to that long for the first."""
+        """Return up to `max_events`, waiting up to `timeout_s` for the first."""
         ...
 
     def ack(self, events: Sequence[ReceivedEvent]) -> None:
-        """They are durable with us: never send them again. Losing an acknowledgement is harmless."""
+        """Acknowledge events, which are durable now. A lost acknowledgement is harmless."""
         ...
 
     def nack(self, events: Sequence[ReceivedEvent]) -> None:
-        """They are not: send them again, a little later."""
+        """Return events to the source, to be delivered again a little later."""
         ...
 
     def close(self) -> None: ...

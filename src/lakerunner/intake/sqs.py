@@ -1,4 +1,4 @@
-"""S3's events from an SQS queue: long polling, and deletion only after the ledger has them."""
+"""Receive S3's events from an SQS queue by long polling; delete them only after they are in the ledger."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from lakerunner.intake.event_s3 import parse_s3
-from lakerunner.intake.extras import require_module
+from lakerunner.intake.optional_module import require_module
 from lakerunner.intake.source import ReceivedEvent
 from lakerunner.model.errors import BadInput, Denied, LakeError, Unavailable
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import Settings
 
-#: SQS hands out and takes back at most this many at once.
-_AT_ONCE = 10
-#: SQS' longest long poll.
+#: SQS accepts at most this many messages per request.
+_MAX_PER_REQUEST = 10
+#: The longest long poll of SQS.
 _MAX_WAIT_S = 20
 _RETRY_AFTER_S = 10
 _NO_QUEUE = re.compile(r"NonExistentQueue|QueueDoesNotExist|InvalidAddress")
@@ -34,7 +34,7 @@ class SqsSource:
         intake = settings.intake
         self._url = intake.sqs_url
         self._visibility_s = intake.visibility_s
-        with self._told_as_ours("open"):
+        with self._lake_errors("open"):
             self._client: Any = boto3.client(
                 "sqs",
                 region_name=intake.sqs_region or settings.store.region or None,
@@ -43,33 +43,33 @@ class SqsSource:
             )
 
     def receive(self, max_events: int, timeout_s: float) -> list[ReceivedEvent]:
-        """Wait for the first, then take what else is there: one transaction for many is what makes it fast."""
-        received = self._receive(min(max_events, _AT_ONCE), min(int(timeout_s), _MAX_WAIT_S))
+        """Wait for the first events, then take all that are ready: one transaction for many events is fast."""
+        received = self._receive(min(max_events, _MAX_PER_REQUEST), min(int(timeout_s), _MAX_WAIT_S))
         last = len(received)
-        while last == _AT_ONCE and len(received) < max_events:
-            more = self._receive(min(max_events - len(received), _AT_ONCE), 0)
+        while last == _MAX_PER_REQUEST and len(received) < max_events:
+            more = self._receive(min(max_events - len(received), _MAX_PER_REQUEST), 0)
             received += more
             last = len(more)
         return received
 
     def ack(self, events: Sequence[ReceivedEvent]) -> None:
         for entries in _entries(events):
-            with self._told_as_ours("delete from"):
+            with self._lake_errors("delete events from"):
                 answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
-            # Comes again when its time is over, and is found in the ledger.
+            # An undeleted event is delivered again after its visibility timeout, and found in the ledger.
             SWALLOWED.labels("intake_sqs_delete").inc(len(answer.get("Failed", ())))
 
     def nack(self, events: Sequence[ReceivedEvent]) -> None:
         for entries in _entries(events):
             later = [{**entry, "VisibilityTimeout": _RETRY_AFTER_S} for entry in entries]
-            with self._told_as_ours("give back to"):
+            with self._lake_errors("return events to"):
                 self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=later)
 
     def close(self) -> None:
         self._client.close()
 
     def _receive(self, count: int, wait_s: int) -> list[ReceivedEvent]:
-        with self._told_as_ours("receive from"):
+        with self._lake_errors("receive events from"):
             answer = self._client.receive_message(
                 QueueUrl=self._url,
                 MaxNumberOfMessages=count,
@@ -81,20 +81,20 @@ class SqsSource:
         ]
 
     @contextmanager
-    def _told_as_ours(self, act: str) -> Iterator[None]:
+    def _lake_errors(self, act: str) -> Iterator[None]:
         try:
             yield
         except (self._errors.ClientError, self._errors.BotoCoreError) as error:
-            raise _ours(act, self._url, error, self._errors) from None
+            raise _to_lake_error(act, self._url, error, self._errors) from None
 
 
 def _entries(events: Sequence[ReceivedEvent]) -> Iterator[list[dict[str, Any]]]:
-    for start in range(0, len(events), _AT_ONCE):
-        part = events[start : start + _AT_ONCE]
+    for start in range(0, len(events), _MAX_PER_REQUEST):
+        part = events[start : start + _MAX_PER_REQUEST]
         yield [{"Id": str(number), "ReceiptHandle": event.receipt} for number, event in enumerate(part)]
 
 
-def _ours(act: str, url: str, error: Exception, errors: Any) -> LakeError:
+def _to_lake_error(act: str, url: str, error: Exception, errors: Any) -> LakeError:
     text = f"cannot {act} the queue {url}: {error}"
     if isinstance(error, errors.NoRegionError):
         return BadInput(text, hint="set intake.sqs_region", where="intake.sqs_region")
@@ -105,5 +105,5 @@ def _ours(act: str, url: str, error: Exception, errors: Any) -> LakeError:
         if _NO_QUEUE.search(code):
             return BadInput(text, hint="check intake.sqs_url", where="intake.sqs_url")
         if _NO_RIGHT.search(code):
-            return Denied(text, hint="it needs sqs:ReceiveMessage, DeleteMessage and ChangeMessageVisibility")
+            return Denied(text, hint="allow sqs:ReceiveMessage, sqs:DeleteMessage and sqs:ChangeMessageVisibility")
     return Unavailable(text, hint="check intake.sqs_url, intake.sqs_endpoint and the network")

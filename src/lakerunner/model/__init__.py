@@ -1,1 +1,1 @@
-"""What we talk about: signals, segments, times, labels, errors. Pure: no I/O, no Spark, no HTTP."""
+"""The domain model: signals, segments, times, labels, errors. Pure: no I/O, no Spark, no HTTP."""

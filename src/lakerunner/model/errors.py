@@ -1,4 +1,4 @@
-"""Every error a user may see: what went wrong, what to do, and whether trying again can help."""
+"""Every error that a user may see: what went wrong, what to do, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 
 
 class LakeError(Exception):
-    """Base of all errors of ours. The class decides retry; nothing else does.
+    """Base of all our errors. Only the class decides whether a call is retried.
 
-    The message reads "cannot <do> <what>: <reason>"; the hint says what to do about it; `where` points at the
-    thing concerned (a setting, a file and position, a token).
+    The message reads "cannot <do> <what>: <reason>". The hint says what to do. `where` points at the setting, the
+    file and position, or the token concerned.
     """
 
     code: ClassVar[str] = "error"
-    #: True when the same call may succeed later without anybody changing anything.
+    #: True when the same call may succeed later without any change.
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str | None = None, where: str | None = None) -> None:
@@ -23,7 +23,7 @@ class LakeError(Exception):
         self.where = where
 
     def __str__(self) -> str:
-        """One line, whole: what a log or a terminal shows."""
+        """The whole error in one line, for logs and terminals."""
         line = f"{self.where}: {self.message}" if self.where else self.message
         return f"{line}; {self.hint}" if self.hint else line
 
@@ -37,7 +37,7 @@ def _rebuild(kind: type[LakeError], message: str, hint: str | None, where: str |
 
 
 class BadInput(LakeError):
-    """What was given cannot be used: wrong type, unparsable, not allowed. Its giver must change it."""
+    """The input cannot be used: wrong type, unparsable or not allowed. The caller must fix it."""
 
     code = "bad_input"
 
@@ -49,31 +49,31 @@ class LimitHit(LakeError):
 
 
 class Missing(LakeError):
-    """The thing asked for does not exist."""
+    """The requested thing does not exist."""
 
     code = "missing"
 
 
 class Denied(LakeError):
-    """The credential is absent, unknown, revoked, or does not hold the right that is needed."""
+    """The credential is absent, unknown, revoked, or lacks the required permission."""
 
     code = "denied"
 
 
 class Unavailable(LakeError):
-    """A dependency does not answer now: it may later."""
+    """A dependency does not answer now, but may later."""
 
     code = "unavailable"
     retryable = True
 
 
 class Conflict(LakeError):
-    """Somebody else got there first (a lost compare-and-swap, a create-only put on an existing key)."""
+    """Another writer was first (a lost compare-and-swap, a create-only put on an existing key)."""
 
     code = "conflict"
 
 
 class Bug(LakeError):
-    """An invariant of ours does not hold. Never the user's fault."""
+    """One of our own invariants does not hold. Never the user's fault."""
 
     code = "bug"

@@ -1,4 +1,4 @@
-"""Ids: fresh ones that sort by time, and ones that are a hash of what they stand for."""
+"""Ids: fresh ids that sort by time, and ids that are a hash of their content."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _VARIANT = 0b10
 
 
 def fresh_id() -> uuid.UUID:
-    """A new id that sorts by its time of making (UUID version 7), so that listings and B-trees stay in order."""
+    """Return a new id that sorts by creation time (UUID version 7), so that listings and B-trees stay in order."""
     millis = time.time_ns() // 1_000_000 & (1 << 48) - 1
     random = int.from_bytes(os.urandom(10), "big")
     return _uuid(7, millis << 80 | random)
 
 
 def hashed_id(*parts: bytes) -> uuid.UUID:
-    """The id of a thing that consists of these parts (UUID version 8): the same parts, the same id, everywhere.
+    """Return the id that these parts hash to (UUID version 8): the same parts give the same id everywhere.
 
-    Each part goes in with its length, so that no two different lists of parts give the same bytes to the hash.
+    Each part is hashed with its length, so that two different lists of parts never hash the same bytes.
     """
     digest = hashlib.sha256()
     for part in parts:
@@ -30,6 +30,6 @@ def hashed_id(*parts: bytes) -> uuid.UUID:
 
 
 def _uuid(version: int, bits: int) -> uuid.UUID:
-    """A UUID of those bits, with the six that the standard wants set. Python 3.11 does not know versions 7 and 8."""
+    """Return a UUID of these bits with version and variant set. Python 3.11 does not know versions 7 and 8."""
     bits &= ~(0xF << _VERSION_SHIFT | 0b11 << _VARIANT_SHIFT)
     return uuid.UUID(int=bits | version << _VERSION_SHIFT | _VARIANT << _VARIANT_SHIFT)

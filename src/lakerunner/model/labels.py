@@ -1,4 +1,4 @@
-"""Label sets: canonical order, one hash, and names that Prometheus accepts."""
+"""Label sets in canonical order, their hash, and names that Prometheus accepts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import orjson
 import xxhash
 
 METRIC_NAME = "__name__"
-#: Labels that describe a metric as it was sent, and so do not describe what is computed from it.
+#: Labels that describe a metric as it was sent, and therefore not the results computed from it.
 METADATA_LABELS = (METRIC_NAME, "__type__", "__unit__")
 
 _NOT_ATTRIBUTE = re.compile(r"[^a-z0-9_]")
 _NOT_LABEL = re.compile(r"[^a-zA-Z0-9_]")
-#: Neither byte can occur in UTF-8 text, so no two different label sets give the same bytes to the hash.
+#: Neither byte can occur in UTF-8 text, so two different label sets never hash the same bytes.
 _END_OF_NAME, _END_OF_VALUE = b"\xff", b"\xfe"
 
 
@@ -24,7 +24,7 @@ class LabelSet:
     """Labels sorted by name, without empty values: in Prometheus an empty label is an absent one."""
 
     pairs: tuple[tuple[str, str], ...]
-    # Label sets are kept from query to query; what each query would make of them anew is kept with them.
+    # Label sets are cached between queries, and these derived forms are cached with them.
     _json: bytes | None = field(default=None, compare=False, repr=False)
     _computed: LabelSet | None = field(default=None, compare=False, repr=False)
 
@@ -39,7 +39,7 @@ class LabelSet:
         return len(self.pairs)
 
     def get(self, name: str) -> str:
-        """The value, or the empty string, which means the same as absence."""
+        """Return the value, or the empty string when the label is absent: both mean the same."""
         for key, value in self.pairs:
             if key == name:
                 return value
@@ -49,7 +49,7 @@ class LabelSet:
         return LabelSet(tuple(pair for pair in self.pairs if pair[0] not in names))
 
     def of_computed(self) -> LabelSet:
-        """The labels of what is computed from the series: without those that describe it as it was sent."""
+        """Return the labels of results computed from this series: without `METADATA_LABELS`."""
         made = self._computed
         if made is None:
             made = self.without(*METADATA_LABELS)
@@ -57,7 +57,7 @@ class LabelSet:
         return made
 
     def to_json(self) -> bytes:
-        """A JSON object, names in order. Raises `TypeError` where a value is no Unicode text."""
+        """Return a JSON object with sorted names. Raises `TypeError` when a value is not Unicode text."""
         made = self._json
         if made is None:
             made = orjson.dumps(dict(self.pairs))
@@ -66,7 +66,7 @@ class LabelSet:
 
     @classmethod
     def from_json(cls, document: bytes) -> LabelSet:
-        """What `to_json` gave."""
+        """Parse the result of `to_json`."""
         return cls(tuple(orjson.loads(document).items()), document)
 
     def keep(self, *names: str) -> LabelSet:
@@ -76,7 +76,7 @@ class LabelSet:
         return LabelSet.of({**dict(self.pairs), name: value})
 
     def tid(self) -> int:
-        """The signed 64-bit id of the series with these labels, the same in every process and version."""
+        """Return the signed 64-bit id of the series with these labels, equal in every process and version."""
         digest = xxhash.xxh3_64()
         for name, value in self.pairs:
             digest.update(name.encode() + _END_OF_NAME + value.encode() + _END_OF_VALUE)
@@ -90,7 +90,7 @@ class LabelSet:
 
 
 def attribute_column(prefix: str, key: str) -> str:
-    """The column of an attribute: lower case, other characters become an underscore.
+    """Return the column of an attribute: in lower case, with an underscore for each other character.
 
     >>> attribute_column("resource", "k8s.pod.Name")
     'resource_k8s_pod_name'
@@ -99,7 +99,7 @@ def attribute_column(prefix: str, key: str) -> str:
 
 
 def prometheus_label(key: str) -> str:
-    """The label name that Prometheus' OTLP translation gives to an attribute key.
+    """Return the label name that Prometheus' OTLP translation gives to an attribute key.
 
     >>> prometheus_label("http.method"), prometheus_label("2xx"), prometheus_label("_id"), prometheus_label("__x__")
     ('http_method', 'key_2xx', 'key_id', '__x__')

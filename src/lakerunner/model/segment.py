@@ -1,8 +1,7 @@
-"""A segment: one immutable, sorted piece of a signal, and what the index knows of it."""
+"""A segment: one immutable, sorted piece of a signal, as the index describes it."""
 
 from __future__ import annotations
 
-import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,19 +17,11 @@ MAX_PRUNING_VALUES = 1_000
 RAW_TIER_S = 0
 
 
-class SegmentState(enum.StrEnum):
-    """Where a segment is in its life. There is no way back."""
-
-    LIVE = "live"
-    SUPERSEDED = "superseded"
-    DELETED = "deleted"
-
-
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What lets a query pass a segment by without opening it."""
+    """Statistics that let a query skip a segment without opening it."""
 
-    #: Column -> its distinct values, sorted; a column that has too many is absent, and so matches everything.
+    #: Column -> its sorted distinct values. A column with too many values is absent, and so matches everything.
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Column -> (smallest, largest).
     bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -61,9 +52,9 @@ class Segment:
     row_count: int
     size_bytes: int
     tier_s: int = RAW_TIER_S
-    #: How many compactions are behind it.
+    #: The number of compactions that led to this segment.
     level: int = 0
-    #: Version of the layout, so that readers of a later release know what they hold.
+    #: Version of the layout, so that later releases know how to read it.
     format_version: int = 1
     pruning: Pruning = field(default_factory=Pruning)
 
@@ -75,7 +66,7 @@ class Segment:
 
     @property
     def dateint(self) -> int:
-        """The day of its partition: that of its first row."""
+        """The day of its partition, which is the day of its first row."""
         return dateint(self.time_range.start_ns)
 
     @property

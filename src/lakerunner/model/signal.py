@@ -1,4 +1,4 @@
-"""A signal is a description: every stage is written once and reads what it needs to know from here."""
+"""The description of a signal. Every stage is written once and reads the differences between signals from here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakerunner.model.errors import Bug
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One Parquet object of a segment: `suffix` tells it from its siblings (`tbl_{id}{suffix}.parquet`)."""
+    """One Parquet object of a segment: `suffix` distinguishes it from its siblings (`tbl_{id}{suffix}.parquet`)."""
 
     suffix: str
     columns: tuple[Column, ...]
@@ -23,7 +23,7 @@ class Table:
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
         if len(set(names)) != len(names) or not set(self.sort_key) <= set(names):
-            raise Bug(f"cannot describe table {self.suffix!r}: a column is doubled, or a sort column unknown")
+            raise Bug(f"cannot describe table {self.suffix!r}: a column occurs twice, or a sort column is unknown")
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of the fixed columns."""
@@ -32,19 +32,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What makes logs logs: the tables of a segment, the event time, and when two rows are the same row."""
+    """The tables of a segment, the event time, and the rule for when two rows are duplicates."""
 
     name: str
-    #: The first table holds the rows that are counted; a further one describes them (the series of metrics).
+    #: The first table holds the rows that are counted. A second one describes them (the series of metrics).
     tables: tuple[Table, ...]
-    #: The column whose day and hour choose the partition, and what one unit of it is in nanoseconds.
+    #: The column whose day and hour choose the partition, and its unit in nanoseconds.
     time_column: str
     time_unit_ns: int
-    #: Rows equal in all of these are one row, delivered twice. Compaction keeps one.
+    #: Rows that are equal in all these columns are duplicates. Compaction keeps one.
     dedup_key: tuple[str, ...]
-    #: Columns whose distinct values are kept in the index for pruning.
+    #: Columns whose distinct values the index stores for pruning.
     pruning: tuple[str, ...]
-    #: Whether coarser tiers are made of it.
+    #: Whether the signal is rolled up into coarser tiers.
     rolls_up: bool = False
 
     @property

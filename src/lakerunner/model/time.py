@@ -1,4 +1,4 @@
-"""Time: UTC nanoseconds, half-open ranges, date integers and windows."""
+"""Time: UTC nanoseconds, half-open ranges, date integers and durations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 @dataclass(frozen=True, slots=True, order=True)
 class TimeRange:
-    """Half-open: `start_ns` belongs to it, `end_ns` does not."""
+    """A half-open range: it includes `start_ns` and excludes `end_ns`."""
 
     start_ns: int
     end_ns: int
@@ -34,11 +34,11 @@ class TimeRange:
         return self.start_ns < other.end_ns and other.start_ns < self.end_ns
 
     def hull(self, other: TimeRange) -> TimeRange:
-        """The smallest range that holds both."""
+        """Return the smallest range that contains both."""
         return TimeRange(min(self.start_ns, other.start_ns), max(self.end_ns, other.end_ns))
 
     def dateints(self) -> Iterator[int]:
-        """The days touched, as date integers. An empty range touches none."""
+        """Yield the days that the range overlaps, as date integers. An empty range overlaps none."""
         if self.start_ns == self.end_ns:
             return
         for day in range(self.start_ns // NS_PER_DAY, (self.end_ns - 1) // NS_PER_DAY + 1):
@@ -46,7 +46,7 @@ class TimeRange:
 
 
 def dateint(time_ns: int) -> int:
-    """The UTC day as an integer that sorts and reads well.
+    """Return the UTC day as an integer that sorts and reads well.
 
     >>> dateint(1_700_000_000 * NS_PER_S)
     20231114
@@ -55,12 +55,12 @@ def dateint(time_ns: int) -> int:
 
 
 def hour_of_day(time_ns: int) -> int:
-    """The UTC hour, 0 to 23."""
+    """Return the UTC hour, 0 to 23."""
     return time_ns % NS_PER_DAY // NS_PER_HOUR
 
 
 def day_range(date_integer: int) -> TimeRange:
-    """The range of one day.
+    """Return the range of one day.
 
     >>> day_range(19700102).start_ns == NS_PER_DAY
     True
@@ -73,13 +73,8 @@ def day_range(date_integer: int) -> TimeRange:
     return TimeRange(start_ns, start_ns + NS_PER_DAY)
 
 
-def window_start(time_ns: int, width_ns: int) -> int:
-    """The start of the window of that width, aligned to the epoch, in which the time lies."""
-    return time_ns - time_ns % width_ns
-
-
 def parse_duration_s(text: str) -> float:
-    """Seconds of a duration as people write it.
+    """Parse a duration as people write it; return seconds.
 
     >>> parse_duration_s("1h30m"), parse_duration_s("250ms"), parse_duration_s("2")
     (5400.0, 0.25, 2.0)

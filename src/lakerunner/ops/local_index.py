@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from lakerunner.index.database import Database
 from lakerunner.index.embedded import EmbeddedPostgres
-from lakerunner.index.indexed import open_database
+from lakerunner.index.role import open_database
 from lakerunner.model.errors import Unavailable
 from lakerunner.runtime.settings import EMBEDDED, Settings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakerunner.bus.relay_role import Relay
+from lakerunner.bus.relay import Relay
 from lakerunner.intake.role import Pubsub
 from lakerunner.ops.demo.role import Demo
 from lakerunner.ops.monitor import Monitor

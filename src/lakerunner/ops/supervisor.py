@@ -18,9 +18,9 @@ from typing import IO
 import orjson
 
 from lakerunner.index.embedded import EmbeddedPostgres
-from lakerunner.index.indexed import open_database
 from lakerunner.index.migrate import migrate
 from lakerunner.index.orgs import ensure_default_org
+from lakerunner.index.role import open_database
 from lakerunner.model.errors import BadInput, Conflict, LakeError, Unavailable
 from lakerunner.ops.child import Child, LogPump
 from lakerunner.runtime.http import require_free_port

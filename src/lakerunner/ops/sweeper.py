@@ -1,4 +1,4 @@
-"""The sweeper: the singleton that keeps index and bus tidy, and announces again what nobody ended."""
+"""The sweeper: the singleton that keeps index and bus run_upkeep, and announces again what nobody ended."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from lakerunner.bus.postgres import forget_passed
 from lakerunner.index.leases import Lease, require_held
 from lakerunner.index.singleton import SingletonRole
-from lakerunner.index.upkeep import tidy
-from lakerunner.intake.rejected import forget_excess
+from lakerunner.index.upkeep import run_upkeep
+from lakerunner.intake.rejections import forget_excess
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
@@ -21,7 +21,7 @@ class Sweeper(SingletonRole):
     def lead(self, lease: Lease, until: Stop) -> None:
         reconciled_at = float("-inf")
         while not until:
-            removed = tidy(self.database, self.settings.upkeep, lease)
+            removed = run_upkeep(self.database, self.settings.upkeep, lease)
             with self.database.transaction() as tx:
                 require_held(tx, lease)
                 removed["intake_rejected"] = forget_excess(tx)

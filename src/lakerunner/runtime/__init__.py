@@ -1,1 +1,1 @@
-"""How a process lives: settings, lifecycle, health, telemetry, retry, crash points."""
+"""What every process needs: settings, lifecycle, health, telemetry, retry, crash points."""

@@ -1,4 +1,4 @@
-"""Things kept in memory while there is room: the least recently used go first."""
+"""An in-memory cache that is bounded by bytes and evicts the least recently used entries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+#: How many keys of entries that were offered once are remembered.
 _MAX_OFFERED = 20_000
 
 
 class ByteLru(Generic[T]):
-    """Things in memory by key, the least recently used first out, bounded by what they weigh."""
+    """A least-recently-used cache with a limit in bytes. Safe to share between threads."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -31,7 +32,7 @@ class ByteLru(Generic[T]):
             return entry[0]
 
     def offer(self, key: Hashable, thing: T, size_bytes: int) -> None:
-        """Keep it if it was offered not long ago as well: what is read once only must not push out what is not."""
+        """Store the entry if it was offered before: one-off reads must not evict hot entries."""
         with self._lock:
             again = key in self._offered
             self._offered[key] = None

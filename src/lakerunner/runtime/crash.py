@@ -1,4 +1,4 @@
-"""Named places where a test may end the process, as a power cut would. Inert unless armed."""
+"""Crash points: named places where a test may kill the process, as a power cut would. Inert unless armed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ VARIABLE = "LAKERUNNER_CRASH_POINT"
 
 
 def _armed() -> tuple[str, int]:
-    """The name of the armed point and at which passing of it to die: `name` or `name:3`."""
+    """Return the armed point and which pass through it crashes, from `name` or `name:3`."""
     name, _, passing = os.environ.get(VARIABLE, "").partition(":")
     return name, int(passing or 1)
 
@@ -18,7 +18,7 @@ _NAME, _LEFT = _armed()
 
 
 def crash_point(name: str) -> None:
-    """Die here, by SIGKILL, when the environment armed this point: no cleanup, no flush, no goodbye."""
+    """Kill the process with SIGKILL if the environment armed this point: no cleanup, no flush."""
     global _LEFT
     if name != _NAME:
         return

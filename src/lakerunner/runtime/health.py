@@ -1,4 +1,4 @@
-"""Health over HTTP: alive, ready with the reason why not, and metrics, the same for every role."""
+"""Health over HTTP: liveness, readiness with the reason when not ready, and metrics; the same for every role."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from lakerunner.runtime.role import Probe
 from lakerunner.runtime.stop import Stop
 
 PROBE_INTERVAL_S = 1.0
-#: Probes that have not come back for this long hang: their dependency accepts, but does not answer.
+#: A probe that takes longer hangs: the dependency accepts connections but does not answer.
 PROBE_STALE_S = 8.0
 
 
 @dataclass
 class Health:
-    """What this process says of itself. Written by the runner and the prober, read by HTTP."""
+    """The health of this process. Written by the runner and the prober, read over HTTP."""
 
     role: str
     phase: str = "starting"
-    #: Dependency -> why it does not answer; an empty reason means that it does.
+    #: Dependency -> why it does not answer. An empty reason means that it does.
     reasons: Mapping[str, str] = field(default_factory=dict)
     probed_at: float = field(default_factory=time.monotonic)
 
@@ -68,7 +68,7 @@ class Health:
 
 
 class Prober(threading.Thread):
-    """Asks the dependencies again and again, so that `/readyz` answers at once and cannot itself be a load."""
+    """Probes the dependencies periodically, so that `/readyz` answers at once and adds no load."""
 
     def __init__(self, health: Health, probes: Mapping[str, Probe], stop: Stop) -> None:
         super().__init__(name="prober", daemon=True)

@@ -1,4 +1,4 @@
-"""An HTTP server in a thread of a role: its socket is bound at once, so that a taken port is said at the start."""
+"""An HTTP server in a thread of a role. It binds its socket at once, so that a port in use is reported at the start."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from lakerunner.model.errors import BadInput, Unavailable
-from lakerunner.runtime.http_patience import PatientProtocol
+from lakerunner.runtime.http_timeouts import HttpTimeoutProtocol
 
 _START_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 5
 
 
 class HttpServer:
-    """Serves an app until it is closed; requests under way get a few seconds to end."""
+    """Serves an app until closed. Running requests get a few seconds to finish."""
 
     def __init__(self, host: str, port: int, app: ASGIApp | Sequence[BaseRoute]) -> None:
         if not callable(app):
@@ -30,7 +30,7 @@ class HttpServer:
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             app,
-            http=PatientProtocol,
+            http=HttpTimeoutProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -46,7 +46,9 @@ class HttpServer:
             if self._server.started:
                 return
             pause.wait(0.02)
-        raise Unavailable(f"cannot start to serve on {self.host}:{self.port} in time")
+        raise Unavailable(
+            f"cannot serve on {self.host}:{self.port}: the server did not start within {_START_TIMEOUT_S:g} s"
+        )
 
     def close(self) -> None:
         self._server.should_exit = True
@@ -58,8 +60,8 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError:
-        raise BadInput(f"cannot bind {host!r}: it is no address of this machine", where="http.host") from None
-    # With the protocol: without it asyncio does not turn Nagle's delay off, and every answer waits 40 ms.
+        raise BadInput(f"cannot bind {host!r}: it is not an address of this machine", where="http.host") from None
+    # The protocol is given because asyncio otherwise leaves Nagle's delay on, and every answer waits 40 ms.
     listener = socket.socket(address[0], socket.SOCK_STREAM, address[2])
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -69,8 +71,8 @@ def _bind(host: str, port: int) -> socket.socket:
         listener.close()
         if reason.errno == errno.EADDRINUSE:
             raise BadInput(
-                f"cannot listen on {host}:{port}: another process does",
-                hint="end it, or set http.port",
+                f"cannot listen on {host}:{port}: another process uses the port",
+                hint="stop that process, or set http.port",
                 where="http.port",
             ) from None
         raise BadInput(f"cannot listen on {host}:{port}: {reason.strerror}", where="http.host") from None
@@ -79,7 +81,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def require_free_port(host: str, port: int) -> int:
-    """The port when nobody listens there; 0 chooses a free one. Otherwise the error says who to ask."""
+    """Return the port if it is free, or a free one for port 0. Raises BadInput when it is in use."""
     listener = _bind(host, port)
     with listener:
         chosen: int = listener.getsockname()[1]

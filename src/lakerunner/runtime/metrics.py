@@ -1,4 +1,4 @@
-"""Metrics that every role exports, in one registry a process."""
+"""Metrics that every role exports, in one registry per process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ STAGE_ITEMS = Counter("lakerunner_stage_items", "Work items ended.", ["stage", "
 STAGE_ROWS = Counter("lakerunner_stage_rows", "Rows written.", ["stage"])
 STAGE_BYTES = Counter("lakerunner_stage_bytes", "Bytes written.", ["stage"])
 
-OUTBOX_PENDING = Gauge("lakerunner_outbox_pending", "Messages that wait to be published.")
-OUTBOX_OLDEST_SECONDS = Gauge("lakerunner_outbox_oldest_seconds", "Age of the oldest of them.")
+OUTBOX_PENDING = Gauge("lakerunner_outbox_pending", "Messages waiting to be published.")
+OUTBOX_OLDEST_SECONDS = Gauge("lakerunner_outbox_oldest_seconds", "Age of the oldest message waiting to be published.")
 
 ROLE_READY = Gauge("lakerunner_role_ready", "1 while this role is ready.", ["role"])
 ROLE_LEADER = Gauge("lakerunner_role_leader", "1 while this process leads its singleton role.", ["role"])
-SWALLOWED = Counter("lakerunner_swallowed_errors", "Errors that were noted and passed over, by place.", ["place"])
+SWALLOWED = Counter(
+    "lakerunner_swallowed_errors", "Errors that were ignored on purpose, by place in the code.", ["place"]
+)

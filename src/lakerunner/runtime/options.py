@@ -1,4 +1,4 @@
-"""Options of a library, passed through as they are: NAME=VALUE between blanks, quoted as in a shell."""
+"""Parse options that are passed through to a library: NAME=VALUE separated by spaces, quoted as in a shell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakerunner.model.errors import BadInput
 
 
 def parse_options(text: str, where: str, prefix: str = "") -> dict[str, str]:
-    """Name -> value.
+    """Return the options as name -> value.
 
     >>> parse_options('spark.executor.memory=4g spark.app.note="two words"', "spark.options", "spark.")
     {'spark.executor.memory': '4g', 'spark.app.note': 'two words'}
@@ -21,9 +21,9 @@ def parse_options(text: str, where: str, prefix: str = "") -> dict[str, str]:
     for nth, part in enumerate(parts, 1):
         name, equals, value = part.partition("=")
         if not equals or not name.startswith(prefix):
-            # Not shown whole: what is meant as a value may be a password.
+            # Only the beginning is shown, because the text may be a password.
             raise BadInput(
-                f"cannot use part {nth} of {where}, which begins {part[:16]!r}",
+                f"cannot use part {nth} of {where}, which starts with {part[:16]!r}",
                 hint=f"write {prefix}name=value",
                 where=where,
             )

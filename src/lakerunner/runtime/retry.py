@@ -1,4 +1,4 @@
-"""Trying again: exponential back-off with full jitter, only for errors whose class says it can help."""
+"""Retry with exponential back-off and full jitter, only for errors whose class is retryable."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before the attempt after `failures` failed ones."""
+    """How long to wait after a number of failed attempts."""
 
     base_s: float = 0.1
     cap_s: float = 10.0
 
     def ceiling_s(self, failures: int) -> float:
-        # The exponent is bounded because a float overflows long before a patient caller does.
+        # The exponent is bounded because 2.0 ** failures overflows after enough failures.
         return min(self.cap_s, self.base_s * 2.0 ** min(failures - 1, 60))
 
     def delay_s(self, failures: int) -> float:
-        """A random wait below the ceiling: callers that failed together do not come back together."""
+        """Return a random wait below the ceiling, so that callers that failed together do not retry together."""
         return random.uniform(0.0, self.ceiling_s(failures))
 
 
@@ -38,7 +38,7 @@ def retrying(
     on_retry: Callable[[LakeError, int], None] | None = None,
     pause: Callable[[float], None] = sleep,
 ) -> T:
-    """The call's result. A retryable error is tried again, `attempts` times in all and within the deadline."""
+    """Return the call's result. Retryable errors are retried, up to `attempts` calls and within the deadline."""
     end = None if deadline_s is None else monotonic() + deadline_s
     failures = 0
     while True:

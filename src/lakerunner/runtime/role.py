@@ -1,4 +1,4 @@
-"""What a role is: one kind of process, written as configure, start, ready, drain, stop."""
+"""The base class of roles. A role is one kind of process: it is configured, starts, is ready, drains, stops."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from starlette.routing import BaseRoute
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 
-#: Returns when a dependency answers, raises a LakeError when it does not.
+#: Returns when a dependency answers; raises a LakeError when it does not.
 Probe = Callable[[], None]
 
 
 class Recycle(Exception):
-    """Raised by `run` when the process, having drained, wants to be started anew at once. It is no failure."""
+    """Raised by `run` when the process has drained and wants to be restarted at once. It is not a failure."""
 
 
 class Role(ABC):
-    """One process's work. The runner calls, in this order: the constructor, `start`, `run`, `close`.
+    """The work of one process. The runner calls the constructor, `start`, `run` and `close`, in this order.
 
-    `start` and `run` may raise: a retryable error means not-ready and another try, `Recycle` that the process is to
-    be started anew, any other ends it with one line. `run` returns when `stop` is set, having finished or given back
-    what it held: that is the draining.
+    `start` and `run` may raise. After a retryable error the role is not ready and is tried again; `Recycle` restarts
+    the process; any other error ends it with one line. When `stop` is set, `run` drains: it finishes or hands back its
+    work, and returns.
     """
 
     name: ClassVar[str]
@@ -36,7 +36,7 @@ class Role(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Open what it needs. Called again after a retryable error, so it must tolerate what it left behind."""
+        """Open what the role needs. Called again after a retryable error, so it must tolerate its own leftovers."""
 
     @abstractmethod
     def run(self, stop: Stop) -> None:
@@ -44,11 +44,11 @@ class Role(ABC):
 
     @abstractmethod
     def probes(self) -> Mapping[str, Probe]:
-        """Its dependencies by name. All answering is what ready means."""
+        """Return a probe per dependency. The role is ready when all succeed."""
 
     def close(self) -> None:  # noqa: B027  (not every role holds something)
-        """Let go of everything. Called once, whatever happened."""
+        """Release everything. Called exactly once, also after an error."""
 
     def routes(self) -> Sequence[BaseRoute]:
-        """What it serves over HTTP beside its health."""
+        """Return the HTTP routes that the role serves beside its health."""
         return ()

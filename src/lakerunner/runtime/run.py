@@ -1,4 +1,4 @@
-"""Running one role in this process, from its settings to its exit code."""
+"""Run one role in this process, from its settings to its exit code."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import configure_telemetry, log
 
 SUPERVISOR_VARIABLE = "LAKERUNNER_SUPERVISOR_PID"
-#: Between two tries at a dependency that is down. Short: a dependency that is back should be used at once.
-_PATIENCE = Backoff(base_s=0.25, cap_s=5.0)
+#: Waits between attempts to reach a dependency that is down. Short, so that it is used soon after it is back.
+_DEPENDENCY_BACKOFF = Backoff(base_s=0.25, cap_s=5.0)
 
 EXIT_OK, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
-#: The process ended on purpose, to be started anew at once. As sysexits' EX_TEMPFAIL: nobody else's code here.
+#: The process ended on purpose, to be restarted at once. The value of EX_TEMPFAIL in sysexits.h, unused otherwise.
 EXIT_RECYCLED = 75
 
 
 def exit_code_of(error: LakeError) -> int:
-    """2 when the user must change something given to us, 1 when we failed."""
+    """Return 2 when the user must change the input or settings, 1 for any other failure."""
     return EXIT_MISUSE if isinstance(error, BadInput) else EXIT_FAILED
 
 
 def run_role(role_class: type[Role], settings: Settings) -> int:
-    """Configure, start, be ready, drain, stop. Returns the exit code."""
+    """Take a role through its life: configure, start, run, drain, stop. Returns the exit code."""
     flush = configure_telemetry(role_class.name, settings)
     stop = Stop()
     _stop_on_signals(stop)
@@ -72,7 +72,7 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
 
 
 def _persist(call: Callable[[], None], stop: Stop, health: Health, phase: str) -> None:
-    """Call until it returns; a retryable error is waited out, since its cause is elsewhere."""
+    """Repeat the call until it returns, waiting after each retryable error."""
     failures = 0
     while not stop:
         try:
@@ -84,7 +84,7 @@ def _persist(call: Callable[[], None], stop: Stop, health: Health, phase: str) -
             failures += 1
             health.reasons = {**health.reasons, phase: str(error)}
             log().warning("waiting for a dependency", error=str(error), tries=failures)
-            stop.wait(_PATIENCE.ceiling_s(failures))
+            stop.wait(_DEPENDENCY_BACKOFF.ceiling_s(failures))
 
 
 def _stop_on_signals(stop: Stop) -> None:
@@ -96,14 +96,14 @@ def _stop_on_signals(stop: Stop) -> None:
 
 
 def _log_to_nowhere() -> None:
-    """The supervisor read our logs: without it, writing them would end us before we have drained."""
+    """Discard output: the supervisor read our logs, and writing to its closed pipe would kill us before we drain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
 
 
 def _stop_with_supervisor(stop: Stop) -> None:
-    """A role must not outlive the `serve` that started it, even one that was killed and could not say goodbye."""
+    """Stop when the `serve` that started this role is gone, even if it was killed and could not signal us."""
     expected = os.environ.get(SUPERVISOR_VARIABLE)
     if not expected:
         return

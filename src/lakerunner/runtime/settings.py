@@ -1,4 +1,4 @@
-"""The settings: one table that feeds the YAML file, the environment, `--help` and docs/configuration.md."""
+"""All settings: the source for the YAML file, the environment, `--help` and docs/configuration.md."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ EMBEDDED = "embedded"
 
 
 class Section(BaseModel):
-    """A group of settings. Every field has a default and a sentence."""
+    """A group of settings. Every field has a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class DataSettings(Section):
-    """Where this machine keeps what is its own."""
+    """Local files of this machine."""
 
     dir: Path = Field(
-        Path("lakerunner-data"), description="Folder of the embedded database, bucket and caches of this machine."
+        Path("lakerunner-data"), description="Folder for the embedded database, the default bucket and caches."
     )
 
 
@@ -33,137 +33,153 @@ class IndexSettings(Section):
 
     url: str = Field(
         EMBEDDED,
-        description="postgresql:// address of lrdb, or `embedded` for one that `lakerunner serve` runs itself.",
+        description="postgresql:// address of lrdb, or `embedded` for the server that `lakerunner serve` runs itself.",
         json_schema_extra={"secret": True},
     )
-    pool_size: Count = Field(8, description="Connections that one process may hold.")
+    pool_size: Count = Field(8, description="Maximum number of connections per process.")
     connect_timeout_s: Seconds = Field(5.0, description="How long to wait for a connection.")
     statement_timeout_s: Seconds = Field(30.0, description="How long one statement may run.")
 
 
 class BusSettings(Section):
-    """Names of things to do, on their way between stages."""
+    """The message bus between stages."""
 
-    kind: Literal["postgres", "kafka"] = Field("postgres", description="What carries messages.")
-    brokers: str = Field("", description="Kafka's bootstrap servers, as host:port,host:port.")
+    kind: Literal["postgres", "kafka"] = Field(
+        "postgres", description="Where messages are stored: in PostgreSQL or in Kafka."
+    )
+    brokers: str = Field("", description="Kafka bootstrap servers, as host:port,host:port.")
     kafka_options: str = Field(
         "",
-        description="Further settings of librdkafka, for TLS and SASL, as name=value between blanks.",
+        description="More librdkafka settings, such as TLS and SASL, as name=value separated by spaces.",
         json_schema_extra={"secret": True},
     )
-    prefix: str = Field("lakerunner.", description="What every topic's name begins with.", pattern=r"^[a-zA-Z0-9._-]*$")
+    prefix: str = Field("lakerunner.", description="Prefix of every topic name.", pattern=r"^[a-zA-Z0-9._-]*$")
     partitions: Annotated[int, Field(ge=1, le=1_024)] = Field(
-        16, description="Partitions of a topic, when it is made: the most consumers that can share one."
+        16, description="Partitions of a new topic, which is the maximum number of consumers that can share it."
     )
-    replication: Count = Field(1, description="Replicas of a Kafka topic, when it is made.")
+    replication: Count = Field(1, description="Replicas of a new Kafka topic.")
     session_timeout_s: Annotated[float, Field(ge=1)] = Field(
         10.0, description="How long a consumer may be silent before others take over its partitions."
     )
     max_attempts: Count = Field(
-        15, description="Attempts at a message before it goes to the dead letters: minutes of patience with an outage."
+        15,
+        description="Attempts at a message before it becomes a dead letter. The default outlasts minutes of outage.",
     )
-    retry_base_s: Seconds = Field(0.5, description="Wait before the second attempt; it doubles with every further one.")
-    retry_max_s: Seconds = Field(30.0, description="The longest wait between two attempts.")
+    retry_base_s: Seconds = Field(
+        0.5, description="Wait before the second attempt; it doubles with each further attempt."
+    )
+    retry_max_s: Seconds = Field(30.0, description="Longest wait between two attempts.")
     retention_s: Seconds = Field(
-        259_200.0, description="How long messages that every group has passed are kept (PostgreSQL), or all (Kafka)."
+        259_200.0,
+        description="How long messages are kept: after every group has read them (PostgreSQL), or in any case (Kafka).",
     )
 
 
 class StoreSettings(Section):
-    """The bucket."""
+    """The bucket for segments and raw objects."""
 
     url: str = Field(
         "", description="file://, s3://, gs:// or az:// address of the bucket; empty means a folder under data.dir."
     )
-    region: str = Field("", description="Region of the bucket, where its provider needs one.")
-    endpoint: str = Field("", description="Address of an S3- or Azure-compatible service that is not the provider's.")
-    allow_http: bool = Field(False, description="Whether an endpoint without TLS may be used.")
+    region: str = Field("", description="Region of the bucket, if its provider needs one.")
+    endpoint: str = Field(
+        "", description="Address of an S3- or Azure-compatible service other than the provider's own."
+    )
+    allow_http: bool = Field(False, description="Whether the endpoint may be plain HTTP without TLS.")
     timeout_s: Seconds = Field(30.0, description="How long one request may take.")
-    max_attempts: Count = Field(6, description="Attempts at a request before its error is passed on.")
-    circuit_failures: Count = Field(5, description="Failed requests in a row after which calls pause.")
-    circuit_pause_s: Seconds = Field(5.0, description="How long they pause before one is let through to try.")
+    max_attempts: Count = Field(6, description="Attempts at a request before it fails.")
+    circuit_failures: Count = Field(5, description="Failed requests in a row after which requests are paused.")
+    circuit_pause_s: Seconds = Field(5.0, description="How long requests are paused before one is tried again.")
 
 
 class IntakeSettings(Section):
-    """How raw objects are noticed. Several ways may be on at once: an object is recorded once all the same."""
+    """How new raw objects are discovered. Several ways may be enabled; each object is still recorded only once."""
 
-    sqs_url: str = Field("", description="Address of an SQS queue that gets S3 events; empty means none.")
+    sqs_url: str = Field("", description="Address of an SQS queue that receives S3 events; empty means none.")
     sqs_region: str = Field("", description="Region of that queue; empty means store.region.")
-    sqs_endpoint: str = Field("", description="Address of an SQS-compatible service that is not the provider's.")
+    sqs_endpoint: str = Field("", description="Address of an SQS-compatible service other than AWS.")
     pubsub_subscription: str = Field(
-        "", description="Pub/Sub subscription of GCS events, as projects/PROJECT/subscriptions/NAME; empty means none."
+        "", description="Pub/Sub subscription to GCS events, as projects/PROJECT/subscriptions/NAME; empty means none."
     )
     azure_queue: str = Field(
         "",
-        description="Azure storage queue that gets Event Grid events: its name, or its https:// address; empty means "
-        "none.",
+        description="Azure storage queue that receives Event Grid events: its name or its https:// address; empty "
+        "means none.",
     )
-    webhook: bool = Field(True, description="Whether events may be posted to /api/v1/intake/s3.")
-    webhook_max_bytes: Count = Field(1_048_576, description="The largest body that the webhook reads.")
-    folder: bool = Field(True, description="Whether buckets that are folders are watched.")
-    folder_poll_s: Seconds = Field(1.0, description="How often a folder is looked at.")
+    webhook: bool = Field(True, description="Whether S3 events may be posted to /api/v1/intake/s3.")
+    webhook_max_bytes: Count = Field(1_048_576, description="Largest request body that the webhook accepts.")
+    folder: bool = Field(True, description="Whether file:// buckets are watched for new files.")
+    folder_poll_s: Seconds = Field(1.0, description="How often watched folders are scanned.")
     folder_settle_s: Annotated[float, Field(ge=0)] = Field(
-        0.5, description="How long a file must stay unchanged before it counts as written."
+        0.5, description="How long a file must stay unchanged before it counts as complete."
     )
     folder_full_scan_s: Seconds = Field(
-        60.0, description="How often every file is looked at again: finds files overwritten in place."
+        60.0, description="How often every file is checked again, to find files that were overwritten in place."
     )
     reconcile_interval_s: Annotated[float, Field(ge=0)] = Field(
-        900.0, description="How often buckets are listed for objects whose events were lost; 0 means never."
+        900.0, description="How often buckets are listed to find objects whose events were lost; 0 means never."
     )
     default_org: Literal["folder", "always", "never"] = Field(
         "folder",
-        description="Whether raw objects that no profile claims belong to the default org: in buckets that are "
-        "folders, in the bucket of store.url whatever it is, or never.",
+        description="When raw objects without a matching profile belong to the default org: only in a file:// "
+        "bucket (folder), in any bucket at store.url (always), or never.",
     )
-    batch: Count = Field(500, description="Events that one transaction records at most.")
+    batch: Count = Field(500, description="Maximum number of events recorded in one transaction.")
     head_threads: Annotated[int, Field(ge=1, le=256)] = Field(
-        16, description="Requests to the bucket about announced objects that run at once."
+        16, description="Concurrent HEAD requests for announced objects."
     )
     visibility_s: Annotated[int, Field(ge=1, le=43_200)] = Field(
-        120, description="How long a queue hides an event from others while it is being recorded."
+        120, description="How long a queue hides an event from other consumers while it is being recorded."
     )
 
 
 class HttpSettings(Section):
-    """Where roles listen."""
+    """The HTTP port of each role."""
 
     host: str = Field("127.0.0.1", description="Address that roles bind.")
     port: Port = Field(
         7100,
-        description="Port of a role run alone; under `serve` the API has this one and the roles those after it. "
-        "0 lets the system choose.",
+        description="Port of a role that runs alone. Under `serve`, the API uses this port and the other roles use "
+        "the ports after it. 0 lets the system choose.",
     )
 
 
 class LogSettings(Section):
     """Structured logs, on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least level that is written.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is written.")
     format: Literal["auto", "json", "text"] = Field(
-        "auto", description="json lines, coloured text, or whichever fits where they go."
+        "auto", description="JSON lines, coloured text, or auto: text on a terminal and JSON otherwise."
     )
 
 
 class TelemetrySettings(Section):
-    """What Lakerunner tells of itself."""
+    """Lakerunner's own traces."""
 
-    otlp_endpoint: str = Field("", description="OTLP/HTTP address that gets our spans; empty means none are made.")
+    otlp_endpoint: str = Field(
+        "", description="OTLP/HTTP address that receives Lakerunner's own spans; empty means none."
+    )
 
 
 class ServeSettings(Section):
     """The supervisor of `lakerunner serve`."""
 
-    ready_timeout_s: Seconds = Field(60.0, description="How long a role may take to become ready before serve says so.")
+    ready_timeout_s: Seconds = Field(
+        60.0, description="How long a role may take to become ready before serve reports it."
+    )
     stop_timeout_s: Seconds = Field(20.0, description="How long all roles together may take to stop.")
-    restart_base_s: Seconds = Field(0.5, description="Wait before a crashed role is started again; it doubles.")
-    restart_max_s: Seconds = Field(30.0, description="The longest such wait; a minute of health resets it.")
+    restart_base_s: Seconds = Field(
+        0.5, description="Wait before a crashed role is restarted; it doubles with each crash."
+    )
+    restart_max_s: Seconds = Field(
+        30.0, description="Longest wait before a restart. A minute of health resets the wait."
+    )
 
 
 class UpkeepSettings(Section):
-    """Housekeeping of the index."""
+    """Periodic clean-up of the index."""
 
-    interval_s: Seconds = Field(60.0, description="How often the index is tidied.")
+    interval_s: Seconds = Field(60.0, description="How often the index is cleaned up.")
     outbox_keep_s: Seconds = Field(86_400.0, description="How long published outbox rows are kept.")
     work_keep_s: Seconds = Field(604_800.0, description="How long finished work items are kept.")
 
@@ -171,189 +187,196 @@ class UpkeepSettings(Section):
 class SparkSettings(Section):
     """The Spark session of ingest, compact and rollup."""
 
-    master: str = Field("local[*]", description="Spark's master: local[*], spark://, yarn or k8s://.")
+    master: str = Field("local[*]", description="Spark master: local[*], spark://, yarn or k8s://.")
     memory: str = Field(
         "1g",
-        description="Heap of the driver's Java. Telemetry is held by Python, not there.",
+        description="Java heap of the Spark driver. It can be small, because Python processes hold the telemetry.",
         pattern=r"^[0-9]+[kmgKMG]$",
     )
-    options: str = Field("", description="Further settings of Spark, as spark.name=value between blanks.")
+    options: str = Field("", description="More Spark settings, as spark.name=value separated by spaces.")
 
 
 class PipelineSettings(Section):
-    """Boxers and the stages that they feed."""
+    """Boxers, which bundle raw objects into work items, and the stages that process these."""
 
     bundle_bytes: Count = Field(
-        134_217_728, description="Telemetry, uncompressed, after which a boxer closes a bundle of raw objects."
+        134_217_728, description="Uncompressed bytes of telemetry at which a boxer closes a bundle of raw objects."
     )
-    bundle_objects: Annotated[int, Field(ge=1, le=2_000)] = Field(1_000, description="Raw objects after which it does.")
-    bundle_idle_s: Seconds = Field(2.0, description="Age at which a bundle is closed while ingest has nothing to do.")
-    bundle_age_s: Seconds = Field(15.0, description="Age at which a bundle is closed in any case.")
+    bundle_objects: Annotated[int, Field(ge=1, le=2_000)] = Field(
+        1_000, description="Number of raw objects at which a boxer closes a bundle."
+    )
+    bundle_idle_s: Seconds = Field(2.0, description="Age at which a boxer closes a bundle while ingest is idle.")
+    bundle_age_s: Seconds = Field(15.0, description="Age at which a boxer closes a bundle in any case.")
     expansion: Annotated[float, Field(ge=1)] = Field(
-        8.0, description="How much larger than in the bucket a compressed raw object is assumed to be."
+        8.0, description="Assumed ratio of the uncompressed to the compressed size of a raw object."
     )
-    jobs: Count = Field(2, description="Spark jobs that one worker keeps under way.")
-    batch_items: Count = Field(16, description="Work items that one Spark job takes at most.")
+    jobs: Count = Field(2, description="Concurrent Spark jobs per worker.")
+    batch_items: Count = Field(16, description="Maximum number of work items per Spark job.")
     task_bytes: Count = Field(
-        67_108_864, description="Telemetry, uncompressed, that one task holds; an item above it is shared by several."
+        67_108_864, description="Uncompressed bytes of telemetry per task. A larger work item is split among tasks."
     )
-    fetches: Count = Field(8, description="Raw objects that one task fetches at the same time.")
+    fetches: Count = Field(8, description="Raw objects that one task fetches concurrently.")
     reconcile_after_s: Seconds = Field(
-        300.0, description="After how long an object or work item that nobody ended is announced again."
+        300.0, description="Age at which an unfinished raw object or work item is announced again."
     )
 
 
 class QuerySettings(Section):
-    """Answering: plans, workers and what a query may cost."""
+    """Query workers, their memory and caches, and the cost limits of a query."""
 
     workers: str = Field(
         "",
-        description="Query workers, as host:port,host:port, or dns://name:port for all addresses of a name; empty "
-        "means the one of this data.dir where it runs, else the asking process itself.",
+        description="Query workers, as host:port,host:port, or dns://name:port for all addresses of a name. Empty "
+        "means the worker that runs on this data.dir, or else the API process itself.",
     )
-    worker_host: str = Field("127.0.0.1", description="Address that a query worker binds.")
-    worker_port: Port = Field(0, description="Port of a query worker's Arrow Flight; 0 lets the system choose.")
+    worker_host: str = Field("127.0.0.1", description="Address that a query worker listens on.")
+    worker_port: Port = Field(0, description="Arrow Flight port of a query worker; 0 lets the system choose.")
     worker_token: str = Field(
         "",
-        description="Secret shared by the API and its workers; empty means one kept in data.dir, for a single machine.",
+        description="Secret shared by the API and its workers; empty means one stored in data.dir, for one machine.",
         json_schema_extra={"secret": True},
     )
     worker_tls_cert: str = Field(
         "",
-        description="PEM file of this process's certificate, which the API and its workers show each other; empty "
-        "means that it shows none.",
+        description="PEM file of this process's certificate. The API and its workers present it to each other; empty "
+        "means no certificate.",
     )
-    worker_tls_key: str = Field("", description="PEM file of that certificate's key.")
+    worker_tls_key: str = Field("", description="PEM file of the private key for query.worker_tls_cert.")
     worker_tls_ca: str = Field(
         "",
-        description="PEM file of the authority whose certificates are trusted; a worker that has one refuses clients "
-        "without a certificate of it.",
+        description="PEM file of the trusted certificate authority (CA). A worker with this setting refuses clients "
+        "without a certificate signed by that CA.",
     )
     worker_tls_name: str = Field(
-        "", description="Name in workers' certificates, where it is not the address that they are reached at."
+        "", description="Host name in the workers' certificates, if it differs from the address used to reach them."
     )
     worker_memory_bytes: Count = Field(
         4_294_967_296,
-        description="Memory, mapped files apart, above which a worker lets its caches go and, if that does not help, "
-        "finishes what it has and is started anew.",
+        description="Memory, without mapped files, above which a worker empties its caches and, if that does not "
+        "help, finishes its queries and restarts.",
     )
-    worker_memory_patience_s: Seconds = Field(10.0, description="How long it must stay above that for the latter.")
+    worker_memory_patience_s: Seconds = Field(
+        10.0, description="How long memory must stay above query.worker_memory_bytes before the worker restarts."
+    )
     worker_max_memory_bytes: Count = Field(
-        8_589_934_592, description="Memory above which a worker stops the query that holds the most."
+        8_589_934_592, description="Memory above which a worker stops the query that uses the most."
     )
     worker_drain_s: Seconds = Field(
-        10.0, description="How long a worker that ends, or is started anew, goes on with what it has."
+        10.0, description="How long a stopping or restarting worker may take to finish its queries."
     )
     worker_patience_s: Seconds = Field(
-        15.0, description="How long queries wait for a worker that is being started anew, when no other can do."
+        15.0, description="How long queries wait for a restarting worker when no other worker is available."
     )
-    cache_dir: str = Field("", description="Folder under which processes keep fetched segments; empty means data.dir.")
-    cache_bytes: Count = Field(10_737_418_240, description="What one process may keep there.")
-    table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded tables of series.")
+    cache_dir: str = Field("", description="Folder for cached segments; empty means data.dir.")
+    cache_bytes: Count = Field(10_737_418_240, description="Maximum size of cached segments per process.")
+    table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded series tables.")
     decoded_cache_bytes: Annotated[int, Field(ge=0)] = Field(
-        1_073_741_824, description="Memory for decoded samples that are read again and again; 0 means none."
+        1_073_741_824, description="Memory for decoded samples that are read repeatedly; 0 disables this cache."
     )
     fetches: Annotated[int, Field(ge=1, le=256)] = Field(
-        16, description="Segments that a worker fetches and reads at once."
+        16, description="Segments that a worker fetches and reads concurrently."
     )
-    worker_scans: Count = Field(8, description="Requests that a worker answers at once; others wait.")
-    max_scan_bytes: Count = Field(
-        2_147_483_648, description="Samples, as bytes, that one query may make a worker hold."
-    )
-    attempts: Count = Field(3, description="Workers that a segment is tried on before it counts as failed.")
+    worker_scans: Count = Field(8, description="Requests that a worker answers concurrently; others wait.")
+    max_scan_bytes: Count = Field(2_147_483_648, description="Bytes of samples that one query may hold in a worker.")
+    attempts: Count = Field(3, description="Workers to try for a segment before it counts as failed.")
     timeout_s: Seconds = Field(120.0, description="How long a query may take.")
     index_patience_s: Seconds = Field(
-        300.0, description="How long queries go on from segments known before while the index does not answer."
+        300.0, description="How long queries use cached lists of segments while the index does not answer."
     )
 
 
 class FormatsSettings(Section):
-    """How raw objects are read, and what one of them may cost."""
+    """How raw objects are read, and limits for one object."""
 
-    compressed_bytes: Count = Field(268_435_456, description="The largest object, as it lies in the bucket.")
+    compressed_bytes: Count = Field(268_435_456, description="Largest object, as stored in the bucket.")
     expanded_bytes: Annotated[int, Field(ge=1, le=2_000_000_000)] = Field(
-        1_073_741_824, description="The largest object after decompression."
+        1_073_741_824, description="Largest object after decompression."
     )
-    ratio: Count = Field(500, description="How many times larger an object may become by decompression.")
-    line_bytes: Count = Field(8_388_608, description="The longest line of JSON or CSV; a longer one is counted as bad.")
+    ratio: Count = Field(
+        500, description="Highest allowed ratio of the decompressed to the compressed size of an object."
+    )
+    line_bytes: Count = Field(8_388_608, description="Longest line of JSON or CSV; a longer line counts as bad.")
     nesting_depth: Annotated[int, Field(ge=1, le=512)] = Field(
-        64, description="Arrays and objects within each other; a deeper object is refused."
+        64, description="Deepest nesting of JSON arrays and objects; a deeper raw object is refused."
     )
-    attributes_per_row: Count = Field(1_024, description="Attributes of one row; later ones are dropped and counted.")
-    value_bytes: Count = Field(1_048_576, description="One attribute or message; a longer one is cut and counted.")
+    attributes_per_row: Count = Field(
+        1_024, description="Maximum number of attributes per row; further ones are dropped and counted."
+    )
+    value_bytes: Count = Field(
+        1_048_576, description="Longest attribute value or message; a longer one is truncated and counted."
+    )
     promote_resource: str = Field(
         "",
-        description="Resource attributes that become labels of every metric series, between commas, as "
+        description="Resource attributes that become labels of every metric series, separated by commas, as "
         "k8s.cluster.name,deployment.environment.",
     )
 
 
 class DemoSettings(Section):
-    """The small shop of `serve --demo`."""
+    """The demo shop of `serve --demo`."""
 
     rate: Annotated[float, Field(ge=1)] = Field(
-        200.0, description="Log records a second, as the day's mean; spans and metrics in proportion."
+        200.0, description="Log records per second, averaged over a day; spans and metrics in proportion."
     )
-    seed: int = Field(0, description="The same seed tells of the same shop.")
+    seed: int = Field(0, description="Random seed; the same seed gives the same shop.")
 
 
 class AuthSettings(Section):
-    """Who may ask."""
+    """Authentication of API callers."""
 
     required: bool = Field(
-        True, description="Whether the API wants a key; off is for a machine of your own, bound to loopback."
+        True, description="Whether the API requires a key. Turn it off only on your own machine, bound to loopback."
     )
 
 
 class LimitSettings(Section):
-    """What one org may ask of the query API. An org may have limits of its own: `lakerunner org limits`."""
+    """Limits of the query API per org. `lakerunner org limits` sets different ones for an org."""
 
-    timeout_s: Seconds = Field(60.0, description="How long a query may take, its wait included.")
+    timeout_s: Seconds = Field(60.0, description="How long a query may take, including its wait.")
     max_range_s: Seconds = Field(
-        31_622_400.0, description="How much time a query may span, from the first sample that it reads to the last."
+        31_622_400.0, description="Longest time span of a query, from the first sample that it reads to the last."
     )
-    max_steps: Count = Field(11_000, description="Steps of one range query.")
-    max_series: Count = Field(200_000, description="Series in any part of a query.")
-    max_samples: Count = Field(50_000_000, description="Samples that a query may read and compute.")
-    max_bytes: Count = Field(4_294_967_296, description="Bytes of segments that a query may read.")
+    max_steps: Count = Field(11_000, description="Maximum number of steps of a range query.")
+    max_series: Count = Field(200_000, description="Maximum number of series in any part of a query.")
+    max_samples: Count = Field(50_000_000, description="Maximum number of samples that a query may read and compute.")
+    max_bytes: Count = Field(4_294_967_296, description="Maximum number of segment bytes that a query may read.")
     max_points: Count = Field(
-        10_000_000, description="Samples of one answer: each takes some 25 bytes of memory and of the network."
+        10_000_000,
+        description="Maximum number of samples in one answer; each takes about 25 bytes of memory and of the network.",
     )
-    org_queries: Count = Field(4, description="Queries of one org that run at once.")
+    org_queries: Count = Field(4, description="Concurrent queries per org.")
 
 
 class ApiSettings(LimitSettings):
-    """The query API: what one org may ask of it, and how it shares itself between orgs."""
+    """The query API: limits per org, and how capacity is shared between orgs."""
 
-    url: str = Field(
-        "", description="Address of the API that `lakerunner query` asks; empty means the one of this machine."
-    )
+    url: str = Field("", description="Address of the API for `lakerunner query`; empty means the API on this machine.")
     key: str = Field("", description="API key that `lakerunner query` sends.", json_schema_extra={"secret": True})
     threads: Annotated[int, Field(ge=1, le=256)] = Field(
-        8, description="Queries that run at once; others wait in turn."
+        8, description="Queries that run concurrently; others wait their turn."
     )
     slow_lane: bool = Field(
         True,
-        description="Whether long queries, and all of an org that asks very much, run in a process that gives way to "
-        "the others.",
+        description="Whether long queries, and all queries of an org that uses very much, run in a separate process "
+        "with low priority.",
     )
     slow_lane_bytes: Count = Field(
-        4_294_967_296, description="Memory at which that process is ended and started anew; its queries are lost."
+        4_294_967_296, description="Memory above which the slow-lane process is restarted; its queries fail."
     )
-    org_waiting: Count = Field(100, description="Queries of one org that may wait; further ones are refused.")
+    org_waiting: Count = Field(100, description="Maximum number of waiting queries per org; further ones are refused.")
     lookback_s: Seconds = Field(300.0, description="How far back a selector looks for the latest sample.")
     metadata_range_s: Seconds = Field(
-        86_400.0, description="How far back labels and series are looked for when a request gives no start."
+        86_400.0, description="How far back labels and series are searched when a request has no start."
     )
     cache_bytes: Annotated[int, Field(ge=0)] = Field(
-        134_217_728, description="Memory for answers that may be given again; 0 means none are kept."
+        134_217_728, description="Memory for cached answers; 0 disables this cache."
     )
-    cache_ttl_s: Seconds = Field(3_600.0, description="How long an answer is kept at most.")
-    heartbeat_s: Seconds = Field(5.0, description="Silence on a stream after which a heartbeat is sent.")
+    cache_ttl_s: Seconds = Field(3_600.0, description="How long an answer may be cached.")
+    heartbeat_s: Seconds = Field(5.0, description="How long a stream may be silent before a heartbeat is sent.")
 
 
 class Settings(Section):
-    """Everything that can be set."""
+    """All settings."""
 
     data: DataSettings = Field(default_factory=DataSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
@@ -375,5 +398,5 @@ class Settings(Section):
 
     @property
     def store_url(self) -> str:
-        """The bucket's address, with the embedded default filled in."""
+        """The address of the bucket; the default is a folder under data.dir."""
         return self.store.url or (self.data.dir.resolve() / "bucket").as_uri()

@@ -1,4 +1,4 @@
-"""Settings from file, environment and command line, the later winning, each error naming its source."""
+"""Load settings from file, environment and command line; later ones win, and each error names its source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakerunner.runtime.settings_table import TABLE, Setting, sections
 
 ENV_PREFIX = "LAKERUNNER_"
 CONFIG_VARIABLE = "LAKERUNNER_CONFIG"
-#: Variables that are ours but are not settings.
+#: Variables with our prefix that are not settings.
 _NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "LAKERUNNER_CRASH_POINT", "LAKERUNNER_SUPERVISOR_PID"})
 #: Variables with this prefix belong to the test suite.
 _TEST_PREFIX = "LAKERUNNER_TEST_"
@@ -25,7 +25,7 @@ _TEST_PREFIX = "LAKERUNNER_TEST_"
 def load_settings(
     path: Path | None = None, env: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Settings:
-    """Read everything, check everything, or say which key of which source is wrong and what it should be."""
+    """Read and check all settings. An error names the wrong key, its source and what it should be."""
     env = env or {}
     if path is None and env.get(CONFIG_VARIABLE):
         path = Path(env[CONFIG_VARIABLE])
@@ -45,7 +45,7 @@ def load_settings(
 
 
 def settings_as_env(settings: Settings) -> dict[str, str]:
-    """Everything that differs from its default, as variables: how a supervisor hands its settings to a role."""
+    """Return every setting that differs from its default as environment variables, for a supervised role."""
     variables = {}
     for name, setting in TABLE.items():
         section, _, key = name.partition(".")
@@ -58,17 +58,17 @@ def settings_as_env(settings: Settings) -> dict[str, str]:
 def _check_together(settings: Settings) -> None:
     if settings.bus.kind == "kafka" and not settings.bus.brokers:
         raise BadInput(
-            "cannot use the Kafka bus without its address", hint="set bus.brokers to host:port", where="bus.brokers"
+            "cannot use the Kafka bus: bus.brokers is empty", hint="set it to host:port", where="bus.brokers"
         )
     if settings.index.url != "embedded" and not settings.index.url.startswith(("postgresql://", "postgres://")):
         raise BadInput(
-            "cannot read index.url as an address of PostgreSQL",
+            "cannot read index.url: it is not an address of PostgreSQL",
             hint="write postgresql://user:password@host:5432/database, or embedded",
             where="index.url",
         )
     if settings.store.url and "://" not in settings.store.url:
         raise BadInput(
-            f"cannot read store.url {settings.store.url!r} as an address",
+            f"cannot read store.url: {settings.store.url!r} is not an address",
             hint="write file:///folder, s3://bucket, gs://bucket or az://container",
             where="store.url",
         )
@@ -80,10 +80,12 @@ def _from_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise BadInput(f"cannot find the settings file {path}", hint="check --config or LAKERUNNER_CONFIG") from None
     except (OSError, UnicodeDecodeError) as reason:
-        raise BadInput(f"cannot read the settings file {path}: {reason}", hint="check its rights") from None
+        raise BadInput(
+            f"cannot read the settings file {path}: {reason}", hint="check its permissions and encoding"
+        ) from None
     except yaml.YAMLError as reason:
         raise BadInput(
-            f"cannot read {path} as YAML: {_yaml_problem(reason)}", hint="mend it, then run `lakerunner config check`"
+            f"cannot read {path} as YAML: {_yaml_problem(reason)}", hint="fix it, then run `lakerunner config check`"
         ) from None
     if document is None:
         return {}
@@ -93,7 +95,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for section, body in document.items():
         if section not in known:
-            raise BadInput(f"cannot use section {section!r}", hint=_nearest(str(section), list(known)), where=str(path))
+            raise BadInput(
+                f"cannot use section {section!r}: it does not exist",
+                hint=_nearest(str(section), list(known)),
+                where=str(path),
+            )
         if not isinstance(body, dict):
             raise BadInput(f"cannot use section {section!r}: it is not a mapping of settings", where=str(path))
         for key, value in body.items():
@@ -109,7 +115,10 @@ def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
         if not variable.startswith(ENV_PREFIX) or variable.startswith(_TEST_PREFIX) or variable in _NOT_SETTINGS:
             continue
         if variable not in by_variable:
-            raise BadInput(f"cannot use the variable {variable}", hint=_nearest(variable, list(by_variable)))
+            raise BadInput(
+                f"cannot use the variable {variable}: no setting has this name",
+                hint=_nearest(variable, list(by_variable)),
+            )
         setting = by_variable[variable]
         values[setting.name] = _parse(setting, text, variable)
     return values
@@ -117,7 +126,9 @@ def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
 
 def _setting(name: str, where: str) -> Setting:
     if name not in TABLE:
-        raise BadInput(f"cannot use the setting {name!r}", hint=_nearest(name, list(TABLE)), where=where)
+        raise BadInput(
+            f"cannot use the setting {name!r}: it does not exist", hint=_nearest(name, list(TABLE)), where=where
+        )
     return TABLE[name]
 
 

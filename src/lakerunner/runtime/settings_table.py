@@ -1,4 +1,4 @@
-"""The settings as rows: name, type, default, sentence. Whatever shows or checks settings reads these."""
+"""The settings as a table of name, type, default and description, for everything that shows or checks settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Setting:
         return str(self.default)
 
     def parse(self, value: Any) -> Any:
-        """The value as its type, or pydantic's ValidationError."""
+        """Convert the value to its type, or raise pydantic's ValidationError."""
         return TypeAdapter(self.annotation).validate_python(value)
 
 
@@ -71,7 +71,7 @@ def _rows() -> Iterator[Setting]:
 
 
 def mask(setting: Setting, value: Any) -> Any:
-    """The value fit to be shown: passwords inside it are starred.
+    """Return the value with the passwords in it replaced by stars.
 
     >>> mask(TABLE["index.url"], "postgresql://lake:secret@db/lrdb")
     'postgresql://lake:***@db/lrdb'

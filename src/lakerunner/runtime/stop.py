@@ -1,4 +1,4 @@
-"""The wish to stop, shared by every loop of a process."""
+"""The request to stop, shared by all loops of a process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Stop:
-    """Set once, by a signal or a failure; loops look at it and sleep on it instead of on the clock."""
+    """A flag that a signal or a failure sets once. Loops check it, and sleep with `wait` so that a stop wakes them."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -18,5 +18,5 @@ class Stop:
         self._event.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep up to that long; True at once when stopping was asked for."""
+        """Sleep up to `timeout_s`; return True at once when a stop is requested."""
         return self._event.wait(timeout_s)

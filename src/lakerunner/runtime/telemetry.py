@@ -1,4 +1,4 @@
-"""What a process tells of itself: structured logs always, OTel spans when an endpoint is set."""
+"""Telemetry of our own processes: structured logs always, OpenTelemetry spans when an endpoint is set."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from lakerunner import __version__
 from lakerunner.runtime.settings import Settings
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-#: Libraries that tell as a warning what we tell ourselves, with a reason and a hint.
+#: Libraries that warn about failures which we report ourselves, with a reason and a hint.
 _QUIET = ("uvicorn.error", "azure", "botocore", "urllib3")
 
 
 def log() -> structlog.stdlib.BoundLogger:
-    """The logger. First the event, then what it is about: `log().info("item committed", org=…, item=…)`."""
+    """Return the logger. Pass the event first, then its fields: `log().info("item committed", org=…, item=…)`."""
     logger: structlog.stdlib.BoundLogger = structlog.get_logger()
     return logger
 
 
 @contextmanager
 def span(name: str, **attributes: str | int | float) -> Iterator[None]:
-    """A span around the block, and its attributes on every log line within."""
+    """Trace the block as a span, and add its attributes to every log line inside."""
     with (
         structlog.contextvars.bound_contextvars(**attributes),
         trace.get_tracer("lakerunner").start_as_current_span(name, attributes=attributes),
@@ -39,7 +39,7 @@ def span(name: str, **attributes: str | int | float) -> Iterator[None]:
 
 
 def configure_telemetry(role: str, settings: Settings) -> Callable[[], None]:
-    """Set logs and spans up for this process; call what is returned to flush them before it ends."""
+    """Set up logs and spans for this process. Call the returned function to flush them before the process ends."""
     _configure_logs(settings)
     structlog.contextvars.bind_contextvars(role=role)
     if not settings.telemetry.otlp_endpoint:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from lakerunner.index.api_keys import ApiKey, Scope, authenticate, require
-from lakerunner.index.credential import has_secret, secret_in
+from lakerunner.index.api_keys import ApiKey, Scope, authenticate, has_secret, require, secret_in
 from lakerunner.index.database import Database
 from lakerunner.index.org_limits import read_limits
 from lakerunner.index.orgs import DEFAULT_ORG_ID, DEFAULT_ORG_NAME, find_org

@@ -20,12 +20,12 @@ from typing import Any
 import orjson
 from starlette.applications import Starlette
 
-from lakerunner.index.indexed import open_database
+from lakerunner.index.role import open_database
 from lakerunner.query.lake import open_lake
 from lakerunner.query.warm import warm
-from lakerunner.runtime.handover import hand_over_often
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import configure_telemetry
+from lakerunner.runtime.thread_switch import switch_threads_often
 from lakerunner.serve.api import Api
 from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import CALLER, Authenticator
@@ -118,7 +118,7 @@ def main() -> int:
     settings = Settings.model_validate(head["settings"])
     configure_telemetry(NAME, settings)
     threading.Thread(target=_end_with_input, name="api-watch", daemon=True).start()
-    hand_over_often()
+    switch_threads_often()
     database = open_database(settings)
     # Without configured workers it scans by itself, and leaves this machine's worker to the fast lane.
     lake = open_lake(settings, database, own_scans=NAME)

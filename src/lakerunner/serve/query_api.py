@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute
 
-from lakerunner.index.indexed import IndexedRole
+from lakerunner.index.role import IndexedRole
 from lakerunner.query.lake import open_lake
 from lakerunner.query.warm import warm
-from lakerunner.runtime.handover import hand_over_often
-from lakerunner.runtime.memory import few_arenas, trim
+from lakerunner.runtime.memory import limit_malloc_arenas, trim
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
+from lakerunner.runtime.thread_switch import switch_threads_often
 from lakerunner.serve.api import Api
 from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import Authenticator
@@ -31,7 +31,7 @@ class QueryApi(IndexedRole):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        few_arenas()
+        limit_malloc_arenas()
         auth = Authenticator(self.database, required=settings.auth.required, patience_s=settings.query.index_patience_s)
         self._lake = open_lake(settings, self.database)
         self._api = Api.over(settings.api, self._lake, auth)
@@ -39,7 +39,7 @@ class QueryApi(IndexedRole):
 
     def start(self) -> None:
         super().start()
-        hand_over_often()
+        switch_threads_often()
         warm()
         if self._lane is not None:
             self._lane.start()

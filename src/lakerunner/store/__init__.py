@@ -1,1 +1,1 @@
-"""Object storage: one store for folders, S3, GCS and Azure, and the only maker of paths."""
+"""Object storage: one store for folders, S3, GCS and Azure. Only keys.py builds paths."""

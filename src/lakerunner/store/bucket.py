@@ -1,4 +1,4 @@
-"""What a place of objects must be able to do: one request each, no retry, errors already ours."""
+"""The interface of a bucket: one request per call, without retries, raising only LakeErrors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What the store knows of an object without opening it."""
+    """Metadata of an object, without its content."""
 
     key: str
     size_bytes: int
@@ -22,9 +22,9 @@ class ObjectMeta:
 
 
 class Bucket(Protocol):
-    """A folder, or a container at a provider. Every method is safe to call from many threads.
+    """A local folder, or a bucket at a cloud provider. Every method is safe to call from many threads.
 
-    Retry, circuit and metrics are above this, in `ObjectStore`, and the same for all.
+    `ObjectStore` adds retries, the circuit breaker and metrics, the same for all buckets.
     """
 
     def put(self, key: str, body: Buffer, *, create_only: bool) -> ObjectMeta: ...
@@ -34,19 +34,19 @@ class Bucket(Protocol):
     def get(self, key: str) -> bytes: ...
 
     def get_range(self, key: str, start: int, length: int, *, etag: str | None = None) -> bytes:
-        """Those bytes, fewer at the end. With an etag: of that version of the object, else Conflict."""
+        """Return the bytes, fewer at the end of the object. Raises Conflict if its etag is not the one given."""
         ...
 
     def head(self, key: str) -> ObjectMeta: ...
 
     def pages(self, prefix: str, start_after: str) -> Iterator[Sequence[ObjectMeta]]:
-        """Pages of objects in order of key. One may hold keys up to `start_after` still: the caller drops those."""
+        """Yield pages of objects in key order. A page may contain keys up to `start_after`; the caller drops them."""
         ...
 
     def order(self, key: str) -> Any:
-        """What its listings are sorted by."""
+        """Return the sort key of listings."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete them; one that is not there is no error."""
+        """Delete objects. A missing key is not an error."""
         ...

@@ -1,4 +1,4 @@
-"""A circuit: after failures in a row calls pause, then one of them tries whether the store is back."""
+"""A circuit breaker: failures in a row pause all calls, then one call probes whether the store is back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lakerunner.runtime.metrics import STORE_CIRCUIT_OPEN
 
 
 class Circuit:
-    """Counts failures in a row; open means that nobody may call, half-open that one may.
+    """Counts failures in a row. While open, no call may go out; while half-open, one may.
 
-    Every `admit()` that said yes must be followed by exactly one of `succeeded`, `failed`, `abandoned`.
+    Every `admit()` that returned True must be followed by exactly one of `succeeded`, `failed`, `abandoned`.
     """
 
     def __init__(self, failures: int, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -21,29 +21,22 @@ class Circuit:
         self._clock = clock
         self._lock = threading.Lock()
         self._failures = 0
-        #: When calls may be tried again; None while closed.
-        self._opens_at: float | None = None
+        #: When a probe may go out; None while the circuit is closed.
+        self._probe_at: float | None = None
         self._probing = False
 
     @property
     def is_open(self) -> bool:
-        """True from the failure that opened it until a call has succeeded."""
+        """True from the failure that opened the circuit until a call has succeeded."""
         with self._lock:
-            return self._opens_at is not None
-
-    def remaining_s(self) -> float:
-        """How long the pause still lasts; 0 when a call may be tried."""
-        with self._lock:
-            if self._opens_at is None:
-                return 0.0
-            return max(0.0, self._opens_at - self._clock())
+            return self._probe_at is not None
 
     def admit(self) -> bool:
-        """Whether this call may go out now. While half-open, the first asker may and the others wait for it."""
+        """Return whether this call may go out now. While half-open, only the first caller may."""
         with self._lock:
-            if self._opens_at is None:
+            if self._probe_at is None:
                 return True
-            if self._probing or self._clock() < self._opens_at:
+            if self._probing or self._clock() < self._probe_at:
                 return False
             self._probing = True
             return True
@@ -57,16 +50,16 @@ class Circuit:
     def failed(self) -> None:
         with self._lock:
             self._failures += 1
-            # A call that was under way when the circuit opened does not prolong the pause; a failed probe does.
-            if self._probing or (self._opens_at is None and self._failures >= self._limit):
+            # A call that was running when the circuit opened does not prolong the pause; a failed probe does.
+            if self._probing or (self._probe_at is None and self._failures >= self._limit):
                 self._set(self._clock() + self._pause_s)
             self._probing = False
 
     def abandoned(self) -> None:
-        """The call ended without telling anything of the store (an interrupt): the next one may try."""
+        """The call ended without evidence about the store (an interrupt): the next call may probe."""
         with self._lock:
             self._probing = False
 
-    def _set(self, opens_at: float | None) -> None:
-        self._opens_at = opens_at
-        STORE_CIRCUIT_OPEN.set(0 if opens_at is None else 1)
+    def _set(self, probe_at: float | None) -> None:
+        self._probe_at = probe_at
+        STORE_CIRCUIT_OPEN.set(0 if probe_at is None else 1)

@@ -11,7 +11,7 @@ from lakerunner.runtime.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """What `open_store` needs. It travels to Spark tasks, which open a store of their own."""
+    """The input of `open_store`. It is sent to Spark tasks, each of which opens its own store."""
 
     url: str
     region: str = ""
@@ -21,11 +21,11 @@ class StoreConfig:
     max_attempts: int = 6
     circuit_failures: int = 5
     circuit_pause_s: float = 5.0
-    #: obstore's option -> the variable that holds its value, as ("access_key_id", "AWS_ACCESS_KEY_ID"). Empty means
-    #: what the provider's own chain finds: its variables, the machine's or the pod's identity.
+    #: obstore's option -> the environment variable with its value, as ("access_key_id", "AWS_ACCESS_KEY_ID"). Empty
+    #: means the provider's default chain: its own variables, or the identity of the machine or pod.
     credentials: tuple[tuple[str, str], ...] = ()
-    #: Whether a folder that is not there is made. Only that of the embedded default: where somebody named a folder,
-    #: its absence means that its disk is not mounted, and every object in it would seem to be gone.
+    #: Whether a missing folder is created. Only for the default folder: if a configured folder is missing, its disk is
+    #: probably not mounted, and with a new folder all objects would seem to be gone.
     create: bool = True
 
     @classmethod
@@ -44,7 +44,7 @@ class StoreConfig:
         )
 
     def credential_values(self) -> dict[str, str]:
-        """The secrets themselves, read from this process' environment now."""
+        """Read the secrets from this process's environment."""
         values = {}
         for option, variable in self.credentials:
             if variable not in os.environ:

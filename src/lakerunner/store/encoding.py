@@ -1,4 +1,4 @@
-"""How each column of a segment is encoded: chosen from a look at its values, readable by DuckDB and Spark alike."""
+"""Choose the encoding of each column of a segment from a sample of its values. DuckDB and Spark can read them all."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import pyarrow.compute as pc
 
 from lakerunner.model.signal import Table
 
-#: The look: that many runs of neighbours. Runs, because a sorted column repeats itself only from row to row.
+#: The sample: this many runs of neighbouring rows. Runs, because a sorted column repeats values only in adjacent rows.
 _RUNS, _RUN_ROWS = 16, 256
-#: Above this share of distinct values in the look, a dictionary would be as large as the column.
+#: Above this share of distinct values in the sample, a dictionary would be as large as the column.
 _DISTINCT_SHARE = 0.6
-#: A reader fetches this much too often with one lookup in a hundred.
+#: One lookup in a hundred reads a row group that does not contain the value.
 _BLOOM_FALSE_POSITIVES = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Encodings:
-    """What the Parquet writer is told, by path of leaf column."""
+    """Options for the Parquet writer, by path of the leaf column."""
 
     dictionary: list[str] = field(default_factory=list)
     others: dict[str, str] = field(default_factory=dict)
     blooms: dict[str, dict[str, float | int]] = field(default_factory=dict)
 
 
-def choose(description: Table, table: pa.Table, rows_per_group: int) -> Encodings:
-    """A dictionary where values repeat; else deltas for times and whole numbers, split bytes for fractions."""
+def choose_encodings(description: Table, table: pa.Table, rows_per_group: int) -> Encodings:
+    """Choose a dictionary where values repeat, else deltas for times and integers and byte splitting for floats."""
     chosen = Encodings()
     for name, column in zip(table.column_names, table.columns, strict=True):
-        for path, leaf in _leaves(name, _look(column)):
+        for path, leaf in _leaves(name, _sample(column)):
             if pa.types.is_dictionary(leaf.type) or _repeats(leaf):
                 chosen.dictionary.append(path)
             elif encoding := _without_dictionary(leaf.type):
@@ -44,21 +44,21 @@ def choose(description: Table, table: pa.Table, rows_per_group: int) -> Encoding
     return chosen
 
 
-def _look(column: pa.ChunkedArray) -> pa.Array:
-    """Some of the column's rows, in runs spread over it."""
+def _sample(column: pa.ChunkedArray) -> pa.Array:
+    """Return runs of rows spread over the column."""
     if len(column) <= _RUNS * _RUN_ROWS:
         chunks = column.chunks
     else:
         starts = np.linspace(0, len(column) - _RUN_ROWS, _RUNS).astype(int)
         chunks = [chunk for start in starts for chunk in column.slice(int(start), _RUN_ROWS).chunks]
     if pa.types.is_dictionary(column.type):
-        # Its values are known to repeat; only its type is of interest.
+        # Its values are known to repeat, so only the type matters.
         return pa.array([], column.type)
     return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """The leaf columns as Parquet names them, with their values."""
+    """Yield the leaf columns with their values, under the paths that Parquet uses."""
     if pa.types.is_struct(array.type):
         for index, child in enumerate(array.type):
             yield from _leaves(f"{path}.{child.name}", array.field(index))

@@ -1,4 +1,4 @@
-"""A folder as a bucket: atomic, durable puts; nothing half-written is seen and nothing outside is touched."""
+"""A folder as a bucket: puts are atomic and durable, and nothing outside the folder is touched."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from lakerunner.store.bucket import Buffer, ObjectMeta
 from lakerunner.store.errors import folder_errors
 from lakerunner.store.keys import check_key
 
-#: Objects are written here first. It is inside the bucket because a rename must not cross a file system.
+#: Objects are written here first. It is inside the bucket because a rename cannot cross file systems.
 STAGING = ".lakerunner-staging"
-#: What a killed process left there is removed by whoever opens the folder after this time.
+#: Files that a killed process left in staging are removed when the folder is opened after this time.
 _STAGING_KEEP_S = 86_400.0
 _PAGE = 1_000
 
 
 class FolderBucket:
-    """Keys are paths below the root. A symbolic link is never followed, so the root cannot be left."""
+    """Keys are paths below the root. Symbolic links are never followed, so keys cannot leave the root."""
 
     def __init__(self, root: Path, *, create: bool = True) -> None:
         if not create and not root.exists():
-            raise Unavailable(f"cannot find the folder {root}", hint="mount its disk, or make the folder")
+            raise Unavailable(f"cannot find the folder {root}", hint="mount its disk, or create the folder")
         try:
             with folder_errors(f"use the folder {root} as a bucket"):
                 root.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class FolderBucket:
                 self._sweep_staging()
         except (Conflict, Missing):
             raise BadInput(
-                f"cannot use {root} as a bucket: it, or what it lies in, is not a folder",
+                f"cannot use {root} as a bucket: it or one of its parents is not a folder",
                 hint="correct store.url",
                 where="store.url",
             ) from None
@@ -65,7 +65,7 @@ class FolderBucket:
         with folder_errors(act), self._existing(key).open("rb") as file:
             status = os.fstat(file.fileno())
             if etag is not None and _etag(status) != etag:
-                raise Conflict(f"cannot {act}: it was changed by somebody else meanwhile")
+                raise Conflict(f"cannot {act}: it was changed meanwhile")
             if start >= status.st_size:
                 raise BadInput(f"cannot {act}: the range begins after the end of the object")
             file.seek(start)
@@ -94,9 +94,9 @@ class FolderBucket:
         return key
 
     def _walk(self, folder: Path, prefix: str, start_after: str) -> Iterator[ObjectMeta]:
-        """Depth first, each folder sorted with a slash after the names of folders: that is the order of keys.
+        """Yield objects in key order: depth first, sorting each folder with a slash after the names of subfolders.
 
-        Holds the names of one folder a level, and opens no folder that lies wholly before `start_after`.
+        Holds the names of one folder per level, and skips folders that lie entirely before `start_after`.
         """
         if folder.resolve() != folder:
             return
@@ -137,7 +137,7 @@ class FolderBucket:
                 return _meta(key, os.fstat(file.fileno()))
 
     def _publish(self, staged: Path, path: Path, create_only: bool) -> None:
-        """Give the finished file its name, in one step, and make that survive a power cut."""
+        """Give the finished file its name in one step, and make the name survive a power cut."""
         new = [folder for folder in path.parents if not folder.exists()]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,11 +151,11 @@ class FolderBucket:
             _sync_folder(folder)
 
     def _existing(self, key: str) -> Path:
-        """The file of that key. A folder of that name is no object, and below a file there is none."""
+        """Return the file of a key. A folder with that name is not an object, nor is a path below a file."""
         path = self._path(key)
         if not path.is_file():
             self._check_root(f"find {key!r}")
-            # is_file() is False for what may not be looked at, too: stat tells the two apart.
+            # is_file() is also False without permission: stat raises in that case.
             with contextlib.suppress(NotADirectoryError):
                 path.stat()
             raise Missing(f"cannot find {key!r}: there is no such object")
@@ -163,14 +163,16 @@ class FolderBucket:
 
     def _path(self, key: str) -> Path:
         if key == STAGING or key.startswith(STAGING + "/"):
-            raise BadInput(f"cannot use the key {key!r}: {STAGING}/ is where puts are prepared")
+            raise BadInput(f"cannot use the key {key!r}: {STAGING}/ is reserved for files being written")
         path = self._root / key
         if path.resolve() != path:
-            raise Missing(f"cannot use the key {key!r}: a symbolic link is on its way", hint="links are not followed")
+            raise Missing(
+                f"cannot use the key {key!r}: its path contains a symbolic link", hint="links are not followed"
+            )
         return path
 
     def _check_root(self, act: str) -> None:
-        # A vanished root is an unmounted disk: making it anew would write to the wrong one.
+        # A vanished root is an unmounted disk: creating it again would write to the wrong disk.
         if not self._staging.is_dir():
             raise Unavailable(f"cannot {act}: the folder {self._root} is gone", hint="mount it again, or restart")
 
@@ -194,7 +196,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _is_key(name: str) -> bool:
-    """A file whose name cannot be a key (not UTF-8, a control character) is not an object; it is counted."""
+    """Return False, and count, when a file name cannot be a key (not UTF-8, a control character)."""
     try:
         check_key(name)
     except LakeError:

@@ -1,4 +1,4 @@
-"""The only maker and parser of paths: where segments lie, and whose a raw object is."""
+"""Build and parse all object keys: of segments, and of raw objects in the default layout."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lakerunner.model.time import day_range
 
 COOKED_PREFIX = "db/"
 RAW_PREFIX = "otel-raw/"
-#: The least of the limits of S3, GCS and Azure.
+#: The lowest limit among S3, GCS and Azure.
 MAX_KEY_BYTES = 1_024
-#: Leaves room for the rest of a cooked key, whose parts are of known length.
+#: Leaves space for the other parts of a cooked key, whose lengths are known.
 MAX_COLLECTOR_BYTES = 255
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -29,7 +29,7 @@ _FILE = re.compile(r"tbl_(?P<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?P<
 
 @dataclass(frozen=True, slots=True)
 class CookedKey:
-    """Where one table of a segment lies."""
+    """The key of one table of a segment."""
 
     org_id: uuid.UUID
     collector: str
@@ -47,7 +47,7 @@ class CookedKey:
 
 @dataclass(frozen=True, slots=True)
 class RawKey:
-    """Whose a raw object is and what it holds."""
+    """The org, collector and signal of a raw object."""
 
     org_id: uuid.UUID
     collector: str
@@ -55,18 +55,18 @@ class RawKey:
 
 
 def check_key(key: str) -> str:
-    """The key itself, when it is one that means the same object on every store.
+    """Return the key if it names the same object on every store; raise BadInput otherwise.
 
     >>> check_key("otel-raw/a b/100%.json")
     'otel-raw/a b/100%.json'
     """
     if not key or key.startswith("/") or key.endswith("/"):
-        raise _bad_key(key, "it is empty, or begins or ends with a slash")
+        raise _bad_key(key, "it is empty, or starts or ends with a slash")
     parts = key.split("/")
     if any(part in ("", ".", "..") for part in parts):
-        raise _bad_key(key, "a part of it is empty, '.' or '..'")
+        raise _bad_key(key, "one of its parts is empty, '.' or '..'")
     if _CONTROL.search(key):
-        raise _bad_key(key, "it holds a control character")
+        raise _bad_key(key, "it contains a control character")
     try:
         size_bytes = len(key.encode())
     except UnicodeEncodeError:
@@ -77,19 +77,19 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """A prefix of whole parts, ending with a slash, or empty for everything."""
+    """Return the prefix with a final slash; the empty prefix means everything."""
     if not prefix:
         return prefix
     return check_key(prefix.removesuffix("/")) + "/"
 
 
 def is_cooked(key: str) -> bool:
-    """Whether it is ours: what lies under `db/` is never an input."""
+    """Return whether the key lies under `db/`, where segments are. Such objects are never inputs."""
     return key == COOKED_PREFIX.rstrip("/") or key.startswith(COOKED_PREFIX)
 
 
 def segment_keys(segment: Segment) -> tuple[str, ...]:
-    """The keys of all tables of a segment, the counted one first."""
+    """Return the keys of all tables of a segment, with the table whose rows are counted first."""
     signal = signal_named(segment.signal)
     return tuple(
         str(
@@ -102,7 +102,7 @@ def segment_keys(segment: Segment) -> tuple[str, ...]:
 
 
 def parse_cooked(key: str) -> CookedKey:
-    """The parts of a key that `CookedKey` made; anything else under `db/` is not ours."""
+    """Parse a key that `CookedKey` made. Any other key under `db/` raises BadInput."""
     parts = check_key(key).split("/")
     if len(parts) != 7 or not is_cooked(key):
         raise _bad_key(key, "it is not db/org/collector/day/signal/hour/tbl_id.parquet")
@@ -119,18 +119,18 @@ def parse_cooked(key: str) -> CookedKey:
         _org(key, org), _decoded(collector), int(day), signal, int(hour), uuid.UUID(file["id"]), tables[0]
     )
     if str(parsed) != key:
-        raise _bad_key(key, "it is not written as we write it")
+        raise _bad_key(key, "it is not in canonical form")
     return parsed
 
 
 def parse_raw(key: str) -> RawKey:
-    """Whose a raw object of the default layout is: `otel-raw/{org}/{collector}/…{logs|metrics|traces}…`.
+    """Parse a key of the default layout: `otel-raw/{org}/{collector}/…{logs|metrics|traces}…`.
 
-    The signal is the first part after the collector that names one, as a word of its own: a folder, or the
-    beginning of a file name (`logs_123.binpb`).
+    The signal is the first whole word after the collector that names one: a folder, or the start of a file name
+    (`logs_123.binpb`).
     """
     if is_cooked(key):
-        raise _bad_key(key, "what lies under db/ is never an input")
+        raise _bad_key(key, "objects under db/ are segments, never inputs")
     parts = check_key(key).split("/")
     if len(parts) < 4 or parts[0] + "/" != RAW_PREFIX:
         raise _bad_key(key, f"it is not {RAW_PREFIX}org/collector/…signal…")
@@ -147,7 +147,7 @@ def raw_prefix(org_id: uuid.UUID) -> str:
 
 
 def org_prefix(org_id: uuid.UUID) -> str:
-    """All segments of an org."""
+    """Return the prefix of all segments of an org."""
     return f"{COOKED_PREFIX}{org_id}/"
 
 
@@ -156,13 +156,13 @@ def collector_prefix(org_id: uuid.UUID, collector: str) -> str:
 
 
 def day_prefix(org_id: uuid.UUID, collector: str, dateint: int) -> str:
-    """All segments of a collector on a day."""
+    """Return the prefix of all segments of a collector on a day."""
     day_range(dateint)
     return f"{collector_prefix(org_id, collector)}{dateint:08d}/"
 
 
 def _encoded(collector: str) -> str:
-    """A collector's name as one part of a key: letters, digits, `-_.~` stay, the rest is percent-encoded.
+    """Encode a collector's name as one part of a key: letters, digits and `-_.~` stay, the rest is percent-encoded.
 
     >>> _encoded("eu/west 1")
     'eu%2Fwest%201'
@@ -176,7 +176,7 @@ def _encoded(collector: str) -> str:
     if len(encoded) > MAX_COLLECTOR_BYTES:
         raise BadInput(
             f"cannot use {collector[:40]!r}… as the name of a collector: it is too long",
-            hint=f"its encoded form may have {MAX_COLLECTOR_BYTES} bytes",
+            hint=f"its encoded form may have at most {MAX_COLLECTOR_BYTES} bytes",
         )
     return encoded
 

@@ -1,8 +1,8 @@
-"""Nanoseconds on disk: a timestamp that every reader knows, and beside it the nanoseconds that it cannot hold.
+"""Store nanoseconds as a microsecond timestamp, which every reader knows, and a column with the remainder.
 
-Parquet has timestamps of nanoseconds, but Spark refuses a file with one unless a legacy option is set. So a column of
-nanoseconds is written as microseconds under its own name and the remainder, 0 to 999, under `{name}_nanos`. Nothing is
-lost, every reader sees times as times, and where a sender counts in microseconds the remainder costs next to nothing.
+Parquet has nanosecond timestamps, but Spark refuses a file with one unless a legacy option is set. So a nanosecond
+column is written as microseconds under its own name, and the remainder, 0 to 999, as `{name}_nanos`. Nothing is lost,
+every reader sees timestamps, and if the sender counts in microseconds the remainder costs next to nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NS = pa.timestamp("ns", "UTC")
 _US = pa.timestamp("us", "UTC")
 _NANOS = pa.int16()
 
-#: One field and its values to those that are to take its place.
+#: Maps one field and its values to the fields and values that replace it.
 Change = Callable[[pa.Field, pa.Array], list[tuple[pa.Field, pa.Array]]]
 
 
 def split_nanos(table: pa.Table) -> pa.Table:
-    """The table as it is written: also within lists of structs (the events of a span)."""
+    """Return the table as it is written. Also splits columns in lists of structs (the events of a span)."""
     columns = [
         pair
         for field, column in zip(table.schema, table.columns, strict=True)
@@ -33,7 +33,7 @@ def split_nanos(table: pa.Table) -> pa.Table:
 
 
 def join_nanos(table: pa.Table) -> pa.Table:
-    """The table as it was before it was written. Columns that were not read along stay as they are."""
+    """Undo `split_nanos`. A timestamp whose remainder column was not read stays in microseconds."""
     columns: list[tuple[pa.Field, pa.Array]] = []
     arrays = {field.name: column.combine_chunks() for field, column in zip(table.schema, table.columns, strict=True)}
     for field in table.schema:
@@ -71,7 +71,7 @@ def _joined(field: pa.Field, array: pa.Array, rest: pa.Array | None) -> tuple[pa
 
 
 def _over_struct(field: pa.Field, array: pa.Array, change: Change) -> tuple[pa.Field, pa.Array]:
-    """A list of structs with each field of the struct changed; offsets and nulls stay."""
+    """Apply `change` to each field of a list of structs; offsets and nulls stay."""
     values = array.values
     kind = field.type.value_type
     parts = [pair for i in range(kind.num_fields) for pair in change(kind.field(i), values.field(i))]
@@ -84,7 +84,7 @@ def _over_struct(field: pa.Field, array: pa.Array, change: Change) -> tuple[pa.F
 
 
 def _divided(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Whole microseconds, rounded down, and what remains: never negative, also before 1970."""
+    """Return microseconds, rounded down, and the remainder, which is never negative, also before 1970."""
     total = array.cast(pa.int64())
     whole = pc.divide(total, 1_000)
     rest = pc.subtract(total, pc.multiply(whole, 1_000))

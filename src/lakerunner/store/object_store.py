@@ -1,8 +1,7 @@
-"""The object store as every other room sees it: exact, retried by class, and paused while it is down."""
+"""The object store that all other packages use: a bucket with retries and a circuit breaker."""
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any, TypeVar
 from lakerunner.model.errors import BadInput, Conflict, LakeError, Missing, Unavailable
 from lakerunner.runtime.metrics import STORE_ERRORS, STORE_SECONDS
 from lakerunner.runtime.retry import Backoff, retrying
-from lakerunner.runtime.stop import Stop
 from lakerunner.store.bucket import Bucket, Buffer, ObjectMeta
 from lakerunner.store.circuit import Circuit
 from lakerunner.store.config import StoreConfig
@@ -21,22 +19,20 @@ from lakerunner.store.keys import check_key, check_prefix
 T = TypeVar("T")
 
 _BACKOFF = Backoff(base_s=0.1, cap_s=5.0)
-#: One request of a stream: large enough that the request is a small part, small enough to be fetched again.
+#: Bytes per request of a stream: large enough to amortise the request, small enough to be fetched again.
 CHUNK_BYTES = 8 << 20
-#: Keys handed to the bucket at once when deleting.
+#: Keys per call of the bucket's delete.
 _DELETE_KEYS = 1_000
-#: How often somebody who waits looks whether another has found the store to be back.
-_LOOK_S = 0.5
 
 
 class _Paused(LakeError):
-    """Ends the attempts of a call once the circuit is open. Callers see the Unavailable that is made of it."""
+    """Ends the attempts of a call once the circuit is open. Callers see it as Unavailable."""
 
 
 class ObjectStore:
-    """One bucket. Safe to share between threads; pickling carries the config, and the other side opens its own.
+    """One bucket. Safe to share between threads. Pickling keeps only the config; unpickling opens the store again.
 
-    Bytes are as stored: a Content-Encoding of an object is never acted upon.
+    Bytes are returned as stored: the Content-Encoding of an object is ignored.
     """
 
     def __init__(self, bucket: Bucket, config: StoreConfig) -> None:
@@ -45,14 +41,14 @@ class ObjectStore:
         self.config = config
 
     def put(self, key: str, body: Buffer | Iterable[Buffer], *, create_only: bool = True) -> ObjectMeta:
-        """Store the bytes, whole or not at all; create-only on an existing key is a Conflict.
+        """Store the bytes, completely or not at all. Create-only on an existing key raises Conflict.
 
-        An iterable is gathered in memory first, since it could not be sent a second time: large objects are
-        written to a file and put with `put_file`.
+        An iterable is joined in memory first, because a retry could not read it again. Use `put_file` for large
+        objects.
         """
         whole: Buffer
         if isinstance(body, memoryview):
-            # Of whatever items, as Arrow's are of signed ones: clients of buckets take unsigned bytes only.
+            # Bucket clients take only unsigned bytes, but Arrow's buffers are of signed bytes.
             whole = body.cast("B")
         else:
             whole = body if isinstance(body, (bytes, bytearray)) else b"".join(body)
@@ -64,7 +60,7 @@ class ObjectStore:
         )
 
     def put_file(self, key: str, path: Path, *, create_only: bool = True) -> ObjectMeta:
-        """As `put`, from a file, without holding it in memory. Create-only ends at 4 GiB at a provider."""
+        """Like `put`, from a file, without holding it in memory. Create-only is limited to 4 GiB in the cloud."""
         check_key(key)
         return self._put(
             key,
@@ -77,19 +73,20 @@ class ObjectStore:
         return self._call("get", lambda: self._bucket.get(key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Bytes from `start`, fewer than `length` at the end. A range that begins after the end is BadInput."""
+        """Return bytes from `start`, fewer than `length` at the end. A start after the end raises BadInput."""
         check_key(key)
         if start < 0 or length <= 0:
-            raise BadInput(f"cannot get a range of {key!r}: it begins at {start} and is {length} bytes long")
+            raise BadInput(f"cannot get a range of {key!r}: start {start} or length {length} is invalid")
         return self._call("get_range", lambda: self._bucket.get_range(key, start, length))
 
     def stream(self, key: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """The object in chunks of that size, the last one smaller; all of one version, else Conflict.
+        """Yield the object in chunks. Raises Conflict if the object changes meanwhile.
 
-        Each chunk is a request of its own, with its own timeout and attempts: a large object outlives a hiccup.
+        Each chunk is a separate request with its own timeout and attempts, so a short failure does not abort a large
+        object.
         """
         if chunk_bytes <= 0:
-            raise BadInput(f"cannot stream {key!r} in chunks of {chunk_bytes} bytes")
+            raise BadInput(f"cannot stream {key!r}: chunks of {chunk_bytes} bytes are impossible")
         meta = self.head(key)
         for start in range(0, meta.size_bytes, chunk_bytes):
             length = min(chunk_bytes, meta.size_bytes - start)
@@ -100,10 +97,10 @@ class ObjectStore:
         return self._call("head", lambda: self._bucket.head(key))
 
     def list(self, prefix: str = "", *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectMeta]:
-        """Objects under a prefix of whole parts, in the order of their keys, a page at a time.
+        """Yield objects under a prefix in key order. The prefix consists of whole path parts.
 
-        To go on later, pass the last key as `start_after`. A page that fails is asked for again from there.
-        The order is that of code points (and so of UTF-8 bytes); Azure's differs for characters above U+FFFF.
+        To continue a listing, pass the last key as `start_after`. A page that fails is requested again from there.
+        Keys are ordered by code point (and so by UTF-8 bytes); Azure's order differs for characters above U+FFFF.
         """
         prefix = check_prefix(prefix)
         left = -1 if limit is None else limit
@@ -124,7 +121,7 @@ class ObjectStore:
 
         while left != 0 and (page := self._call("list", next_page)) is not None:
             for meta in page:
-                # A bucket may begin before the offset: Azure's emulator does, and so may a compatible service.
+                # A listing may start before the offset: Azure's emulator does this, and compatible services may.
                 if begun_after and order(meta.key) <= order(begun_after):
                     continue
                 if left == 0:
@@ -134,7 +131,7 @@ class ObjectStore:
                 yield meta
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete them. One that is not there is no error, so a deletion cut short can be done again."""
+        """Delete objects. A missing key is not an error, so an interrupted deletion can be repeated."""
         batch: list[str] = []
         for key in keys:
             batch.append(check_key(key))
@@ -145,31 +142,16 @@ class ObjectStore:
             self._delete(batch)
 
     def ping(self) -> None:
-        """One cheap request and one attempt; raises when the bucket does not answer as it should."""
+        """Make one cheap request, without retries; raise when it fails."""
         self._call("ping", lambda: next(iter(self._bucket.pages("", "")), None), attempts=1)
 
     @property
     def is_paused(self) -> bool:
-        """Whether calls fail at once because the store was found to be down."""
+        """Whether calls fail at once because the store is down."""
         return self._circuit.is_open
 
-    def wait_while_paused(self, stop: Stop) -> bool:
-        """Block until the store answers again; False when stopping was asked for.
-
-        Workers call it before they take work, so that they wait here instead of failing item after item.
-        """
-        while self._circuit.is_open:
-            if stop.wait(min(max(self._circuit.remaining_s(), 0.01), _LOOK_S)):
-                return False
-            if self._circuit.remaining_s() > 0:
-                continue
-            # Any answer closes the circuit, a refusal too: that one is for the call that needs the right.
-            with contextlib.suppress(LakeError):
-                self.ping()
-        return not stop
-
     def __reduce__(self) -> tuple[Any, ...]:
-        # Here, because opening builds on this class.
+        # Imported here because `open` imports this module.
         from lakerunner.store.open import open_store
 
         return open_store, (self.config,)
@@ -179,7 +161,7 @@ class ObjectStore:
         try:
             return self._call("put", put, failures=failures)
         except Conflict:
-            # An attempt whose answer was lost may have stored the object: then the one in the way is our own.
+            # An attempt whose answer was lost may have stored the object. Then the existing object is ours.
             if not failures:
                 raise
             try:
@@ -204,7 +186,7 @@ class ObjectStore:
         attempts: int | None = None,
         failures: MutableSequence[LakeError] | None = None,
     ) -> T:
-        """The request's result, within the configured attempts. Failures that were retried are noted."""
+        """Return the request's result after at most `attempts`. Retried failures are appended to `failures`."""
         noted = [] if failures is None else failures
         try:
             return retrying(
@@ -214,7 +196,7 @@ class ObjectStore:
                 on_retry=lambda error, _: noted.append(error),
             )
         except _Paused as paused:
-            # The failure that opened the circuit says more than the circuit does.
+            # The failure that opened the circuit says more than the pause.
             raise noted[-1] if noted else Unavailable(paused.message, hint=paused.hint) from None
 
     def _attempt(self, operation: str, request: Callable[[], T]) -> T:

@@ -20,14 +20,14 @@ from lakerunner.store.remote import RemoteBucket
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-#: ObjectStore retries by class, with its own metrics and circuit. obstore's ten silent retries beneath would multiply
-#: with ours and hide a store in trouble from both.
+#: ObjectStore retries by error class, with metrics and a circuit breaker. obstore's own ten silent retries would
+#: multiply with ours and hide a failing store from both.
 _NO_RETRY: RetryConfig = {"max_retries": 0}
 _CONNECT_S = 5.0
 
 
 def open_store(config: StoreConfig) -> ObjectStore:
-    """The store at `config.url`. Opening may make a folder; opening a bucket sends nothing yet (see `ping`)."""
+    """Open the store at `config.url`. May create a folder; sends no request to a remote bucket (see `ping`)."""
     return ObjectStore(_bucket(config), config)
 
 
@@ -43,7 +43,7 @@ def _bucket(config: StoreConfig) -> Bucket:
         )
     if config.endpoint.startswith("http://") and not config.allow_http:
         raise BadInput(
-            f"cannot open {config.url}: the endpoint {config.endpoint} is without TLS",
+            f"cannot open {config.url}: the endpoint {config.endpoint} does not use TLS",
             hint="use https, or set store.allow_http",
             where="store.endpoint",
         )

@@ -1,4 +1,4 @@
-"""A bucket at a provider (S3, GCS, Azure) through obstore: one request a call, in the terms of ours."""
+"""A bucket at a cloud provider (S3, GCS, Azure), through obstore: one request per call."""
 
 from __future__ import annotations
 
@@ -24,22 +24,25 @@ if TYPE_CHECKING:
 
     Client: TypeAlias = S3Store | GCSStore | AzureStore
 
-#: A request above this size gets more time than the configured timeout: see `_client_for`.
+#: A larger request gets more time than the configured timeout: see `_client_for`.
 _SMALL_BYTES = 16 << 20
 #: The slowest transfer that still counts as progress.
 _MIN_BYTES_PER_S = 4 << 20
-#: Above this an overwriting put goes up in parts. A create-only put never does (see `put_file`).
+#: Above this size an overwriting put is a multipart upload. A create-only put never is (see `put_file`).
 _MULTIPART_BYTES = 64 << 20
-#: The largest single put that S3 takes is 5 GiB, Azure 5,000 MiB. Segments are a tenth of it at most.
+#: The largest single put is 5 GiB on S3 and 5,000 MiB on Azure. Segments are at most a tenth of that.
 MAX_CREATE_BYTES = 4 << 30
 _PAGE = 1_000
-#: Azure's limit of keys a bulk delete; S3 would take 1,000.
+#: Azure's limit of keys per bulk delete; S3 takes 1,000.
 DELETE_KEYS = 256
 
 
 class _Runtime:
-    """obstore's threads: begun by the first request of a process, and absent from a process forked after it, in
-    which every request would wait for them without end."""
+    """Detects a fork after obstore has started its threads.
+
+    The first request of a process starts them. They do not exist in a process forked later, in which every request
+    would hang.
+    """
 
     begun = False
     lost = False
@@ -49,7 +52,7 @@ class _Runtime:
         if cls.lost:
             raise Bug(
                 "cannot use a bucket in this process: it was forked from one that had used a bucket before",
-                hint="start processes by spawn, or fork before the first request",
+                hint="use the spawn start method, or fork before the first request",
             )
         cls.begun = True
 
@@ -62,10 +65,11 @@ os.register_at_fork(after_in_child=_Runtime.forked)
 
 
 class RemoteBucket:
-    """`build` makes a client whose requests may take that many seconds.
+    """`build` makes a client with the given request timeout in seconds.
 
-    A client's timeout covers a whole request with its body, so one fit for a HEAD would cut off a large upload and
-    one fit for that would let a dead HEAD hang. Hence a client a class of size, made when first needed.
+    A client's timeout covers the whole request with its body. A timeout that suits a HEAD would cut off a large
+    upload, and one that suits the upload would let a dead HEAD hang. So there is one client per size class, made when
+    first needed.
     """
 
     def __init__(self, build: Callable[[float], Client], timeout_s: float, *, azure: bool = False) -> None:
@@ -88,8 +92,11 @@ class RemoteBucket:
         return _made(key, size_bytes, result)
 
     def put_file(self, key: str, path: Path, *, create_only: bool) -> ObjectMeta:
-        """Up in parts when it may overwrite. obstore has no create-only multipart upload (S3 checks the condition
-        when it completes one, but obstore does not send it), so create-only is one put of the mapped file."""
+        """Upload a file: in parts when it may overwrite, else as one put of the mapped file.
+
+        obstore has no create-only multipart upload: S3 checks the condition on completion, but obstore does not send
+        it.
+        """
         with folder_errors(f"read {str(path)!r}"), path.open("rb") as file:
             size_bytes = path.stat().st_size
             if not create_only and size_bytes > _MULTIPART_BYTES:
@@ -119,7 +126,7 @@ class RemoteBucket:
             meta = result.meta
             if meta["size"] <= _SMALL_BYTES:
                 return bytes(result.bytes())
-            # The answer is dropped unread: only its head was worth the timeout of a small request.
+            # The answer is dropped unread: its body needs the timeout of a large request.
             return bytes(obstore.get(self._client_for(meta["size"]), key).bytes())
 
     def get_range(self, key: str, start: int, length: int, *, etag: str | None = None) -> bytes:
@@ -136,7 +143,7 @@ class RemoteBucket:
             try:
                 return _meta(obstore.head(self._client, key))
             except FileNotFoundError:
-                # The answer to a HEAD has no body, so a missing bucket looks like a missing object. A GET tells.
+                # The answer to a HEAD has no body, so a missing bucket looks like a missing object. A GET differs.
                 return _meta(obstore.get(self._client, key).meta)
 
     def pages(self, prefix: str, start_after: str) -> Iterator[Sequence[ObjectMeta]]:
@@ -148,7 +155,7 @@ class RemoteBucket:
                 yield [_meta(found) for found in page]
 
     def order(self, key: str) -> Any:
-        # Azure compares UTF-16 units: above U+FFFF that is not the order of code points, which S3 and GCS follow.
+        # Azure orders by UTF-16 units, which above U+FFFF differs from the code point order of S3 and GCS.
         return key.encode("utf-16-be") if self._azure else key
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -157,7 +164,7 @@ class RemoteBucket:
         for first in range(0, len(keys), DELETE_KEYS):
             batch = keys[first : first + DELETE_KEYS]
             if isinstance(self._try_delete(batch), Missing):
-                # GCS and Azure take a missing key for an error, and may have stopped there.
+                # GCS and Azure treat a missing key as an error, and may have stopped there.
                 for key in batch:
                     self._try_delete([key])
 
@@ -174,13 +181,13 @@ class RemoteBucket:
     def _client_for(self, size_bytes: int) -> Client:
         if size_bytes <= _SMALL_BYTES:
             return self._client
-        # By powers of two, so that there are few clients, each with its connections.
+        # Rounded to powers of two, because each client has its own connections.
         return self._build(self._timeout_s + 2 ** math.ceil(math.log2(size_bytes / _MIN_BYTES_PER_S)))
 
     def _check(self, key: str) -> None:
         _Runtime.use()
         if self._azure and "\\" in key:
-            raise BadInput(f"cannot use the key {key!r}: Azure takes a backslash for a slash")
+            raise BadInput(f"cannot use the key {key!r}: Azure treats a backslash as a slash")
 
 
 def _meta(found: FoundMeta) -> ObjectMeta:
@@ -190,5 +197,5 @@ def _meta(found: FoundMeta) -> ObjectMeta:
 
 
 def _made(key: str, size_bytes: int, result: Any) -> ObjectMeta:
-    # The answer to a put has no time: ours is near enough, and asking would double the requests.
+    # The answer to a put has no time. Our clock is close enough, and a HEAD would double the requests.
     return ObjectMeta(key, size_bytes, result["e_tag"], result["version"], time.time_ns())

@@ -1,4 +1,4 @@
-"""Writing segments: a sorted Arrow table to Parquet that prunes well, and what the index keeps of it."""
+"""Write segments: encode sorted Arrow tables as Parquet, and describe them for the index."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from lakerunner.model.errors import Bug
 from lakerunner.model.segment import MAX_PRUNING_VALUES, RAW_TIER_S, Pruning, Segment
 from lakerunner.model.signal import Signal, Table
 from lakerunner.model.time import TimeRange
-from lakerunner.store.encoding import choose
+from lakerunner.store.encoding import choose_encodings
 from lakerunner.store.nanos import split_nanos
 
-#: Of the layout that this release writes; `Segment.format_version` and the file's own metadata say the same.
+#: Version of the layout that this release writes, also stored in `Segment.format_version` and the file's metadata.
 FORMAT_VERSION = 1
-#: Rows a group: few enough that a lookup reads little, enough for a dictionary to pay. A reader's unit of parallelism.
+#: Rows per group: few enough that a lookup reads little, enough for a dictionary to pay off. Readers work in parallel
+#: on row groups.
 MAX_GROUP_ROWS = 1 << 17
 MAX_GROUP_BYTES = 128 << 20
-#: A group's dictionary may grow to this before the rest is written plain. Large, so that ids stay in one.
+#: Largest dictionary of a row group; the remaining values are written plain. Large, so that ids fit into one.
 _DICTIONARY_BYTES = 16 << 20
-#: Level 1 writes a third faster than 3 for 4% more bytes; compaction, which is read for longer, uses the higher one.
+#: zstd level 1 writes a third faster than 3 for 4% more bytes. Compacted segments are read for longer and use the
+#: higher level.
 FRESH_LEVEL, SETTLED_LEVEL = 1, 6
 
 METADATA_PREFIX = b"lakerunner."
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """What the rows of a segment say of it, before it has a size."""
+class SegmentStatistics:
+    """Statistics of the rows of a segment, known before it is encoded."""
 
     time_range: TimeRange
     row_count: int
@@ -40,10 +42,10 @@ class Described:
 
 
 def to_parquet(signal: Signal, description: Table, table: pa.Table, compression_level: int = FRESH_LEVEL) -> pa.Buffer:
-    """The table as a Parquet file. It must be in the order of the description's sort key."""
+    """Encode the table as a Parquet file. Its rows must be sorted by the description's sort key."""
     table = split_nanos(table)
     rows = group_rows(table)
-    chosen = choose(description, table, rows)
+    chosen = choose_encodings(description, table, rows)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -62,28 +64,28 @@ def to_parquet(signal: Signal, description: Table, table: pa.Table, compression_
 
 
 def group_rows(table: pa.Table) -> int:
-    """How many rows make a row group of it."""
+    """Return the number of rows per row group."""
     if table.num_rows == 0:
         return 1
     by_size = int(MAX_GROUP_BYTES * table.num_rows / max(1, table.nbytes))
     return max(1, min(MAX_GROUP_ROWS, by_size))
 
 
-def describe(signal: Signal, table: pa.Table) -> Described:
-    """Time range, row count and pruning values of the table whose rows are counted."""
+def describe(signal: Signal, table: pa.Table) -> SegmentStatistics:
+    """Compute time range, row count and pruning values of the table whose rows are counted."""
     if table.num_rows == 0:
         raise Bug("cannot describe a segment without rows")
     bounds = pc.min_max(table.column(signal.time_column).cast(pa.int64())).as_py()
     unit_ns = signal.time_unit_ns
     time_range = TimeRange(bounds["min"] * unit_ns, (bounds["max"] + 1) * unit_ns)
-    return Described(time_range, table.num_rows, pruning_of(signal, table))
+    return SegmentStatistics(time_range, table.num_rows, pruning_of(signal, table))
 
 
 def pruning_of(signal: Signal, table: pa.Table) -> Pruning:
-    """Distinct values of the signal's pruning columns, and bounds of its other sort columns that are text or numbers.
+    """Collect distinct values of the pruning columns, and bounds of the pruning and sort columns except the time.
 
-    A null is kept as the empty text: Prometheus and Loki do not tell an absent label from an empty one, so a query for
-    the one must open the segment for the other.
+    A null is stored as the empty string: Prometheus and Loki do not distinguish an absent label from an empty one, so
+    a query for either must open the segment.
     """
     values: dict[str, tuple[str, ...]] = {}
     for name in signal.pruning:
@@ -102,7 +104,7 @@ def pruning_of(signal: Signal, table: pa.Table) -> Pruning:
 
 def segment_of(
     signal: Signal,
-    described: Described,
+    statistics: SegmentStatistics,
     *,
     segment_id: uuid.UUID,
     org_id: uuid.UUID,
@@ -116,20 +118,20 @@ def segment_of(
         org_id=org_id,
         collector=collector,
         signal=signal.name,
-        time_range=described.time_range,
-        row_count=described.row_count,
+        time_range=statistics.time_range,
+        row_count=statistics.row_count,
         size_bytes=size_bytes,
         tier_s=tier_s,
         level=level,
         format_version=FORMAT_VERSION,
-        pruning=described.pruning,
+        pruning=statistics.pruning,
     )
 
 
 def encode_tables(
     signal: Signal, tables: Mapping[str, pa.Table], compression_level: int = FRESH_LEVEL
 ) -> Sequence[pa.Buffer]:
-    """All tables of a segment as Parquet, in the order in which the signal names them."""
+    """Encode all tables of a segment as Parquet, in the order of `signal.tables`."""
     return [to_parquet(signal, table, tables[table.suffix], compression_level) for table in signal.tables]
 
 

@@ -16,7 +16,7 @@ from lakerunner.ops.child import Child
 from lakerunner.query.fanout.budget import Budgets
 from lakerunner.query.fanout.protocol import Kind, ScanRequest
 from lakerunner.query.worker.memory_watch import MemoryWatch
-from lakerunner.runtime.memory import few_arenas, give_back, own_bytes, resident_bytes
+from lakerunner.runtime.memory import limit_malloc_arenas, own_bytes, release_memory, resident_bytes
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.run import EXIT_RECYCLED
 from lakerunner.runtime.settings import QuerySettings
@@ -99,12 +99,12 @@ def test_what_a_query_holds_counts_for_all_its_requests() -> None:
 
 
 def test_memory_is_measured_with_that_of_children() -> None:
-    few_arenas()
+    limit_malloc_arenas()
     before = own_bytes()
     block = bytearray(b"x") * 50_000_000
     assert own_bytes() - before > 45_000_000
     del block
-    give_back()
+    release_memory()
     assert own_bytes() - before < 20_000_000
     assert resident_bytes() > own_bytes()
     script = "import sys; x = bytearray(b'x') * 60_000_000; print(flush=True); sys.stdin.read()"

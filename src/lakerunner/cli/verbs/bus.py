@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from lakerunner.bus import dead as dead_letters
+from lakerunner.bus import dead_letters
 from lakerunner.bus.contract import Bus
-from lakerunner.bus.dead import Buried
+from lakerunner.bus.dead_letters import DeadLetterRecord
 from lakerunner.bus.open import open_bus
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput
@@ -101,7 +101,7 @@ def redrive(
     cli.output.result(f"redrove {len(sent)} messages", [_row(each) for each in sent])
 
 
-def _row(buried: Buried) -> dict[str, object]:
+def _row(buried: DeadLetterRecord) -> dict[str, object]:
     letter = buried.letter
     return {
         "id": buried.letter_id,

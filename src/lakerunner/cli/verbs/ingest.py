@@ -18,7 +18,7 @@ from lakerunner.intake.backfill import BackfillProgress
 from lakerunner.intake.backfill import backfill as run_backfill
 from lakerunner.intake.buckets import own_bucket
 from lakerunner.intake.record import Recorder
-from lakerunner.intake.rejected import RejectedKind, list_rejected
+from lakerunner.intake.rejections import RejectedKind, list_rejected
 from lakerunner.model.errors import BadInput, Missing
 from lakerunner.pipeline.ingest_role import Ingest
 

@@ -1,4 +1,4 @@
-"""The signals that there are. A new one is a new file and a name in `SIGNALS`."""
+"""All signals. To add one, write a new file and add its name to `SIGNALS`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIGNALS: tuple[Signal, ...] = (LOGS, METRICS, TRACES)
 
 
 def signal_named(name: str) -> Signal:
-    """The signal of that name.
+    """Return the signal with this name.
 
     >>> signal_named("logs").time_column
     'timestamp'
@@ -24,7 +24,7 @@ def signal_named(name: str) -> Signal:
             return signal
     names = [signal.name for signal in SIGNALS]
     near = difflib.get_close_matches(name, names, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    hint = f"did you mean {near[0]}?" if near else f"known signals: {', '.join(names)}"
     raise BadInput(f"cannot find a signal named {name!r}", hint=hint)
 
 

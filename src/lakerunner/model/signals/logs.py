@@ -1,4 +1,4 @@
-"""Logs: one row a record, by service and time."""
+"""Logs: one row per record, sorted by service and time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LOGS = Signal(
             columns=(
                 Column("timestamp", pa.timestamp("ns", "UTC"), "When it happened.", nullable=False),
                 Column("observed_timestamp", pa.timestamp("ns", "UTC"), "When a collector saw it."),
-                Column("service_name", pa.string(), "Who wrote it (resource attribute service.name)."),
-                Column("severity", pa.string(), "The level as its writer named it, or by its number where it did not."),
-                Column("severity_number", pa.int32(), "The level from 1 (trace) to 24 (fatal), as OTLP counts."),
-                Column("message", pa.string(), "The line; a structured body as JSON."),
-                Column("event_name", pa.string(), "Which event it is, where the record is one (OTLP event_name)."),
+                Column("service_name", pa.string(), "The service that wrote it (resource attribute service.name)."),
+                Column("severity", pa.string(), "The level as the sender named it, else the name of severity_number."),
+                Column("severity_number", pa.int32(), "The OTLP level, from 1 (trace) to 24 (fatal)."),
+                Column("message", pa.string(), "The log line; a structured body is written as JSON."),
+                Column("event_name", pa.string(), "The name of the event, when the record is one (OTLP event_name)."),
                 Column("trace_id", pa.string(), "Lower-case hex, 32 digits.", bloom=True),
                 Column("span_id", pa.string(), "Lower-case hex, 16 digits.", bloom=True),
                 Column("flags", pa.uint32(), "W3C trace flags."),
-                Column("dropped_attributes_count", pa.uint32(), "Attributes its sender dropped."),
+                Column("dropped_attributes_count", pa.uint32(), "Attributes that the sender dropped."),
             ),
             sort_key=("service_name", "timestamp"),
             attributes=True,
@@ -31,7 +31,7 @@ LOGS = Signal(
     ),
     time_column="timestamp",
     time_unit_ns=1,
-    # A log line may rightly occur twice in the same nanosecond: objects, not rows, are what is counted once.
+    # The same line may legitimately occur twice in one nanosecond, so duplicates are detected per object, not per row.
     dedup_key=(),
     pruning=("service_name",),
 )

@@ -1,4 +1,4 @@
-"""Traces: one row a span, the spans of a trace side by side."""
+"""Traces: one row per span, with the spans of a trace side by side."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ TRACES = Signal(
                 Column("name", pa.string(), "The operation."),
                 Column("kind", pa.string(), "internal, server, client, producer, consumer or unspecified."),
                 Column("status_code", pa.string(), "unset, ok or error."),
-                Column("status_message", pa.string(), "Why, when it is an error."),
+                Column("status_message", pa.string(), "The reason for an error status."),
                 Column("start_timestamp", pa.timestamp("ns", "UTC"), "When it began.", nullable=False),
                 Column("duration_ns", pa.int64(), "How long it took.", nullable=False),
-                Column("service_name", pa.string(), "Who did it (resource attribute service.name)."),
-                Column("events", pa.list_(EVENT), "What happened within; attributes as JSON."),
-                Column("links", pa.list_(LINK), "Spans of other traces it belongs with; attributes as JSON."),
-                Column("dropped_attributes_count", pa.uint32(), "Attributes its sender dropped."),
-                Column("dropped_events_count", pa.uint32(), "Events its sender dropped."),
-                Column("dropped_links_count", pa.uint32(), "Links its sender dropped."),
+                Column("service_name", pa.string(), "The service that did it (resource attribute service.name)."),
+                Column("events", pa.list_(EVENT), "Events within the span; attributes as JSON."),
+                Column("links", pa.list_(LINK), "Related spans of other traces; attributes as JSON."),
+                Column("dropped_attributes_count", pa.uint32(), "Attributes that the sender dropped."),
+                Column("dropped_events_count", pa.uint32(), "Events that the sender dropped."),
+                Column("dropped_links_count", pa.uint32(), "Links that the sender dropped."),
             ),
             sort_key=("trace_id", "start_timestamp"),
             attributes=True,

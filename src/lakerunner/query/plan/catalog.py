@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakerunner.index.database import Database
-from lakerunner.index.lookup import Want, described, live_refs
+from lakerunner.index.lookup import Want, live_refs, load_segments
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
@@ -70,7 +70,7 @@ class Catalog:
     def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> list[Segment]:
         found, missing = self._split(self._database.read(lambda tx: live_refs(tx, org_id, wants)))
         # What a segment is never changes, so that descriptions need not be of the same snapshot.
-        fresh = self._database.read(lambda tx: described(tx, missing)) if missing else []
+        fresh = self._database.read(lambda tx: load_segments(tx, missing)) if missing else []
         with self._lock:
             for segment in fresh:
                 self._known[segment.segment_id] = segment

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from lakerunner.model.errors import LimitHit
 from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.metrics import WORKER_MEMORY, WORKER_RELIEFS
-from lakerunner.runtime.memory import give_back, own_bytes, trim
+from lakerunner.runtime.memory import own_bytes, release_memory, trim
 from lakerunner.runtime.settings import QuerySettings
 from lakerunner.runtime.telemetry import log
 
@@ -67,7 +67,7 @@ class MemoryWatch:
 
     def _relieve(self, used_bytes: int) -> None:
         self._workers.forget()
-        give_back()
+        release_memory()
         WORKER_RELIEFS.inc()
         log().info("let caches go", used_bytes=used_bytes, left_bytes=self._measured())
 

@@ -18,12 +18,12 @@ from lakerunner.query.fanout.token import worker_token
 from lakerunner.query.warm import warm
 from lakerunner.query.worker.memory_watch import MemoryWatch
 from lakerunner.query.worker.server import WorkerServer
-from lakerunner.runtime.handover import hand_over_often
-from lakerunner.runtime.memory import few_arenas
+from lakerunner.runtime.memory import limit_malloc_arenas
 from lakerunner.runtime.role import Probe, Recycle, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
+from lakerunner.runtime.thread_switch import switch_threads_often
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 
@@ -37,7 +37,7 @@ class QueryWorker(Role):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        few_arenas()
+        limit_malloc_arenas()
         self._store = open_store(StoreConfig.of(settings))
         self._workers: LocalWorkers | None = None
         self._service: WorkerServer | None = None
@@ -52,7 +52,7 @@ class QueryWorker(Role):
                 hint="set query.worker_token, here and for the API",
                 where="query.worker_token",
             )
-        hand_over_often()
+        switch_threads_often()
         warm()
         self._workers = self._workers or local_workers(self.settings, self.name)
         self._service = self._service or self._listening(self._workers)

@@ -1,7 +1,7 @@
-"""Connections that waste our time are closed: heads that never end, and answers that nobody takes.
+"""Timeouts of HTTP connections: for headers that never end, and for answers that the client does not read.
 
-A connection costs a descriptor, and an answer that waits for its reader costs its memory. Bodies are the app's to wait
-for: it knows how large one may be.
+A connection costs a file descriptor, and an unread answer costs its memory. The app itself limits request bodies,
+because it knows how large one may be.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: From the first byte of a request, or from the beginning of a connection, to the end of the headers.
+#: The longest time from the first byte of a request, or the start of a connection, to the end of the headers.
 HEAD_S = 10.0
-#: An answer of which nothing was taken for so long is not wanted any more.
+#: The connection is closed when the client reads nothing of an answer for this long.
 STALL_S = 20.0
 
 
-class PatientProtocol(H11Protocol):
-    """uvicorn's protocol with an end to its patience. Heads beyond 64 KiB it refuses by itself."""
+class HttpTimeoutProtocol(H11Protocol):
+    """uvicorn's protocol with timeouts. uvicorn itself refuses headers above 64 KiB."""
 
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
@@ -29,21 +29,21 @@ class PatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._answering():
-            self._late = stopped(self._late)
+            self._late = _cancelled(self._late)
         elif self._late is None and not self.transport.is_closing():
             self._late = self.loop.call_later(HEAD_S, self._give_up)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stalled = stopped(self._stalled)
+        self._stalled = _cancelled(self._stalled)
         self._watch_writing(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stalled = stopped(self._stalled)
+        self._stalled = _cancelled(self._stalled)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._late, self._stalled = stopped(self._late), stopped(self._stalled)
+        self._late, self._stalled = _cancelled(self._late), _cancelled(self._stalled)
         super().connection_lost(exc)
 
     def _answering(self) -> bool:
@@ -64,8 +64,8 @@ class PatientProtocol(H11Protocol):
         self._stalled = self.loop.call_later(STALL_S, look)
 
 
-def stopped(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """No timer, in place of one."""
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """Cancel the timer and return None to replace it."""
     if timer is not None:
         timer.cancel()
     return None

@@ -6,26 +6,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from lakerunner.bus.consumer_progress import ConsumerProgress
 from lakerunner.bus.contract import Delivery, Record
-from lakerunner.bus.partition import Mark, PartitionProgress, RetryPolicy
-from lakerunner.bus.progress import Progress
+from lakerunner.bus.partition_progress import Checkpoint, PartitionProgress, RetryPolicy
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.runtime.retry import Backoff
 
 MAX_ATTEMPTS = 3
 POLICY = RetryPolicy(MAX_ATTEMPTS, Backoff(base_s=1.0, cap_s=4.0))
 TOPIC = "segments.logs.ingest"
-PLACE = (TOPIC, 0)
+PARTITION_ID = (TOPIC, 0)
 
 
 def record(offset: int, partition: int = 0) -> Record:
     return Record(TOPIC, partition, offset, "key", b"%d" % offset)
 
 
-def opened(found: Mark | None = None, *, count: int = 3, member: str = "me", partitions: int = 1) -> Progress:
-    progress = Progress(member, POLICY)
+def opened(
+    found: Checkpoint | None = None, *, count: int = 3, member: str = "me", partitions: int = 1
+) -> ConsumerProgress:
+    progress = ConsumerProgress(member, POLICY)
     for partition in range(partitions):
-        progress.open((TOPIC, partition), found or Mark())
+        progress.open((TOPIC, partition), found or Checkpoint())
         progress.fetched((TOPIC, partition), [record(offset, partition) for offset in range(count)])
     return progress
 
@@ -35,7 +37,7 @@ def offsets(deliveries: list[Delivery]) -> list[int]:
 
 
 class OnePartition(RuleBasedStateMachine):
-    """A model beside the real thing: every offset is unresolved until it was done, or buried."""
+    """A model to compare with: every offset is unresolved until it is done or dead-lettered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,13 +47,15 @@ class OnePartition(RuleBasedStateMachine):
         self.resolved: set[int] = set()
         self.failures: dict[int, int] = {}
         self.blocked: set[int] = set()
-        self.progress = Progress("me", POLICY)
-        self.progress.open(PLACE, Mark())
+        self.progress = ConsumerProgress("me", POLICY)
+        self.progress.open(PARTITION_ID, Checkpoint())
 
     @rule(count=st.integers(1, 5), again=st.integers(0, 2))
     def arrive(self, count: int, again: int) -> None:
-        """Now and then the broker sends some twice."""
-        self.progress.fetched(PLACE, [record(offset) for offset in range(max(0, self.end - again), self.end + count)])
+        """Sometimes the broker sends messages twice."""
+        self.progress.fetched(
+            PARTITION_ID, [record(offset) for offset in range(max(0, self.end - again), self.end + count)]
+        )
         self.end += count
 
     @rule(count=st.integers(1, 4))
@@ -83,16 +87,16 @@ class OnePartition(RuleBasedStateMachine):
         self.progress.fail(delivery, error, self.now_s)
         self.failures[delivery.offset] = self.failures.get(delivery.offset, 0) + 1
         self.blocked.add(delivery.offset)
-        doomed = not retryable or self.failures[delivery.offset] >= MAX_ATTEMPTS
-        assert (delivery.offset in {each.record.offset for each in self.progress.doomed()}) == doomed
+        poisoned = not retryable or self.failures[delivery.offset] >= MAX_ATTEMPTS
+        assert (delivery.offset in {each.record.offset for each in self.progress.poisoned()}) == poisoned
 
     @rule()
     def bury(self) -> None:
-        for doomed in self.progress.doomed():
-            assert doomed.attempts == self.failures[doomed.record.offset] <= MAX_ATTEMPTS
-            self.progress.buried(doomed.record)
-            self.resolved.add(doomed.record.offset)
-            self.blocked.discard(doomed.record.offset)
+        for poisoned in self.progress.poisoned():
+            assert poisoned.attempts == self.failures[poisoned.record.offset] <= MAX_ATTEMPTS
+            self.progress.dead_lettered(poisoned.record)
+            self.resolved.add(poisoned.record.offset)
+            self.blocked.discard(poisoned.record.offset)
 
     @rule(seconds=st.floats(0.1, 5.0))
     def wait(self, seconds: float) -> None:
@@ -101,11 +105,11 @@ class OnePartition(RuleBasedStateMachine):
     @invariant()
     def the_commit_is_the_contiguous_prefix(self) -> None:
         prefix = next(offset for offset in range(self.end + 1) if offset not in self.resolved)
-        assert self.progress[PLACE].committable() == prefix
-        assert self.progress[PLACE].farewell().committed == prefix
-        mark = self.progress[PLACE].mark(only_one_out=False)
-        assert mark.committed == prefix <= mark.handed
-        assert all(offset < mark.handed for offset in self.out)
+        assert self.progress[PARTITION_ID].committable() == prefix
+        assert self.progress[PARTITION_ID].final_checkpoint().committed == prefix
+        checkpoint = self.progress[PARTITION_ID].checkpoint(only_one_out=False)
+        assert checkpoint.committed == prefix <= checkpoint.handed
+        assert all(offset < checkpoint.handed for offset in self.out)
 
     def teardown(self) -> None:
         """Whatever happened, everything can be brought to an end."""
@@ -132,37 +136,37 @@ def test_partitions_take_turns() -> None:
 def test_an_answer_for_a_dropped_partition_is_ignored() -> None:
     progress = opened()
     (delivery,) = progress.take(1, 0.0)
-    progress.drop(PLACE)
+    progress.drop(PARTITION_ID)
     progress.done(delivery)
-    progress.open(PLACE, Mark())
+    progress.open(PARTITION_ID, Checkpoint())
     progress.done(delivery)
-    assert progress[PLACE].committable() == 0
+    assert progress[PARTITION_ID].committable() == 0
 
 
 def test_an_idle_partition_is_not_saved_for_a_new_owner() -> None:
-    progress = opened(Mark(5, 5, 0, False, "other"), count=0)
+    progress = opened(Checkpoint(5, 5, 0, False, "other"), count=0)
     assert progress.unsaved() == {}
 
 
 def test_one_death_over_several_is_nobodys_fault_yet() -> None:
-    progress = opened(Mark(0, 3, 0, False, "dead"))
+    progress = opened(Checkpoint(0, 3, 0, False, "dead"))
     assert offsets(progress.take(3, 0.0)) == [0, 1, 2]
 
 
 def test_after_two_deaths_messages_go_out_alone_until_the_suspects_are_passed() -> None:
-    progress = opened(Mark(0, 2, 1, False, "dead"), count=4)
+    progress = opened(Checkpoint(0, 2, 1, False, "dead"), count=4)
     (first,) = progress.take(4, 0.0)
     assert progress.take(4, 0.0) == []
-    assert progress.unsaved()[PLACE] == Mark(0, 2, 2, True, "me")
+    assert progress.unsaved()[PARTITION_ID] == Checkpoint(0, 2, 2, True, "me")
     progress.done(first)
     (second,) = progress.take(4, 0.0)
-    assert progress.unsaved()[PLACE] == Mark(1, 2, 0, True, "me")
+    assert progress.unsaved()[PARTITION_ID] == Checkpoint(1, 2, 0, True, "me")
     progress.done(second)
     assert offsets(progress.take(4, 0.0)) == [2, 3]
 
 
 def test_suspects_of_two_partitions_are_not_out_together() -> None:
-    progress = opened(Mark(0, 1, 1, False, "dead"), count=1, partitions=2)
+    progress = opened(Checkpoint(0, 1, 1, False, "dead"), count=1, partitions=2)
     assert len(progress.take(2, 0.0)) == 1
     assert progress.take(2, 0.0) == []
 
@@ -170,7 +174,7 @@ def test_suspects_of_two_partitions_are_not_out_together() -> None:
 def test_a_suspect_waits_until_nothing_else_is_out() -> None:
     progress = opened(count=1)
     (other,) = progress.take(1, 0.0)
-    progress.open((TOPIC, 1), Mark(0, 1, 1, False, "dead"))
+    progress.open((TOPIC, 1), Checkpoint(0, 1, 1, False, "dead"))
     progress.fetched((TOPIC, 1), [record(0, 1)])
     assert progress.take(1, 0.0) == []
     progress.done(other)
@@ -178,26 +182,26 @@ def test_a_suspect_waits_until_nothing_else_is_out() -> None:
 
 
 def test_the_last_death_allowed_dooms_the_message_that_was_alone() -> None:
-    progress = opened(Mark(0, 1, MAX_ATTEMPTS - 1, True, "dead"))
-    (doomed,) = progress.doomed()
-    assert (doomed.record.offset, doomed.attempts, doomed.code) == (0, MAX_ATTEMPTS, "worker_died")
+    progress = opened(Checkpoint(0, 1, MAX_ATTEMPTS - 1, True, "dead"))
+    (poisoned,) = progress.poisoned()
+    assert (poisoned.record.offset, poisoned.attempts, poisoned.code) == (0, MAX_ATTEMPTS, "worker_died")
     assert progress.take(3, 0.0) == []
-    progress.buried(doomed.record)
+    progress.dead_lettered(poisoned.record)
     assert offsets(progress.take(3, 0.0)) == [1, 2]
 
 
 def test_deaths_beside_others_never_doom() -> None:
-    mark = Mark(0, 2, 0, False, "dead")
+    checkpoint = Checkpoint(0, 2, 0, False, "dead")
     for _ in range(20):
-        progress = opened(mark)
-        assert progress.doomed() == []
-        mark = progress[PLACE].mark(only_one_out=False)
-        mark = Mark(mark.committed, mark.handed, mark.attempts, False, "dead")
+        progress = opened(checkpoint)
+        assert progress.poisoned() == []
+        checkpoint = progress[PARTITION_ID].checkpoint(only_one_out=False)
+        checkpoint = Checkpoint(checkpoint.committed, checkpoint.handed, checkpoint.attempts, False, "dead")
 
 
 def test_who_comes_back_did_not_die() -> None:
-    progress = opened(Mark(0, 1, MAX_ATTEMPTS - 1, True, "me"), member="me")
-    assert progress.doomed() == []
+    progress = opened(Checkpoint(0, 1, MAX_ATTEMPTS - 1, True, "me"), member="me")
+    assert progress.poisoned() == []
     assert progress.take(1, 0.0)[0].attempt == MAX_ATTEMPTS
 
 
@@ -205,40 +209,40 @@ def test_a_farewell_blames_nobody_and_keeps_what_failed() -> None:
     progress = opened()
     (delivery,) = progress.take(1, 0.0)
     progress.fail(delivery, Unavailable("cannot"), 0.0)
-    farewell = progress[PLACE].farewell()
-    assert farewell == Mark(0, 0, 1, False, "me")
-    assert opened(farewell, member="next").take(3, 0.0)[0].attempt == 2
+    final_checkpoint = progress[PARTITION_ID].final_checkpoint()
+    assert final_checkpoint == Checkpoint(0, 0, 1, False, "me")
+    assert opened(final_checkpoint, member="next").take(3, 0.0)[0].attempt == 2
 
 
 @given(st.integers(0, 5), st.integers(0, 50), st.integers(1, 5))
 def test_a_killer_is_doomed_after_bounded_deaths_and_its_neighbours_never(before: int, after: int, batch: int) -> None:
     """Workers die over one message, wherever it is and however many are taken at once."""
     killer, count = before, before + 1 + after
-    mark, handled, deaths, doomed = Mark(), set[int](), 0, list[int]()
-    while mark.committed < count:
-        progress = PartitionWorker(mark, f"worker {deaths}", count)
-        died = progress.work(killer, batch, handled, doomed)
-        mark = progress.mark
+    checkpoint, handled, deaths, poisoned = Checkpoint(), set[int](), 0, list[int]()
+    while checkpoint.committed < count:
+        progress = PartitionWorker(checkpoint, f"worker {deaths}", count)
+        died = progress.work(killer, batch, handled, poisoned)
+        checkpoint = progress.mark
         deaths += died
         assert deaths <= MAX_ATTEMPTS + 2
-    assert doomed == [killer]
+    assert poisoned == [killer]
     assert handled == set(range(count)) - {killer}
 
 
 class PartitionWorker:
-    """A worker that saves its marks as the buses do, and dies over one message."""
+    """A worker that saves its checkpoints as the buses do, and dies over one message."""
 
-    def __init__(self, found: Mark, member: str, count: int) -> None:
-        self.progress = Progress(member, POLICY)
-        self.progress.open(PLACE, found)
-        self.progress.fetched(PLACE, [record(offset) for offset in range(found.committed, count)])
+    def __init__(self, found: Checkpoint, member: str, count: int) -> None:
+        self.progress = ConsumerProgress(member, POLICY)
+        self.progress.open(PARTITION_ID, found)
+        self.progress.fetched(PARTITION_ID, [record(offset) for offset in range(found.committed, count)])
         self.mark = found
 
-    def work(self, killer: int, batch: int, handled: set[int], doomed: list[int]) -> bool:
+    def work(self, killer: int, batch: int, handled: set[int], poisoned: list[int]) -> bool:
         while True:
-            for each in self.progress.doomed():
-                doomed.append(each.record.offset)
-                self.progress.buried(each.record)
+            for each in self.progress.poisoned():
+                poisoned.append(each.record.offset)
+                self.progress.dead_lettered(each.record)
             taken = self.progress.take(batch, 0.0)
             self._save()
             if not taken:
@@ -251,13 +255,13 @@ class PartitionWorker:
             self._save()
 
     def _save(self) -> None:
-        marks = self.progress.unsaved()
-        self.mark = marks.get(PLACE, self.mark)
-        self.progress.saved(marks)
+        checkpoints = self.progress.unsaved()
+        self.mark = checkpoints.get(PARTITION_ID, self.mark)
+        self.progress.saved(checkpoints)
 
 
 def test_answers_that_nobody_waits_for_change_nothing() -> None:
-    partition = PartitionProgress(Mark(), "me", POLICY)
+    partition = PartitionProgress(Checkpoint(), "me", POLICY)
     partition.done(7)
     partition.fail(7, "bug", "late", retryable=False, now_s=0.0)
-    assert partition.doomed() == [] and partition.committable() == 0
+    assert partition.poisoned() == [] and partition.committable() == 0

@@ -1,4 +1,4 @@
-"""Events that brought no object into the ledger: each kept with its reason, counted when it comes again."""
+"""Rejected events: stored with the reason, and counted when the same event comes again."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from datetime import datetime
 from lakerunner.index.database import Connection
 from lakerunner.model.ids import hashed_id
 
-#: A sender gone mad must not fill the index: of kinds that only senders can mend, so many rows are kept.
+#: Maximum number of rows per kind that a misbehaving sender can cause, so that it cannot fill the index.
 _KEEP_ROWS = 10_000
-#: What did not come again for this long is over: its object was deleted, or its sender mended.
+#: A rejection that did not recur for this long is deleted: its object is gone, or its sender was fixed.
 _KEEP_DAYS = 90
 
 
 class RejectedKind(enum.StrEnum):
-    #: Nobody could read it.
+    #: The event could not be parsed.
     MALFORMED = "malformed"
-    #: It names a bucket that is not configured. One row a bucket, with the latest key.
+    #: The event names a bucket that is not configured. One row per bucket, with the latest key.
     FOREIGN = "foreign"
-    #: It was posted with a key that does not hold the org of the object.
+    #: The event was posted with an API key that is not for the object's org.
     DENIED = "denied"
-    #: No profile or rule says whose the object is: add one, then backfill.
+    #: The object has no owner: add a profile, then backfill.
     UNMAPPED = "unmapped"
-    #: Its key, or the store's refusal of it, makes reading impossible.
+    #: The object cannot be read, because of its key or because the store refuses it.
     UNUSABLE = "unusable"
 
 
-#: Rows about an object, which end when the object gets into the ledger.
+#: Kinds about an object. Their rows are deleted when the object gets into the ledger.
 _ABOUT_OBJECTS = (RejectedKind.DENIED, RejectedKind.UNMAPPED, RejectedKind.UNUSABLE)
 
 
@@ -63,7 +63,7 @@ class RejectedRow:
 
 
 def put_rejected(tx: Connection, rejections: Sequence[Rejection]) -> None:
-    # In order of their ids, so that two transactions with the same rows wait for each other instead of locking.
+    # Sorted by id, so that two transactions with the same rows wait for each other instead of deadlocking.
     by_id = {each.rejected_id: each for each in sorted(rejections, key=lambda each: each.rejected_id)}
     if not by_id:
         return
@@ -85,8 +85,8 @@ def put_rejected(tx: Connection, rejections: Sequence[Rejection]) -> None:
     )
 
 
-def resolve(tx: Connection, objects: Sequence[tuple[str, str]]) -> int:
-    """Forget what was said against these objects (bucket, key): they are in the ledger now."""
+def clear_rejections(tx: Connection, objects: Sequence[tuple[str, str]]) -> int:
+    """Delete the rejections of these objects (bucket, key), which are in the ledger now."""
     if not objects:
         return 0
     ids = [_id(kind, bucket, key + "\0") for kind in _ABOUT_OBJECTS for bucket, key in objects]
@@ -94,7 +94,7 @@ def resolve(tx: Connection, objects: Sequence[tuple[str, str]]) -> int:
 
 
 def list_rejected(tx: Connection, kind: RejectedKind | None = None, limit: int = 100) -> list[RejectedRow]:
-    """The latest, for people."""
+    """Return the latest rejections, for people."""
     rows = tx.execute(
         "SELECT kind, source, bucket, key, reason, body, times, first_at, last_at FROM intake_rejected"
         " WHERE %(kind)s::text IS NULL OR kind = %(kind)s ORDER BY last_at DESC, rejected_id LIMIT %(limit)s",
@@ -103,15 +103,8 @@ def list_rejected(tx: Connection, kind: RejectedKind | None = None, limit: int =
     return [RejectedRow(**row) for row in rows]
 
 
-def count_rejected(tx: Connection) -> dict[str, int]:
-    """Rows by kind, with zeros."""
-    rows = tx.execute("SELECT kind, count(*) AS count FROM intake_rejected GROUP BY kind").fetchall()
-    counts = {row["kind"]: row["count"] for row in rows}
-    return {kind.value: counts.get(kind.value, 0) for kind in RejectedKind}
-
-
 def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
-    """Delete what is over, and the oldest rows above the limit of kinds that grow with a sender's mistakes."""
+    """Delete old rejections, and the oldest ones above the limit for kinds that a sender can multiply."""
     over = tx.execute("DELETE FROM intake_rejected WHERE last_at < now() - make_interval(days => %s)", [_KEEP_DAYS])
     return over.rowcount + sum(
         tx.execute(
@@ -128,5 +121,5 @@ def _id(kind: RejectedKind, bucket: str, about: str) -> uuid.UUID:
 
 
 def _clean(text: str) -> str:
-    """Text that PostgreSQL can hold."""
+    """Replace characters that PostgreSQL cannot store."""
     return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,4 +1,4 @@
-"""Libraries of cloud providers, which are extras: imported when first used, and named when they are missing."""
+"""Import libraries of cloud providers on first use. They are optional: pip extras install them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from lakerunner.model.errors import BadInput
 
 
 def require_module(module: str, extra: str, setting: str) -> Any:
-    """The module; without it an error that says how to get it."""
+    """Import the module, or raise an error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:
         raise BadInput(
-            f"cannot use {setting}: the package of {module} is not installed",
-            hint=f"pip install 'lakerunner[{extra}]'",
+            f"cannot use {setting}: the Python module {module} is not installed",
+            hint=f"run pip install 'lakerunner[{extra}]'",
             where=setting,
         ) from None

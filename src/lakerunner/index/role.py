@@ -1,4 +1,4 @@
-"""A role that stands on the index: it opens lrdb, refuses a wrong schema, and is ready when lrdb answers."""
+"""The base class of roles that use the index: it opens lrdb, checks the schema, and is ready when lrdb answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakerunner.runtime.settings import Settings
 
 
 def open_database(settings: Settings, *, fail_fast: bool = False) -> Database:
-    """The index that the settings name. It need not be up."""
+    """Open the index from the settings. It need not be up yet."""
     return Database(
         index_url(settings),
         pool_size=settings.index.pool_size,
@@ -24,7 +24,7 @@ def open_database(settings: Settings, *, fail_fast: bool = False) -> Database:
 
 
 class IndexedRole(Role):
-    #: Whether it can go on for a while without the index, and so should not wait for it.
+    #: Whether the role can work for a while without the index, and so should not wait for it.
     fail_fast: ClassVar[bool] = False
 
     def __init__(self, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Connections that waste time are closed, and others are not."""
+"""Connections that exceed a timeout are closed; others are not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lakerunner.runtime import http_patience
+from lakerunner.runtime import http_timeouts
 from lakerunner.runtime.http import HttpServer
 
 LARGE = 64 << 20
@@ -19,8 +19,8 @@ LARGE = 64 << 20
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(http_patience, "HEAD_S", 0.5)
-    monkeypatch.setattr(http_patience, "STALL_S", 0.5)
+    monkeypatch.setattr(http_timeouts, "HEAD_S", 0.5)
+    monkeypatch.setattr(http_timeouts, "STALL_S", 0.5)
 
     async def small(_: Request) -> Response:
         return Response("here")

@@ -1,4 +1,4 @@
-"""One partition in the hands of one consumer: what is waiting, out, failed, given up; how far it may be committed."""
+"""Bookkeeping of one partition of a consumer: messages waiting, out, failed or poisoned, and the committable offset."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from lakerunner.bus.contract import Record
 from lakerunner.runtime.retry import Backoff
 
-#: Deaths over the same messages after which they are handed out one by one, to learn which of them kills. One death is
-#: mostly a deployment or a lost machine, and going one by one is slow.
+#: After this many workers died over the same messages, they are handed out one by one, to find the one that kills. A
+#: single death is mostly a deployment or a lost machine, and one by one is slow.
 _DEATHS_UNTIL_SINGLY = 2
 
 
@@ -21,23 +21,24 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """What is kept with the committed offset, so that the next owner knows how this one ended."""
+class Checkpoint:
+    """Stored with the committed offset, so that the next owner knows how the last one ended."""
 
-    #: Everything below is done.
+    #: All messages below this offset are done.
     committed: int = 0
-    #: Everything below was handed out. Above `committed`, and the owner gone: it died over these.
+    #: All messages below this offset were handed out. If it is above `committed` and the owner is gone, the owner died
+    #: over the messages in between.
     handed: int = 0
     #: Failed attempts at the first message that is not done.
     attempts: int = 0
-    #: That message was the only one the owner had in hand, so a death is its fault.
+    #: That message was the only one handed out, so a death is its fault.
     alone: bool = False
     member: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
-    """A message that goes to the dead letters."""
+class PoisonMessage:
+    """A message that failed for good and becomes a dead letter."""
 
     record: Record
     attempts: int
@@ -46,28 +47,28 @@ class Doomed:
 
 
 class PartitionProgress:
-    """Pure bookkeeping: times are given, nothing is sent.
+    """Pure bookkeeping: the caller passes times, and nothing is sent.
 
-    A failed message holds back all that come after it in its partition, except those already handed out: so the
-    messages of one key are tried in order.
+    A failed message holds back all later messages of its partition, except those already handed out. So the messages
+    of one key are retried in order.
     """
 
-    def __init__(self, found: Mark, member: str, policy: RetryPolicy) -> None:
+    def __init__(self, found: Checkpoint, member: str, policy: RetryPolicy) -> None:
         self._member = member
         self._policy = policy
         self._committed = found.committed
         #: The offset to fetch from.
         self.position = found.committed
-        #: Set when the partition is to go to another member: nothing more is handed out.
+        #: Set when the partition moves to another member: nothing more is handed out.
         self.leaving = False
         self._waiting: deque[Record] = deque()
         self._out: dict[int, Record] = {}
         self._failed: dict[int, tuple[Record, float]] = {}
-        self._doomed: dict[int, Doomed] = {}
+        self._poisoned: dict[int, PoisonMessage] = {}
         self._attempts: dict[int, int] = {}
         self._retrying: int | None = None
         self._handed = found.committed
-        # A member that lost its connection and came back did not die.
+        # If the checkpoint is our own, we lost the connection and came back: nobody died.
         died = found.handed > found.committed and found.member != member
         self._inherited = _attempts_after(found) if died else found.attempts
         self._killer = died and found.alone and self._inherited >= policy.max_attempts
@@ -75,7 +76,7 @@ class PartitionProgress:
         self._singly_below = found.handed if suspect else found.committed
 
     def fetched(self, records: Iterable[Record]) -> None:
-        """Messages from the broker, in order of offset; ones that are already here are passed over."""
+        """Add messages from the bus, in offset order; known ones are skipped."""
         for record in records:
             if record.offset < self.position:
                 continue
@@ -87,13 +88,13 @@ class PartitionProgress:
                 self._killer = False
                 attempts = self._attempts[record.offset]
                 reason = f"cannot handle this message: {attempts} workers in a row died over it"
-                self._doomed[record.offset] = Doomed(record, attempts, "worker_died", reason)
+                self._poisoned[record.offset] = PoisonMessage(record, attempts, "worker_died", reason)
                 continue
             self._waiting.append(record)
 
     def ready(self, now_s: float) -> Record | None:
-        """The message that `hand_out` would give."""
-        if self.leaving or self._doomed or self._retrying is not None:
+        """Return the message that `hand_out` would return, if any."""
+        if self.leaving or self._poisoned or self._retrying is not None:
             return None
         if self._failed:
             record, not_before_s = self._failed[min(self._failed)]
@@ -130,11 +131,11 @@ class PartitionProgress:
         return any(offset < self._singly_below for offset in self._out)
 
     def attempt(self, offset: int) -> int:
-        """Which attempt at it this is, from 1."""
+        """Return the number of the current attempt at a message, from 1."""
         return self._attempts.get(offset, 0) + 1
 
     def done(self, offset: int) -> None:
-        """Of a message that is not out, a word that comes late: it will be, or was, handled again."""
+        """Mark a message as done. A late answer to a message that is not out is ignored: it is handled again."""
         if self._out.pop(offset, None) is not None:
             self._resolved(offset)
 
@@ -147,15 +148,15 @@ class PartitionProgress:
         if retryable and attempts < self._policy.max_attempts:
             self._failed[offset] = (record, now_s + self._policy.backoff.delay_s(attempts))
         else:
-            self._doomed[offset] = Doomed(record, attempts, code, reason)
+            self._poisoned[offset] = PoisonMessage(record, attempts, code, reason)
 
-    def doomed(self) -> list[Doomed]:
-        """What waits to be buried, in order."""
-        return [self._doomed[offset] for offset in sorted(self._doomed)]
+    def poisoned(self) -> list[PoisonMessage]:
+        """Return the messages that wait to become dead letters, in order."""
+        return [self._poisoned[offset] for offset in sorted(self._poisoned)]
 
-    def buried(self, offset: int) -> None:
-        """Its dead letter is durable."""
-        if self._doomed.pop(offset, None) is not None:
+    def dead_lettered(self, offset: int) -> None:
+        """Resolve a poisoned message: its dead letter is durable."""
+        if self._poisoned.pop(offset, None) is not None:
             self._resolved(offset)
 
     @property
@@ -167,27 +168,30 @@ class PartitionProgress:
         return len(self._waiting)
 
     def wakes_at_s(self) -> float | None:
-        """When a pause ends, if one is on."""
+        """Return when the current retry pause ends; None without a pause."""
         return self._failed[min(self._failed)][1] if self._failed and self._retrying is None else None
 
     def committable(self) -> int:
-        """The end of the contiguous prefix that is done."""
-        firsts = [min(held) for held in (self._out, self._failed, self._doomed) if held]
+        """Return the offset below which every message is done."""
+        firsts = [min(held) for held in (self._out, self._failed, self._poisoned) if held]
         if self._waiting:
             firsts.append(self._waiting[0].offset)
         return min(firsts, default=self.position)
 
-    def mark(self, *, only_one_out: bool) -> Mark:
-        """What to keep while we hold the partition. `only_one_out`: the whole consumer has one message in hand."""
+    def checkpoint(self, *, only_one_out: bool) -> Checkpoint:
+        """Return the checkpoint to save while we own the partition.
+
+        `only_one_out` means that the whole consumer has handed out a single message.
+        """
         first = self.committable()
         alone = only_one_out and first in self._out
         handed = max(first, self._handed, self._singly_below)
-        return Mark(first, handed, self._attempts_at(first), alone, self._member)
+        return Checkpoint(first, handed, self._attempts_at(first), alone, self._member)
 
-    def farewell(self) -> Mark:
-        """What to keep when we let go in good order: nothing is out, so no death can be blamed on anything."""
+    def final_checkpoint(self) -> Checkpoint:
+        """Return the checkpoint for an orderly release: nothing counts as handed out, so no message is blamed."""
         first = self.committable()
-        return Mark(first, first, self._attempts_at(first), False, self._member)
+        return Checkpoint(first, first, self._attempts_at(first), False, self._member)
 
     def _attempts_at(self, offset: int) -> int:
         return self._inherited if self._inherited else self._attempts.get(offset, 0)
@@ -198,8 +202,11 @@ class PartitionProgress:
             self._retrying = None
 
 
-def _attempts_after(found: Mark) -> int:
-    """Attempts at the first message, its owner having died. Beside others it is only suspected, which never adds up."""
+def _attempts_after(found: Checkpoint) -> int:
+    """Count the death of the owner as an attempt at the first message.
+
+    A message that was out together with others is only a suspect, and suspicion alone never reaches the maximum.
+    """
     if found.alone:
         return found.attempts + 1
     return max(found.attempts, min(found.attempts + 1, _DEATHS_UNTIL_SINGLY))

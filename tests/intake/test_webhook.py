@@ -14,8 +14,8 @@ import pytest
 
 from lakerunner.index.api_keys import Scope, create_key
 from lakerunner.index.orgs import create_org
-from lakerunner.intake.http import PATH, webhook_routes
 from lakerunner.intake.record import Recorder
+from lakerunner.intake.webhook import PATH, webhook_routes
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.settings import AuthSettings, StoreSettings
 from tests.components.moto import Moto

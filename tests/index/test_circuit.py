@@ -1,4 +1,4 @@
-"""An index that is down is asked by one at a time; the others are told at once."""
+"""While the index is down, one caller at a time tries it and the others fail at once."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import time
 
 import pytest
 
+from lakerunner.index.circuit import IndexCircuit
 from lakerunner.index.database import Database
-from lakerunner.index.outage import Outage
 from lakerunner.model.errors import Unavailable
 
 
-def test_one_asks_and_the_others_are_told() -> None:
+def test_one_caller_tries_and_the_others_fail_at_once() -> None:
     now = [0.0]
-    outage = Outage(5.0, lambda: now[0])
-    outage.enter()
-    outage.met(Unavailable("cannot reach the index", hint="start it"))
+    circuit = IndexCircuit(5.0, lambda: now[0])
+    circuit.check()
+    circuit.failed(Unavailable("cannot reach the index", hint="start it"))
     with pytest.raises(Unavailable, match="cannot reach the index; start it"):
-        outage.enter()
+        circuit.check()
     now[0] = 1.5
-    outage.enter()
+    circuit.check()
     with pytest.raises(Unavailable):
-        outage.enter()  # Somebody asks already.
+        circuit.check()  # Another caller is trying.
     now[0] = 8.0
-    outage.enter()  # And never came back.
-    outage.over()
-    outage.enter()
-    outage.enter()
+    circuit.check()  # That caller never reported back.
+    circuit.succeeded()
+    circuit.check()
+    circuit.check()
 
 
 def test_a_database_that_is_down_is_waited_for_once() -> None:

@@ -1,4 +1,4 @@
-"""How a consumer consumes, on any bus: fetch, bury, hand out, note what is out; the buses fill in the verbs."""
+"""The base class of consumers: fetch, send dead letters, hand out, save checkpoints. Each bus implements the I/O."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from time import monotonic
 import structlog
 
 from lakerunner.bus import topics
+from lakerunner.bus.consumer_progress import ConsumerProgress, PartitionId
 from lakerunner.bus.contract import Delivery, Outgoing
 from lakerunner.bus.messages import DeadLetter, encode
-from lakerunner.bus.partition import Doomed, Mark, RetryPolicy
-from lakerunner.bus.progress import Place, Progress
+from lakerunner.bus.partition_progress import Checkpoint, PoisonMessage, RetryPolicy
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.metrics import BUS_HANDLED
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import BusSettings
 
-#: The longest sleep between two looks, so that ownership and pauses are seen to even when nothing arrives.
-_LOOK_S = 0.25
-#: The shortest, for a message whose pause is over but which may not go out yet.
-_BLINK_S = 0.01
+#: Longest sleep between two fetches, so that ownership and retry pauses are handled even when nothing arrives.
+_MAX_SLEEP_S = 0.25
+#: Shortest sleep, for a message whose pause is over but which may not be handed out yet.
+_MIN_SLEEP_S = 0.01
 
 log = structlog.get_logger("lakerunner.bus")
 
@@ -33,10 +33,10 @@ def retry_policy(settings: BusSettings) -> RetryPolicy:
     return RetryPolicy(settings.max_attempts, Backoff(settings.retry_base_s, settings.retry_max_s))
 
 
-class ProgressConsumer(ABC):
-    """The part of a consumer that is the same on every bus. For one thread."""
+class BaseConsumer(ABC):
+    """The part of a consumer that is the same on every bus. For use by one thread."""
 
-    def __init__(self, group: str, progress: Progress, publish: Publish) -> None:
+    def __init__(self, group: str, progress: ConsumerProgress, publish: Publish) -> None:
         self.group = group
         self._progress = progress
         self._publish = publish
@@ -46,15 +46,15 @@ class ProgressConsumer(ABC):
         wait_s = 0.0
         while True:
             self._fetch(wait_s)
-            self._bury()
+            self._send_dead_letters()
             taken = self._progress.take(max_messages, monotonic())
             if taken:
-                return self._noted(taken)
+                return self._checkpointed(taken)
             now_s = monotonic()
             if now_s >= end_s:
                 return []
             pause_s = self._progress.wakes_in_s(now_s)
-            wait_s = min(end_s - now_s, _LOOK_S, _LOOK_S if pause_s is None else max(pause_s, _BLINK_S))
+            wait_s = min(end_s - now_s, _MAX_SLEEP_S, _MAX_SLEEP_S if pause_s is None else max(pause_s, _MIN_SLEEP_S))
 
     def done(self, delivery: Delivery) -> None:
         self._progress.done(delivery)
@@ -63,11 +63,11 @@ class ProgressConsumer(ABC):
         self._progress.fail(delivery, error, monotonic())
 
     def commit(self) -> None:
-        self._bury()
+        self._send_dead_letters()
         self._progress.saved(self._save(self._progress.unsaved()))
 
-    def _noted(self, taken: list[Delivery]) -> list[Delivery]:
-        # Saved before they are handed out: a worker that dies over them leaves word of it.
+    def _checkpointed(self, taken: list[Delivery]) -> list[Delivery]:
+        # Saved before the messages are handed out, so that the next owner knows if this worker died over them.
         try:
             self._progress.saved(self._save(self._progress.unsaved()))
         except LakeError:
@@ -75,40 +75,43 @@ class ProgressConsumer(ABC):
             raise
         return taken
 
-    def _bury(self) -> None:
-        """Dead letters are durable before their offsets can be passed."""
-        doomed = self._progress.doomed()
-        if not doomed:
+    def _send_dead_letters(self) -> None:
+        """Publish dead letters. They are durable before their offsets can be committed."""
+        poisoned = self._progress.poisoned()
+        if not poisoned:
             return
-        self._publish([self._letter(each) for each in doomed])
-        for each in doomed:
-            self._progress.buried(each.record)
+        self._publish([self._dead_letter(each) for each in poisoned])
+        for each in poisoned:
+            self._progress.dead_lettered(each.record)
             BUS_HANDLED.labels(each.record.topic, self.group, "dead").inc()
             where = {"topic": each.record.topic, "partition": each.record.partition, "offset": each.record.offset}
             log.warning("message given up", group=self.group, attempts=each.attempts, reason=each.reason, **where)
 
-    def _letter(self, doomed: Doomed) -> Outgoing:
-        record = doomed.record
+    def _dead_letter(self, poisoned: PoisonMessage) -> Outgoing:
+        record = poisoned.record
         letter = DeadLetter(
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
             key=record.key,
             group=self.group,
-            attempts=doomed.attempts,
-            code=doomed.code,
-            reason=doomed.reason,
+            attempts=poisoned.attempts,
+            code=poisoned.code,
+            reason=poisoned.reason,
             payload_base64=base64.b64encode(record.payload).decode(),
         )
         return Outgoing(topics.dead(record.topic).name, record.key, encode(letter))
 
     @abstractmethod
     def _fetch(self, wait_s: float) -> None:
-        """See to ownership and bring in messages; when there are none, wait that long for some."""
+        """Update ownership and fetch messages; when there are none, wait up to `wait_s` for some."""
 
     @abstractmethod
-    def _save(self, marks: Mapping[Place, Mark]) -> Mapping[Place, Mark]:
-        """Make the marks durable and return those that are; a partition found lost is dropped, and is a Conflict."""
+    def _save(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> Mapping[PartitionId, Checkpoint]:
+        """Make the checkpoints durable and return those that are.
+
+        A partition that another consumer has taken is dropped and raises Conflict.
+        """
 
     @abstractmethod
     def close(self) -> None: ...

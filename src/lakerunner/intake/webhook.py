@@ -1,4 +1,4 @@
-"""The webhook: S3-shaped events posted to us, answered with 2xx only after the ledger has them."""
+"""The webhook for S3 events. It answers with 2xx only after the events are in the ledger."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from lakerunner.index.api_keys import Scope, authenticate, require
-from lakerunner.index.credential import secret_in
+from lakerunner.index.api_keys import Scope, authenticate, require, secret_in
 from lakerunner.index.database import Database
 from lakerunner.intake.event_s3 import parse_s3
 from lakerunner.intake.record import Recorder
@@ -26,11 +25,11 @@ _RETRY_AFTER_S = 5
 
 
 def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -> list[BaseRoute]:
-    """`POST /api/v1/intake/s3`, for holders of a key with the scope ingest."""
+    """Return the route `POST /api/v1/intake/s3`, which needs an API key with the scope ingest."""
 
     def handle(body: bytes, headers: Headers) -> Response:
         only_orgs = _orgs(database, headers) if settings.auth.required else None
-        # A connection test of an empty body is no event.
+        # A connection test with an empty body is not an event.
         recorded = recorder.record_events(
             [parse_s3(body, always_encoded=False)] if body.strip() else [], _SOURCE, only_orgs
         )
@@ -61,14 +60,14 @@ async def _body(request: Request, max_bytes: int) -> bytes:
         size_bytes += len(part)
         if size_bytes > max_bytes:
             raise LimitHit(
-                f"cannot read an event of more than {max_bytes} bytes", hint="raise intake.webhook_max_bytes"
+                f"cannot read the event: it has more than {max_bytes} bytes", hint="raise intake.webhook_max_bytes"
             )
         parts.append(part)
     return b"".join(parts)
 
 
 def _orgs(database: Database, headers: Headers) -> frozenset[uuid.UUID] | None:
-    """The orgs whose objects the sender may announce; None means all."""
+    """Return the orgs whose objects the sender may announce; None means all."""
     secret = secret_in(headers)
     with database.transaction() as tx:
         key = authenticate(tx, secret)
@@ -80,7 +79,7 @@ def _orgs(database: Database, headers: Headers) -> frozenset[uuid.UUID] | None:
 
 
 class _LacksScope(Denied):
-    """The key is good, but not for this."""
+    """The key is valid, but lacks the scope."""
 
 
 def _refusal(error: LakeError, status: int) -> Response:
@@ -89,7 +88,7 @@ def _refusal(error: LakeError, status: int) -> Response:
 
 
 def _try_again(error: LakeError) -> Response:
-    """Not durable, so not acknowledged: the sender keeps the event and comes again."""
-    log().warning("event not taken", source=_SOURCE, error=str(error))
+    """Answer 503: the event is not durable, so the sender must keep it and send it again."""
+    log().warning("event not recorded", source=_SOURCE, error=str(error))
     document = {"error": error.message, "code": error.code, "hint": error.hint}
     return JSONResponse(document, 503, {"Retry-After": str(_RETRY_AFTER_S)})
