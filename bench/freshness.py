@@ -19,9 +19,9 @@ from pathlib import Path
 
 import orjson
 
+from lakerunner.demo.produce import batches
 from lakerunner.index.database import Database
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.produce import batches
 from lakerunner.runtime.settings import DataSettings, Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store

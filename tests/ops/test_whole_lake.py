@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from lakerunner.demo.produce import Sent, backfill
 from lakerunner.index.database import Database
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.index.status import index_status
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.produce import Sent, backfill
 from lakerunner.runtime.settings import DataSettings, Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lakerunner.cli.verb import Cli, verb
+from lakerunner.demo.produce import Sent, backfill, live
 from lakerunner.model.time import NS_PER_S, parse_duration_s
-from lakerunner.ops.demo.produce import Sent, backfill, live
 from lakerunner.runtime.stop import Stop
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakerunner.ops.demo.produce import live
+from lakerunner.demo.produce import live
 from lakerunner.runtime.role import Probe, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop

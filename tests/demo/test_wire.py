@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ScopeLogs
 
-from lakerunner.ops.demo import wire
-from lakerunner.ops.demo.wire import Stamp, Varying
+from lakerunner.demo import wire
+from lakerunner.demo.wire import Stamp, Varying
 
 STAMP = Stamp(
     ScopeLogs(

@@ -7,11 +7,11 @@ import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from lakerunner.demo.metrics import INTERVAL_NS
+from lakerunner.demo.produce import counted_batches
+from lakerunner.demo.shop import Shop
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.metrics import INTERVAL_NS
-from lakerunner.ops.demo.produce import counted_batches
-from lakerunner.ops.demo.shop import Shop
-from tests.ops.demo.requests import KINDS, RATE, SEED, START_NS, next_deploy_ns, pairs_of, points, spans, told
+from tests.demo.requests import KINDS, RATE, SEED, START_NS, next_deploy_ns, pairs_of, points, spans, told
 
 SECONDS = 300
 TIMERS = ("http.server.request.duration", "rpc.server.call.duration")

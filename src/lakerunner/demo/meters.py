@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lakerunner.demo.calls import Kind
+from lakerunner.demo.journeys import JOURNEYS
+from lakerunner.demo.shop import INDEX, SERVICES, Shop
+from lakerunner.demo.steps import Step
+from lakerunner.demo.traffic import Group, Traffic
+from lakerunner.demo.wire import Attribute, Bytes, Floats, Ints
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.calls import Kind
-from lakerunner.ops.demo.journeys import JOURNEYS
-from lakerunner.ops.demo.shop import INDEX, SERVICES, Shop
-from lakerunner.ops.demo.steps import Step
-from lakerunner.ops.demo.traffic import Group, Traffic
-from lakerunner.ops.demo.wire import Attribute, Bytes, Floats, Ints
 
 #: As the semantic conventions advise for http.server.request.duration.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)

@@ -7,9 +7,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from lakerunner.demo.produce import batches
+from lakerunner.demo.shop import SERVICES, Shop
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.produce import batches
-from lakerunner.ops.demo.shop import SERVICES, Shop
 
 SEED = 3
 #: Five in the afternoon, an ordinary busy time.

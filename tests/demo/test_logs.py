@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
+from lakerunner.demo.lines import Severity
+from lakerunner.demo.produce import counted_batches
+from lakerunner.demo.shop import SERVICES, Shop
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.lines import Severity
-from lakerunner.ops.demo.produce import counted_batches
-from lakerunner.ops.demo.shop import SERVICES, Shop
-from tests.ops.demo.requests import RATE, SEED, START_NS, logs, next_deploy_ns, pairs_of, spans, told
+from tests.demo.requests import RATE, SEED, START_NS, logs, next_deploy_ns, pairs_of, spans, told
 
 SECONDS = 600
 

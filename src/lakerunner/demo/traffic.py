@@ -11,12 +11,12 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from lakerunner.demo import wire
+from lakerunner.demo.journeys import JOURNEYS
+from lakerunner.demo.shop import REGIONS, SERVICES, Shop, Slot
+from lakerunner.demo.steps import Journey, Step, Variant
+from lakerunner.demo.wire import Bytes, Ints
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo import wire
-from lakerunner.ops.demo.journeys import JOURNEYS
-from lakerunner.ops.demo.shop import REGIONS, SERVICES, Shop, Slot
-from lakerunner.ops.demo.steps import Journey, Step, Variant
-from lakerunner.ops.demo.wire import Bytes, Ints
 
 #: Spread of the logarithm of the time that a step takes.
 _SIGMA = 0.45

@@ -9,14 +9,14 @@ import numpy as np
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValueList
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ScopeLogs, SeverityNumber
 
+from lakerunner.demo import wire
+from lakerunner.demo.batch import BATCH_RECORDS, Batch
+from lakerunner.demo.journeys import JOURNEYS
+from lakerunner.demo.lines import BACKGROUND, Line, Severity, expected, lines_of
+from lakerunner.demo.shop import SERVICES, Shop, Slot
+from lakerunner.demo.traffic import Columns, Group, Traffic
+from lakerunner.demo.wire import Bytes, Ints, Stamp, Varying, attributes, field, fixed_sentinel
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
-from lakerunner.ops.demo import wire
-from lakerunner.ops.demo.batch import BATCH_RECORDS, Batch
-from lakerunner.ops.demo.journeys import JOURNEYS
-from lakerunner.ops.demo.lines import BACKGROUND, Line, Severity, expected, lines_of
-from lakerunner.ops.demo.shop import SERVICES, Shop, Slot
-from lakerunner.ops.demo.traffic import Columns, Group, Traffic
-from lakerunner.ops.demo.wire import Bytes, Ints, Stamp, Varying, attributes, field, fixed_sentinel
 
 #: Share of all records that belong to no request.
 _BACKGROUND_SHARE = 0.08

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from lakerunner.ops.demo.wire import Attribute, Varying
+from lakerunner.demo.wire import Attribute, Varying
 
 
 class Kind(IntEnum):

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from lakerunner.demo.shop import BURST_DECAY_S, DEPLOY_PERIOD_S, ROLLOUT_S, SERVICES, Shop
 from lakerunner.model.errors import BadInput
 from lakerunner.model.time import NS_PER_HOUR, NS_PER_S
-from lakerunner.ops.demo.shop import BURST_DECAY_S, DEPLOY_PERIOD_S, ROLLOUT_S, SERVICES, Shop
-from tests.ops.demo.requests import START_NS
+from tests.demo.requests import START_NS
 
 START_S = START_NS // NS_PER_S
 

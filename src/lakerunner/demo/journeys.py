@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakerunner.ops.demo.calls import Call, Fault, Kind, consume, database, grpc, http, internal, publish
-from lakerunner.ops.demo.steps import Journey, journey
+from lakerunner.demo.calls import Call, Fault, Kind, consume, database, grpc, http, internal, publish
+from lakerunner.demo.steps import Journey, journey
 
 POSTGRES_DOWN = Fault("psycopg.OperationalError", "connection to postgresql.shop.svc failed: timeout expired", 503, 14)
 DEADLOCK = Fault("pq.Error", "deadlock detected on relation stock", 500, 10, weight=0.6)

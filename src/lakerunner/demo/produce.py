@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lakerunner.demo.batch import Batch
+from lakerunner.demo.logs import encode_logs, requests_per_s
+from lakerunner.demo.metrics import Exporter
+from lakerunner.demo.shop import SLOTS_S, Shop, Slot
+from lakerunner.demo.traces import encode_traces
+from lakerunner.demo.traffic import Traffic, traffic
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signals import SIGNALS, signal_named
 from lakerunner.model.time import NS_PER_S, TimeRange
-from lakerunner.ops.demo.batch import Batch
-from lakerunner.ops.demo.logs import encode_logs, requests_per_s
-from lakerunner.ops.demo.metrics import Exporter
-from lakerunner.ops.demo.shop import SLOTS_S, Shop, Slot
-from lakerunner.ops.demo.traces import encode_traces
-from lakerunner.ops.demo.traffic import Traffic, traffic
 from lakerunner.runtime.stop import Stop
 from lakerunner.store.keys import RAW_PREFIX
 

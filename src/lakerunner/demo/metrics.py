@@ -12,10 +12,9 @@ import numpy as np
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
-from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo import wire
-from lakerunner.ops.demo.batch import BATCH_RECORDS, Batch
-from lakerunner.ops.demo.meters import (
+from lakerunner.demo import wire
+from lakerunner.demo.batch import BATCH_RECORDS, Batch
+from lakerunner.demo.meters import (
     BOUNDS_S,
     EXPONENTIAL_LOW,
     QUERY_SERIES,
@@ -24,9 +23,10 @@ from lakerunner.ops.demo.meters import (
     Meters,
     Series,
 )
-from lakerunner.ops.demo.shop import INDEX, SERVICES, Shop
-from lakerunner.ops.demo.traffic import Traffic
-from lakerunner.ops.demo.wire import Attribute, Bytes, Floats, Ints, Stamp, attributes, field, fixed_sentinel
+from lakerunner.demo.shop import INDEX, SERVICES, Shop
+from lakerunner.demo.traffic import Traffic
+from lakerunner.demo.wire import Attribute, Bytes, Floats, Ints, Stamp, attributes, field, fixed_sentinel
+from lakerunner.model.time import NS_PER_S
 
 INTERVAL_S = 10
 INTERVAL_NS = INTERVAL_S * NS_PER_S

@@ -14,9 +14,9 @@ import numpy as np
 import xxhash
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from lakerunner.demo import wire
 from lakerunner.model.errors import BadInput
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo import wire
 
 NAMESPACE = "shop"
 REGIONS = ("eu-west-1", "us-east-1", "ap-southeast-2")

@@ -12,15 +12,15 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from lakerunner.demo.produce import Producer, backfill, batches, counted_batches, raw_key, slots
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signals import signal_named
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.produce import Producer, backfill, batches, counted_batches, raw_key, slots
 from lakerunner.runtime.stop import Stop
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.keys import RawKey, parse_raw, raw_prefix
 from lakerunner.store.open import open_store
-from tests.ops.demo.requests import RATE, SEED, START_NS, logs, points, spans, told
+from tests.demo.requests import RATE, SEED, START_NS, logs, points, spans, told
 
 READERS = {"logs": logs, "metrics": points, "traces": spans}
 REQUESTS = {

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lakerunner.ops.demo.calls import Call, Fault, Kind
-from lakerunner.ops.demo.shop import INDEX, SERVICES, Shop
-from lakerunner.ops.demo.wire import Attribute
+from lakerunner.demo.calls import Call, Fault, Kind
+from lakerunner.demo.shop import INDEX, SERVICES, Shop
+from lakerunner.demo.wire import Attribute
 
 #: What the network adds on the caller's side.
 _NETWORK_MS = 0.4

@@ -9,15 +9,15 @@ import numpy as np
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
 
+from lakerunner.demo import wire
+from lakerunner.demo.batch import BATCH_RECORDS, Batch
+from lakerunner.demo.calls import Kind
+from lakerunner.demo.lines import stacktrace
+from lakerunner.demo.shop import SERVICES, Shop
+from lakerunner.demo.steps import Step
+from lakerunner.demo.traffic import Group, Traffic
+from lakerunner.demo.wire import Attribute, Bytes, Ints, Stamp, attributes, field, field_sentinel, fixed_sentinel
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo import wire
-from lakerunner.ops.demo.batch import BATCH_RECORDS, Batch
-from lakerunner.ops.demo.calls import Kind
-from lakerunner.ops.demo.lines import stacktrace
-from lakerunner.ops.demo.shop import SERVICES, Shop
-from lakerunner.ops.demo.steps import Step
-from lakerunner.ops.demo.traffic import Group, Traffic
-from lakerunner.ops.demo.wire import Attribute, Bytes, Ints, Stamp, attributes, field, field_sentinel, fixed_sentinel
 
 #: W3C flags: sampled, and whether the parent is in another process is known; with the second, it is.
 _SAMPLED, _REMOTE_KNOWN, _REMOTE = 0x001, 0x100, 0x200

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
-from lakerunner.ops.demo.calls import Kind
-from lakerunner.ops.demo.shop import INDEX, SERVICES
-from lakerunner.ops.demo.steps import Step
-from lakerunner.ops.demo.wire import Attribute, Varying
+from lakerunner.demo.calls import Kind
+from lakerunner.demo.shop import INDEX, SERVICES
+from lakerunner.demo.steps import Step
+from lakerunner.demo.wire import Attribute, Varying
 
 #: A request that takes longer is worth a warning.
 SLOW_NS = 1_000_000_000

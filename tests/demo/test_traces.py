@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from lakerunner.demo.produce import counted_batches
+from lakerunner.demo.shop import SERVICES
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.produce import counted_batches
-from lakerunner.ops.demo.shop import SERVICES
-from tests.ops.demo.requests import SEED, START_NS, pairs_of, spans, told
+from tests.demo.requests import SEED, START_NS, pairs_of, spans, told
 
 SECONDS = 600
 ERROR = Status.STATUS_CODE_ERROR
