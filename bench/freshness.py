@@ -2,7 +2,7 @@
 
     python -m bench freshness [--objects 200] [--every 0.5]
 
-The house is `lakerunner serve` as users run it. The peer is the sum of the waits that its settings ask for: until a
+The serve is `lakerunner serve` as users run it. The peer is the sum of the waits that its settings ask for: until a
 file counts as written, until the folder is next looked at (on average half the interval), and until an idle bundle is
 closed.
 """
@@ -25,7 +25,7 @@ from lakerunner.model.time import NS_PER_S
 from lakerunner.runtime.settings import DataSettings, Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
-from tests.ops.house import House
+from tests.ops.serve_process import ServeProcess
 
 _TIMEOUT_S = 120.0
 
@@ -36,12 +36,12 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=0.5)
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="lakerunner-bench-"))
-    house = House(folder, module="lakerunner")
+    serve = ServeProcess(folder, module="lakerunner")
     try:
-        house.start().await_all_ready()
-        took = measure(house, Settings(data=DataSettings(dir=folder)), args.objects, args.every)
+        serve.start().await_all_ready()
+        took = measure(serve, Settings(data=DataSettings(dir=folder)), args.objects, args.every)
     finally:
-        house.close()
+        serve.close()
         shutil.rmtree(folder, ignore_errors=True)
     settings = Settings()
     waits_s = settings.intake.folder_settle_s + settings.intake.folder_poll_s / 2 + settings.pipeline.bundle_idle_s
@@ -55,7 +55,7 @@ def main() -> int:
     return 0
 
 
-def measure(house: House, settings: Settings, count: int, every_s: float) -> list[float]:
+def measure(serve: ServeProcess, settings: Settings, count: int, every_s: float) -> list[float]:
     """Seconds from put to done, of each object. Clocks are one: all of it is this machine."""
     store = open_store(StoreConfig.of(settings))
     # An object is a slot of some seconds: a minute each is more than enough.
@@ -67,7 +67,7 @@ def measure(house: House, settings: Settings, count: int, every_s: float) -> lis
         store.put(key, next(payloads))
         created[key] = time.time()
         time.sleep(every_s)
-    database = house.database()
+    database = serve.database()
     try:
         done = _await_done(database, count)
     finally:

@@ -1,4 +1,4 @@
-"""Reading back what the shop encoded, with the real protobuf classes."""
+"""Decode the shop's export requests with the real protobuf classes."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -28,7 +28,7 @@ def pairs_of(message):
 
 
 def logs(payloads: Iterable[bytes]) -> Iterator:
-    """Resource and record."""
+    """Yield the resource and each of its log records."""
     for payload in payloads:
         for block in ExportLogsServiceRequest.FromString(payload).resource_logs:
             resource = resource_of(block)
@@ -37,7 +37,7 @@ def logs(payloads: Iterable[bytes]) -> Iterator:
 
 
 def spans(payloads: Iterable[bytes]) -> Iterator:
-    """Resource and span."""
+    """Yield the resource and each of its spans."""
     for payload in payloads:
         for block in ExportTraceServiceRequest.FromString(payload).resource_spans:
             resource = resource_of(block)
@@ -46,7 +46,7 @@ def spans(payloads: Iterable[bytes]) -> Iterator:
 
 
 def points(payloads: Iterable[bytes]) -> Iterator:
-    """Resource, metric, kind and point."""
+    """Yield resource, metric, kind and point."""
     for payload in payloads:
         for block in ExportMetricsServiceRequest.FromString(payload).resource_metrics:
             resource = resource_of(block)
@@ -56,13 +56,13 @@ def points(payloads: Iterable[bytes]) -> Iterator:
                     yield resource, metric, kind, point
 
 
-def told(signal: str, seconds: int, start_ns: int = START_NS, rate: float = RATE, seed: int = SEED) -> list[bytes]:
+def requests(signal: str, seconds: int, start_ns: int = START_NS, rate: float = RATE, seed: int = SEED) -> list[bytes]:
     return list(batches(signal, seed, start_ns, start_ns + seconds * NS_PER_S, rate))
 
 
 def next_deploy_ns(service: str, seed: int = SEED, rate: float = RATE) -> int:
-    """When the service is next deployed after the usual start."""
-    at = next(at for at, made in enumerate(SERVICES) if made.name == service)
+    """Return the time of the service's first deploy after START_NS."""
+    at = next(at for at, spec in enumerate(SERVICES) if spec.name == service)
     shop = Shop(seed, rate)
     release = shop.release(at, 0, START_NS / NS_PER_S) + 1
     return shop.deploy_s(at, release) * NS_PER_S

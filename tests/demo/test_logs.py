@@ -1,22 +1,22 @@
-"""Logs: parsable, varied, at the rate asked for, and of traces that exist."""
+"""The shop's logs are valid OTLP, varied, at the requested rate, and refer to existing traces."""
 
 import json
 from collections import Counter
 
 import pytest
 
-from lakerunner.demo.lines import Severity
+from lakerunner.demo.log_lines import Severity
 from lakerunner.demo.produce import counted_batches
 from lakerunner.demo.shop import SERVICES, Shop
 from lakerunner.model.time import NS_PER_S
-from tests.demo.requests import RATE, SEED, START_NS, logs, next_deploy_ns, pairs_of, spans, told
+from tests.demo.requests import RATE, SEED, START_NS, logs, next_deploy_ns, pairs_of, requests, spans
 
 SECONDS = 600
 
 
 @pytest.fixture(scope="module")
 def records():
-    return list(logs(told("logs", SECONDS)))
+    return list(logs(requests("logs", SECONDS)))
 
 
 def test_counts_are_those_of_the_bytes():
@@ -67,7 +67,7 @@ def test_some_bodies_are_json_and_some_structured(records):
 def test_every_trace_and_span_named_in_logs_exists_in_the_same_pod(records):
     made = {
         (span.trace_id, span.span_id): (resource["k8s.pod.name"], span)
-        for resource, span in spans(told("traces", SECONDS))
+        for resource, span in spans(requests("traces", SECONDS))
     }
     traced = [(resource, record) for resource, record in records if record.trace_id]
     assert 0.8 < len(traced) / len(records) < 0.99
@@ -84,8 +84,8 @@ def test_exceptions_come_with_a_stacktrace(records):
 
 def test_a_deploy_brings_a_new_version_a_word_of_it_and_errors():
     deploy_ns = next_deploy_ns("catalogue")
-    before = list(logs(told("logs", 240, deploy_ns - 240 * NS_PER_S)))
-    after = list(logs(told("logs", 240, deploy_ns)))
+    before = list(logs(requests("logs", 240, deploy_ns - 240 * NS_PER_S)))
+    after = list(logs(requests("logs", 240, deploy_ns)))
 
     def errors(records):
         ours = [record for resource, record in records if resource["service.name"] == "catalogue"]

@@ -1,4 +1,4 @@
-"""Metrics: exact against the traces, monotonic but for resets, buckets that add up."""
+"""The shop's metrics agree exactly with its traces, counters only fall at resets, and buckets add up."""
 
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -11,7 +11,7 @@ from lakerunner.demo.metrics import INTERVAL_NS
 from lakerunner.demo.produce import counted_batches
 from lakerunner.demo.shop import Shop
 from lakerunner.model.time import NS_PER_S
-from tests.demo.requests import KINDS, RATE, SEED, START_NS, next_deploy_ns, pairs_of, points, spans, told
+from tests.demo.requests import KINDS, RATE, SEED, START_NS, next_deploy_ns, pairs_of, points, requests, spans
 
 SECONDS = 300
 TIMERS = ("http.server.request.duration", "rpc.server.call.duration")
@@ -23,7 +23,7 @@ def series_of(resource, metric, point):
 
 @pytest.fixture(scope="module")
 def made():
-    return list(points(told("metrics", SECONDS)))
+    return list(points(requests("metrics", SECONDS)))
 
 
 @pytest.mark.parametrize("rate", [RATE, 3_000.0, 30_000.0])
@@ -78,7 +78,7 @@ def test_exponential_buckets_hold_their_values(made):
 
 def test_timers_have_counted_every_served_span(made):
     served = Counter()
-    for resource, span in spans(told("traces", SECONDS)):
+    for resource, span in spans(requests("traces", SECONDS)):
         if span.kind == Span.SPAN_KIND_SERVER:
             served[resource["k8s.pod.name"]] += 1
     last = {series_of(r, m, p): (r["k8s.pod.name"], p.count) for r, m, _, p in made if m.name in TIMERS}
@@ -89,7 +89,7 @@ def test_timers_have_counted_every_served_span(made):
 
 
 def test_exemplars_are_spans_that_exist(made):
-    known = {(span.trace_id, span.span_id): span for _, span in spans(told("traces", SECONDS))}
+    known = {(span.trace_id, span.span_id): span for _, span in spans(requests("traces", SECONDS))}
     exemplars = [
         (point, exemplar) for _, metric, kind, point in made if kind == "histogram" for exemplar in point.exemplars
     ]
@@ -105,7 +105,7 @@ def test_counters_grow_unless_their_process_began_anew():
     """Over the deploy of a StatefulSet, whose series keep their names."""
     deploy_ns = next_deploy_ns("cart")
     seen = defaultdict(list)
-    for resource, metric, kind, point in points(told("metrics", 600, deploy_ns - 300 * NS_PER_S, 600.0)):
+    for resource, metric, kind, point in points(requests("metrics", 600, deploy_ns - 300 * NS_PER_S, 600.0)):
         if metric.name in ("shop.requests", "process.cpu.time") or kind == "histogram":
             value = point.count if kind == "histogram" else max(point.as_int, point.as_double)
             seen[series_of(resource, metric, point)].append((point.start_time_unix_nano, value))

@@ -1,4 +1,4 @@
-"""The producer: the same bytes for the same story, under a collector's keys, and every record accounted for."""
+"""The producer writes the same bytes for the same seed, under a collector's keys, and counts every record."""
 
 import gzip
 import re
@@ -20,7 +20,7 @@ from lakerunner.runtime.stop import Stop
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.keys import RawKey, parse_raw, raw_prefix
 from lakerunner.store.open import open_store
-from tests.demo.requests import RATE, SEED, START_NS, logs, points, spans, told
+from tests.demo.requests import RATE, SEED, START_NS, logs, points, requests, spans
 
 READERS = {"logs": logs, "metrics": points, "traces": spans}
 REQUESTS = {
@@ -32,7 +32,7 @@ END_NS = START_NS + 130 * NS_PER_S
 
 
 class Folder(dict):
-    """A bucket in memory that accepts a key once."""
+    """A bucket in memory that accepts each key once."""
 
     def put(self, key, body):
         assert key not in self
@@ -47,8 +47,8 @@ def fill(**options):
 
 @pytest.mark.parametrize("signal", READERS)
 def test_the_same_seed_and_range_give_the_same_bytes(signal):
-    assert told(signal, 60) == told(signal, 60)
-    assert told(signal, 60) != told(signal, 60, seed=SEED + 1)
+    assert requests(signal, 60) == requests(signal, 60)
+    assert requests(signal, 60) != requests(signal, 60, seed=SEED + 1)
 
 
 def test_the_bytes_of_a_backfill_are_those_of_batches_and_of_its_other_run():
@@ -111,7 +111,7 @@ def test_slots_are_aligned_and_cover_the_range():
 
 
 class Clock(Stop):
-    """A stop that is also the time: waiting is what makes it pass."""
+    """A stop that is also the clock: waiting advances the time."""
 
     def __init__(self, start_ns, end_ns):
         super().__init__()
@@ -142,7 +142,7 @@ def test_live_refuses_a_period_that_does_not_fit_the_clock():
 
 @pytest.mark.slow
 def test_it_is_not_the_bottleneck_of_a_benchmark():
-    """At least 100,000 log records a second of one core's time."""
+    """It generates at least 100,000 log records per CPU second."""
     list(batches("logs", SEED, START_NS, START_NS + NS_PER_S, 30_000.0))
     begun_s = time.process_time()
     made = sum(batch.records for batch in counted_batches("logs", SEED, START_NS, START_NS + 10 * NS_PER_S, 30_000.0))

@@ -35,9 +35,9 @@ def test_a_deploy_changes_the_version_pod_by_pod():
 def test_trouble_follows_a_deploy_and_fades():
     shop = Shop(1, 100.0)
     deploy_s = shop.deploy_s(0, shop.release(0, 0, START_S))
-    assert shop.trouble(0, deploy_s) >= 0.03
-    assert shop.trouble(0, deploy_s + 5 * BURST_DECAY_S) < 0.01 * 0.3
-    assert shop.trouble(0, deploy_s - 1) < shop.trouble(0, deploy_s) / 100
+    assert shop.release_failure_share(0, deploy_s) >= 0.03
+    assert shop.release_failure_share(0, deploy_s + 5 * BURST_DECAY_S) < 0.01 * 0.3
+    assert shop.release_failure_share(0, deploy_s - 1) < shop.release_failure_share(0, deploy_s) / 100
 
 
 @pytest.mark.parametrize("service", range(len(SERVICES)), ids=[service.name for service in SERVICES])
@@ -62,10 +62,10 @@ def test_more_load_means_more_pods_up_to_a_bound():
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
 def test_a_rate_that_makes_no_sense_is_refused(rate):
-    with pytest.raises(BadInput, match="cannot open a shop"):
+    with pytest.raises(BadInput, match="cannot simulate"):
         Shop(1, rate)
 
 
 def test_a_negative_seed_is_refused():
-    with pytest.raises(BadInput, match="cannot seed"):
+    with pytest.raises(BadInput, match="cannot use the seed"):
         Shop(-1, 10.0)

@@ -8,7 +8,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from lakerunner.demo.produce import counted_batches
 from lakerunner.demo.shop import SERVICES
 from lakerunner.model.time import NS_PER_S
-from tests.demo.requests import SEED, START_NS, pairs_of, spans, told
+from tests.demo.requests import SEED, START_NS, pairs_of, requests, spans
 
 SECONDS = 600
 ERROR = Status.STATUS_CODE_ERROR
@@ -16,7 +16,7 @@ ERROR = Status.STATUS_CODE_ERROR
 
 @pytest.fixture(scope="module")
 def made():
-    return list(spans(told("traces", SECONDS)))
+    return list(spans(requests("traces", SECONDS)))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Records filled by the column equal records built one by one."""
+"""Records filled column by column equal records built one by one."""
 
 import numpy as np
 from hypothesis import given
@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ScopeLogs
 
 from lakerunner.demo import wire
-from lakerunner.demo.wire import Stamp, Varying
+from lakerunner.demo.wire import RecordTemplate, Varying
 
-STAMP = Stamp(
+STAMP = RecordTemplate(
     ScopeLogs(
         log_records=[
             LogRecord(

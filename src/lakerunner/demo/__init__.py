@@ -1,1 +1,1 @@
-"""A small shop that tells of itself: correlated logs, metrics and traces for demos, tests and benchmarks."""
+"""The simulated telemetry of a small shop: correlated logs, metrics and traces for demos, tests and benchmarks."""

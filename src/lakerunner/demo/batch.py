@@ -1,11 +1,11 @@
-"""A batch: the bytes of one export request and how many records are in it."""
+"""One encoded export request and its number of records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: Records of a batch, about: as much as a collector sends at once.
+#: Approximate number of records in a batch: as many as a collector sends at once.
 BATCH_RECORDS = 20_000
 
 
@@ -17,7 +17,7 @@ class Batch:
     payload: bytes
     #: Log records, spans or data points.
     records: int
-    #: Entries of the request, one a pod.
+    #: Entries of the request, one per pod.
     resources: int
-    #: Data points by kind (gauge, sum, histogram, exponential_histogram, summary), for metrics.
+    #: For metrics: data points by kind (gauge, sum, histogram, exponential_histogram, summary).
     by_kind: Mapping[str, int] = field(default_factory=dict)

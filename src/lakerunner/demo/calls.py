@@ -1,4 +1,4 @@
-"""The words that journeys are written in: calls over HTTP and gRPC, queries, messages, and how they fail."""
+"""The vocabulary of journeys: calls over HTTP and gRPC, database queries, messages, and how they fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakerunner.demo.wire import Attribute, Varying
 
 
 class Kind(IntEnum):
-    """As OTLP numbers them."""
+    """Span kinds, numbered as in OTLP."""
 
     INTERNAL = 1
     SERVER = 2
@@ -26,27 +26,28 @@ class Fault:
     message: str
     http_status: int = 500
     rpc_status: int = 13
-    #: A customer's mistake (a wrong password) is no error of the span, and no release makes it more frequent.
+    #: A customer's mistake, such as a wrong password. It is not an error of the span, and no release makes it more
+    #: frequent.
     customers: bool = False
-    #: How often, in times of the service's failure rate; for a customer's mistake the share itself.
+    #: Frequency as a multiple of the service's failure rate; for a customer's mistake, the share of requests.
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A node of the tree of a journey."""
+    """A node in the call tree of a journey."""
 
     service: str | None
     name: str
     kind: Kind
-    #: Median of the time that it takes itself.
+    #: Median duration without the calls below it.
     own_ms: float
     attributes: tuple[Attribute, ...] = ()
     calls: tuple[Call, ...] = ()
     fault: Fault | None = None
-    #: The caller does without the answer when it fails.
+    #: Whether the caller carries on without the answer if this call fails.
     optional: bool = False
-    #: http, grpc, db, kafka, or nothing.
+    #: http, grpc, db, kafka, or empty.
     protocol: str = ""
 
 

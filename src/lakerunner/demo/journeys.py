@@ -1,4 +1,4 @@
-"""What customers do in the shop, and which service calls which for it."""
+"""What customers do in the shop, and which services call each other to do it."""
 
 from __future__ import annotations
 

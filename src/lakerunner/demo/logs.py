@@ -1,4 +1,4 @@
-"""The shop's logs: what its services write on behalf of requests, and between them."""
+"""Encode the shop's logs: lines written for requests, and between them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ScopeLogs, SeverityN
 from lakerunner.demo import wire
 from lakerunner.demo.batch import BATCH_RECORDS, Batch
 from lakerunner.demo.journeys import JOURNEYS
-from lakerunner.demo.lines import BACKGROUND, Line, Severity, expected, lines_of
+from lakerunner.demo.log_lines import BACKGROUND, LogLine, Severity, expected, lines_of_step
 from lakerunner.demo.shop import SERVICES, Shop, Slot
 from lakerunner.demo.traffic import Columns, Group, Traffic
-from lakerunner.demo.wire import Bytes, Ints, Stamp, Varying, attributes, field, fixed_sentinel
+from lakerunner.demo.wire import Bytes, Ints, RecordTemplate, Varying, attributes, field, fixed_sentinel
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 
-#: Share of all records that belong to no request.
+#: Share of all records that do not belong to a request.
 _BACKGROUND_SHARE = 0.08
-#: Between the writing of a record and a collector's seeing it, at most.
+#: Maximum delay between writing a record and its observation by the collector.
 _OBSERVED_MOST_NS = 5 * NS_PER_MS
 _SAMPLED = 1
 
 
 @cache
 def logs_per_request() -> float:
-    """Records of requests on the way that goes well, weighed over all journeys."""
+    """Return the mean number of records per successful request, weighted over all journeys."""
     total = 0.0
     for journey in JOURNEYS:
         made = sum(map(expected, journey.variants[0].steps))
@@ -37,25 +37,25 @@ def logs_per_request() -> float:
 
 
 def requests_per_s(shop: Shop) -> float:
-    """The requests that make the shop's rate of log records."""
+    """Return the request rate that results in the shop's rate of log records."""
     return shop.rate * (1.0 - _BACKGROUND_SHARE) / logs_per_request()
 
 
 def encode_logs(shop: Shop, traffic: Traffic) -> Iterator[Batch]:
-    """The log records of a slot."""
-    page = _Page()
+    """Encode the log records of a slot."""
+    records = _Records()
     random = shop.random("logs", traffic.slot.start_ns)
     for group in traffic.groups:
         for at, step in enumerate(group.steps):
-            for line in lines_of(step):
-                page.add_step(group, at, line, random)
-    page.add_background(shop, traffic.slot, random)
-    page.add_starts(shop, traffic.slot)
-    yield from page.batches(shop, traffic.slot)
+            for line in lines_of_step(step):
+                records.add_step(group, at, line, random)
+    records.add_background(shop, traffic.slot, random)
+    records.add_starts(shop, traffic.slot)
+    yield from records.batches(shop, traffic.slot)
 
 
-class _Page:
-    """Records as they come, with the pod that wrote each and its time."""
+class _Records:
+    """Collects encoded records with the pod and the time of each."""
 
     def __init__(self) -> None:
         self._rows: list[bytes] = []
@@ -67,7 +67,7 @@ class _Page:
         self._owner.append((service << 16) + pod)
         self._time_ns.append(time_ns)
 
-    def add_step(self, group: Group, at: int, line: Line, random: np.random.Generator) -> None:
+    def add_step(self, group: Group, at: int, line: LogLine, random: np.random.Generator) -> None:
         duration_ns = group.duration_ns[:, at]
         if line.slower_than_ns:
             rows = np.flatnonzero(duration_ns > line.slower_than_ns)
@@ -93,22 +93,22 @@ class _Page:
                 continue
             line, service = BACKGROUND[at // len(SERVICES)], at % len(SERVICES)
             time_ns = random.integers(slot.start_ns, slot.end_ns, count)
-            dice = random.integers(0, 1 << 62, (count, 2))
-            columns = Columns(np.zeros((count, 16), dtype=np.uint8), dice)
-            columns["seconds"] = _seconds(dice[:, 0] % NS_PER_S)
+            random_bits = random.integers(0, 1 << 62, (count, 2))
+            columns = Columns(np.zeros((count, 16), dtype=np.uint8), random_bits)
+            columns["seconds"] = _seconds(random_bits[:, 0] % NS_PER_S)
             pod = random.integers(0, shop.pods, count)
             self._add(_fill(line, False, time_ns, columns, random), service, pod, time_ns)
 
     def add_starts(self, shop: Shop, slot: Slot) -> None:
-        """A pod whose process begins in the slot says so."""
+        """Add a line for each pod whose process starts in the slot."""
         last_s = (slot.end_ns - 1) // NS_PER_S
-        for service, made in enumerate(SERVICES):
+        for service, spec in enumerate(SERVICES):
             for pod in range(shop.pods):
                 started_ns = shop.started_s(service, pod, last_s) * NS_PER_S
                 if started_ns < slot.start_ns:
                     continue
                 version = shop.version(service, shop.release(service, pod, last_s))
-                line = Line(Severity.INFO, f"starting {made.name} {version}", (("shop.release", version),))
+                line = LogLine(Severity.INFO, f"starting {spec.name} {version}", (("shop.release", version),))
                 record = _prototype(line, False)
                 record.time_unix_nano = record.observed_time_unix_nano = started_ns
                 row = ScopeLogs(log_records=[record]).SerializeToString()
@@ -121,31 +121,31 @@ class _Page:
         time_s = (slot.end_ns - 1) // NS_PER_S
         for part in wire.grouped(self._rows, owner, time_ns, BATCH_RECORDS):
             pieces: list[bytes] = []
-            for who, rows in part:
-                service, pod = who >> 16, who & 0xFFFF
+            for owner_id, rows in part:
+                service, pod = owner_id >> 16, owner_id & 0xFFFF
                 pieces += wire.block(shop.resource(service, pod, time_s), _scope(service), rows)
             yield Batch("logs", b"".join(pieces), sum(len(rows) for _, rows in part), len(part))
 
 
 class _Overlay(Columns):
-    """Columns of some rows of a group."""
+    """The columns of selected rows of a group."""
 
     def __init__(self, columns: Columns, rows: Ints) -> None:
-        super().__init__(columns["trace_id"][rows], columns.dice)
+        super().__init__(columns["trace_id"][rows], columns.random_bits)
         self._whole, self._rows = columns, rows
 
     def __missing__(self, name: str) -> Bytes:
         return self._whole[name][self._rows]
 
 
-def _fill(line: Line, traced: bool, time_ns: Ints, columns: Columns, random: np.random.Generator) -> list[bytes]:
+def _fill(line: LogLine, traced: bool, time_ns: Ints, columns: Columns, random: np.random.Generator) -> list[bytes]:
     columns["time"] = wire.fixed64(time_ns)
     columns["observed"] = wire.fixed64(time_ns + random.integers(0, _OBSERVED_MOST_NS, len(time_ns)))
-    return _stamp(line, traced).fill(len(time_ns), columns)
+    return _template(line, traced).fill(len(time_ns), columns)
 
 
 def _seconds(duration_ns: Ints) -> Bytes:
-    """As `1.234`: at most ten seconds, so always five characters."""
+    """Format as `1.234`. Requests take less than ten seconds, so it is always five characters."""
     text = wire.digits(np.minimum(duration_ns // NS_PER_MS, 9_999), 4)
     out = np.full((len(text), 5), ord("."), dtype=np.uint8)
     out[:, 0], out[:, 2:] = text[:, 0], text[:, 1:]
@@ -153,11 +153,11 @@ def _seconds(duration_ns: Ints) -> Bytes:
 
 
 @cache
-def _stamp(line: Line, traced: bool) -> Stamp:
-    return Stamp(ScopeLogs(log_records=[_prototype(line, traced)]).SerializeToString())
+def _template(line: LogLine, traced: bool) -> RecordTemplate:
+    return RecordTemplate(ScopeLogs(log_records=[_prototype(line, traced)]).SerializeToString())
 
 
-def _prototype(line: Line, traced: bool) -> LogRecord:
+def _prototype(line: LogLine, traced: bool) -> LogRecord:
     record = LogRecord(
         time_unix_nano=fixed_sentinel("time"),
         observed_time_unix_nano=fixed_sentinel("observed"),

@@ -1,4 +1,4 @@
-"""What the shop's processes have counted since they began: the state behind its metrics."""
+"""What the shop's processes have counted since they started: the state behind its metrics."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lakerunner.demo.traffic import Group, Traffic
 from lakerunner.demo.wire import Attribute, Bytes, Floats, Ints
 from lakerunner.model.time import NS_PER_S
 
-#: As the semantic conventions advise for http.server.request.duration.
+#: The bounds that the semantic conventions advise for http.server.request.duration.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-#: Buckets grow by 2^(1/8): about nine per cent.
+#: Bucket bounds grow by 2^(1/8), about nine per cent.
 SCALE = 3
-#: From a microsecond to sixteen seconds; what lies outside is counted at the edge.
+#: From a microsecond to sixteen seconds. Values outside are counted in the first or last bucket.
 EXPONENTIAL_LOW, EXPONENTIAL_WIDTH = -20 << SCALE, 24 << SCALE
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What one timer of a service tells apart."""
+    """The service, metric and attributes of one timer."""
 
     service: int
     metric: str
@@ -33,7 +33,7 @@ class Series:
 
 
 def server_series(step: Step) -> Series:
-    """The duration that a served request is counted in."""
+    """Return the timer that counts a served request."""
     error: tuple[Attribute, ...] = (("error.type", step.failure.type),) if step.failure and step.is_error else ()
     if step.protocol == "http":
         method, route = step.name.split()
@@ -50,7 +50,7 @@ def server_series(step: Step) -> Series:
 
 
 def query_series(step: Step) -> Series:
-    """The duration that a query is counted in."""
+    """Return the timer that counts a database query."""
     system = next(value for key, value in step.attributes if key == "db.system.name")
     operation, target = step.name.split()
     pairs: tuple[Attribute, ...] = (
@@ -66,7 +66,7 @@ def _all_steps() -> Iterable[Step]:
     return (step for journey in journeys for variant in journey.variants for step in variant.steps)
 
 
-#: Every timer that any step can touch, and which step touches which.
+#: The number of every timer, and the timer of every step.
 SERVER_SERIES: dict[Series, int] = {}
 QUERY_SERIES: dict[Series, int] = {}
 _SERVER_OF: dict[Step, int] = {}
@@ -80,7 +80,7 @@ for _step in _all_steps():
 
 @dataclass
 class Exemplars:
-    """Of each server series and pod, the last request of the interval."""
+    """The last request of the interval, for each server series and pod."""
 
     trace_id: Bytes
     span_id: Bytes
@@ -102,20 +102,20 @@ class Exemplars:
 
 @dataclass
 class Meters:
-    """Counts by series and pod. A process that begins anew begins at zero."""
+    """Counts by series and pod. A restarted process starts at zero."""
 
     shop: Shop
-    begun_ns: int
+    begin_ns: int
     buckets: Ints = field(init=False)
     sum_s: Floats = field(init=False)
-    least_s: Floats = field(init=False)
-    most_s: Floats = field(init=False)
+    min_s: Floats = field(init=False)
+    max_s: Floats = field(init=False)
     queries: Ints = field(init=False)
     query_sum_s: Floats = field(init=False)
-    #: By service and pod: answered well and not.
+    #: By service and pod: successful and failed requests.
     answered: Ints = field(init=False)
     busy_s: Floats = field(init=False)
-    #: By pod of the checkout service, since the last export.
+    #: By pod of the checkout service: value of orders since the last export.
     revenue: Floats = field(init=False)
     start_ns: Ints = field(init=False)
     exemplars: Exemplars = field(init=False)
@@ -124,7 +124,7 @@ class Meters:
         pods = self.shop.pods
         shape = (len(SERVER_SERIES), pods)
         self.buckets = np.zeros((*shape, len(BOUNDS_S) + 1), dtype=np.int64)
-        self.sum_s, self.least_s, self.most_s = np.zeros(shape), np.full(shape, np.inf), np.zeros(shape)
+        self.sum_s, self.min_s, self.max_s = np.zeros(shape), np.full(shape, np.inf), np.zeros(shape)
         self.queries = np.zeros((len(QUERY_SERIES), pods, EXPONENTIAL_WIDTH), dtype=np.int64)
         self.query_sum_s = np.zeros((len(QUERY_SERIES), pods))
         self.answered = np.zeros((len(SERVICES), pods, 2), dtype=np.int64)
@@ -134,12 +134,12 @@ class Meters:
         self.exemplars = Exemplars.none(pods)
 
     def begin(self, time_ns: int) -> None:
-        """Set to zero what belongs to processes that began since the last call, and forget what is exported."""
+        """Reset the counts of processes that started since the last call, and what was exported as a delta."""
         time_s = (time_ns - 1) // NS_PER_S
         started_ns = np.array(
             [
                 [
-                    max(self.shop.started_s(service, pod, time_s) * NS_PER_S, self.begun_ns)
+                    max(self.shop.started_s(service, pod, time_s) * NS_PER_S, self.begin_ns)
                     for pod in range(self.shop.pods)
                 ]
                 for service in range(len(SERVICES))
@@ -156,12 +156,12 @@ class Meters:
         self.busy_s[fresh] = 0.0
         servers = fresh[[series.service for series in SERVER_SERIES]]
         self.buckets[servers], self.sum_s[servers] = 0, 0.0
-        self.least_s[servers], self.most_s[servers] = np.inf, 0.0
+        self.min_s[servers], self.max_s[servers] = np.inf, 0.0
         queries = fresh[[series.service for series in QUERY_SERIES]]
         self.queries[queries], self.query_sum_s[queries] = 0, 0.0
 
     def count(self, traffic: Traffic, from_ns: int, to_ns: int) -> None:
-        """Add the steps that ended in the interval; what ended before the slot began is counted with its first."""
+        """Count the requests that ended in the interval. Those that ended outside of the slot count at its edges."""
         first, last = from_ns <= traffic.slot.start_ns, to_ns >= traffic.slot.end_ns
         for group in traffic.groups:
             whole = group.end_ns(0)
@@ -189,10 +189,10 @@ class Meters:
         flat = np.bincount(pod * width + bucket, minlength=self.shop.pods * width)
         self.buckets[series] += flat.reshape(self.shop.pods, width)
         self.sum_s[series] += np.bincount(pod, took_s, minlength=self.shop.pods)
-        np.minimum.at(self.least_s[series], pod, took_s)
-        np.maximum.at(self.most_s[series], pod, took_s)
+        np.minimum.at(self.min_s[series], pod, took_s)
+        np.maximum.at(self.max_s[series], pod, took_s)
         kept = self.exemplars
-        # Where a pod occurs twice, the last assignment stays.
+        # If a pod occurs twice, the last assignment wins.
         kept.trace_id[series, pod] = group.columns["trace_id"][rows]
         kept.span_id[series, pod] = group.span_id[rows, at]
         kept.value_s[series, pod] = took_s
@@ -200,7 +200,7 @@ class Meters:
         kept.present[series, pod] = True
 
     def _count_query(self, series: int, pod: Ints, took_s: Floats) -> None:
-        # Bucket i holds what is above 2^(i/8) and at most 2^((i+1)/8).
+        # Bucket i holds values above 2^(i/8) up to 2^((i+1)/8).
         exact = np.ceil(np.log2(np.maximum(took_s, 1e-9)) * (1 << SCALE)).astype(np.int64) - 1
         bucket = np.clip(exact - EXPONENTIAL_LOW, 0, EXPONENTIAL_WIDTH - 1)
         flat = np.bincount(pod * EXPONENTIAL_WIDTH + bucket, minlength=self.shop.pods * EXPONENTIAL_WIDTH)

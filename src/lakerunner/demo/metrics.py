@@ -1,4 +1,4 @@
-"""The shop's metrics: counters, gauges and histograms of every process, exported every ten seconds."""
+"""Encode the shop's metrics: counters, gauges and histograms of every process, every ten seconds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakerunner.demo.meters import (
 )
 from lakerunner.demo.shop import INDEX, SERVICES, Shop
 from lakerunner.demo.traffic import Traffic
-from lakerunner.demo.wire import Attribute, Bytes, Floats, Ints, Stamp, attributes, field, fixed_sentinel
+from lakerunner.demo.wire import Attribute, Bytes, Floats, Ints, RecordTemplate, attributes, field, fixed_sentinel
 from lakerunner.model.time import NS_PER_S
 
 INTERVAL_S = 10
@@ -35,14 +35,14 @@ _CUMULATIVE = pb.AGGREGATION_TEMPORALITY_CUMULATIVE
 _DELTA = pb.AGGREGATION_TEMPORALITY_DELTA
 #: Field numbers of Metric's kinds.
 _KIND_FIELD = {"gauge": 5, "sum": 7, "histogram": 9, "exponential_histogram": 10, "summary": 11}
-#: Of a summary point. In the lake it is a row each, and two more for its sum and count.
+#: Quantiles of a summary point. In the lake each is a row, and the sum and the count are two more.
 QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
 _BUCKETS_SENTINEL = tuple(0xB100_00B1_0000_00B1 + at for at in range(len(BOUNDS_S) + 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instrument:
-    """One metric as its author describes it. Compared by identity: it is a key once a point."""
+    """The description of one metric. Compared by identity, because it is a dictionary key once per point."""
 
     name: str
     kind: str
@@ -52,12 +52,12 @@ class Instrument:
     monotonic: bool = False
 
     def head(self) -> bytes:
-        """The encoded Metric up to its points."""
+        """Return the encoded Metric message up to its points."""
         head: bytes = pb.Metric(name=self.name, description=self.description, unit=self.unit).SerializeToString()
         return head
 
     def tail(self) -> bytes:
-        """What follows the points inside of their message."""
+        """Return the encoded fields that follow the points in their message."""
         match self.kind:
             case "sum":
                 message = pb.Sum(is_monotonic=self.monotonic)
@@ -90,7 +90,7 @@ _TIMERS = {HTTP.name: HTTP, RPC.name: RPC}
 
 
 class Exporter:
-    """Turns traffic into points; holds what the processes have counted, so slots must come in order."""
+    """Turns traffic into points. It holds what the processes have counted, so slots must come in order."""
 
     def __init__(self, shop: Shop, begin_ns: int) -> None:
         self._shop = shop
@@ -98,7 +98,7 @@ class Exporter:
         self._exported_ns = begin_ns
 
     def encode(self, traffic: Traffic) -> Iterator[Batch]:
-        """The points of every interval that ends in the slot. The rest of the slot is counted for the next."""
+        """Encode the points of every interval that ends in the slot. The rest of the slot counts for the next."""
         from_ns = traffic.slot.start_ns
         while from_ns < traffic.slot.end_ns:
             to_ns = min(from_ns - from_ns % INTERVAL_NS + INTERVAL_NS, traffic.slot.end_ns)
@@ -111,15 +111,15 @@ class Exporter:
             from_ns = to_ns
 
     def _export(self, time_ns: int) -> Iterator[Batch]:
-        page = _Page(self._shop, self._meters, time_ns, self._exported_ns)
-        page.add_timers()
-        page.add_queries()
-        page.add_processes()
-        page.add_business()
-        yield from page.batches()
+        export = _Export(self._shop, self._meters, time_ns, self._exported_ns)
+        export.add_timers()
+        export.add_queries()
+        export.add_processes()
+        export.add_business()
+        yield from export.batches()
 
 
-class _Page:
+class _Export:
     """The points of one export, by pod."""
 
     def __init__(self, shop: Shop, meters: Meters, time_ns: int, last_ns: int) -> None:
@@ -143,15 +143,15 @@ class _Page:
     def _number(
         self, instrument: Instrument, service: int, values: Ints | Floats, pairs: tuple[Attribute, ...] = ()
     ) -> None:
-        """One point for every pod of the service."""
+        """Add one point for every pod of the service."""
         pods = np.arange(self._shop.pods)
         columns = self._times(service, pods)
         whole = np.issubdtype(values.dtype, np.integer)
         columns["value"] = wire.fixed64(values.astype(np.int64)) if whole else wire.doubles(values.astype(np.float64))
         if instrument.temporality == _DELTA:
             columns["start"] = wire.fixed64(np.full(len(pods), self._last_ns))
-        stamp = _number_stamp(pairs, bool(whole), instrument.kind == "sum")
-        self._put(instrument, service, pods, stamp.fill(len(pods), columns))
+        template = _number_template(pairs, bool(whole), instrument.kind == "sum")
+        self._put(instrument, service, pods, template.fill(len(pods), columns))
 
     def add_timers(self) -> None:
         meters = self._meters
@@ -161,7 +161,7 @@ class _Page:
                 chosen = (counts[at] > 0) & (meters.exemplars.present[at] == exemplary)
                 pods = np.flatnonzero(chosen)
                 if len(pods):
-                    rows = _histogram_stamp(series, exemplary).fill(
+                    rows = _histogram_template(series, exemplary).fill(
                         len(pods), self._timer_columns(series, at, pods, counts)
                     )
                     self._put(_TIMERS[series.metric], series.service, pods, rows)
@@ -171,8 +171,8 @@ class _Page:
         return self._times(series.service, pods) | {
             "total": wire.fixed64(counts[at, pods]),
             "sum": wire.doubles(meters.sum_s[at, pods]),
-            "minimum": wire.doubles(meters.least_s[at, pods]),
-            "maximum": wire.doubles(meters.most_s[at, pods]),
+            "minimum": wire.doubles(meters.min_s[at, pods]),
+            "maximum": wire.doubles(meters.max_s[at, pods]),
             "buckets": wire.fixed64(meters.buckets[at, pods]),
             "trace_id": exemplars.trace_id[at, pods],
             "span_id": exemplars.span_id[at, pods],
@@ -181,7 +181,7 @@ class _Page:
         }
 
     def add_queries(self) -> None:
-        """Exponential buckets are varints of any length, so these few points are made one by one."""
+        """Add exponential histograms, one by one: their buckets are varints of any length, and they are few."""
         meters = self._meters
         counts = meters.queries.sum(axis=2)
         for series, at in QUERY_SERIES.items():
@@ -209,14 +209,14 @@ class _Page:
                 self._number(REQUESTS, service, meters.answered[service, :, outcome], (("shop.outcome", name),))
             age_s = (self._time_ns - meters.start_ns[service]) / NS_PER_S
             handled = meters.answered[service].sum(axis=1)
-            # A process idles at half a per cent and spends two milliseconds on a request.
+            # A process uses about half a per cent of a core when idle, and two milliseconds per request.
             user_s = 0.004 * age_s + 0.002 * handled
             self._number(CPU, service, user_s, (("cpu.mode", "user"),))
             self._number(CPU, service, user_s * 0.3, (("cpu.mode", "system"),))
             self._number(UTILIZATION, service, np.clip(random.normal(0.2 + user_s / (age_s + 1), 0.05), 0.01, 0.99))
             if service in _HTTP_SERVICES:
                 self._number(ACTIVE, service, random.poisson(2.0 + meters.busy_s[service] / (age_s + 1)))
-            # Memory leaks slowly until a restart.
+            # Processes leak memory slowly until they restart.
             self._number(
                 MEMORY, service, (180_000_000 + 3_000 * age_s + random.integers(0, 2 << 20, pods)).astype(np.int64)
             )
@@ -228,21 +228,21 @@ class _Page:
                 self._add_gc(service, age_s)
 
     def _add_gc(self, service: int, age_s: Floats) -> None:
-        """A pause every two seconds, of half a millisecond in the mean."""
+        """Add garbage collector pauses: one every two seconds, half a millisecond on average."""
         pods = np.arange(self._shop.pods)
         count = (age_s / 2.0).astype(np.int64)
         columns = self._times(service, pods) | {
             "total": wire.fixed64(count),
             "sum": wire.doubles(count.astype(np.float64) * 0.0005),
         }
-        self._put(GC, service, pods, _summary_stamp().fill(len(pods), columns))
+        self._put(GC, service, pods, _summary_template().fill(len(pods), columns))
 
     def add_business(self) -> None:
         self._number(REVENUE, INDEX["checkout"], self._meters.revenue, (("shop.currency", "EUR"),))
         topic: tuple[Attribute, ...] = (("messaging.destination.name", "orders.placed"),)
         for name in ("email", "shipping"):
-            trouble = self._shop.trouble(INDEX[name], self._time_ns / NS_PER_S)
-            self._number(QUEUE, INDEX[name], self._random.poisson(3 + 400 * trouble, self._shop.pods), topic)
+            failing = self._shop.release_failure_share(INDEX[name], self._time_ns / NS_PER_S)
+            self._number(QUEUE, INDEX[name], self._random.poisson(3 + 400 * failing, self._shop.pods), topic)
 
     def batches(self) -> Iterator[Batch]:
         pieces: list[bytes] = []
@@ -273,7 +273,7 @@ def _scope() -> bytes:
 
 
 @cache
-def _number_stamp(pairs: tuple[Attribute, ...], whole: bool, since: bool) -> Stamp:
+def _number_template(pairs: tuple[Attribute, ...], whole: bool, since: bool) -> RecordTemplate:
     point = pb.NumberDataPoint(attributes=attributes(pairs), time_unix_nano=fixed_sentinel("time"))
     if since:
         point.start_time_unix_nano = fixed_sentinel("start")
@@ -281,11 +281,11 @@ def _number_stamp(pairs: tuple[Attribute, ...], whole: bool, since: bool) -> Sta
         point.as_int = fixed_sentinel("value")
     else:
         point.as_double = wire.double_sentinel("value")
-    return Stamp(pb.Gauge(data_points=[point]).SerializeToString())
+    return RecordTemplate(pb.Gauge(data_points=[point]).SerializeToString())
 
 
 @cache
-def _histogram_stamp(series: Series, exemplary: bool) -> Stamp:
+def _histogram_template(series: Series, exemplary: bool) -> RecordTemplate:
     point = pb.HistogramDataPoint(
         attributes=attributes(series.attributes),
         start_time_unix_nano=fixed_sentinel("start"),
@@ -305,11 +305,11 @@ def _histogram_stamp(series: Series, exemplary: bool) -> Stamp:
             span_id=wire.field_sentinel("span_id"),
         )
     buckets = struct.pack(f"<{len(_BUCKETS_SENTINEL)}Q", *_BUCKETS_SENTINEL)
-    return Stamp(pb.Histogram(data_points=[point]).SerializeToString(), {"buckets": buckets})
+    return RecordTemplate(pb.Histogram(data_points=[point]).SerializeToString(), {"buckets": buckets})
 
 
 @cache
-def _summary_stamp() -> Stamp:
+def _summary_template() -> RecordTemplate:
     point = pb.SummaryDataPoint(
         start_time_unix_nano=fixed_sentinel("start"),
         time_unix_nano=fixed_sentinel("time"),
@@ -318,4 +318,4 @@ def _summary_stamp() -> Stamp:
     )
     for quantile in QUANTILES:
         point.quantile_values.add(quantile=quantile, value=0.0002 + 0.0008 * quantile**4)
-    return Stamp(pb.Summary(data_points=[point]).SerializeToString())
+    return RecordTemplate(pb.Summary(data_points=[point]).SerializeToString())

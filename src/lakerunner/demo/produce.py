@@ -1,7 +1,7 @@
-"""Writing the shop's telemetry into a bucket: a past range as fast as can be, or the present at a chosen rate.
+"""Write the shop's telemetry into a bucket: a past range as fast as possible, or live at a chosen rate.
 
-A backfill and a live run of the same seed tell of the same shop. All of a request lies in the slot that is written
-with it, so a backfill's records lie in its range.
+A backfill and a live run with the same seed simulate the same shop. A request lies entirely within one slot, so the
+records of a backfill lie within its range.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from lakerunner.runtime.stop import Stop
 from lakerunner.store.keys import RAW_PREFIX
 
 ALL_SIGNALS = tuple(signal.name for signal in SIGNALS)
-#: The fastest level: a demo must not spend its time on the last per cent.
+#: The fastest level: a demo need not save the last per cent of space.
 _GZIP_LEVEL = 1
 
 
 class Store(Protocol):
-    """Where objects go."""
+    """The part of an object store that the producer needs."""
 
     def put(self, key: str, body: bytes, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One object that was put: the ground truth of what must be found in the lake."""
+    """One written object: the ground truth of what the lake must contain."""
 
     key: str
     signal: str
     #: Log records, spans or data points.
     records: int
-    #: Pods that it speaks of: for metrics, each is also a row of `target_info` in the lake.
+    #: Number of pods in it. For metrics, each is also a row of `target_info` in the lake.
     resources: int
     size_bytes: int
-    #: Until when the shop's story is told with it.
+    #: End of the slot that it covers.
     until_ns: int
-    #: Data points by kind, for metrics.
+    #: For metrics: data points by kind.
     by_kind: dict[str, int]
 
 
 @dataclass(slots=True)
 class Tally:
-    """Everything that was put, by signal. The objects one by one go to the callback."""
+    """Totals of what was written, by signal. The progress callback receives the single objects."""
 
     objects: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
@@ -75,7 +75,7 @@ Progress = Callable[[Sent], None]
 
 @dataclass(frozen=True)
 class Producer:
-    """Whose shop it is, and where it writes. `rate`: log records a second, as the day's mean."""
+    """Simulates a shop and writes its telemetry to a store. `rate` is log records per second, averaged over a day."""
 
     store: Store
     rate: float
@@ -86,20 +86,20 @@ class Producer:
     progress: Progress | None = None
 
     def backfill(self, time_range: TimeRange, stop: Stop | None = None) -> Tally:
-        """Tell of the past. Stops early, at the end of a slot, when asked to."""
+        """Write a past range. A stop request ends it early, after a whole slot."""
         shop = Shop(self.seed, self.rate)
         tally = Tally()
-        story = _Story(shop, time_range.start_ns, self.signals)
+        encoder = _SlotEncoder(shop, time_range.start_ns, self.signals)
         for slot in slots(time_range.start_ns, time_range.end_ns, shop.slot_s):
             if stop:
                 break
-            self._write(shop, story, slot, tally)
+            self._write(shop, encoder, slot, tally)
         return tally
 
     def live(self, stop: Stop, every_s: int = 2, now_ns: Callable[[], int] = time.time_ns) -> Tally:
-        """Tell of the present until told to stop: one object a signal every so often, after the fact.
+        """Write the present until a stop request: one object per signal for every `every_s` seconds, after they passed.
 
-        Where the store is too slow for the rate, it falls behind and says everything later; nothing is left out.
+        If the store is too slow for the rate, writing falls behind; nothing is left out.
         """
         if every_s not in SLOTS_S:
             raise BadInput(f"cannot write every {every_s} s", hint=f"choose one of {', '.join(map(str, SLOTS_S))}")
@@ -107,15 +107,15 @@ class Producer:
         tally = Tally()
         width_ns = every_s * NS_PER_S
         begin_ns = now_ns() // width_ns * width_ns
-        story = _Story(shop, begin_ns, self.signals)
+        encoder = _SlotEncoder(shop, begin_ns, self.signals)
         while not stop.wait(max(0, begin_ns + width_ns - now_ns()) / NS_PER_S):
-            self._write(shop, story, Slot(begin_ns, begin_ns + width_ns), tally)
+            self._write(shop, encoder, Slot(begin_ns, begin_ns + width_ns), tally)
             begin_ns += width_ns
         return tally
 
-    def _write(self, shop: Shop, story: _Story, slot: Slot, tally: Tally) -> None:
+    def _write(self, shop: Shop, encoder: _SlotEncoder, slot: Slot, tally: Tally) -> None:
         parts: Counter[str] = Counter()
-        for batch in story.tell(slot):
+        for batch in encoder.encode(slot):
             number = shop.number(self.rate, batch.signal, slot.start_ns, slot.end_ns, parts[batch.signal])
             parts[batch.signal] += 1
             key = raw_key(self.prefix, batch.signal, slot.end_ns - 1, number, self.gzipped)
@@ -127,24 +127,24 @@ class Producer:
                 self.progress(sent)
 
 
-class _Story:
-    """The signals of consecutive slots."""
+class _SlotEncoder:
+    """Encodes the signals of consecutive slots."""
 
     def __init__(self, shop: Shop, begin_ns: int, signals: Sequence[str]) -> None:
         self._shop, self._begin_ns = shop, begin_ns
         self._requests_per_s = requests_per_s(shop)
         exporter = Exporter(shop, begin_ns)
-        tellers: dict[str, Callable[[Traffic], Iterator[Batch]]] = {
-            "logs": lambda told: encode_logs(shop, told),
+        encoders: dict[str, Callable[[Traffic], Iterator[Batch]]] = {
+            "logs": lambda requests: encode_logs(shop, requests),
             "metrics": exporter.encode,
-            "traces": lambda told: encode_traces(shop, told),
+            "traces": lambda requests: encode_traces(shop, requests),
         }
-        self._tellers = [tellers[signal_named(name).name] for name in signals]
+        self._encoders = [encoders[signal_named(name).name] for name in signals]
 
-    def tell(self, slot: Slot) -> Iterator[Batch]:
-        told = traffic(self._shop, slot, self._requests_per_s, self._begin_ns)
-        for teller in self._tellers:
-            yield from teller(told)
+    def encode(self, slot: Slot) -> Iterator[Batch]:
+        requests = traffic(self._shop, slot, self._requests_per_s, self._begin_ns)
+        for encode in self._encoders:
+            yield from encode(requests)
 
 
 def backfill(
@@ -160,7 +160,7 @@ def backfill(
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Tally:
-    """Write the telemetry of a past range as fast as can be."""
+    """Write the telemetry of a past range as fast as possible."""
     producer = Producer(store, rate, seed, prefix, signals, gzipped, progress)
     return producer.backfill(TimeRange(start_ns, end_ns), stop)
 
@@ -177,26 +177,26 @@ def live(
     every_s: int = 2,
     progress: Progress | None = None,
 ) -> Tally:
-    """Write the telemetry of the present until told to stop."""
+    """Write the telemetry of the present until a stop request."""
     return Producer(store, rate, seed, prefix, signals, gzipped, progress).live(stop, every_s)
 
 
 def batches(signal: str, seed: int, start_ns: int, end_ns: int, rate: float) -> Iterator[bytes]:
-    """The export requests of one signal, encoded and not compressed: a pure function of its arguments."""
+    """Yield the encoded export requests of one signal, uncompressed: a pure function of the arguments."""
     for batch in counted_batches(signal, seed, start_ns, end_ns, rate):
         yield batch.payload
 
 
 def counted_batches(signal: str, seed: int, start_ns: int, end_ns: int, rate: float) -> Iterator[Batch]:
-    """The same with the number of records in each."""
+    """Like `batches`, with the number of records in each."""
     shop = Shop(seed, rate)
-    story = _Story(shop, start_ns, (signal,))
+    encoder = _SlotEncoder(shop, start_ns, (signal,))
     for slot in slots(start_ns, end_ns, shop.slot_s):
-        yield from story.tell(slot)
+        yield from encoder.encode(slot)
 
 
 def slots(start_ns: int, end_ns: int, width_s: int) -> Iterator[Slot]:
-    """The range in slots that are aligned to the clock; the first and the last may be shorter."""
+    """Cut the range into slots aligned to the clock. The first and the last may be shorter."""
     width_ns = width_s * NS_PER_S
     while start_ns < end_ns:
         stop_ns = min(start_ns - start_ns % width_ns + width_ns, end_ns)
@@ -205,7 +205,7 @@ def slots(start_ns: int, end_ns: int, width_s: int) -> Iterator[Slot]:
 
 
 def raw_key(prefix: str, signal: str, time_ns: int, number: int, gzipped: bool) -> str:
-    """Where a collector's S3 exporter would put it.
+    """Return the key that a collector's S3 exporter would use.
 
     >>> raw_key("otel-raw", "logs", 1_700_000_000 * NS_PER_S, 7, True)
     'otel-raw/year=2023/month=11/day=14/hour=22/minute=13/logs_7.binpb.gz'

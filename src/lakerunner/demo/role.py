@@ -1,4 +1,4 @@
-"""The demo as a role: `serve --demo` keeps a small shop's telemetry coming."""
+"""The demo role: under `serve --demo` it writes the telemetry of a small shop, live."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Demo(Role):
         self._store.ping()
 
     def run(self, stop: Stop) -> None:
-        # Short slots, so that what is written can be seen to arrive.
+        # With the default of short slots, users see data arrive within seconds.
         live(self._store, self.settings.demo.rate, stop, seed=self.settings.demo.seed)
 
     def probes(self) -> Mapping[str, Probe]:

@@ -1,6 +1,6 @@
-"""The shop: its services, their pods, when they are deployed, and how busy the day is.
+"""The simulated shop: its services, pods, deploys, and load over the day.
 
-All of it is a function of the seed and the time, so any slot of time can be made without those before it.
+Everything is a function of the seed and the time, so any slot can be generated without the slots before it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from lakerunner.model.time import NS_PER_S
 NAMESPACE = "shop"
 REGIONS = ("eu-west-1", "us-east-1", "ap-southeast-2")
 
-#: Every service is deployed this often, at an hour of its own: some three deploys an hour over the shop.
+#: Interval between deploys of a service. Each has its own offset, so the shop has about three deploys per hour.
 DEPLOY_PERIOD_S = 4 * 3_600
-#: Pods are replaced one after another within this time.
+#: A deploy replaces the pods one after another within this time.
 ROLLOUT_S = 120
-#: A bad release hurts most at first; the share of failures falls by e in this time.
+#: A bad release fails most requests at first; the share of failures falls by a factor of e in this time.
 BURST_DECAY_S = 150.0
-#: A container is restarted in its pod this often: its counters begin anew under the same name.
+#: Interval between container restarts in a pod: counters are reset under the same name.
 RESTART_PERIOD_S = 7 * 3_600
-#: The logs that one pod writes in a second before the shop adds another, within bounds.
+#: Log records per second and pod, from which the number of pods follows, within bounds.
 LOGS_PER_POD = 10.0
 MIN_PODS, MAX_PODS = 3, 255
-#: Enough records in a slot that the cost of a slot (some 20 ms) is spread thin.
+#: Enough records per slot that the fixed cost of a slot (some 20 ms) does not matter.
 RECORDS_PER_SLOT = 20_000
 SLOTS_S = (1, 2, 5, 10, 30, 60)
 
@@ -41,9 +41,9 @@ SLOTS_S = (1, 2, 5, 10, 30, 60)
 class Service:
     name: str
     language: str
-    #: Share of its requests that fail on an ordinary day.
+    #: Share of requests that fail without a bad release.
     failure_rate: float
-    #: A StatefulSet keeps its pods' names over a deploy, so its series live on and their counters are reset.
+    #: A StatefulSet keeps the names of its pods across deploys, so its series continue with reset counters.
     stateful: bool = False
 
 
@@ -66,7 +66,7 @@ INDEX = {service.name: at for at, service in enumerate(SERVICES)}
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A piece of time that is made at once."""
+    """A time range that is generated in one go."""
 
     start_ns: int
     end_ns: int
@@ -78,43 +78,43 @@ class Slot:
 
 @dataclass(frozen=True)
 class Shop:
-    """One shop: `rate` is the log records in a second, averaged over a day; spans and points follow from it."""
+    """One shop. `rate` is log records per second, averaged over a day; spans and points follow from it."""
 
     seed: int
     rate: float
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate) and self.rate > 0):
-            raise BadInput(f"cannot open a shop with {self.rate} records a second", hint="give a rate above 0")
+            raise BadInput(f"cannot simulate {self.rate} records per second", hint="use a rate above 0")
         if self.seed < 0:
-            raise BadInput(f"cannot seed a shop with {self.seed}", hint="give a seed of 0 or more")
+            raise BadInput(f"cannot use the seed {self.seed}: it is negative", hint="use a seed of 0 or more")
 
     @cached_property
     def pods(self) -> int:
-        """Pods of each service, the same number in every region."""
+        """The number of pods of each service, a multiple of the number of regions."""
         wanted = self.rate / LOGS_PER_POD / len(SERVICES)
         bounded = min(max(wanted, MIN_PODS), MAX_PODS)
         return math.ceil(bounded / len(REGIONS)) * len(REGIONS)
 
     @cached_property
     def slot_s(self) -> int:
-        """How long a slot should be for the work on it to be worth its while."""
+        """The length of a slot: the shortest that holds enough records."""
         return next((slot_s for slot_s in SLOTS_S if self.rate * slot_s >= RECORDS_PER_SLOT), SLOTS_S[-1])
 
     def random(self, purpose: str, time_ns: int) -> np.random.Generator:
-        """The dice for one purpose in one slot."""
+        """Return the random generator for one purpose in one slot."""
         return np.random.default_rng([self.seed, self.number(purpose), time_ns])
 
     def number(self, *parts: object) -> int:
-        """A number that depends on the seed and these parts only, in every process."""
+        """Return a hash of the seed and the parts, the same in every process."""
         return xxhash.xxh3_64_intdigest("/".join(map(str, (self.seed, *parts))).encode())
 
     def share(self, *parts: object) -> float:
-        """The same as a fraction from 0 up to 1."""
+        """Return the same hash as a fraction in [0, 1)."""
         return self.number(*parts) / 2.0**64
 
     def busyness(self, time_ns: int) -> float:
-        """How this minute compares to the average of the day: quiet around 4, busy around 16 o'clock."""
+        """Return the load of this minute relative to the daily average: lowest at 4:00, highest at 16:00."""
         hours = time_ns / NS_PER_S / 3_600 % 24
         minute = time_ns // (60 * NS_PER_S)
         return (1.0 - 0.55 * math.cos((hours - 4.0) / 24 * 2 * math.pi)) * (0.95 + 0.1 * self.share("minute", minute))
@@ -131,45 +131,45 @@ class Shop:
         ]
 
     def deploy_s(self, service: int, release: int) -> int:
-        """When that release of a service begins to roll out."""
+        """Return the time at which a release of a service begins to roll out."""
         return self._deploy_offsets_s[service] + release * DEPLOY_PERIOD_S
 
     def release(self, service: int, pod: int, time_s: float) -> int:
-        """The release that a pod runs; later pods get it later."""
+        """Return the release that a pod runs. Pods with higher numbers get it later."""
         delay_s = ROLLOUT_S * pod / self.pods
         return math.floor((time_s - delay_s - self.deploy_s(service, 0)) / DEPLOY_PERIOD_S)
 
     def started_s(self, service: int, pod: int, time_s: float) -> int:
-        """Since when the process that now runs in the pod has run."""
+        """Return the start time of the process that runs in the pod."""
         rolled_s = self.deploy_s(service, self.release(service, pod, time_s)) + ROLLOUT_S * pod // self.pods
         offset_s = self._restart_offsets_s[service][pod]
         return max(rolled_s, int(time_s - offset_s) // RESTART_PERIOD_S * RESTART_PERIOD_S + offset_s)
 
-    def trouble(self, service: int, time_s: float) -> float:
-        """How bad the last release is at this time: the share of requests that it fails, soon after it came."""
+    def release_failure_share(self, service: int, time_s: float) -> float:
+        """Return the share of requests that fail because of the last release. It decays after the deploy."""
         release = self.release(service, 0, time_s)
         age_s = time_s - self.deploy_s(service, release)
         return (0.03 + 0.27 * self.share("burst", service, release)) * math.exp(-age_s / BURST_DECAY_S)
 
     def version(self, service: int, release: int) -> str:
-        # Six releases a day: the minor number is the day, the patch its release.
+        # There are six releases per day: the minor number is the day, the patch number the release of the day.
         day, patch = divmod(release, 6)
         return f"{1 + self.number('major', service) % 4}.{day % 1_000}.{patch}"
 
     def pod_name(self, service: int, pod: int, release: int) -> str:
-        made = SERVICES[service]
-        if made.stateful:
-            return f"{made.name}-{pod}"
+        spec = SERVICES[service]
+        if spec.stateful:
+            return f"{spec.name}-{pod}"
         replica_set = f"{self.number('rs', service, release) % 16**9:09x}"
-        return f"{made.name}-{replica_set}-{self.number('pod', service, release, pod) % 16**5:05x}"
+        return f"{spec.name}-{replica_set}-{self.number('pod', service, release, pod) % 16**5:05x}"
 
     @cached_property
     def _resources(self) -> dict[tuple[int, int], tuple[int, bytes]]:
-        """By service and pod: the release last asked for and its encoding. A past release is not kept."""
+        """A cache by service and pod of the latest release and its encoded resource."""
         return {}
 
     def resource(self, service: int, pod: int, time_s: float) -> bytes:
-        """The encoded resource of a pod at that time."""
+        """Return the encoded resource of a pod at that time."""
         release = self.release(service, pod, time_s)
         known = self._resources.get((service, pod))
         if known is None or known[0] != release:
@@ -177,15 +177,15 @@ class Shop:
         return known[1]
 
     def _encode_resource(self, service: int, pod: int, release: int) -> bytes:
-        made, name = SERVICES[service], self.pod_name(service, pod, release)
+        spec, name = SERVICES[service], self.pod_name(service, pod, release)
         region = REGIONS[pod % len(REGIONS)]
         node = self.number("node", service, pod) % 60
-        workload = "statefulset" if made.stateful else "deployment"
+        workload = "statefulset" if spec.stateful else "deployment"
         pairs: Sequence[wire.Attribute] = (
-            ("service.name", made.name),
+            ("service.name", spec.name),
             ("service.namespace", NAMESPACE),
             ("service.version", self.version(service, release)),
-            ("service.instance.id", f"{NAMESPACE}.{name}.{made.name}"),
+            ("service.instance.id", f"{NAMESPACE}.{name}.{spec.name}"),
             ("deployment.environment", "production"),
             ("cloud.provider", "aws"),
             ("cloud.region", region),
@@ -193,11 +193,11 @@ class Shop:
             ("host.name", f"ip-10-{pod % len(REGIONS)}-{node // 8}-{10 + node}.{region}.compute.internal"),
             ("k8s.cluster.name", f"{NAMESPACE}-{region}"),
             ("k8s.namespace.name", NAMESPACE),
-            (f"k8s.{workload}.name", made.name),
+            (f"k8s.{workload}.name", spec.name),
             ("k8s.pod.name", name),
-            ("k8s.container.name", made.name),
+            ("k8s.container.name", spec.name),
             ("telemetry.sdk.name", "opentelemetry"),
-            ("telemetry.sdk.language", made.language),
+            ("telemetry.sdk.language", spec.language),
             ("telemetry.sdk.version", "1.40.0"),
         )
         encoded: bytes = Resource(attributes=wire.attributes(pairs)).SerializeToString()

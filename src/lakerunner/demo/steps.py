@@ -1,7 +1,7 @@
-"""A journey flattened into steps, one a span, with a variant for every place where it may fail.
+"""Flatten a journey into steps, one per span, with a variant for every step that may fail.
 
-Parents come before children. A failing variant is cut off after the failing step, and the failure is carried up to
-the first caller that can do without the answer.
+Parents come before children. A failing variant ends after the failing step. The failure propagates up to the first
+caller that can do without the answer.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from lakerunner.demo.calls import Call, Fault, Kind
 from lakerunner.demo.shop import INDEX, SERVICES, Shop
 from lakerunner.demo.wire import Attribute
 
-#: What the network adds on the caller's side.
+#: Network time, added to the caller's span.
 _NETWORK_MS = 0.4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One span of every request on a journey. Compared by identity: it is a key many times a slot."""
+    """One span of every request of a journey. Compared by identity, because it is a key many times per slot."""
 
     service: int
     name: str
@@ -26,19 +26,19 @@ class Step:
     own_ms: float
     attributes: tuple[Attribute, ...]
     protocol: str
-    #: Index of the caller's step, -1 at the root.
+    #: Index of the caller's step; -1 for the root.
     parent: int
-    #: Index after the last step within it.
+    #: Index after the last step below this one.
     end: int
     fault: Fault | None = None
     optional: bool = False
-    #: The failure seen here: its own when `failed_here`, else one that came up from a callee.
+    #: The failure of this step: its own if `failed_here`, else that of a callee.
     failure: Fault | None = None
     failed_here: bool = False
 
     @property
     def is_error(self) -> bool:
-        """What the customer got wrong is no error of the server, as the semantic conventions have it."""
+        """Whether the span is an error. By the semantic conventions, a customer's mistake is no server error."""
         return self.failure is not None and not (self.failure.customers and self.kind is Kind.SERVER)
 
     @property
@@ -51,37 +51,37 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A journey that goes well, or fails in one place."""
+    """A journey that succeeds, or fails at one step."""
 
     steps: tuple[Step, ...]
     cause: Step | None = None
 
     def likelihood(self, shop: Shop, time_s: float) -> float:
-        """Share of the journey's requests that fail this way; 0 for the good variant, which gets the rest."""
+        """Return the share of the journey's requests that fail this way; 0 for the success, which gets the rest."""
         if self.cause is None or self.cause.failure is None:
             return 0.0
         failure = self.cause.failure
         if failure.customers:
             return failure.weight
         service = self.cause.service
-        return failure.weight * (SERVICES[service].failure_rate + 0.5 * shop.trouble(service, time_s))
+        return failure.weight * (SERVICES[service].failure_rate + 0.5 * shop.release_failure_share(service, time_s))
 
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """All ways that it can go (the first is the good one), and what it sets off."""
+    """All variants of a journey, the successful one first, and the journeys that its message triggers."""
 
     #: Share of all requests.
     weight: float
     variants: tuple[Variant, ...]
-    #: The step whose message sets off the followers, each in a trace of its own.
+    #: The step whose message triggers the followers, each in its own trace.
     sender: int = -1
     followers: tuple[Journey, ...] = ()
 
     def likelihoods(self, shop: Shop, time_s: float) -> list[float]:
-        """Of each variant, given that the journey is made."""
+        """Return the probability of each variant."""
         failing = [variant.likelihood(shop, time_s) for variant in self.variants]
-        # However bad a release, some requests come through.
+        # Even with the worst release, one request in ten succeeds.
         scale = min(1.0, 0.9 / max(sum(failing), 1e-9))
         scaled = [share * scale for share in failing]
         scaled[0] = 1.0 - sum(scaled)
@@ -98,7 +98,7 @@ def journey(weight: float, call: Call, sets_off: tuple[Call, ...] = ()) -> Journ
 
 
 def _append(call: Call, caller: int, parent: int, steps: list[Step]) -> None:
-    """Append the call and what it calls; a call to another service is a step on both sides."""
+    """Append the call and the calls below it. A call to another service is a step on both sides."""
     service = INDEX[call.service] if call.service else caller
     at = len(steps)
     if call.kind is Kind.SERVER and parent >= 0:
@@ -122,7 +122,7 @@ def _append_here(call: Call, service: int, parent: int, steps: list[Step]) -> No
 
 
 def _failing(good: tuple[Step, ...], at: int) -> Variant:
-    """The variant in which that step fails."""
+    """Return the variant in which that step fails."""
     failure = good[at].fault
     touched = [at]
     while not good[touched[-1]].optional and good[touched[-1]].parent >= 0:

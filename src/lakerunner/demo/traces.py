@@ -1,4 +1,4 @@
-"""The shop's traces: one span a step, with what went wrong as events, and links from consumers to senders."""
+"""Encode the shop's traces: one span per step, failures as events, and links from consumers to senders."""
 
 from __future__ import annotations
 
@@ -12,19 +12,28 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
 from lakerunner.demo import wire
 from lakerunner.demo.batch import BATCH_RECORDS, Batch
 from lakerunner.demo.calls import Kind
-from lakerunner.demo.lines import stacktrace
+from lakerunner.demo.log_lines import stacktrace
 from lakerunner.demo.shop import SERVICES, Shop
 from lakerunner.demo.steps import Step
 from lakerunner.demo.traffic import Group, Traffic
-from lakerunner.demo.wire import Attribute, Bytes, Ints, Stamp, attributes, field, field_sentinel, fixed_sentinel
+from lakerunner.demo.wire import (
+    Attribute,
+    Bytes,
+    Ints,
+    RecordTemplate,
+    attributes,
+    field,
+    field_sentinel,
+    fixed_sentinel,
+)
 from lakerunner.model.time import NS_PER_S
 
-#: W3C flags: sampled, and whether the parent is in another process is known; with the second, it is.
+#: Span flags of OTLP: sampled; whether the parent is remote is known; the parent is remote.
 _SAMPLED, _REMOTE_KNOWN, _REMOTE = 0x001, 0x100, 0x200
 
 
 def encode_traces(shop: Shop, traffic: Traffic) -> Iterator[Batch]:
-    """The spans of a slot, under the pods that made them, in order of their ends as exporters send them."""
+    """Encode the spans of a slot by pod, ordered by end time, as exporters send them."""
     rows: list[bytes] = []
     owner: list[Ints] = []
     end_ns: list[Ints] = []
@@ -38,8 +47,8 @@ def encode_traces(shop: Shop, traffic: Traffic) -> Iterator[Batch]:
     time_s = (traffic.slot.end_ns - 1) // NS_PER_S
     for part in wire.grouped(rows, np.concatenate(owner), np.concatenate(end_ns), BATCH_RECORDS):
         pieces: list[bytes] = []
-        for who, spans in part:
-            service, pod = who >> 16, who & 0xFFFF
+        for owner_id, spans in part:
+            service, pod = owner_id >> 16, owner_id & 0xFFFF
             pieces += wire.block(shop.resource(service, pod, time_s), _scope(service), spans)
         yield Batch("traces", b"".join(pieces), sum(len(spans) for _, spans in part), len(part))
 
@@ -55,11 +64,11 @@ def _spans(group: Group, at: int, step: Step) -> list[bytes]:
         columns["parent_id"] = group.span_id[:, step.parent]
     if group.link is not None and step.parent < 0:
         columns["link_trace"], columns["link_span"] = group.link
-    return _stamp(step).fill(group.size, columns)
+    return _template(step).fill(group.size, columns)
 
 
 class _Layered(dict[str, Bytes]):
-    """Columns of a step over those of its group."""
+    """The columns of a step, with those of its group as the fallback."""
 
     def __init__(self, group: Group) -> None:
         super().__init__()
@@ -70,8 +79,8 @@ class _Layered(dict[str, Bytes]):
 
 
 @cache
-def _stamp(step: Step) -> Stamp:
-    return Stamp(ScopeSpans(spans=[_prototype(step)]).SerializeToString())
+def _template(step: Step) -> RecordTemplate:
+    return RecordTemplate(ScopeSpans(spans=[_prototype(step)]).SerializeToString())
 
 
 def _prototype(step: Step) -> Span:

@@ -1,6 +1,6 @@
-"""The requests of a slot: who asked for what, when, through which pods, and how long each step took.
+"""Generate the requests of a slot: which journey, when, through which pods, and how long each step took.
 
-Logs, spans and metrics are three views of this one thing, which is why they agree.
+Logs, spans and metrics are all derived from these requests, so they agree.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from lakerunner.demo.steps import Journey, Step, Variant
 from lakerunner.demo.wire import Bytes, Ints
 from lakerunner.model.time import NS_PER_S
 
-#: Spread of the logarithm of the time that a step takes.
+#: Standard deviation of the logarithm of a step's duration.
 _SIGMA = 0.45
-#: One step in so many meets something slow (a lock, a pause, a cold cache) and takes a multiple with a Pareto tail.
+#: One step in this many meets something slow (a lock, a pause, a cold cache) and takes a Pareto-distributed multiple.
 _SLOW_ONE_IN = 300
 _SLOW_LEAST = 8.0
 _SLOW_SHAPE = 1.1
-#: No step takes longer by itself, so no request takes ten seconds.
+#: Maximum duration of a step itself and of a whole request, which must stay below ten seconds.
 _OWN_MOST_NS = 2 * NS_PER_S
 _TOTAL_MOST_NS = 9_900_000_000
-#: How long a message waits for its consumer, at most.
+#: Maximum time that a message waits for its consumer.
 _QUEUE_MOST_NS = 40_000_000
 
 _PRODUCT_COUNT = 64
@@ -35,30 +35,30 @@ _PRODUCT_COUNT = 64
 
 @cache
 def _products() -> Bytes:
-    """The ids of the products, ten characters each."""
+    """Return the ids of the products, ten characters each."""
     letters = np.frombuffer(b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789", dtype=np.uint8)
     return letters[np.random.default_rng(7).integers(0, len(letters), (_PRODUCT_COUNT, 10))]
 
 
 class Columns(dict[str, Bytes]):
-    """What varies between the requests of a group, as bytes, made when first asked for."""
+    """The values that vary between the requests of a group, as bytes. A column is computed on first access."""
 
-    def __init__(self, trace_id: Bytes, dice: Ints) -> None:
+    def __init__(self, trace_id: Bytes, random_bits: Ints) -> None:
         super().__init__(trace_id=trace_id)
-        self.dice = dice
+        self.random_bits = random_bits
 
     def __missing__(self, name: str) -> Bytes:
         self[name] = column = self._make(name)
         return column
 
     def _make(self, name: str) -> Bytes:
-        dice = self.dice
+        random_bits = self.random_bits
         match name:
             case "user":
-                return wire.digits(10_000 + dice[:, 0] % 90_000, 5)
+                return wire.digits(10_000 + random_bits[:, 0] % 90_000, 5)
             case "product":
-                # Squared: a few products are what most people look at.
-                popularity = ((dice[:, 0] >> 20 & 0xFFFF) / 65_536.0) ** 2
+                # Squared, so that a few products get most of the views.
+                popularity = ((random_bits[:, 0] >> 20 & 0xFFFF) / 65_536.0) ** 2
                 return _products()[(popularity * _PRODUCT_COUNT).astype(np.int64)]
             case "order":
                 return _uuid(self["trace_id"])
@@ -70,19 +70,19 @@ class Columns(dict[str, Bytes]):
             case "session":
                 return wire.hexed(self["trace_id"][:, 4:12])
             case "ip":
-                return _address(dice[:, 0])
+                return _address(random_bits[:, 0])
             case "trace":
                 return wire.hexed(self["trace_id"])
             case "count":
-                return wire.digits(100 + (dice[:, 1] >> 30) % 900, 3)
+                return wire.digits(100 + (random_bits[:, 1] >> 30) % 900, 3)
             case "size":
-                return wire.varint2(128 + (dice[:, 1] >> 12) % 16_000)
+                return wire.varint2(128 + (random_bits[:, 1] >> 12) % 16_000)
         raise KeyError(name)
 
     @property
     def cents(self) -> Ints:
         """What the order costs."""
-        return 10_000 + self.dice[:, 1] % 89_999
+        return 10_000 + self.random_bits[:, 1] % 89_999
 
 
 def _uuid(raw: Bytes) -> Bytes:
@@ -93,27 +93,27 @@ def _uuid(raw: Bytes) -> Bytes:
     return out
 
 
-def _address(dice: Ints) -> Bytes:
-    out = np.empty((len(dice), 12), dtype=np.uint8)
+def _address(random_bits: Ints) -> Bytes:
+    out = np.empty((len(random_bits), 12), dtype=np.uint8)
     out[:, :5] = np.frombuffer(b"10.2.", dtype=np.uint8)
-    out[:, 5:8] = wire.digits(100 + (dice >> 8) % 100, 3)
+    out[:, 5:8] = wire.digits(100 + (random_bits >> 8) % 100, 3)
     out[:, 8] = ord(".")
-    out[:, 9:] = wire.digits(100 + (dice >> 16) % 100, 3)
+    out[:, 9:] = wire.digits(100 + (random_bits >> 16) % 100, 3)
     return out
 
 
 @dataclass(frozen=True)
 class Group:
-    """All requests of a slot that went the same way. Arrays are indexed by request, then by step."""
+    """All requests of a slot with the same variant. Arrays are indexed by request, then by step."""
 
     variant: Variant
     columns: Columns
     span_id: Bytes
     start_ns: Ints
     duration_ns: Ints
-    #: By request and service: all steps of a service in a request happen in one pod.
+    #: By request and service: all steps of a service in one request run in the same pod.
     pod: Ints
-    #: The message that set these requests off: trace and span of its sender.
+    #: Trace and span id of the sender of the message that triggered these requests.
     link: tuple[Bytes, Bytes] | None = None
 
     @property
@@ -139,7 +139,7 @@ class Traffic:
 
 
 def traffic(shop: Shop, slot: Slot, requests_per_s: float, earliest_ns: int) -> Traffic:
-    """The requests of a slot. None begins before `earliest_ns`."""
+    """Generate the requests of a slot. None begins before `earliest_ns`."""
     random = shop.random("traffic", slot.start_ns)
     time_s = slot.start_ns / NS_PER_S
     wanted = requests_per_s * slot.seconds * shop.busyness(slot.start_ns)
@@ -156,12 +156,12 @@ def traffic(shop: Shop, slot: Slot, requests_per_s: float, earliest_ns: int) -> 
 def _groups(
     shop: Shop, slot: Slot, way: tuple[Journey, Variant], count: int, random: np.random.Generator, earliest_ns: int
 ) -> Iterator[Group]:
-    """The group of a variant and those that its messages set off."""
+    """Yield the group of a variant and the groups that its messages trigger."""
     journey, variant = way
     region = random.integers(0, len(REGIONS), (count, 1))
     pod = random.integers(0, shop.pods // len(REGIONS), (count, len(SERVICES))) * len(REGIONS) + region
-    dice = random.integers(0, 1 << 62, (count, 2))
-    first = _group(shop, slot, variant, Columns(_ids(random, count, 16), dice), pod, random)
+    random_bits = random.integers(0, 1 << 62, (count, 2))
+    first = _group(shop, slot, variant, Columns(_ids(random, count, 16), random_bits), pod, random)
     parts = [(first, np.arange(count))]
     if 0 <= journey.sender < len(variant.steps):
         for follower in journey.followers:
@@ -170,7 +170,7 @@ def _groups(
     for group, rows in parts:
         total_ns[rows] = np.maximum(total_ns[rows], group.end_ns(0))
     room_ns = slot.end_ns - slot.start_ns - 1 - total_ns
-    # What fits lies wholly in the slot; what is longer ends with it, having begun before, as exporters see spans.
+    # A request that fits lies entirely in the slot. A longer one ends with the slot and begins before it.
     begin_ns = slot.start_ns + np.where(room_ns > 0, (random.random(count) * room_ns).astype(np.int64), room_ns)
     begin_ns = np.maximum(begin_ns, earliest_ns)
     for group, rows in parts:
@@ -178,7 +178,7 @@ def _groups(
 
 
 def _group(shop: Shop, slot: Slot, variant: Variant, columns: Columns, pod: Ints, random: np.random.Generator) -> Group:
-    """Requests whose times are still counted from their beginning."""
+    """Generate requests with times relative to their own start."""
     count, steps = len(pod), variant.steps
     start_ns, duration_ns = _timing(shop, slot, steps, count, random)
     span_id = _ids(random, count * len(steps), 8).reshape(count, len(steps), 8)
@@ -188,7 +188,7 @@ def _group(shop: Shop, slot: Slot, variant: Variant, columns: Columns, pod: Ints
 def _following(
     shop: Shop, slot: Slot, follower: Journey, sent: Group, sender: int, random: np.random.Generator
 ) -> Iterator[tuple[Group, Ints]]:
-    """What consumers do with the messages of a group, each in a trace of its own that links to the sender."""
+    """Generate the consumers of a group's messages, each in its own trace that links to the sender."""
     likelihoods = np.array(follower.likelihoods(shop, slot.start_ns / NS_PER_S))
     way = random.choice(len(likelihoods), sent.size, p=likelihoods / likelihoods.sum())
     arrival_ns = sent.end_ns(sender) + random.integers(0, _QUEUE_MOST_NS, sent.size)
@@ -196,8 +196,8 @@ def _following(
         rows = np.flatnonzero(way == at)
         if not len(rows):
             continue
-        columns = Columns(_ids(random, len(rows), 16), sent.columns.dice[rows])
-        # The order's number is made from the customer's trace, and must be the same here.
+        columns = Columns(_ids(random, len(rows), 16), sent.columns.random_bits[rows])
+        # The order id derives from the customer's trace, and must be the same here.
         columns["order"] = sent.columns["order"][rows]
         group = _group(shop, slot, variant, columns, sent.pod[rows], random)
         link = (sent.columns["trace_id"][rows], sent.span_id[rows, sender])
@@ -211,10 +211,12 @@ def _ids(random: np.random.Generator, count: int, width: int) -> Bytes:
 def _timing(
     shop: Shop, slot: Slot, steps: Sequence[Step], count: int, random: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """When each step begins after the request did, and how long it takes: its own time and that of its callees."""
+    """Return the start of each step relative to the request, and its duration including its callees."""
     time_s = slot.start_ns / NS_PER_S
-    # A bad release is slow, too.
-    median_ns = np.array([step.own_ms * 1e6 * (1.0 + 4.0 * shop.trouble(step.service, time_s)) for step in steps])
+    # A bad release is also slow.
+    median_ns = np.array(
+        [step.own_ms * 1e6 * (1.0 + 4.0 * shop.release_failure_share(step.service, time_s)) for step in steps]
+    )
     own_ns = median_ns * np.exp(_SIGMA * random.standard_normal((count, len(steps)), dtype=np.float32))
     slow = random.random(own_ns.shape, dtype=np.float32) < 1.0 / _SLOW_ONE_IN
     own_ns[slow] *= _SLOW_LEAST * (1.0 + random.pareto(_SLOW_SHAPE, int(slow.sum())))
@@ -235,5 +237,5 @@ def _timing(
         cursor_ns[:, at] += offset_ns[:, at]
         cursor_ns[:, parent] += duration_ns[:, at] + pause_ns[:, parent]
     starts = offset_ns.astype(np.int64)
-    # Rounded together, so that a child never ends a nanosecond after its parent.
+    # Start and end are rounded together, so that a child never ends a nanosecond after its parent.
     return starts, (offset_ns + duration_ns).astype(np.int64) - starts

@@ -1,10 +1,11 @@
-"""Encoding by the thousand: a record is encoded once with holes, and the holes are filled as columns.
+"""Encode many records at once: encode a template once, then fill its placeholders column by column.
 
-The prototype is made with the real protobuf classes and recognisable values where a record will differ, so its
-encoding is right by construction. Filling is one numpy assignment a hole for all records of the same shape, which
-is why every varying value has a fixed width on the wire (ids, fixed64 times, digits, varints of a known length).
-Measured on a busy machine, 2026-11, CPU time of an access line with five attributes: 1.2 µs a record this way, its
-columns included; 13 µs as a protobuf object. The whole of the logs comes to 250 to 440 thousand records a second.
+The prototype is built with the real protobuf classes and recognisable sentinel values where records differ, so its
+encoding is correct by construction. Each placeholder is filled for all records of one shape with a single numpy
+assignment, so every varying value has a fixed width on the wire (ids, fixed64 times, digits, varints of known length).
+Measured in CPU time on a busy machine, 2026-11, for an access log line with five attributes: 1.2 µs per record
+including its columns, against 13 µs as a protobuf object. All logs together reach 250 to 440 thousand records per
+second.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-#: By hole name: one row of bytes a record.
+#: By placeholder name: one row of bytes per record.
 Columns = Mapping[str, Bytes]
 Attribute = tuple[str, "str | int | float | bool | Varying"]
 
 _PLACE = re.compile(r"<([a-z_]+)>")
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
-#: Widths of what may vary inside a text, as `<name>`.
+#: Widths of the placeholders inside a text, written as `<name>`.
 TEXT_WIDTH = {
     "user": 5,
     "product": 10,
@@ -39,7 +40,7 @@ TEXT_WIDTH = {
     "trace": 32,
     "count": 3,
 }
-#: Widths of what may vary as a binary field.
+#: Widths of the placeholders that are binary fields.
 FIELD_WIDTH = {
     "trace_id": 16,
     "span_id": 8,
@@ -62,7 +63,7 @@ FIELD_WIDTH = {
 
 
 class Varying(str):
-    """The name of a hole that is not text: an attribute with this value is a number that differs by record."""
+    """The name of a placeholder that is not text: the attribute is a number that differs by record."""
 
     __slots__ = ()
 
@@ -73,27 +74,27 @@ def _text_sentinel(name: str) -> str:
 
 
 def field_sentinel(name: str) -> bytes:
-    """Bytes that stand for a field in the prototype; the first and last occur nowhere else in a record."""
+    """Return the bytes that mark a field in the prototype. Its first and last byte occur nowhere else in a record."""
     mark = 0x80 + list(FIELD_WIDTH).index(name)
     return b"\xa7" + bytes([mark]) * (FIELD_WIDTH[name] - 2) + b"\x7e"
 
 
 def fixed_sentinel(name: str) -> int:
-    """The same, for a fixed64 field."""
+    """Return the sentinel of a fixed64 field."""
     return int.from_bytes(field_sentinel(name), "little")
 
 
 def double_sentinel(name: str) -> float:
-    """The same, for a double."""
+    """Return the sentinel of a double field."""
     return float(np.frombuffer(field_sentinel(name), dtype="<f8")[0])
 
 
-#: Encoded, its two bytes are the sentinel of `size`: the second of a varint of two bytes lies below 0x80.
+#: A number whose encoding is the sentinel of `size`: in a two-byte varint, the second byte lies below 0x80.
 _SIZE_SENTINEL = (0x7E << 7) | (0xA7 & 0x7F)
 
 
 def text(template: str) -> str:
-    """The template with sentinels in its places."""
+    """Replace the placeholders of a text by sentinels."""
     return _PLACE.sub(lambda match: _text_sentinel(match[1]), template)
 
 
@@ -117,30 +118,30 @@ def attributes(pairs: Iterable[Attribute]) -> list[KeyValue]:
     return [KeyValue(key=key, value=any_value(value)) for key, value in pairs]
 
 
-class Stamp:
-    """One encoded record and where its holes are."""
+class RecordTemplate:
+    """An encoded record and the positions of its placeholders."""
 
-    __slots__ = ("_holes", "_prototype")
+    __slots__ = ("_placeholders", "_prototype")
 
     def __init__(self, prototype: bytes, sentinels: Mapping[str, bytes] | None = None) -> None:
         self._prototype = np.frombuffer(prototype, dtype=np.uint8)
         found = {name: _text_sentinel(name).encode() for name in TEXT_WIDTH}
         found |= {name: field_sentinel(name) for name in FIELD_WIDTH}
         found |= sentinels or {}
-        # The sentinel of `size` is the ends of every other one joined: only the int_value tag before it tells.
+        # The sentinel of `size` also occurs where two other sentinels meet; the int_value tag before it is unique.
         found["size"] = b"\x18" + found["size"]
-        self._holes = tuple(
+        self._placeholders = tuple(
             (name, match.end() - len(sentinel.removeprefix(b"\x18")), match.end())
             for name, sentinel in found.items()
             for match in re.finditer(re.escape(sentinel), prototype)
         )
 
     def fill(self, count: int, columns: Columns, rows: Ints | None = None) -> list[bytes]:
-        """That many records; with `rows`, the records are made of those rows of the columns."""
+        """Return `count` records, from all rows of the columns or from the given rows."""
         width = len(self._prototype)
         out = np.empty((count, width), dtype=np.uint8)
         out[:] = self._prototype
-        for name, begin, end in self._holes:
+        for name, begin, end in self._placeholders:
             column = columns[name]
             out[:, begin:end] = column if rows is None else column[rows]
         flat = out.tobytes()
@@ -148,13 +149,13 @@ class Stamp:
 
 
 def digits(values: Ints, width: int) -> Bytes:
-    """Decimal text, zero-padded."""
+    """Format numbers as zero-padded decimal text."""
     powers = 10 ** np.arange(width - 1, -1, -1, dtype=np.int64)
     return (values[:, None] // powers % 10 + ord("0")).astype(np.uint8)
 
 
 def hexed(raw: Bytes) -> Bytes:
-    """Lower-case hexadecimal text of rows of bytes."""
+    """Format rows of bytes as lower-case hex."""
     out = np.empty((len(raw), raw.shape[1] * 2), dtype=np.uint8)
     out[:, 0::2] = _HEX[raw >> 4]
     out[:, 1::2] = _HEX[raw & 15]
@@ -170,7 +171,7 @@ def doubles(values: Floats) -> Bytes:
 
 
 def varint2(values: Ints) -> Bytes:
-    """Varints of exactly two bytes: values from 128 to 16,383."""
+    """Encode values from 128 to 16,383 as varints of exactly two bytes."""
     return np.stack([values & 0x7F | 0x80, values >> 7], axis=1).astype(np.uint8)
 
 
@@ -183,7 +184,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-#: Nearly all lengths are short, and looked up.
+#: Nearly all lengths are short, so they are looked up.
 _SHORT = tuple(_varint(value) for value in range(1 << 12))
 
 
@@ -192,14 +193,14 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, payload: bytes) -> bytes:
-    """A length-delimited field, as every message, string and packed list is."""
+    """Encode a length-delimited field: a message, a string or a packed list."""
     return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
 def block(resource: bytes, scope: bytes, rows: Sequence[bytes]) -> list[bytes]:
-    """The pieces of one entry of an export request: a resource, one scope (an encoded field) and its rows.
+    """Return the pieces of one entry of an export request: a resource, one scope (an encoded field) and its rows.
 
-    In pieces, because nesting by `field` would copy every row three times.
+    Returned in pieces, because nesting with `field` would copy every row three times.
     """
     inner = len(scope) + sum(map(len, rows))
     head, scoped = field(1, resource), b"\x12" + varint(inner)
@@ -207,7 +208,7 @@ def block(resource: bytes, scope: bytes, rows: Sequence[bytes]) -> list[bytes]:
 
 
 def grouped(rows: Sequence[bytes], owner: Ints, time_ns: Ints, limit: int) -> Iterable[list[tuple[int, list[bytes]]]]:
-    """The rows of each owner in order of time, in parts of about `limit` rows that do not split an owner's."""
+    """Group rows by owner, ordered by time, and yield parts of about `limit` rows. An owner is never split."""
     if not rows:
         return
     order = np.lexsort((time_ns, owner))

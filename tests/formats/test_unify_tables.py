@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from lakerunner.formats.attributes import OVERFLOW, keys_of
 from lakerunner.formats.read import read_object
-from lakerunner.formats.unify import unify
+from lakerunner.formats.unify_tables import unify_tables
 from lakerunner.model.signals import LOGS, METRICS
 from tests.formats.otlp_samples import log_batches, metric_batches
 
@@ -20,7 +20,9 @@ def logs(*records: dict) -> dict[str, pa.Table]:
 
 
 def test_types_are_unified_and_absent_columns_are_null():
-    merged = unify([logs({"a": 1, "b": "x"})[""], logs({"a": "y", "c": 2.5})[""], logs({"a": True})[""]], LOGS.rows)
+    merged = unify_tables(
+        [logs({"a": 1, "b": "x"})[""], logs({"a": "y", "c": 2.5})[""], logs({"a": True})[""]], LOGS.rows
+    )
     assert merged.column("attr_a").to_pylist() == ["1", "y", "true"]
     assert merged.column("attr_b").to_pylist() == ["x", None, None]
     assert merged.column("attr_c").to_pylist() == [None, 2.5, None]
@@ -31,23 +33,23 @@ def test_dictionaries_and_text_are_one_column():
     encoded = read_object(next(log_batches(4)).SerializeToString(), LOGS).tables[""]
     plain = logs({"resource": {"host": {"name": "other"}}})[""]
     assert pa.types.is_dictionary(encoded.schema.field("resource_host_name").type)
-    merged = unify([encoded, plain], LOGS.rows)
+    merged = unify_tables([encoded, plain], LOGS.rows)
     assert merged.column("resource_host_name").to_pylist()[-1] == "other"
     assert merged.column("resource_host_name").null_count == 0
 
 
 def test_original_keys_of_all_objects_are_kept():
-    merged = unify([logs({"a.b": 1})[""], logs({"a_b": 2})[""]], LOGS.rows)
+    merged = unify_tables([logs({"a.b": 1})[""], logs({"a_b": 2})[""]], LOGS.rows)
     assert keys_of(merged.schema) == {"attr_a_b": ["a.b", "a_b"]}
 
 
 def test_the_cap_holds_and_nothing_is_lost():
     first = logs({"a": 1, "b": 2, "c": "x"})[""]
     second = logs({"a": 3, "d": True})[""]
-    merged = unify([first, second], LOGS.rows, cap=2)
+    merged = unify_tables([first, second], LOGS.rows, cap=2)
     assert [name for name in merged.column_names if name.startswith("attr_")] == ["attr_a", "attr_b"]
     assert merged.column(OVERFLOW).to_pylist() == [[("attr_c", "x")], [("attr_d", "true")]]
-    again = unify([merged, first], LOGS.rows, cap=1)
+    again = unify_tables([merged, first], LOGS.rows, cap=1)
     assert again.column(OVERFLOW).to_pylist() == [
         [("attr_b", "2"), ("attr_c", "x")],
         [("attr_d", "true")],
@@ -75,7 +77,7 @@ def test_stale_markers_and_other_nans_survive_parquet_bit_for_bit():
 
 
 def test_overflow_and_original_keys_survive_parquet():
-    table = unify([logs({"a.b": 1, "a_b": 2})[""], logs({"a-b": "x"})[""]], LOGS.rows)
+    table = unify_tables([logs({"a.b": 1, "a_b": 2})[""], logs({"a-b": "x"})[""]], LOGS.rows)
     again = through_parquet(table)
     assert again.column(OVERFLOW).to_pylist() == [[("attr_a_b", "2")], None]
     assert again.column("attr_a_b").to_pylist() == ["1", "x"]
@@ -84,4 +86,4 @@ def test_overflow_and_original_keys_survive_parquet():
 
 def test_nothing_merges_to_nothing():
     empty = read_object(b"", LOGS).tables[""]
-    assert unify([empty, empty], LOGS.rows).num_rows == 0
+    assert unify_tables([empty, empty], LOGS.rows).num_rows == 0

@@ -1,4 +1,4 @@
-"""Flat records to rows of logs."""
+"""Convert flat records to log rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lakerunner.formats.attributes import as_text, cut_text
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.nesting import timestamps
-from lakerunner.formats.records import Records, hex_text
+from lakerunner.formats.records.records import Records, hex_text
 from lakerunner.model.signals import LOGS
 
 
-def tables(
+def log_tables(
     records: Records, fields: Mapping[str, tuple[str, ...]], limits: Limits, options: Options
 ) -> dict[str, pa.Table]:
     at_ns, _ = records.times(fields["timestamp"], options.fallback_time_ns, needed=True)
@@ -27,7 +27,7 @@ def tables(
     *certain, status = fields["severity"]
     names = pc.coalesce(records.text(certain), records.text([status], _are_levels))
     known = severity.number_of(names)
-    # A logger that writes its level as a number (30, 50) has no name for it but ours.
+    # Loggers that write the level as a number (30, 50) send no name, so we use OTLP's.
     digits = pc.fill_null(pc.match_substring_regex(names, r"^\d+$"), False)
     derived = severity.name_of(pc.fill_null(known, 0).to_numpy(zero_copy_only=False).astype(np.int64))
     names, number = severity.fill(pc.if_else(digits, pc.coalesce(derived, names), names), pc.coalesce(number, known))
@@ -48,7 +48,7 @@ def tables(
 
 
 def _are_levels(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which values are names of levels. A number is not: 200 is how a request ended."""
+    """Return a mask of the values that are level names. A number such as 200 is the status of a response."""
     if not pa.types.is_string(values.type):
         return np.zeros(len(values), np.bool_)
     known = severity.number_of(as_text(values))

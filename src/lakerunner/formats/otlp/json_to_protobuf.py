@@ -1,7 +1,7 @@
-"""OTLP JSON written again as protobuf bytes, so that one decoder serves both.
+"""Convert OTLP JSON to protobuf bytes, so that one decoder serves both.
 
-The mapping is protobuf's own, with OTLP's exceptions: trace and span ids are hex, enums are numbers. Keys are
-lowerCamelCase, and the names of the .proto files are taken too; unknown keys are passed over, as OTLP asks.
+The mapping is protobuf's JSON mapping with OTLP's exceptions: trace and span ids are hex, enums are numbers. Keys are
+lowerCamelCase; the names of the .proto files are accepted too. Unknown keys are ignored, as OTLP requires.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.otlp.wire import ROOTS
 from lakerunner.model.errors import BadInput
 
-#: A JSON value, the nesting depth left -> its bytes on the wire, without tag.
+#: (JSON value, remaining nesting depth) -> its bytes on the wire, without the tag.
 _Encode = Callable[[Any, int], bytes]
 _HEX_FIELDS = {"trace_id", "span_id", "parent_span_id"}
-#: Longer values are seldom seen twice.
-_REMEMBERED_CHARS = 64
+#: Longer values seldom repeat, so they are not cached.
+_CACHED_CHARS = 64
 _WIRE_TYPES = {
     FieldDescriptor.TYPE_DOUBLE: 1,
     FieldDescriptor.TYPE_FIXED64: 1,
@@ -47,8 +47,8 @@ _RANGES = {
 _INFINITIES = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
-class _Wrong(Exception):
-    """A value that its field cannot hold. The path is put together on the way out."""
+class _InvalidValue(Exception):
+    """A value that its field cannot hold. Each encoder on the way up adds its key to the path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -61,30 +61,30 @@ class _TooDeep(Exception):
 
 
 def to_wire(document: Any, signal: str, limits: Limits) -> bytes:
-    """One export request, already parsed from JSON, as protobuf bytes."""
+    """Encode an export request, already parsed from JSON, as protobuf bytes."""
     try:
         return _message(ROOTS[signal].DESCRIPTOR)(document, limits.nesting_depth)
-    except _Wrong as wrong:
-        path = ".".join(reversed(wrong.path)) or "the top"
-        raise BadInput(f"cannot read OTLP JSON {signal}: {wrong.reason}", where=path) from None
+    except _InvalidValue as invalid:
+        path = ".".join(reversed(invalid.path)) or "the top"
+        raise BadInput(f"cannot read OTLP JSON {signal}: {invalid.reason}", where=path) from None
     except _TooDeep:
         raise refuse("nesting_depth", limits.nesting_depth, "its JSON is nested deeper") from None
 
 
 def looks_like(document: Any, signal: str) -> bool:
-    """Whether a parsed JSON document is an export request of the signal."""
+    """Return whether a parsed JSON document is an export request of the signal."""
     field = ROOTS[signal].DESCRIPTOR.fields[0]
     return isinstance(document, dict) and (field.json_name in document or field.name in document)
 
 
 @functools.cache
 def _message(descriptor: Descriptor) -> _Encode:
-    """The encoder of a message: a table from key to tag and encoder, filled on first use, for messages recur."""
+    """Return the encoder of a message type. Its table of keys is filled on first use, because types are recursive."""
     table: dict[str, tuple[bytes, _Encode, bool]] = {}
 
     def encode(value: Any, depth: int) -> bytes:
         if not isinstance(value, dict):
-            raise _Wrong(f"expected an object, found {_name_of(value)}")
+            raise _InvalidValue(f"expected an object, found {_type_name(value)}")
         if depth <= 0:
             raise _TooDeep
         if not table:
@@ -98,13 +98,13 @@ def _message(descriptor: Descriptor) -> _Encode:
             try:
                 if repeated:
                     if not isinstance(item, list):
-                        raise _Wrong(f"expected an array, found {_name_of(item)}")
+                        raise _InvalidValue(f"expected an array, found {_type_name(item)}")
                     for element in item:
                         parts += (tag, encoder(element, depth - 1))
                 else:
                     parts += (tag, encoder(item, depth - 1))
-            except _Wrong as wrong:
-                wrong.path.append(key)
+            except _InvalidValue as invalid:
+                invalid.path.append(key)
                 raise
         return b"".join(parts)
 
@@ -140,11 +140,11 @@ def _encoder(field: FieldDescriptor) -> _Encode:
 
 
 def _attribute(encode: _Encode) -> _Encode:
-    """The encoder of attributes, most of which were seen before: twice as fast on a batch of logs."""
+    """Return an encoder of attributes with a cache, since most of them repeat: twice as fast on a batch of logs."""
 
     @functools.lru_cache(maxsize=65_536)
-    def remembered(key: str, member: str, content: str) -> bytes:
-        # Two levels below the list they stand in: the limit cannot stop them here, and has been asked already.
+    def cached(key: str, member: str, content: str) -> bytes:
+        # An attribute needs two more levels, and the caller has checked that they are left.
         return encode({"key": key, "value": {member: content}}, 3)
 
     def attribute(value: Any, depth: int) -> bytes:
@@ -152,8 +152,8 @@ def _attribute(encode: _Encode) -> _Encode:
             key, inner = value.get("key"), value.get("value")
             if type(key) is str and type(inner) is dict and len(inner) == 1:
                 ((member, content),) = inner.items()
-                if type(content) is str and len(content) <= _REMEMBERED_CHARS:
-                    return remembered(key, member, content)
+                if type(content) is str and len(content) <= _CACHED_CHARS:
+                    return cached(key, member, content)
         return encode(value, depth)
 
     return attribute
@@ -173,7 +173,7 @@ def _integer(field: FieldDescriptor) -> _Encode:
     def encode(value: Any, depth: int) -> bytes:
         number = names[value] if isinstance(value, str) and value in names else _whole(value)
         if not low <= number <= high:
-            raise _Wrong(f"{number} is out of range")
+            raise _InvalidValue(f"{number} is out of range")
         return pack(number)
 
     return encode
@@ -189,23 +189,23 @@ def _two_complement(number: int) -> bytes:
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool):
-        raise _Wrong("expected a whole number, found a boolean")
+        raise _InvalidValue("expected a whole number, found a boolean")
     if isinstance(value, int):
         return value
     try:
         if isinstance(value, str):
-            # Twenty digits hold every 64-bit number; int() of a million digits takes seconds.
+            # Every 64-bit number has at most twenty digits; int() of a million digits takes seconds.
             return int(value) if len(value) <= 20 and value.isascii() else int("not a number")
         if isinstance(value, float) and value.is_integer():
             return int(value)
     except ValueError:
         pass
-    raise _Wrong(f"expected a whole number, found {_name_of(value)} {str(value)[:40]!r}")
+    raise _InvalidValue(f"expected a whole number, found {_type_name(value)} {str(value)[:40]!r}")
 
 
 def _string(value: Any, depth: int) -> bytes:
     if not isinstance(value, str):
-        raise _Wrong(f"expected a string, found {_name_of(value)}")
+        raise _InvalidValue(f"expected a string, found {_type_name(value)}")
     return _delimited(value.encode())
 
 
@@ -213,7 +213,7 @@ def _hex(value: Any, depth: int) -> bytes:
     try:
         return _delimited(bytes.fromhex(value))
     except (ValueError, TypeError):
-        raise _Wrong(f"expected hex digits, found {str(value)[:40]!r}") from None
+        raise _InvalidValue(f"expected hex digits, found {str(value)[:40]!r}") from None
 
 
 def _base64(value: Any, depth: int) -> bytes:
@@ -221,7 +221,7 @@ def _base64(value: Any, depth: int) -> bytes:
         text = value.replace("-", "+").replace("_", "/")
         return _delimited(base64.b64decode(text + "=" * (-len(text) % 4), validate=True))
     except (binascii.Error, ValueError, AttributeError, TypeError):
-        raise _Wrong(f"expected base64, found {str(value)[:40]!r}") from None
+        raise _InvalidValue(f"expected base64, found {str(value)[:40]!r}") from None
 
 
 def _double(value: Any, depth: int) -> bytes:
@@ -229,15 +229,15 @@ def _double(value: Any, depth: int) -> bytes:
         try:
             value = _INFINITIES[value] if value in _INFINITIES else float(value)
         except ValueError:
-            raise _Wrong(f"expected a number, found {value[:40]!r}") from None
+            raise _InvalidValue(f"expected a number, found {value[:40]!r}") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _Wrong(f"expected a number, found {_name_of(value)}")
+        raise _InvalidValue(f"expected a number, found {_type_name(value)}")
     return struct.pack("<d", value)
 
 
 def _bool(value: Any, depth: int) -> bytes:
     if not isinstance(value, bool):
-        raise _Wrong(f"expected true or false, found {_name_of(value)}")
+        raise _InvalidValue(f"expected true or false, found {_type_name(value)}")
     return b"\x01" if value else b"\x00"
 
 
@@ -259,7 +259,7 @@ def _varint(number: int) -> bytes:
 _ONE_BYTE = [bytes([number]) for number in range(0x80)]
 
 
-def _name_of(value: Any) -> str:
+def _type_name(value: Any) -> str:
     names = {
         dict: "an object",
         list: "an array",

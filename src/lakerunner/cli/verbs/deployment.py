@@ -1,4 +1,4 @@
-"""Verbs of the whole house: serve, migrate, status, doctor."""
+"""Verbs for a whole deployment: serve, migrate, status, doctor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakerunner.index.migrate import migrate as migrate_index
 from lakerunner.index.orgs import ensure_default_org
 from lakerunner.ops.doctor import Finding, examine
 from lakerunner.ops.roles import DEMO_ROLES, ROLES
-from lakerunner.ops.supervisor import Supervisor, read_note
+from lakerunner.ops.supervisor import Supervisor, read_serve_state
 from lakerunner.runtime.telemetry import configure_telemetry
 from lakerunner.serve.status import status_document
 
@@ -26,27 +26,27 @@ _WATCH_S = 2.0
 @verb
 def serve(
     cli: Cli,
-    demo: Annotated[bool, typer.Option("--demo", help="Also keep the telemetry of a small shop coming.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Also write the telemetry of a small shop, live.")] = False,
 ) -> int:
-    """Run everything on this machine: the embedded PostgreSQL and every role, until Ctrl-C."""
+    """Run everything on this machine, the embedded PostgreSQL and all roles, until Ctrl-C."""
     configure_telemetry("serve", cli.settings)
     roles = (*ROLES, *DEMO_ROLES) if demo else ROLES
     return Supervisor(cli.settings, roles, _announce).run()
 
 
-def _announce(house: Supervisor) -> None:
+def _announce(supervisor: Supervisor) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print("\n[bold]Lakerunner is ready.[/bold]")
-    for place in house.placed:
-        console.print(f"  {place.name:<12} {place.url}/healthz")
-    console.print(f"  {'data':<12} {house.data_dir}")
-    console.print(f"  {'logs':<12} {house.data_dir / 'logs'}")
+    for address in supervisor.addresses:
+        console.print(f"  {address.name:<12} {address.url}/healthz")
+    console.print(f"  {'data':<12} {supervisor.data_dir}")
+    console.print(f"  {'logs':<12} {supervisor.data_dir / 'logs'}")
     console.print("Try `lakerunner status --watch`. Ctrl-C stops everything.\n")
 
 
 @verb
 def migrate(cli: Cli) -> None:
-    """Bring the index's schema to this release. Safe to run twice, and by several at once."""
+    """Bring the schema of the index up to this release. Safe to repeat, and to run concurrently."""
     with cli.index() as database:
         applied = migrate_index(database)
         with database.transaction() as tx:
@@ -58,15 +58,15 @@ def migrate(cli: Cli) -> None:
 @verb
 def status(
     cli: Cli,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every two seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds, until Ctrl-C.")] = False,
 ) -> None:
-    """Show what came, what is being done, what is there, how fresh it is, and who leads."""
+    """Show processes, objects, work items, segments, freshness, leaders and consumer lag."""
     with cli.index() as database:
         bus = open_bus(cli.settings, database)
         try:
             while True:
                 _show_status(
-                    cli, {**status_document(database, bus), "serve": read_note(cli.settings.data.dir.resolve())}
+                    cli, {**status_document(database, bus), "serve": read_serve_state(cli.settings.data.dir.resolve())}
                 )
                 if not watch:
                     return
@@ -86,11 +86,11 @@ def _show_status(cli: Cli, document: dict[str, object]) -> None:
 
 
 def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
-    index, bus, house = document["index"], document["bus"], document["serve"]
+    index, bus, serve = document["index"], document["bus"], document["serve"]
     assert isinstance(index, dict) and isinstance(bus, list)
     rows: list[dict[str, object]] = []
-    if isinstance(house, dict):
-        for process in house["processes"]:
+    if isinstance(serve, dict):
+        for process in serve["processes"]:
             state = f"pid {process['pid']}" + (f", port {process['port']}" if process["port"] else "")
             rows.append({"what": process["name"], "state": state, "count": f"{process['restarts']} restarts"})
     for what in ("objects", "items"):
@@ -110,7 +110,7 @@ def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
 
 @verb
 def doctor(cli: Cli) -> int:
-    """Look at Java, disk, PostgreSQL, schema, clock, bus and bucket; print the fix for what is wrong."""
+    """Check Java, disk, PostgreSQL, schema, clock, bus and bucket, and print how to fix what is wrong."""
     findings: list[Finding] = []
     with cli.index() as database:
         findings.extend(examine(cli.settings, database))

@@ -1,4 +1,4 @@
-"""Flat records to samples and series: one record a sample, its other keys the labels."""
+"""Convert flat records to samples and series: each record is a sample, its other keys are labels."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Entry, Ints, as_text
-from lakerunner.formats.fields import LABEL_PREFIXES
+from lakerunner.formats.decoded import table_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
-from lakerunner.formats.otlp.groups import combined
+from lakerunner.formats.otlp.factorize import factorize_rows
 from lakerunner.formats.otlp.labels import LabelSets, Rank, Source, label_sets
 from lakerunner.formats.otlp.nesting import timestamps
 from lakerunner.formats.otlp.series import first_of_each
-from lakerunner.formats.records import Records
-from lakerunner.formats.tables import table_of
+from lakerunner.formats.records.fields import LABEL_PREFIXES
+from lakerunner.formats.records.records import Records
 from lakerunner.model.labels import METRIC_NAME, prometheus_label
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.model.time import NS_PER_MS
@@ -27,7 +27,7 @@ _NOT_METRIC = re.compile(r"[^a-zA-Z0-9_:]")
 _TYPES = {"gauge", "counter", "histogram", "summary", "info", "unknown"}
 
 
-def tables(
+def metric_tables(
     records: Records, fields: Mapping[str, tuple[str, ...]], limits: Limits, options: Options
 ) -> dict[str, pa.Table]:
     at_ns, _ = records.times(fields["timestamp"], options.fallback_time_ns, needed=True)
@@ -67,28 +67,28 @@ def tables(
 
 
 def _series(records: Records, names: pa.Array, described: list[pa.Array]) -> tuple[Ints, Ints, LabelSets]:
-    """The series of each row, the first row of each series, and the labels."""
+    """Return the series number of each row, the first row of each series, and the label sets."""
     columns = [_codes(names)[0], *(_codes(column)[0] for column in described)]
     labels = []
     for entry in records.entries:
         codes, texts = _codes(_whole(entry, records.row_count))
         columns.append(codes)
         labels.append((prometheus_label(_label_key(entry.key)), codes, texts))
-    of_row, first = combined(*columns)
+    of_row, first = factorize_rows(*columns)
     every = np.arange(len(first))
     zeros = np.zeros(len(first), np.int64)
     sources = [Source(Rank.NAME, every, [METRIC_NAME], zeros, names.take(pa.array(first)), every)]
     for order, (name, codes, texts) in enumerate(labels):
-        mine = codes[first]
-        having = np.flatnonzero(mine)
+        code_of_series = codes[first]
+        having = np.flatnonzero(code_of_series)
         if name and len(having):
             none, place = zeros[: len(having)], np.full(len(having), order)
-            sources.append(Source(Rank.ATTRIBUTE, having, [name], none, texts, mine[having] - 1, place))
+            sources.append(Source(Rank.ATTRIBUTE, having, [name], none, texts, code_of_series[having] - 1, place))
     return of_row, first, label_sets(sources, len(first))
 
 
 def _codes(texts: pa.Array) -> tuple[Ints, pa.Array]:
-    """A number for each distinct text, 0 for null, and the texts (number 1 is the first)."""
+    """Number the distinct texts from 1, with 0 for null. Return the numbers and the texts."""
     encoded = texts.dictionary_encode()
     codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
     return codes, encoded.dictionary
@@ -110,7 +110,7 @@ def _label_key(key: str) -> str:
 
 
 def _names(texts: pa.Array) -> pa.Array:
-    """Names that Prometheus accepts, "" where there is none."""
+    """Replace characters that Prometheus does not allow in names; "" where there is no name."""
     encoded = texts.dictionary_encode()
     clean = [_NOT_METRIC.sub("_", text or "") for text in encoded.dictionary.to_pylist()]
     clean = [f"_{name}" if name[:1].isdecimal() else name for name in clean]

@@ -1,4 +1,4 @@
-"""A whole house for a test: `serve` as a process of its own, asked over HTTP and killed at will."""
+"""`lakerunner serve` as a process that a test starts, queries over HTTP and kills."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 
 from lakerunner.index.database import Database
 from lakerunner.index.embedded import EmbeddedPostgres
-from lakerunner.ops.supervisor import Placed, is_ready, read_note
+from lakerunner.ops.supervisor import RoleAddress, is_ready, read_serve_state
 
 ROOT = Path(__file__).parents[2]
 
 
-class House:
-    """One data folder and the `serve` over it."""
+class ServeProcess:
+    """A data folder and the `serve` process over it."""
 
     def __init__(self, data_dir: Path, module: str = "tests.ops.exercise", **settings: str) -> None:
         self.data_dir = data_dir
         self.module = module
         self.url = EmbeddedPostgres(data_dir).url
-        # Ports after the first must be free too; the room after an ephemeral one nearly always is.
+        # Port 0: every role gets a free port.
         self.env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")},
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
@@ -36,7 +36,7 @@ class House:
         }
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> House:
+    def start(self) -> ServeProcess:
         with self._own_log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", self.module, "serve"], env=self.env, cwd=ROOT, stdout=log, stderr=log
@@ -47,27 +47,27 @@ class House:
     def _own_log(self) -> Path:
         return self.data_dir.with_name(f"{self.data_dir.name}-serve.log")
 
-    def note(self) -> dict[str, Any]:
-        note = read_note(self.data_dir)
-        return note if note is not None else {"processes": []}
+    def state(self) -> dict[str, Any]:
+        state = read_serve_state(self.data_dir)
+        return state if state is not None else {"processes": []}
 
     def pids(self) -> dict[str, int]:
-        return {process["name"]: process["pid"] for process in self.note()["processes"]}
+        return {process["name"]: process["pid"] for process in self.state()["processes"]}
 
-    def places(self) -> list[Placed]:
-        return [Placed(p["name"], "127.0.0.1", p["port"]) for p in self.note()["processes"] if p["port"]]
+    def addresses(self) -> list[RoleAddress]:
+        return [RoleAddress(p["name"], "127.0.0.1", p["port"]) for p in self.state()["processes"] if p["port"]]
 
     def await_all_ready(self, timeout_s: float = 60.0) -> None:
         end = time.monotonic() + timeout_s
         while True:
-            places = self.places()
-            if places and all(is_ready(place) for place in places):
+            addresses = self.addresses()
+            if addresses and all(is_ready(address) for address in addresses):
                 return
-            assert self.process is not None and self.process.poll() is None, f"serve has ended: {self.last_words()}"
-            assert time.monotonic() < end, f"not all ready in time: {self.last_words()}"
+            assert self.process is not None and self.process.poll() is None, f"serve has ended: {self.log_tails()}"
+            assert time.monotonic() < end, f"not all ready in time: {self.log_tails()}"
             time.sleep(0.1)
 
-    def last_words(self) -> str:
+    def log_tails(self) -> str:
         logs = [self._own_log, *sorted((self.data_dir / "logs").glob("*.log"))]
         return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-400:]}" for path in logs)
 
@@ -80,7 +80,7 @@ class House:
         return Database(self.url)
 
     def close(self) -> None:
-        """Whatever happened in the test, leave nothing running."""
+        """Kill everything that still runs, whatever happened in the test."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -93,7 +93,7 @@ class House:
 
 
 def running(pids: list[int]) -> list[int]:
-    """Those that are still processes, zombies left out."""
+    """Return the pids that still run, without zombies."""
     alive = []
     for pid in pids:
         try:

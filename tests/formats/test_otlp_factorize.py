@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.formats.otlp import groups
+from lakerunner.formats.otlp import factorize
 
 
 def by_dict(keys: list) -> tuple[list[int], list[int]]:
@@ -29,23 +29,23 @@ LISTS = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=20)
 def test_equal_lists_have_equal_numbers(lists):
     items = np.array([item for items in lists for item in items], np.int64)
     sizes = np.array([len(items) for items in lists], np.int64)
-    assert plain(groups.distinct_lists(items, sizes)) == by_dict([tuple(items) for items in lists])
+    assert plain(factorize.factorize_lists(items, sizes)) == by_dict([tuple(items) for items in lists])
 
 
 def test_a_collision_of_hashes_is_noticed(monkeypatch: pytest.MonkeyPatch):
-    honest, calls = groups._hashes, []
+    honest, calls = factorize._hashes, []
 
     def colliding(*arguments):
         calls.append(arguments)
         return honest(*arguments) % np.uint64(1 if len(calls) < 3 else 1 << 63)
 
-    monkeypatch.setattr(groups, "_hashes", colliding)
+    monkeypatch.setattr(factorize, "_hashes", colliding)
     items, sizes = np.array([1, 2, 2, 1, 1, 2]), np.array([2, 2, 2])
-    assert plain(groups.distinct_lists(items, sizes)) == ([0, 1, 0], [0, 1])
+    assert plain(factorize.factorize_lists(items, sizes)) == ([0, 1, 0], [0, 1])
     assert len(calls) == 3
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**40), st.integers(0, 2)), max_size=20))
 def test_equal_rows_have_equal_numbers(rows):
     columns = [np.array([row[i] for row in rows], np.int64) for i in range(3)]
-    assert plain(groups.combined(*columns)) == by_dict(rows)
+    assert plain(factorize.factorize_rows(*columns)) == by_dict(rows)

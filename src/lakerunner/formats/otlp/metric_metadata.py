@@ -1,4 +1,4 @@
-"""What is said of a metric before its points: name, unit, type, temporality; and which of it can be kept."""
+"""The metadata of metrics, beside their points: name, unit, type, temporality."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Ints
-from lakerunner.formats.otlp.anyvalue import TwoValues
-from lakerunner.formats.otlp.groups import combined
+from lakerunner.formats.otlp.anyvalue import DuplicateOneof
+from lakerunner.formats.otlp.factorize import factorize_rows
 from lakerunner.formats.otlp.names import metric_name
 from lakerunner.formats.otlp.nesting import Nest, member, null_if_empty
 
@@ -25,15 +25,15 @@ _TEMPORALITIES = pa.array([None, "delta", "cumulative"], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
-    """One element a metric message."""
+class MetricMetadata:
+    """Columns with one element per metric message."""
 
     kind: Ints
     temporality_code: Ints
     resource_of: Ints
     scope_of: Ints
-    #: Equal for messages that describe the same metric of equal resources.
-    head_of: Ints
+    #: Equal for messages that describe the same metric of equal resources and scopes.
+    identity_of: Ints
     prometheus_name: pa.Array
     otel_name: pa.Array
     type: pa.Array
@@ -47,8 +47,8 @@ class Heads:
         return names if suffixes is None else pc.binary_join_element_wise(names, pa.array(suffixes, pa.string()), "")
 
 
-def heads_of(nest: Nest, resource_of: Ints, scope_of: Ints) -> Heads:
-    """`resource_of` and `scope_of` number distinct resources and scopes, one element a metric message."""
+def metadata_of(nest: Nest, resource_of: Ints, scope_of: Ints) -> MetricMetadata:
+    """Read the metadata. `resource_of` and `scope_of` hold the number of each message's distinct resource and scope."""
     metrics = nest.records
     kind = _kinds(metrics)
     monotonic = pc.fill_null(member(metrics.field("sum"), "is_monotonic"), False)
@@ -56,14 +56,14 @@ def heads_of(nest: Nest, resource_of: Ints, scope_of: Ints) -> Heads:
     rising = monotonic.to_numpy(zero_copy_only=False)
     name, unit, description = (metrics.field(part).dictionary_encode() for part in ("name", "unit", "description"))
     codes = [part.indices.to_numpy(zero_copy_only=False).astype(np.int64) for part in (name, unit, description)]
-    head_of, first = combined(resource_of, scope_of, *codes, kind, temporality, rising.astype(np.int64))
-    return Heads(
+    identity_of, first = factorize_rows(resource_of, scope_of, *codes, kind, temporality, rising.astype(np.int64))
+    return MetricMetadata(
         kind=kind,
         temporality_code=temporality,
         resource_of=resource_of,
         scope_of=scope_of,
-        head_of=head_of,
-        prometheus_name=_names(metrics, first, kind, rising).take(pa.array(head_of)),
+        identity_of=identity_of,
+        prometheus_name=_names(metrics, first, kind, rising).take(pa.array(identity_of)),
         otel_name=metrics.field("name"),
         type=_TYPES.take(pa.array(np.where((kind == SUM) & ~rising, _UP_AND_DOWN_SUM, np.maximum(kind, 0)))),
         unit=null_if_empty(metrics.field("unit")),
@@ -74,7 +74,7 @@ def heads_of(nest: Nest, resource_of: Ints, scope_of: Ints) -> Heads:
 
 
 def _kinds(metrics: pa.StructArray) -> Ints:
-    """Which member holds the points, -1 for none."""
+    """Return the member that holds the points of each metric; -1 for none."""
     kind = np.full(len(metrics), -1, np.int64)
     present = 0
     for number, name in enumerate(MEMBERS):
@@ -82,7 +82,7 @@ def _kinds(metrics: pa.StructArray) -> Ints:
         kind[valid] = number
         present += int(valid.sum())
     if present != int((kind >= 0).sum()):
-        raise TwoValues
+        raise DuplicateOneof
     return kind
 
 
@@ -93,7 +93,7 @@ def _temporality(metrics: pa.StructArray) -> Ints:
 
 
 def _names(metrics: pa.StructArray, first: Ints, kind: Ints, rising: np.ndarray) -> pa.Array:
-    """The Prometheus name of each distinct head."""
+    """Return the Prometheus name of each distinct metric."""
     at = pa.array(first)
     texts = zip(metrics.field("name").take(at).to_pylist(), metrics.field("unit").take(at).to_pylist(), strict=True)
     kinds = zip(kind[first].tolist(), rising[first].tolist(), strict=True)

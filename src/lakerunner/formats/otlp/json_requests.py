@@ -1,4 +1,4 @@
-"""OTLP JSON: one export request, or one a line. A bad line is counted, and its neighbours land."""
+"""Read OTLP JSON: one export request, or one per line. A bad line is counted and skipped."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lakerunner.formats.jsonl import documents
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.decode import read_messages
-from lakerunner.formats.otlp.jsonwire import looks_like, to_wire
+from lakerunner.formats.otlp.json_to_protobuf import looks_like, to_wire
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
 
 
 def request_signal(document: Any) -> str | None:
-    """The signal that a parsed JSON document is an export request of."""
+    """Return the signal of a parsed export request, or None if the document is not one."""
     return next((signal.name for signal in SIGNALS if looks_like(document, signal.name)), None)
 
 
@@ -34,5 +34,5 @@ def read_otlp_json(data: bytes, signal: Signal, limits: Limits, options: Options
             payloads.append(to_wire(document, signal.name, limits))
         except BadInput as reason:
             tally.reject("bad_otlp_json", where=f"{where}, {reason.where}", excerpt=reason.message)
-    # Each request apart: the messages are whole, and need no framing.
+    # Every request is a complete message already, so there is no framing to split.
     return read_messages(payloads or [b""], signal, limits, options, tally), tally

@@ -1,4 +1,4 @@
-"""Tables of several objects as one, with the attribute columns of all."""
+"""Concatenate the tables of several objects into one that has the attribute columns of all."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from lakerunner.formats.decoded import Tally
 from lakerunner.model.signal import Table
 
 
-def unify(tables: Sequence[pa.Table], description: Table, cap: int = MAX_PROMOTED_COLUMNS) -> pa.Table:
-    """The rows of all tables, in order, with the attribute columns of all: a column of two types becomes text."""
+def unify_tables(tables: Sequence[pa.Table], description: Table, cap: int = MAX_PROMOTED_COLUMNS) -> pa.Table:
+    """Return the rows of all tables, in order, with the attribute columns of all.
+
+    A column that has two types becomes text. Columns beyond `cap` go to the overflow.
+    """
     fixed = set(description.schema().names)
     present: dict[str, int] = {}
     types: dict[str, set[pa.DataType]] = {}
@@ -73,7 +76,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _overflow(table: pa.Table, lost: Sequence[str]) -> pa.Array:
-    """The overflow of one table with the columns that lost their place put into it."""
+    """Return the overflow of one table, with the columns that are no longer promoted added to it."""
     level = Level("", table.num_rows, [])
     named = []
     if OVERFLOW in table.column_names:
@@ -96,5 +99,5 @@ def _exploded(maps: pa.MapArray) -> Iterator[tuple[str, Entry]]:
     keys = flat.field(0).dictionary_encode()
     codes = keys.indices.to_numpy(zero_copy_only=False)
     for code, key in enumerate(keys.dictionary.to_pylist()):
-        mine = np.flatnonzero(codes == code)
-        yield key, Entry(key, rows[mine], flat.field(1), mine)
+        index = np.flatnonzero(codes == code)
+        yield key, Entry(key, rows[index], flat.field(1), index)

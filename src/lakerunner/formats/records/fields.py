@@ -1,7 +1,7 @@
-"""Which keys of other people's records mean our columns: the habits of common loggers, in order of preference.
+"""Well-known keys of common loggers for each of our columns, in order of preference.
 
 Covered: zap, logback, log4j2, pino, bunyan, python-json-logger, structlog, Serilog, Fluent Bit, Vector, Datadog, ECS,
-Google Cloud, journald, and the names that our own tables have. Nested keys are joined by dots.
+Google Cloud, journald, and the column names of our own tables. Nested keys are joined by dots.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LOG_FIELDS: Mapping[str, tuple[str, ...]] = {
         "logLevel",
         "lvl",
         "@l",
-        # Datadog's. Elsewhere it is the status of a response: only words that are levels are taken.
+        # Datadog's key. Elsewhere it is the status of a response, so only level names are accepted as its value.
         "status",
     ),
     "severity_number": ("severity_number", "severityNumber"),
@@ -102,14 +102,5 @@ FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "traces": TRACE_FIELDS,
 }
 
-#: Objects within which a metric's labels are often kept: the label is what follows.
+#: Nested objects that often hold a metric's labels. The label name is what follows the prefix.
 LABEL_PREFIXES = ("labels.", "tags.", "attributes.", "dimensions.")
-
-
-def fields_for(signal: str, chosen: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The keys to try for each of our columns, what was configured first.
-
-    >>> fields_for("logs", {"message": "what"})["message"][:2]
-    ('what', 'message')
-    """
-    return {name: (chosen[name], *keys) if name in chosen else keys for name, keys in FIELDS[signal].items()}

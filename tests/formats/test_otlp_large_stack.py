@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from lakerunner.formats.otlp.deepstack import on_deep_stack
+from lakerunner.formats.otlp.large_stack import run_on_large_stack
 
 
 class Panic(BaseException):
@@ -13,9 +13,9 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("levels", [10, 1_000_000])
 def test_results_and_errors_come_back(levels):
-    assert on_deep_stack(lambda: 5, levels) == 5
+    assert run_on_large_stack(lambda: 5, levels) == 5
     with pytest.raises(KeyError):
-        on_deep_stack(lambda: {}["absent"], levels)
+        run_on_large_stack(lambda: {}["absent"], levels)
 
 
 @pytest.mark.parametrize("levels", [10, 1_000_000])
@@ -24,10 +24,10 @@ def test_a_panic_becomes_an_exception(levels):
         raise Panic("index out of bounds")
 
     with pytest.raises(ValueError, match="index out of bounds"):
-        on_deep_stack(panic, levels)
+        run_on_large_stack(panic, levels)
 
 
 def test_the_stack_size_of_other_threads_is_left_as_it_was():
     before = threading.stack_size()
-    on_deep_stack(lambda: None, 1_000_000)
+    run_on_large_stack(lambda: None, 1_000_000)
     assert threading.stack_size() == before

@@ -1,4 +1,4 @@
-"""Flat records of any origin (JSON lines, CSV, Parquet) to rows: known keys to our columns, the rest to attributes."""
+"""Flat records as columns by key: fields are picked out by well-known keys, the rest become attributes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Entry, Ints, Level, as_text, cut_text, promote
-from lakerunner.formats.decoded import Tally
+from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
-from lakerunner.formats.tables import table_of
 from lakerunner.formats.times import to_nanos
 from lakerunner.model.signal import Table
 
 Mask = npt.NDArray[np.bool_]
-#: Where a row came from ("line 7") and how it began, for the tally of refused rows.
+#: Row -> its position ("line 7") and first characters, for the samples of rejected rows.
 Describe = Callable[[int], tuple[str, str]]
 _PREFIXES = ("resource", "scope", "attr")
 
 
 @dataclass(slots=True)
 class Records:
-    """The values of some records by key. Fields are picked out of it; what is left are attributes."""
+    """The values of all records by key. `pick` removes the values of a field; the remaining ones are attributes."""
 
     row_count: int
     entries: list[Entry]
@@ -39,39 +38,42 @@ class Records:
     def pick(
         self, keys: Sequence[str], accept: Callable[[pa.Array], Mask] | None = None
     ) -> list[tuple[Ints, pa.Array]]:
-        """The values of the first of the keys that each row has, as (rows, values) parts, taken out of the records."""
+        """Remove and return, for each row, the value of the first key that it has, as (rows, values) parts."""
         open_rows = np.ones(self.row_count, np.bool_)
         parts = []
         for key in dict.fromkeys(keys):
             for entry in [entry for entry in self.entries if entry.key == key]:
-                mine = open_rows[entry.rows]
+                picked = open_rows[entry.rows]
                 values = entry.source.take(pa.array(entry.index))
-                if accept is not None and mine.any():
-                    mine = mine & accept(values)
-                if mine.any():
-                    parts.append((entry.rows[mine], values.filter(pa.array(mine))))
-                    open_rows[entry.rows[mine]] = False
-                    self._leave(entry, ~mine)
+                if accept is not None and picked.any():
+                    picked = picked & accept(values)
+                if picked.any():
+                    parts.append((entry.rows[picked], values.filter(pa.array(picked))))
+                    open_rows[entry.rows[picked]] = False
+                    self._keep_only(entry, ~picked)
         return parts
 
-    def _leave(self, entry: Entry, left: Mask) -> None:
+    def _keep_only(self, entry: Entry, kept: Mask) -> None:
         self.entries = [other for other in self.entries if other is not entry]
-        if left.any():
-            self.entries.append(Entry(entry.key, entry.rows[left], entry.source, entry.index[left]))
+        if kept.any():
+            self.entries.append(Entry(entry.key, entry.rows[kept], entry.source, entry.index[kept]))
 
     def text(self, keys: Sequence[str], accept: Callable[[pa.Array], Mask] | None = None) -> pa.Array:
-        """One field as text, null where no key has it."""
+        """Pick a field as text; null where a row has none of the keys."""
         return _scatter(
             [(rows, as_text(values)) for rows, values in self.pick(keys, accept)], self.row_count, pa.string()
         )
 
     def numbers(self, keys: Sequence[str], kind: pa.DataType) -> pa.Array:
-        """One field as numbers; what is not a number stays among the attributes."""
+        """Pick a field as numbers. Values that are not numbers stay among the attributes."""
         parts = [(rows, _as_numbers(values, kind)) for rows, values in self.pick(keys, lambda v: _is_number(v, kind))]
         return _scatter(parts, self.row_count, kind)
 
     def times(self, keys: Sequence[str], fallback_ns: int | None, *, needed: bool) -> tuple[Ints, Mask]:
-        """Nanoseconds of one field and where it is absent. A needed time that is absent or bad refuses the row."""
+        """Pick a field as nanoseconds, with a mask of the rows without it.
+
+        With `needed`, a row whose time is absent or unreadable is rejected.
+        """
         nanos = np.zeros(self.row_count, np.int64)
         absent = np.ones(self.row_count, np.bool_)
         bad = np.zeros(self.row_count, np.bool_)
@@ -89,7 +91,7 @@ class Records:
         return nanos, absent
 
     def refuse(self, reason: str, rows: Mask) -> None:
-        """Count rows out, each for the first reason that it was refused for."""
+        """Reject rows. Each row is counted once, under the first reason."""
         fresh = np.flatnonzero(rows & ~self.refused)
         for row in fresh[:3].tolist():
             where, excerpt = self.describe(row)
@@ -117,21 +119,21 @@ class Records:
 
 
 def hex_text(ids: pa.Array) -> pa.Array:
-    """Ids as lower-case hex without dashes; a decimal number (Datadog's) as hex; zeros and blanks as null."""
+    """Return ids as lower-case hex without dashes. Decimal ids (Datadog's) become hex, zeros and blanks null."""
     encoded = ids.dictionary_encode()
     return pa.array([_hex(text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
 
 
 def _hex(text: str | None) -> str | None:
     plain = (text or "").strip().lower().replace("-", "")
-    # 16 and 32 digits are hex already, even if none of them is a letter.
+    # 16 and 32 digits are hex already, even without a letter among them.
     if plain.isdecimal() and plain.isascii() and 16 < len(plain) <= 20:
         plain = f"{int(plain):016x}"
     return plain if plain.strip("0") else None
 
 
 def _level_of(key: str) -> tuple[str, str]:
-    """The level that a key names itself, and the key within it: `resource.host`, `resource.attributes.host`."""
+    """Split a key such as `resource.host` or `resource.attributes.host` into its level and the key in that level."""
     for prefix in _PREFIXES:
         for mark in (".attributes.", "."):
             if key.startswith(prefix + mark) and len(key) > len(prefix + mark):

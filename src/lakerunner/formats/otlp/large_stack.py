@@ -1,4 +1,4 @@
-"""Run foreign code whose recursion the input decides: on a thread with a very large stack, where that may be needed."""
+"""Run foreign code that recurses as deeply as its input says, on a thread with a very large stack if needed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-#: Address space, not memory: pages are allocated as the stack grows into them.
+#: This is address space, not memory: pages are allocated as the stack grows into them.
 _STACK_BYTES = 1 << 30
-#: Levels that fit any thread's stack. A thread of its own costs a millisecond, much for a small object.
+#: Recursion levels that fit the stack of any thread. An extra thread costs a millisecond, much for a small object.
 _SHALLOW_LEVELS = 4_096
 _stack_size_lock = threading.Lock()
 
 
-def on_deep_stack(call: Callable[[], Any], levels: int) -> Any:
-    """The result of a call that may recurse as deep as that, or what it raised.
+def run_on_large_stack(call: Callable[[], Any], levels: int) -> Any:
+    """Return the result of a call that may recurse `levels` deep, or raise what it raised.
 
-    A panic of Rust code is no Exception, so that it would pass every handler of ours: it becomes a ValueError.
+    A panic in Rust code is not an Exception and would bypass all our handlers, so it becomes a ValueError.
     """
     results: list[Any] = []
     failures: list[BaseException] = []
@@ -24,7 +24,7 @@ def on_deep_stack(call: Callable[[], Any], levels: int) -> Any:
     def run() -> None:
         try:
             results.append(call())
-        except BaseException as reason:  # noqa: BLE001 - raised again below, in the thread that asked
+        except BaseException as reason:  # noqa: BLE001 - raised again below, in the calling thread
             failures.append(reason)
 
     if levels <= _SHALLOW_LEVELS:
@@ -32,7 +32,7 @@ def on_deep_stack(call: Callable[[], Any], levels: int) -> Any:
     else:
         thread = threading.Thread(target=run, name="decode")
         with _stack_size_lock:
-            # The size is a setting of the process: whoever starts a thread meanwhile gets more address space, no harm.
+            # The size is a process-wide setting: another thread started meanwhile gets more address space, no harm.
             before = threading.stack_size(_STACK_BYTES)
             try:
                 thread.start()

@@ -1,4 +1,4 @@
-"""Flat records to rows of traces: one record a span."""
+"""Convert flat records to spans, one span per record."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.nesting import timestamps
-from lakerunner.formats.records import Records, hex_text
+from lakerunner.formats.records.records import Records, hex_text
 from lakerunner.model.signals import TRACES
 
 
-def tables(
+def trace_tables(
     records: Records, fields: Mapping[str, tuple[str, ...]], limits: Limits, options: Options
 ) -> dict[str, pa.Table]:
     start_ns, _ = records.times(fields["start_timestamp"], options.fallback_time_ns, needed=True)
@@ -42,5 +42,5 @@ def tables(
 
 
 def _word(texts: pa.Array, prefix: str) -> pa.Array:
-    """`SPAN_KIND_SERVER`, `Server` and `server` are one."""
+    """Normalise enum values: `SPAN_KIND_SERVER`, `Server` and `server` all become `server`."""
     return pc.utf8_lower(pc.replace_substring_regex(texts, f"^{prefix}", ""))

@@ -1,4 +1,4 @@
-"""What several test processes need and one must fetch: the first does, the others wait for it."""
+"""A lock for installing a component: the first test process installs it, the others wait."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 @contextmanager
-def one_at_a_time(place: Path) -> Iterator[None]:
-    """Hold the lock beside `place`. It ends with its holder, however that ends."""
+def install_lock(place: Path) -> Iterator[None]:
+    """Hold the lock file beside `place`. The operating system releases it even if its holder is killed."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_name(f"{place.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

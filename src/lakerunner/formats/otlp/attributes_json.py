@@ -1,4 +1,4 @@
-"""Attribute lists as one JSON object each, joined from parts that are rendered once per distinct value."""
+"""Render attribute lists as JSON objects. Parts are rendered once per distinct value and then joined."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lakerunner.formats.otlp.nesting import counts
 
 
 def objects(lists: pa.ListArray, limits: Limits, tally: Tally) -> pa.Array:
-    """`{"key":value,...}` of each list, null where it is empty."""
+    """Return `{"key":value,...}` for each list; null for an empty one."""
     if not len(lists) or not len(lists.flatten()):
         return pa.nulls(len(lists), pa.string())
-    # Counted before the pairs are made: a cap here would shift every list that follows.
+    # No cap: dropping pairs here would shift every list that follows.
     pairs = Pairs.of(lists, limits, tally, cap=1 << 31)
     keys = _quoted(pa.array(pairs.keys, pa.string())).take(pa.array(pairs.codes))
     members = pc.binary_join_element_wise(keys, _values(pairs), ":")
@@ -38,7 +38,7 @@ def _json(kind: Kind, array: pa.Array) -> pa.Array:
         encoded = array.dictionary_encode()
         return _quoted(encoded.dictionary).take(encoded.indices)
     if kind == Kind.DOUBLE:
-        # 1.0 stays a double: nested values, rendered elsewhere, look so too.
+        # 1.0 is written as 1.0, as in nested values, which orjson renders.
         text = pc.replace_substring_regex(pc.cast(array, pa.string()), r"^(-?\d+)$", r"\1.0")
         named = pc.if_else(pc.is_nan(array), "NaN", pc.if_else(pc.greater(array, 0), "+Inf", "-Inf"))
         return pc.if_else(pc.is_finite(array), text, pc.binary_join_element_wise('"', named, '"', ""))

@@ -1,4 +1,4 @@
-"""The index for a command of a moment: the running one, or the embedded one started for just as long."""
+"""Open the index for a short-lived command; start the embedded PostgreSQL if it is not running."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _START_TIMEOUT_S = 30.0
 
 
 @contextmanager
-def index_at_hand(settings: Settings) -> Iterator[Database]:
-    """The index that the settings name. An embedded one that is not running is started, and stopped after."""
+def running_index(settings: Settings) -> Iterator[Database]:
+    """Yield the index of the settings. An embedded PostgreSQL that is not running is started, then stopped again."""
     database = open_database(settings)
     try:
         if settings.index.url == EMBEDDED and EmbeddedPostgres(settings.data.dir).pid() is None:
-            with _started(settings):
+            with _embedded_postgres(settings):
                 yield database
         else:
             yield database
@@ -31,23 +31,23 @@ def index_at_hand(settings: Settings) -> Iterator[Database]:
 
 
 @contextmanager
-def _started(settings: Settings) -> Iterator[None]:
+def _embedded_postgres(settings: Settings) -> Iterator[None]:
     data_dir = settings.data.dir.resolve()
     (data_dir / "logs").mkdir(parents=True, exist_ok=True)
-    # The same lock as `serve`: the two must not start one folder's server at once.
+    # The lock of `serve`: both must not start the server of one folder at the same time.
     with (data_dir / "serve.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         postgres = EmbeddedPostgres(data_dir)
         process = postgres.spawn(data_dir / "logs" / "postgres.log")
         try:
-            _await(open_database(settings))
+            _wait_until_ready(open_database(settings))
             yield
         finally:
             postgres.stop()
             process.wait()
 
 
-def _await(database: Database) -> None:
+def _wait_until_ready(database: Database) -> None:
     end = time.monotonic() + _START_TIMEOUT_S
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Equal things get equal numbers: distinct lists and distinct combinations, found by hashing, exactly."""
+"""Give equal keys, rows or lists equal numbers, exactly. Lists are found by hash and then compared."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import pyarrow as pa
 from lakerunner.formats.attributes import Ints, ranges
 
 
-def numbered(keys: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
-    """The number of each key, counted in order of first sight, and where each number was seen first."""
+def factorize(keys: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    """Number the distinct keys in order of first occurrence. Return the number of each key, and each first position."""
     ids = pa.array(keys).dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     first = np.zeros(int(ids.max()) + 1 if len(ids) else 0, np.int64)
-    # Written backwards, so that the first sight is what stays.
+    # Assigned in reverse order, so that the first occurrence wins.
     first[ids[::-1]] = np.arange(len(ids))[::-1]
     return ids, first
 
 
-def combined(*columns: Ints) -> tuple[Ints, Ints]:
-    """As `numbered`, for rows of several small non-negative numbers."""
+def factorize_rows(*columns: Ints) -> tuple[Ints, Ints]:
+    """Like `factorize`, for rows of several small non-negative numbers."""
     key = columns[0]
     for column in columns[1:]:
-        key, _ = numbered(key * (int(column.max(initial=0)) + 1) + column)
-    return numbered(key)
+        key, _ = factorize(key * (int(column.max(initial=0)) + 1) + column)
+    return factorize(key)
 
 
-def distinct_lists(items: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-    """As `numbered`, for lists laid end to end. Equality is checked, not taken from the hash."""
+def factorize_lists(items: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+    """Like `factorize`, for concatenated lists of the given sizes. Lists with equal hashes are compared."""
     starts = np.cumsum(sizes) - sizes
     place = np.arange(len(items)) - np.repeat(starts, sizes)
     for seed in itertools.count(1):
-        ids, first = numbered(_hashes(items, place, starts, sizes, seed))
+        ids, first = factorize(_hashes(items, place, starts, sizes, seed))
         like = first[ids]
         if np.array_equal(sizes, sizes[like]) and np.array_equal(items, items[ranges(starts[like], sizes)]):
             return ids, first
@@ -48,7 +48,7 @@ def _hashes(items: Ints, place: Ints, starts: Ints, sizes: Ints, seed: int) -> n
 
 
 def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    """Mix with the finaliser of splitmix64: every input bit affects every output bit."""
     x = x * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
