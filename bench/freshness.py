@@ -1,10 +1,9 @@
-"""Freshness: from an object's creation to its rows being visible in the index, under light load.
+"""Freshness: the time from writing an object to its rows being visible in the index, under light load.
 
     python -m bench freshness [--objects 200] [--every 0.5]
 
-The serve is `lakerunner serve` as users run it. The peer is the sum of the waits that its settings ask for: until a
-file counts as written, until the folder is next looked at (on average half the interval), and until an idle bundle is
-closed.
+It runs `lakerunner serve` as users do. The peer is the sum of the configured waits: until a file counts as complete,
+until the next poll of the folder (on average half of the interval), and until an idle bundle is closed.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ def main() -> int:
 
 
 def measure(serve: ServeProcess, settings: Settings, count: int, every_s: float) -> list[float]:
-    """Seconds from put to done, of each object. Clocks are one: all of it is this machine."""
+    """Return the seconds from put to done for each object. Everything runs on this machine, with one clock."""
     store = open_store(StoreConfig.of(settings))
-    # An object is a slot of some seconds: a minute each is more than enough.
+    # An object covers at most a minute of the shop's time, so a minute per object is enough.
     start_ns = time.time_ns() // NS_PER_S * NS_PER_S - count * 60 * NS_PER_S
     payloads = batches("logs", 0, start_ns, start_ns + count * 60 * NS_PER_S, 100.0)
     created: dict[str, float] = {}

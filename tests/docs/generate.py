@@ -13,9 +13,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 _CONFIGURATION_HEAD = """# Configuration
 
 Every setting can be given in a YAML file (`--config`, or `LAKERUNNER_CONFIG`), as an environment variable, or as
-`--set NAME=VALUE`. The command line overrides the environment, which overrides the file. Unknown names and invalid values are
-refused; the error suggests the closest valid name. `lakerunner config show` prints the effective settings, and
-`lakerunner config check` checks them without starting anything.
+`--set NAME=VALUE`. The command line overrides the environment, which overrides the file. Unknown names and invalid
+values are refused; the error suggests the closest valid name. `lakerunner config show` prints the effective settings,
+and `lakerunner config check` checks them without starting anything.
 
 ```yaml
 index:
@@ -62,21 +62,21 @@ db/{org}/{collector}/{yyyymmdd}/{signal}/{HH}/tbl_{id}.parquet
 The files are plain Parquet: ZSTD, page index, statistics, bloom filters on the columns marked below, and the sort order
 in the file metadata. [reading.md](reading.md) shows how to read them.
 
-An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they are
-swept. Do not read them; Lakerunner never does.
+An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they
+are swept. Do not read them; Lakerunner never does.
 
 ## Times
 
-A `timestamp[ns]` column below is stored as microseconds under its name, and the remainder (0 to 999) under `{name}_nanos`.
-Spark does not open files with nanoseconds, and no precision may be lost; see
-[the decision](../decisions/0008-nanoseconds-beside-microseconds.md).
+A `timestamp[ns]` column below is stored as microseconds under its name, and the remainder (0 to 999) under
+`{name}_nanos`. Spark does not open files with nanoseconds, and no precision may be lost; see [the
+decision](../decisions/0008-nanoseconds-beside-microseconds.md).
 
 ## Attributes
 
 Logs and traces have a column for every attribute key: `resource_*`, `scope_*` and `attr_*`, in lower case, with other
-characters replaced by `_`. Types are kept (string, int64, double, bool); a key with several types in one segment becomes a
-string. At most 256 keys get a column of their own; the others are in `attributes_overflow`. The key-value metadata of the
-file holds the original keys.
+characters replaced by `_`. Types are kept (string, int64, double, bool); a key with several types in one segment
+becomes a string. At most 256 keys get a column of their own; the others are in `attributes_overflow`. The key-value
+metadata of the file holds the original keys.
 
 This page is generated from `src/lakerunner/model/signals/` by `make docs`.
 """
