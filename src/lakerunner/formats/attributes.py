@@ -149,9 +149,13 @@ def _columns(levels: Iterable[Level]) -> Iterable[_Column]:
         )
         for name, group in itertools.groupby(names, key=lambda item: item[0]):
             entries = [level.entries[i] for _, _, i in group]
+            if weight is not None:
+                # A resource without rows must not decide the type of a column.
+                entries = [entry for entry in entries if weight[entry.rows].any()]
             rows = (entry.rows for entry in entries)
             presence = sum(len(r) if weight is None else int(weight[r].sum()) for r in rows)
-            yield _Column(name, level, entries, presence)
+            if entries:
+                yield _Column(name, level, entries, presence)
 
 
 def _build(entries: list[Entry], size: int) -> tuple[pa.Array, list[Entry]]:

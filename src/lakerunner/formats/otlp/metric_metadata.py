@@ -56,7 +56,9 @@ def metadata_of(nest: Nest, resource_of: Ints, scope_of: Ints) -> MetricMetadata
     rising = monotonic.to_numpy(zero_copy_only=False)
     name, unit, description = (metrics.field(part).dictionary_encode() for part in ("name", "unit", "description"))
     codes = [part.indices.to_numpy(zero_copy_only=False).astype(np.int64) for part in (name, unit, description)]
-    identity_of, first = factorize_rows(resource_of, scope_of, *codes, kind, temporality, rising.astype(np.int64))
+    # Rows of negative numbers could collide: kind is -1 without points, and the wire may hold any temporality.
+    numbers = (kind + 1, np.maximum(temporality, 0), rising.astype(np.int64))
+    identity_of, first = factorize_rows(resource_of, scope_of, *codes, *numbers)
     return MetricMetadata(
         kind=kind,
         temporality_code=temporality,
