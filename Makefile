@@ -1,12 +1,12 @@
-# Lakerunner. `make` alone lists what can be made.
-# Knobs:  PYTHON=python3.12   the interpreter of the virtual environment (3.11 or newer)
-#         PYTEST_ARGS="-k x"  further arguments of pytest
-#         JOBS=3              tests at the same time; most of their time is waiting
-#         CASE=ingest         which benchmark; without it `make bench` lists them
-#         SEEDS=10            how often `make faults` does every cell, each time with other draws
-#         ONLY=kafka/boxer    which cells it does: those whose name begins so
-#         CALLS=20000         how many requests `make apifuzz` sends
-#         DATA=folder         where `make demo` keeps its data
+# Lakerunner. `make` lists the targets.
+# Variables:  PYTHON=python3.12   interpreter of the virtual environment (3.11 or newer)
+#             PYTEST_ARGS="-k x"  further arguments for pytest
+#             JOBS=3              number of parallel tests; they spend most of their time waiting
+#             CASE=ingest         benchmark to run; without it `make bench` lists them
+#             SEEDS=10            runs of each cell of `make faults`, each with another seed
+#             ONLY=kafka/boxer    prefix of the cells that `make faults` runs
+#             CALLS=20000         number of requests that `make apifuzz` sends
+#             DATA=folder         data folder of `make demo`
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -23,34 +23,34 @@ BIN := $(VENV)/bin
 
 ##@ Use
 
-demo: $(VENV)/.run ## Start everything on this machine, with a small shop's telemetry coming in; Ctrl-C stops it
+demo: $(VENV)/.run ## Start everything on this machine, with simulated telemetry of a small shop; Ctrl-C stops it
 	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA) --set auth.required=false
 
 ##@ Develop
 
-init: $(VENV)/.dev ## Make the virtual environment with everything that tests need
+init: $(VENV)/.dev ## Create the virtual environment with everything the tests need
 
-test: lint $(VENV)/.dev ## All checks and tests, on real components that the suite starts itself
+test: lint $(VENV)/.dev ## Run all checks and tests, against real components that the suite starts itself
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
-test-fast: $(VENV)/.dev ## The tests that take seconds
+test-fast: $(VENV)/.dev ## Run the tests that take seconds
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-lint: $(VENV)/.dev ## Style, types and the direction of imports
+lint: $(VENV)/.dev ## Check style, types and import layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
-fix: $(VENV)/.dev ## Mend what style checks can mend
+fix: $(VENV)/.dev ## Fix style automatically
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## Benchmarks against a peer or a limit, as JSON lines: make bench CASE=ingest
+bench: $(VENV)/.dev ## Run a benchmark against a peer or a limit, with JSON output: make bench CASE=ingest
 	@$(BIN)/python -m bench $(CASE)
 
-promqltest: $(VENV)/.dev ## Prometheus' test scripts of a folder through a real lake: make promqltest SUITE=DIR
+promqltest: $(VENV)/.dev ## Run Prometheus' test scripts through a real lake: make promqltest SUITE=DIR
 	@$(BIN)/python -m tests.query.promqltest $(SUITE)
 
-differential: $(VENV)/.dev ## Random queries against a real Prometheus, from PATH or the folder LAKERUNNER_TEST_PEERS
+differential: $(VENV)/.dev ## Compare random queries with a real Prometheus, from the folder LAKERUNNER_TEST_PEERS or PATH
 	@$(BIN)/python -m tests.differential
 
 apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a running API: make apifuzz CALLS=20000
@@ -59,27 +59,27 @@ apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a r
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
 	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"
 
-docs: $(VENV)/.dev ## Write the generated parts of docs/ anew
+docs: $(VENV)/.dev ## Regenerate the generated pages of docs/
 	@$(BIN)/python -m tests.docs.generate
 
-clean: ## Remove the virtual environment and caches; data folders stay
+clean: ## Remove the virtual environment and caches, but no data folders
 	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 ##@ Help
 
-help: ## This list
+help: ## Show this list
 	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*##/ {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "lakerunner needs Python 3.11 or newer; name one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	  || { echo "lakerunner needs Python 3.11 or newer; choose one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing lakerunner into $(VENV) (once)"
 	@$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@echo "installing what tests need into $(VENV) (once)"
+	@echo "installing test dependencies into $(VENV) (once)"
 	@$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@

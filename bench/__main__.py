@@ -10,7 +10,7 @@ NOT_CASES = {"__main__", "__init__", "otlp", "report"}
 
 
 def cases() -> dict[str, str]:
-    """Name -> first line of its docstring."""
+    """Return the name of each benchmark and the first line of its docstring."""
     found = {}
     here = Path(__file__).parent
     for path in sorted([*here.glob("*.py"), *here.glob("*/__init__.py")]):

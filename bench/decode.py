@@ -1,6 +1,6 @@
-"""Measure decoding: rows per CPU second to our tables, beside what the wire decoder alone needs for the same bytes.
+"""Decode raw objects to tables, in rows per CPU second, against the wire decoder alone on the same bytes.
 
-Run `PYTHONPATH=src:. python bench/decode.py [rows]`. Prints one JSON line per case.
+Run `PYTHONPATH=src:. python bench/decode.py [rows]`. It prints one JSON line per case.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tests.formats.otlp_samples import log_batches, metric_batches, trace_batche
 from tests.formats.test_otlp_json import otlp_json
 
 ROUNDS = 5
-#: Bytes of one object: what a collector writes in a minute of moderate load.
+#: Rows of one object: what a collector writes in a minute of moderate load.
 ROWS_PER_OBJECT = 20_000
 
 
 def peer(message: Any) -> Callable[[list[bytes]], Any]:
-    """ptars with every field of the protocol, the recursion alone taken out: it can do no less."""
+    """Return ptars' decoder with every field of the protocol except the recursive ones: the minimum of work."""
     pool = descriptor_pool.DescriptorPool()
     names = []
     for module in (common_pb2, resource_pb2, logs_pb2, metrics_pb2, trace_pb2):
@@ -49,7 +49,7 @@ def peer(message: Any) -> Callable[[list[bytes]], Any]:
 
 
 def cpu_seconds(call: Callable[[], Any]) -> float:
-    """The least of several rounds: the others were disturbed."""
+    """Return the minimum of several rounds: slower ones were disturbed."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.process_time()
@@ -80,8 +80,12 @@ def main(rows: int) -> None:
     sources = {
         "otlp logs": (LOGS, logs_pb2.LogsData, list(log_batches(rows))),
         "otlp spans": (TRACES, trace_pb2.TracesData, list(trace_batches(rows))),
-        "otlp points, 10 a series": (METRICS, metrics_pb2.MetricsData, list(metric_batches(rows, series=rows // 10))),
-        "otlp points, 100 a series": (METRICS, metrics_pb2.MetricsData, list(metric_batches(rows, series=rows // 100))),
+        "otlp points, 10 per series": (METRICS, metrics_pb2.MetricsData, list(metric_batches(rows, series=rows // 10))),
+        "otlp points, 100 per series": (
+            METRICS,
+            metrics_pb2.MetricsData,
+            list(metric_batches(rows, series=rows // 100)),
+        ),
     }
     for case, (signal, message, batches) in sources.items():
         wires = [batch.SerializeToString() for batch in batches]

@@ -1,10 +1,9 @@
-"""Freshness: from an object's creation to its rows being visible in the index, under light load.
+"""Freshness: the time from writing an object to its rows being visible in the index, under light load.
 
     python -m bench freshness [--objects 200] [--every 0.5]
 
-The house is `lakerunner serve` as users run it. The peer is the sum of the waits that its settings ask for: until a
-file counts as written, until the folder is next looked at (on average half the interval), and until an idle bundle is
-closed.
+It runs `lakerunner serve` as users do. The peer is the sum of the configured waits: until a file counts as complete,
+until the next poll of the folder (on average half of the interval), and until an idle bundle is closed.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from pathlib import Path
 
 import orjson
 
+from lakerunner.demo.produce import batches
 from lakerunner.index.database import Database
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.produce import batches
 from lakerunner.runtime.settings import DataSettings, Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
-from tests.ops.house import House
+from tests.ops.serve_process import ServeProcess
 
 _TIMEOUT_S = 120.0
 
@@ -36,12 +35,12 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=0.5)
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="lakerunner-bench-"))
-    house = House(folder, module="lakerunner")
+    serve = ServeProcess(folder, module="lakerunner")
     try:
-        house.start().await_all_ready()
-        took = measure(house, Settings(data=DataSettings(dir=folder)), args.objects, args.every)
+        serve.start().await_all_ready()
+        took = measure(serve, Settings(data=DataSettings(dir=folder)), args.objects, args.every)
     finally:
-        house.close()
+        serve.close()
         shutil.rmtree(folder, ignore_errors=True)
     settings = Settings()
     waits_s = settings.intake.folder_settle_s + settings.intake.folder_poll_s / 2 + settings.pipeline.bundle_idle_s
@@ -55,10 +54,10 @@ def main() -> int:
     return 0
 
 
-def measure(house: House, settings: Settings, count: int, every_s: float) -> list[float]:
-    """Seconds from put to done, of each object. Clocks are one: all of it is this machine."""
+def measure(serve: ServeProcess, settings: Settings, count: int, every_s: float) -> list[float]:
+    """Return the seconds from put to done for each object. Everything runs on this machine, with one clock."""
     store = open_store(StoreConfig.of(settings))
-    # An object is a slot of some seconds: a minute each is more than enough.
+    # An object covers at most a minute of the shop's time, so a minute per object is enough.
     start_ns = time.time_ns() // NS_PER_S * NS_PER_S - count * 60 * NS_PER_S
     payloads = batches("logs", 0, start_ns, start_ns + count * 60 * NS_PER_S, 100.0)
     created: dict[str, float] = {}
@@ -67,7 +66,7 @@ def measure(house: House, settings: Settings, count: int, every_s: float) -> lis
         store.put(key, next(payloads))
         created[key] = time.time()
         time.sleep(every_s)
-    database = house.database()
+    database = serve.database()
     try:
         done = _await_done(database, count)
     finally:

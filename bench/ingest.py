@@ -1,9 +1,9 @@
-"""Ingest end to end on the embedded default, against its ceiling: the same work in plain processes.
+"""Ingest end to end with the default deployment, against its ceiling: the same work in plain processes.
 
     PYTHONPATH=src python -m bench.ingest [--full] [--growth] [--logs 1000000] [--metrics 2000000] [--traces 500000]
 
-Prints a JSON line for each figure. The ceiling reads, decodes, sorts and writes the same objects with the same code in
-one process a core, without Spark, index and bus.
+It prints one JSON line per figure. The ceiling reads, decodes, sorts and writes the same objects with the same code, in
+one process per core, without Spark, index and bus.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ QUICK_ROWS = {"logs": 200_000, "metrics": 400_000, "traces": 100_000}
 GROWTH = (250_000, 500_000, 1_000_000, 2_000_000)
 
 
-def tell(case: str, value: float, unit: str, better: str, peer: str = "", peer_value: float | None = None) -> None:
+def report(case: str, value: float, unit: str, better: str, peer: str = "", peer_value: float | None = None) -> None:
     ratio = None if not peer_value else round(value / peer_value, 3)
     line = {"bench": "ingest", "case": case, "value": round(value, 3), "unit": unit, "better": better}
     line |= {"peer": peer, "peer_value": None if peer_value is None else round(peer_value, 3), "ratio": ratio}
@@ -65,7 +65,7 @@ def tell(case: str, value: float, unit: str, better: str, peer: str = "", peer_v
 
 
 class PeakMemory:
-    """The largest resident set of this process and its descendants together."""
+    """Samples the peak of the resident memory of this process and its descendants, without PostgreSQL."""
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -94,7 +94,7 @@ class PeakMemory:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and its descendants so far: what a busy neighbour cannot change."""
+    """Return the CPU time of this process and its descendants, which other processes do not distort."""
     me = psutil.Process()
     total = 0.0
     for process in [me, *me.children(recursive=True)]:
@@ -106,8 +106,8 @@ def cpu_seconds() -> float:
     return total
 
 
-class House:
-    """The embedded default: PostgreSQL, a folder as the bucket, and the roles of ingest in threads of this process."""
+class Deployment:
+    """The default deployment: embedded PostgreSQL, a folder as the bucket, and the ingest roles as threads."""
 
     def __init__(self, folder: Path) -> None:
         self.settings = Settings(
@@ -120,11 +120,11 @@ class House:
         self.ingest = Ingest(self.settings)
         self.boxer = IngestBoxer(self.settings)
         self.database = self.ingest.database
-        self._persist()
+        self._migrate()
         self._stop = Stop()
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._relay, self._box, self._ingest)]
 
-    def _persist(self) -> None:
+    def _migrate(self) -> None:
         end = time.monotonic() + 30
         while True:
             try:
@@ -183,7 +183,7 @@ class House:
             outbox.put(tx, messages)
 
     def await_done(self, run: str) -> tuple[int, int, int]:
-        """Rows, bytes and number of segments, when every object of the run has ended."""
+        """Wait until every object of the run has ended. Return rows, bytes and number of segments."""
         while True:
             with self.database.transaction() as tx:
                 left = tx.execute(
@@ -216,10 +216,12 @@ def _do(task: IngestTask) -> int:
     return sum(segment.row_count for segment in result.segments)
 
 
-def ceiling(house: House, signal: Signal, raws: list[RawObject], pool: ProcessPoolExecutor, scratch: Path) -> float:
-    """Rows a second of plain processes over the same objects, written to a bucket of their own."""
-    settings = house.settings.pipeline
-    source = StoreConfig.of(house.settings)
+def ceiling(
+    deployment: Deployment, signal: Signal, raws: list[RawObject], pool: ProcessPoolExecutor, scratch: Path
+) -> float:
+    """Return rows per second of plain processes over the same objects, written to another bucket."""
+    settings = deployment.settings.pipeline
+    source = StoreConfig.of(deployment.settings)
     target = StoreConfig(url=(scratch / f"ceiling-{uuid.uuid4().hex}").as_uri())
     refs = [ObjectRef(raw.object_id, raw.bucket, raw.key, raw.version, raw.size_bytes) for raw in raws]
     tasks = [
@@ -231,51 +233,53 @@ def ceiling(house: House, signal: Signal, raws: list[RawObject], pool: ProcessPo
     return rows / (time.perf_counter() - started)
 
 
-def end_to_end(house: House, signal: Signal, raws: list[RawObject], run: str) -> tuple[float, int, int, int]:
+def end_to_end(deployment: Deployment, signal: Signal, raws: list[RawObject], run: str) -> tuple[float, int, int, int]:
     started = time.perf_counter()
-    house.record(signal, raws)
-    rows, size_bytes, segments = house.await_done(run)
+    deployment.record(signal, raws)
+    rows, size_bytes, segments = deployment.await_done(run)
     return rows / (time.perf_counter() - started), rows, size_bytes, segments
 
 
-def measure(house: House, signal: Signal, rows: int, pool: ProcessPoolExecutor, folder: Path, rounds: int) -> None:
+def measure(
+    deployment: Deployment, signal: Signal, rows: int, pool: ProcessPoolExecutor, folder: Path, rounds: int
+) -> None:
     paths = objects(signal.name, rows, folder)
     raw_bytes = sum(path.stat().st_size for path in paths)
     ours, best, our_cpu, best_cpu = [], [], [], []
-    # Taking turns, so that both meet the same neighbours on this machine.
+    # Both take turns, so that other load on the machine affects them equally.
     for _ in range(rounds):
         run = uuid.uuid4().hex
-        raws = house.put(signal, paths, run)
+        raws = deployment.put(signal, paths, run)
         before = cpu_seconds()
-        best.append(ceiling(house, signal, raws, pool, house.settings.data.dir))
+        best.append(ceiling(deployment, signal, raws, pool, deployment.settings.data.dir))
         between = cpu_seconds()
         with PeakMemory() as memory:
-            rate, landed, size_bytes, segments = end_to_end(house, signal, raws, run)
+            rate, landed, size_bytes, segments = end_to_end(deployment, signal, raws, run)
         ours.append(rate)
         best_cpu.append(between - before)
         our_cpu.append(cpu_seconds() - between)
     rate, peer = max(ours), max(best)
-    tell(f"{signal}_records_per_s", rate, "records/s", "higher", "plain processes", peer)
+    report(f"{signal}_records_per_s", rate, "records/s", "higher", "plain processes", peer)
     costs = [1e6 * min(cpu) / landed for cpu in (our_cpu, best_cpu)]
-    tell(f"{signal}_cpu_us_per_record", costs[0], "us", "lower", "plain processes", costs[1])
-    tell(f"{signal}_records_per_s_per_core", rate / CORES, "records/s", "higher", "target", 60_000)
-    tell(f"{signal}_mb_per_s_per_core", rate * raw_bytes / landed / CORES / 1e6, "MB/s", "higher")
-    tell(f"{signal}_output_of_raw", size_bytes / raw_bytes, "ratio", "lower", "target", 0.2)
-    tell(f"{signal}_segments", segments, "segments", "lower")
-    tell(f"{signal}_peak_rss", memory.peak_bytes / (1 << 30), "GiB", "lower", "target", 4.0)
+    report(f"{signal}_cpu_us_per_record", costs[0], "us", "lower", "plain processes", costs[1])
+    report(f"{signal}_records_per_s_per_core", rate / CORES, "records/s", "higher", "target", 60_000)
+    report(f"{signal}_mb_per_s_per_core", rate * raw_bytes / landed / CORES / 1e6, "MB/s", "higher")
+    report(f"{signal}_output_of_raw", size_bytes / raw_bytes, "ratio", "lower", "target", 0.2)
+    report(f"{signal}_segments", segments, "segments", "lower")
+    report(f"{signal}_peak_rss", memory.peak_bytes / (1 << 30), "GiB", "lower", "target", 4.0)
 
 
-def growth(house: House, folder: Path) -> None:
-    """The cost of a record must not grow with how many there are."""
+def growth(deployment: Deployment, folder: Path) -> None:
+    """Report the cost per record for growing numbers of records; it must not grow."""
     signal = signal_named("logs")
     first = 0.0
     for rows in GROWTH:
         run = uuid.uuid4().hex
-        raws = house.put(signal, objects(signal.name, rows, folder), run)
-        rate, *_ = end_to_end(house, signal, raws, run)
+        raws = deployment.put(signal, objects(signal.name, rows, folder), run)
+        rate, *_ = end_to_end(deployment, signal, raws, run)
         cost_us = 1e6 / rate
         first = first or cost_us
-        tell(f"logs_us_per_record_{rows // 1000}k", cost_us, "us", "lower", f"{GROWTH[0] // 1000}k", first)
+        report(f"logs_us_per_record_{rows // 1000}k", cost_us, "us", "lower", f"{GROWTH[0] // 1000}k", first)
 
 
 @contextmanager
@@ -290,30 +294,30 @@ def scratch_folder() -> Iterator[Path]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="the sizes of the published figures")
+    parser.add_argument("--full", action="store_true", help="use the sizes of the published figures")
     for name in ROWS:
-        parser.add_argument(f"--{name}", type=int, help=f"how many records of {name}")
-    parser.add_argument("--rounds", type=int, default=2, help="the best of so many")
-    parser.add_argument("--growth", action="store_true", help="the doubling series 250k to 2M as well")
+        parser.add_argument(f"--{name}", type=int, help=f"number of records of {name}")
+    parser.add_argument("--rounds", type=int, default=2, help="number of rounds; the best counts")
+    parser.add_argument("--growth", action="store_true", help="also measure 250k to 2M records, doubling")
     parser.add_argument("--objects", type=Path, default=Path(tempfile.gettempdir()) / "lakerunner-bench")
     chosen = parser.parse_args()
     sizes = ROWS if chosen.full else QUICK_ROWS
-    # Made before anything starts threads: a forked process inherits none of them.
+    # The pool is created before any thread starts.
     context = multiprocessing.get_context("spawn")
     with scratch_folder() as folder, ProcessPoolExecutor(CORES, mp_context=context) as pool:
         list(pool.map(_import_only, range(CORES * 2)))
-        house = House(folder)
+        deployment = Deployment(folder)
         try:
-            house.start()
+            deployment.start()
             for signal in SIGNALS:
                 rows = getattr(chosen, signal.name)
                 rows = sizes[signal.name] if rows is None else rows
                 if rows:
-                    measure(house, signal, rows, pool, chosen.objects, chosen.rounds)
+                    measure(deployment, signal, rows, pool, chosen.objects, chosen.rounds)
             if chosen.growth:
-                growth(house, chosen.objects)
+                growth(deployment, chosen.objects)
         finally:
-            house.close()
+            deployment.close()
     return 0
 
 

@@ -1,6 +1,6 @@
-"""One org asks queries of death while another asks small ones: what the second notices of it, as JSON lines.
+"""Latency of one org's small queries while another org sends very expensive ones, as JSON lines.
 
-`python -m bench.noisy` starts an API and a worker over a lake of 100,000 series. The peer is the second org alone.
+`python -m bench.noisy` starts an API and a worker over a lake of 100,000 series. The peer is the first org alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.query.lake_of_series import lake_of_series
 from tests.serve.roles import Keyed, Roles, keyed_org, running_roles
 from tests.serve.wide_lake import START_MS, Wide, write_wide
 
-#: Legal but heavy ones among those that no limit lets through.
+#: Valid but very expensive queries, some of them beyond every limit.
 DEATHS = (
     ("query_range", '{__name__=~".+"}', 10_900),
     ("query_range", "sum(wide_0)", 10_900),
@@ -48,9 +48,9 @@ ATTACKERS = 8
 
 
 def attack(url: str, secret: str, end_s: float) -> None:
-    """Queries of death, one after the other in several threads, until the standard input ends; then what came of it.
+    """Send expensive queries from several threads until standard input ends, then print the counts of statuses.
 
-    A process of its own: what it costs the attacker to read answers is not to be measured.
+    It runs as a separate process, so that the cost of reading the answers is not measured.
     """
     give_way()
     start_s, statuses, over = START_MS / 1000, Counter[int](), threading.Event()
@@ -77,7 +77,7 @@ def attack(url: str, secret: str, end_s: float) -> None:
 
 
 def small_ones(roles: Roles, org: Keyed, wide: Wide, seconds: float) -> np.ndarray:
-    """Milliseconds of the second org's queries: a panel of an hour over one of its ten series, four a second."""
+    """Return the latencies of the quiet org in milliseconds: an hour of one metric, with a pause of 0.1 s between."""
     took_ms: list[float] = []
     end_s = wide.end_ms / 1000
     with roles.client(org.secret) as client:
@@ -94,7 +94,7 @@ def small_ones(roles: Roles, org: Keyed, wide: Wide, seconds: float) -> np.ndarr
 
 @contextlib.contextmanager
 def watched(roles: Roles, peaks: dict[str, int]) -> Iterator[None]:
-    """The most memory that each process held."""
+    """Record the peak memory of each process in `peaks`."""
     over = threading.Event()
 
     def watch() -> None:
@@ -115,7 +115,7 @@ def watched(roles: Roles, peaks: dict[str, int]) -> Iterator[None]:
         thread.join()
 
 
-def tell(case: str, value: float, peer: float, **further: object) -> None:
+def report(case: str, value: float, peer: float, **further: object) -> None:
     line = {"bench": "noisy", "case": case, "value": round(value, 2), "unit": "ms", "better": "lower"}
     line |= {"peer": "alone", "peer_value": round(peer, 2), "ratio": round(value / peer, 3), **further}
     sys.stdout.write(json.dumps(line) + "\n")
@@ -134,14 +134,14 @@ def measure(roles: Roles, loud: Keyed, quiet: Keyed, wide: Wide, small: Wide, se
         time.sleep(8.0)
         under = small_ones(roles, quiet, small, seconds)
         statuses = json.loads(attacker.communicate()[0])
-    # What the attack left behind ends within its time.
+    # Wait for the remaining queries of the attack to time out.
     time.sleep(25.0)
     after = small_ones(roles, quiet, small, seconds / 2)
     alone = np.concatenate([before, after])
     for name, share in (("p50", 50), ("p95", 95)):
-        tell(name, float(np.percentile(under, share)), float(np.percentile(alone, share)), queries=len(under))
-    told = {"bench": "noisy", "case": "attack", "statuses": statuses, "peak_rss_mb": peaks}
-    sys.stdout.write(json.dumps(told) + "\n")
+        report(name, float(np.percentile(under, share)), float(np.percentile(alone, share)), queries=len(under))
+    attack_line = {"bench": "noisy", "case": "attack", "statuses": statuses, "peak_rss_mb": peaks}
+    sys.stdout.write(json.dumps(attack_line) + "\n")
 
 
 def main() -> int:
@@ -149,7 +149,7 @@ def main() -> int:
     parser.add_argument("--series", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--attack", nargs=3, metavar=("URL", "SECRET", "END_S"), help=argparse.SUPPRESS)
-    parser.add_argument("--one-lane", action="store_true", help="Without the slow lane, to see what it does.")
+    parser.add_argument("--one-lane", action="store_true", help="Disable the slow lane, for comparison.")
     options = parser.parse_args()
     if options.attack:
         attack(options.attack[0], options.attack[1], float(options.attack[2]))

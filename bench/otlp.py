@@ -1,4 +1,4 @@
-"""Telemetry of a shop as OTLP, for benchmarks: many services, traces that hang together, counters that grow."""
+"""Generate OTLP telemetry for benchmarks: many services, connected traces, growing counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVICES = tuple(f"{name}-{part}" for name in ("cart", "pay", "ship", "search", 
 ROUTES = tuple(
     f"/api/v1/{noun}/{verb}" for noun in ("cart", "order", "item", "user") for verb in ("get", "put", "list")
 )
-#: Records of one object, about what a collector sends after a few seconds.
+#: Records of one object: about what a collector sends after a few seconds.
 OBJECT_ROWS = 10_000
 #: Series of one scrape.
 _SERIES = 2_500
@@ -138,7 +138,7 @@ def traces(number: int, rows: int) -> bytes:
 
 
 def metrics(number: int, rows: int) -> bytes:
-    """Scrapes, ten seconds apart: half counters, four tenths gauges, a tenth histograms."""
+    """Return scrapes ten seconds apart: half counters, four tenths gauges, one tenth histograms."""
     batch = MetricsData()
     scrapes = max(1, rows // _SERIES)
     for scrape in range(scrapes):
@@ -183,7 +183,7 @@ def _make(signal: str, number: int, rows: int, path: Path) -> None:
 
 
 def objects(signal: str, rows: int, folder: Path) -> list[Path]:
-    """Files of `OBJECT_ROWS` records each, made once and kept."""
+    """Return files of `OBJECT_ROWS` records each, generated once and reused."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{signal}_{OBJECT_ROWS}_{number:05d}.binpb" for number in range(-(-rows // OBJECT_ROWS))]
     with ProcessPoolExecutor() as pool:

@@ -1,6 +1,6 @@
-"""What PromQL costs: queries over series in memory, beside one plain pass over the same bytes.
+"""PromQL queries over series in memory, against one plain pass over the same bytes.
 
-Prints one JSON line a case. `peer` is the physical limit that the case is held against; `ratio` is value / peer_value.
+It prints one JSON line per case. `peer` is the physical limit of the case; `ratio` is value / peer_value.
 Run: PYTHONPATH=src python bench/promql_engine.py
 """
 
@@ -51,7 +51,7 @@ def histograms(series: int) -> MemorySource:
 
 
 class Scanned:
-    """A source whose scan is done: what remains is the engine's own cost."""
+    """A source whose scan is already done, so that only the engine is measured."""
 
     def __init__(self, source: MemorySource) -> None:
         self._batch = source.select([], 0, END_MS)
@@ -85,7 +85,7 @@ def report(case: str, value: float, peer: str, peer_value: float) -> None:
 
 
 def one_pass(source: MemorySource) -> float:
-    """Reading every timestamp and value once with numpy: nothing that looks at all samples can be faster."""
+    """Measure one read of every timestamp and value with numpy: nothing that reads all samples can be faster."""
     batch = source.select([], 0, END_MS)
     column = batch.histograms
     values = batch.values if column is None else column.pos_count
@@ -117,7 +117,7 @@ def main() -> None:
     engine, limit = Engine(source), one_pass(source)
     scanned = Engine(Scanned(source))
     value = best_of(lambda: scanned.range(QUERIES[0], END_MS // 2, END_MS, END_MS // 2 // STEPS))
-    report(f"{QUERIES[0]}, the scan not counted", value, "one numpy pass", limit)
+    report(f"{QUERIES[0]}, without the scan", value, "one numpy pass", limit)
     for query in QUERIES:
         value = best_of(lambda query=query: engine.range(query, END_MS // 2, END_MS, END_MS // 2 // STEPS))
         report(f"{query}, 10k series x {POINTS} points x {STEPS} steps", value, "one numpy pass", limit)

@@ -1,10 +1,10 @@
-"""Memory over many queries: RSS of query-api and query-worker after 2,000 mixed queries, against that after 200.
+"""Memory growth: RSS of query-api and query-worker after 2,000 mixed queries, against that after 200.
 
     python -m bench rss [--queries 2000] [--early 200] [--clients 4]
 
-Both are processes of their own over real segments and a real PostgreSQL, asked over HTTP. Of what can be asked, all is:
-instants, ranges, histograms, regular expressions that never come twice, labels, series, streams, errors; at times that
-never come twice either, so that no cache can go by having seen everything.
+Both run as processes over real segments and a real PostgreSQL, and are queried over HTTP. The mix covers instant and
+range queries, histograms, regular expressions, labels, series, streams and errors. Regular expressions and times never
+repeat, so no cache ever holds all answers.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ START_S, HOURS, STEP_S = 1_700_000_000, 6, 15
 SERIES = 300
 BOUNDS = (0.1, 0.5, 1.0)
 _READY_S = 120.0
-#: What is under way at the moment of measuring is not drift.
+#: Wait before measuring, so that work in progress does not count as growth.
 _SETTLE_S = TRIM_AFTER_S + 5.0
 
 
 def write(lake: LakeOfSeries) -> None:
-    """Counters and histograms, in segments of an hour."""
+    """Write counters and histograms, in segments of one hour."""
     points = 3_600 // STEP_S
     for hour in range(HOURS):
         loaded = MemorySource()
@@ -68,7 +68,7 @@ def _histogram(count: float) -> Histogram:
 
 
 def question(number: int) -> tuple[str, str, dict[str, Any]]:
-    """Method, path and parameters of the nth query. The same ones in every run."""
+    """Return method, path and parameters of the nth query, the same in every run."""
     draw = random.Random(number)
     end = START_S + draw.randrange(3_600, HOURS * 3_600) + draw.random()
     window = {"start": end - draw.choice((600, 1_800, 3_600)), "end": end, "step": draw.choice((15, 30, 60))}
@@ -111,7 +111,7 @@ def ask(client: httpx.Client, number: int) -> int:
 
 @contextmanager
 def processes(lake: LakeOfSeries, folder: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """The API's address, and the processes by role."""
+    """Start API and worker; yield the API's address and the process ids by role."""
     ports = {"query-worker": free_port(), "query-api": free_port()}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")}
     with ExitStack() as stack:
@@ -175,7 +175,7 @@ def main() -> int:
             with lake_of_series(folder / "lake", server.new_database()) as lake:
                 write(lake)
                 release_memory()
-                with processes(lake, folder / "house") as (url, pids):
+                with processes(lake, folder / "data") as (url, pids):
                     measure(url, pids, args.early, args.queries, args.clients)
         finally:
             server.stop()

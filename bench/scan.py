@@ -1,7 +1,8 @@
-"""Fetching samples from segments: `python -m bench.scan` prints one JSON line a case.
+"""Fetch samples from segments, against pyarrow reading the same columns.
 
-The peer is the physical limit of the format: pyarrow reading the same columns of the same file into memory, and no
-more. Times are CPU seconds of this process, the best of several runs, since the machine may be shared.
+`python -m bench.scan` prints one JSON line per case. The peer is the physical limit of the format: pyarrow reading the
+same columns of the same file into memory, and nothing else. CPU and wall times are the best of several runs, since the
+machine may be shared.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ NAME = "http_server_requests_total"
 
 
 class FixedCatalog:
-    """Stands in for the index: its part is measured elsewhere."""
+    """Replaces the index, which is measured elsewhere."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = segments
@@ -71,7 +72,7 @@ def labels_of(number: int) -> LabelSet:
 
 
 def write(store: ObjectStore, series: int, hours: int) -> list[Segment]:
-    """Counters that grow, one segment an hour."""
+    """Write growing counters, one segment per hour."""
     sets = sorted((labels_of(number) for number in range(series)), key=lambda labels: labels.tid())
     described = [
         {
@@ -123,7 +124,7 @@ def _samples(tids: list[int], start_ms: int, random: np.random.Generator) -> pa.
 
 
 def best_ms(call: Callable[[], object], runs: int) -> tuple[float, float]:
-    """CPU and wall milliseconds, each the best of the runs, after one to warm up."""
+    """Return CPU and wall milliseconds, each the best of the runs after a warm-up."""
     call()
     cpu, wall = [], []
     for _ in range(runs):
@@ -145,7 +146,7 @@ def read_columns(folder: Path, segments: Sequence[Segment]) -> None:
         pq.read_table(folder / keys.segment_keys(segment)[0], columns=COLUMNS, use_threads=False, partitioning=None)
 
 
-def tell(case: str, value: float, unit: str, peer: str, peer_value: float) -> None:
+def report(case: str, value: float, unit: str, peer: str, peer_value: float) -> None:
     line = {
         "bench": "scan",
         "case": case,
@@ -169,7 +170,7 @@ def measure(folder: Path, series: int, hours: int, runs: int, *, flight: bool = 
     began = time.perf_counter()
     got = fetch(workers, segments)
     cold_ms = (time.perf_counter() - began) * 1e3
-    assert len(got.values) == series * POINTS * hours, "the fetch is not whole"
+    assert len(got.values) == series * POINTS * hours, "the fetch is incomplete"
     limit_cpu, limit_wall = best_ms(lambda: read_columns(bucket, segments), runs)
     cpu, wall = best_ms(lambda: fetch(workers, segments), runs)
     remembering = LocalWorkers(Opener(cache, 1 << 29, 2 << 30), 2)
@@ -178,17 +179,17 @@ def measure(folder: Path, series: int, hours: int, runs: int, *, flight: bool = 
     remembering.close()
     case = f"{series} series x {POINTS} points x {hours} h"
     limit = "pyarrow reads the columns"
-    tell(f"hot fetch, {case}, cpu", cpu, "ms", limit, limit_cpu)
-    tell(f"hot fetch, {case}, wall", wall, "ms", limit, limit_wall)
-    tell(f"hot fetch, decoded before, {case}, cpu", again_cpu, "ms", limit, limit_cpu)
-    tell(f"hot fetch, decoded before, {case}, wall", again_wall, "ms", limit, limit_wall)
-    tell(f"first fetch, {case}, wall", cold_ms, "ms", limit, limit_wall)
+    report(f"hot fetch, {case}, cpu", cpu, "ms", limit, limit_cpu)
+    report(f"hot fetch, {case}, wall", wall, "ms", limit, limit_wall)
+    report(f"hot fetch, decoded before, {case}, cpu", again_cpu, "ms", limit, limit_cpu)
+    report(f"hot fetch, decoded before, {case}, wall", again_wall, "ms", limit, limit_wall)
+    report(f"first fetch, {case}, wall", cold_ms, "ms", limit, limit_wall)
     if flight:
         service = WorkerServer("grpc://127.0.0.1:0", workers, "secret", 8, 8 << 30)
         remote = FlightWorkers(lambda: [f"127.0.0.1:{service.port}"], "secret")
         cpu, wall = best_ms(lambda: fetch(remote, segments), runs)
-        tell(f"hot fetch over Flight, both ends, {case}, cpu", cpu, "ms", limit, limit_cpu)
-        tell(f"hot fetch over Flight, {case}, wall", wall, "ms", limit, limit_wall)
+        report(f"hot fetch over Flight, both ends, {case}, cpu", cpu, "ms", limit, limit_cpu)
+        report(f"hot fetch over Flight, {case}, wall", wall, "ms", limit, limit_wall)
         remote.close()
         service.shutdown()
     workers.close()

@@ -1,8 +1,8 @@
-"""PromQL over the whole lake, served as users run it, against Prometheus and VictoriaMetrics on the same samples.
+"""PromQL over a served lake, against Prometheus and VictoriaMetrics with the same samples.
 
-    make bench CASE="promql --quick"            small sets: whether it runs at all, in a minute
-    make bench CASE="promql --keep DIR"         the sizes of the published figures; a second run finds them loaded
+    make bench CASE="promql --quick"            small data sets, to check in a minute that it runs
+    make bench CASE="promql --keep DIR"         the sizes of the published figures; a second run reuses the loaded data
     make bench CASE="promql --keep DIR --only 'long sum by rate' --rounds 9"
 
-Needs `prometheus` on PATH or in the folder LAKERUNNER_TEST_PEERS; `victoria-metrics` is a further column where found.
+It needs `prometheus` in the folder LAKERUNNER_TEST_PEERS or on PATH. `victoria-metrics`, if found, is measured too.
 """

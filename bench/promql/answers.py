@@ -1,4 +1,4 @@
-"""Whether two answers say the same: the same series, times and kinds, and values equal but for the last bits."""
+"""Compare two answers: equal series, times and types, and values that differ at most in the last bits."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import orjson
 
-#: Sums of thousands of rates in two orders, each with a compensated sum.
+#: Allows for compensated sums of thousands of rates in different orders.
 TOLERANCE = 1e-12
 
 Labels = tuple[tuple[str, str], ...]
 
 
 def difference(ours: bytes, theirs: bytes, *, any_of_equals: bool = False) -> str | None:
-    """What differs first, in words; None where nothing does.
+    """Describe the first difference; None if there is none.
 
-    `any_of_equals`: of series with equal values one or the other may be there, so only the values of each step count.
+    With `any_of_equals`, either of two series with equal values may be returned, so only the values per step count.
     """
     mine, other = orjson.loads(ours), orjson.loads(theirs)
     for who, answer in (("ours", mine), ("theirs", other)):
@@ -36,7 +36,7 @@ def difference(ours: bytes, theirs: bytes, *, any_of_equals: bool = False) -> st
 
 
 def _list_difference(mine: list[Any], other: list[Any]) -> str | None:
-    """Names are in order everywhere; of label sets the order is not promised."""
+    """Compare lists. Names are sorted in every answer; label sets have no defined order."""
     if mine and isinstance(mine[0], dict):
         mine, other = sorted(map(_labels, mine)), sorted(map(_labels, other))
     if not mine:
@@ -70,7 +70,7 @@ def _points_difference(mine: np.ndarray, other: np.ndarray) -> str | None:
 
 
 def _by_labels(result: Iterable[dict[str, Any]]) -> dict[Labels, np.ndarray]:
-    """Times and values of each series. None of the cases answers with histograms."""
+    """Return times and values of each series. No case returns histograms."""
     return {
         _labels(series["metric"]): np.array(series.get("values") or [series["value"]], np.float64).T
         for series in result
@@ -78,7 +78,7 @@ def _by_labels(result: Iterable[dict[str, Any]]) -> dict[Labels, np.ndarray]:
 
 
 def _by_step(series: dict[Labels, np.ndarray]) -> dict[Labels, np.ndarray]:
-    """All points as those of one series without labels, by time and then value."""
+    """Merge all points into one series without labels, ordered by time and value."""
     if not series:
         return {}
     points = np.concatenate(list(series.values()), axis=1)

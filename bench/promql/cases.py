@@ -1,4 +1,4 @@
-"""What is asked: dashboards' usual questions, each over one of the sets, with the target that it is held to."""
+"""The queries: typical dashboard queries, each over one data set, with a target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Fields = tuple[tuple[str, str], ...]
 
 
 class Target(enum.Enum):
-    """What must hold when it is hot."""
+    """The target of a hot query."""
 
     HALF = "wall and CPU at most half of Prometheus'"
     SAME = "wall and CPU at most Prometheus', where that takes more than 200 ms"
@@ -25,9 +25,9 @@ class Case:
     path: str
     fields: Fields
     target: Target = Target.SAME
-    #: VictoriaMetrics knows no native histograms.
+    #: Whether to run it on VictoriaMetrics, which has no native histograms.
     victoria: bool = True
-    #: Of series with equal values any may be in the answer: the values at each step are compared.
+    #: Any of several series with equal values may be returned, so only the values per step are compared.
     any_of_equals: bool = False
 
 
@@ -91,5 +91,5 @@ def _seconds(time_ms: int) -> str:
 
 
 def chosen(names: Sequence[str], among: str) -> bool:
-    """Whether a case is among those that were asked for: all, where none was."""
+    """Return whether a case was selected. Without a selection, all are."""
     return not names or any(name in among for name in names)

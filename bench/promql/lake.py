@@ -1,4 +1,4 @@
-"""Our side: segments as compaction leaves them, in a folder bucket and the embedded index."""
+"""Load Lakerunner: write segments as compaction would leave them, in a folder bucket and the embedded index."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _START_S = 30.0
 
 @contextmanager
 def postgres(data_dir: Path) -> Iterator[tuple[Database, int]]:
-    """The embedded index over that folder while the block lasts, its schema made; and its process."""
+    """Run the embedded index over that folder, with its schema; yield the database and the process id."""
     data_dir.mkdir(parents=True, exist_ok=True)
     server = EmbeddedPostgres(data_dir)
     process = server.spawn(data_dir / "postgres.log")
@@ -74,7 +74,7 @@ def postgres(data_dir: Path) -> Iterator[tuple[Database, int]]:
 
 
 def load(database: Database, data_dir: Path, sets: Sequence[MetricSet]) -> int:
-    """Write all sets and make them visible; the number of rows."""
+    """Write all data sets, make them visible, and return the number of rows."""
     store = open_store(StoreConfig.of(Settings(data=DataSettings(dir=data_dir))))
     rows = 0
     for metric in sets:
@@ -84,14 +84,14 @@ def load(database: Database, data_dir: Path, sets: Sequence[MetricSet]) -> int:
         with database.transaction() as tx:
             create_item(tx, WorkItem(item_id, "ingest", DEFAULT_ORG_ID, METRICS.name))
         assert commit_item(database, ItemResult(item_id, made=segments)) is Outcome.COMMITTED
-    # What its own upkeep would have done by the time that anybody asks.
+    # Autovacuum would do this before the first query in production.
     with database.transaction() as tx:
         tx.execute("ANALYZE segment")
     return rows
 
 
 def _segments(store: ObjectStore, metric: MetricSet) -> Iterator[Segment]:
-    """One an hour and set, as of a collector of its own, in order of (name, series, time)."""
+    """Write one segment per hour of the set, sorted by (name, series, time). Each set is its own collector."""
     tids = np.array([labels.tid() for labels in metric.labels()], np.int64)
     order = np.argsort(tids)
     series = _series_table(metric, tids, order)
@@ -159,7 +159,7 @@ def _samples_table(columns: dict[str, object]) -> pa.Table:
 
 
 def _histogram_columns(metric: MetricSet, whole: Histograms, order: Ints, span: slice) -> dict[str, object]:
-    """As ingest stores OTLP's histograms: whole buckets in one run, absolute counts."""
+    """Build histogram columns as ingest stores OTLP histograms: all buckets in one span, absolute counts."""
     counts = whole.counts[order, span]
     rows, buckets = counts.shape[0] * counts.shape[1], counts.shape[2]
     classic = metric.kind is Kind.CLASSIC

@@ -1,4 +1,4 @@
-"""Filling each server with the sets, once a folder: a note beside the data says what is in it."""
+"""Load each server with the data sets, once per folder. A file beside the data records what was loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.promql.sets import Kind, MetricSet
 
 from lakerunner.index.database import Database
 
-#: What the generator makes for the same sets has changed: data of an earlier run is no longer the same.
+#: Increase it when the generator's output for the same sets changes, so that old data is not reused.
 _VERSION = 1
 _NOTE = "loaded"
 
@@ -34,8 +34,8 @@ def fill_lake(database: Database, folder: Path, sets: Sequence[MetricSet]) -> No
 
 
 def fill_peers(peers: Sequence[Peer], sets: Sequence[MetricSet]) -> None:
-    """Over remote write, side by side. The peers are stopped, and are so afterwards."""
-    sets = [one for one in sets if not one.lake_only]
+    """Load the peers over remote write. They are stopped before and afterwards."""
+    sets = [metric for metric in sets if not metric.lake_only]
     empty = [peer for peer in peers if not _is_filled(peer.folder, sets)]
     if not empty:
         return
@@ -44,9 +44,9 @@ def fill_peers(peers: Sequence[Peer], sets: Sequence[MetricSet]) -> None:
         peer.start()
     began = time.monotonic()
     try:
-        # Native histograms for Prometheus alone, in the same slices of time: its head takes nothing much older.
-        floats = [block_of(one) for one in sets if one.kind is not Kind.NATIVE]
-        natives = [block_of(one) for one in sets if one.kind is Kind.NATIVE]
+        # Only Prometheus gets native histograms, in the same time slices as floats: its head refuses older samples.
+        floats = [block_of(metric) for metric in sets if metric.kind is not Kind.NATIVE]
+        natives = [block_of(metric) for metric in sets if metric.kind is Kind.NATIVE]
         for peer in empty:
             blocks = floats + natives if isinstance(peer, Prometheus) else floats
             samples = _send(peer, blocks)
@@ -61,7 +61,7 @@ def fill_peers(peers: Sequence[Peer], sets: Sequence[MetricSet]) -> None:
 
 
 def _send(peer: Peer, blocks: Sequence[Block]) -> int:
-    """The next request is made while one is on its way."""
+    """Send all samples. The next request is encoded while one is being sent."""
     samples = 0
     with ThreadPoolExecutor(1) as sender:
         sending = None

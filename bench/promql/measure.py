@@ -1,4 +1,4 @@
-"""Wall and CPU time of a question to each server, taking turns, so that all meet the same neighbours."""
+"""Measure wall and CPU time of a query on each server. Servers take turns, so that other load affects all equally."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bench.promql.cases import Case, range_fields
 from bench.promql.servers import Lake, Refused, Server
 from bench.promql.sets import END_MS, HOUR_MS
 
-#: Short questions are asked again and again for this long: one of them is lost in the noise of the CPU's clock.
+#: Short queries are repeated for this long per turn: a single one is below the resolution of the CPU clock.
 _TURN_S, _MAX_REPEATS = 0.2, 40
 
 
 @dataclass(slots=True)
 class Spent:
-    """Of every call its wall time, of every turn the CPU time of a call."""
+    """The wall time of every call, and the CPU time per call of every turn."""
 
     walls_ms: list[float] = field(default_factory=list)
     cpus_ms: list[float] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Spent:
 
 
 def hot(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
-    """Every server was asked the question before, once here again to see how often to repeat it."""
+    """Measure a warm query. One more call here determines how often a turn repeats it."""
     spent = [Spent() for _ in servers]
     repeats = []
     for server in servers:
@@ -50,7 +50,7 @@ def hot(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
 
 
 def cold(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
-    """The first question after a start, with nothing in any cache but the operating system's."""
+    """Measure the first query after a restart, with only the operating system's cache warm."""
     spent = [Spent() for _ in servers]
     for _ in range(rounds):
         for server, so_far in zip(servers, spent, strict=True):
@@ -72,17 +72,17 @@ def _turn(server: Server, case: Case, spent: Spent, times: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """Medians, and what the stream says of itself at its end."""
+    """Median times of a stream, and its summary frame."""
 
     first_ms: float
     whole_ms: float
-    #: The same question to `query_range`, in turn with the stream.
+    #: The same query as `query_range`, alternating with the stream.
     at_once_ms: float
     summary: dict[str, Any]
 
 
 def stream(lake: Lake, query: str, hours: int, step_s: int, rounds: int) -> Streamed:
-    """When the first point of a stream arrives, when its last, and when an answer that is not streamed."""
+    """Measure the time to the first and last point of a stream, and to the full answer of `query_range`."""
     body = json.dumps(
         {"q": query, "s": END_MS - hours * HOUR_MS, "e": END_MS, "step": f"{step_s}s", "nocache": True}
     ).encode()

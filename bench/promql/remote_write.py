@@ -1,7 +1,7 @@
-"""Remote write 1.0 at speed: a block of series as protobuf by numpy, in the slices of time that a TSDB takes in order.
+"""Fast remote write 1.0: numpy encodes blocks of series as protobuf, in the time slices that a TSDB accepts.
 
-Version 1.0 because both peers take it. A float sample is always 18 bytes: its time is a varint of six from 1971
-to 2109.
+Both peers accept version 1.0. A float sample always has 18 bytes, because times from 1971 to 2109 are varints of six
+bytes.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ HEADERS = {
     "Content-Encoding": "snappy",
     "X-Prometheus-Remote-Write-Version": "0.1.0",
 }
-#: A head takes what is at most half a block (an hour) older than the newest: all series advance together, by this.
+#: Prometheus' head accepts samples at most half a block (an hour) older than the newest, so all series advance together
+#: in steps of this length.
 SLICE_MS = HOUR_MS // 2
 _SAMPLE_BYTES = 18
 _TIME_BYTES = 6
-#: Requests of a few MB: receivers refuse those over 32.
+#: Gives requests of a few MB; receivers refuse those over 32 MB.
 _REQUEST_SAMPLES = 200_000
 _SNAPPY = pa.Codec("snappy")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Series of one set as a peer gets them: floats, or native histograms."""
+    """The series of one set as sent to a peer: floats or native histograms."""
 
     metric: MetricSet
     labels: Sequence[LabelSet]
-    #: The row of the set's own series that each is scraped with.
+    #: For each series, the row of the set's series whose scrape time it shares.
     scraped_with: Ints
     values: Floats | None = None
     histograms: Histograms | None = None
@@ -67,7 +68,7 @@ def block_of(metric: MetricSet) -> Block:
 
 
 def _classic(metric: MetricSet) -> Block:
-    """A series a bucket, with the counts of all below it, and those of sum and count."""
+    """Return one cumulative series per bucket, and the series of sum and count."""
     histograms = histograms_of(metric)
     below = np.cumsum(histograms.counts, axis=2).astype(np.float64)
     columns = [below[:, :, bucket] for bucket in range(below.shape[2])] + [histograms.sums, below[:, :, -1]]
@@ -81,7 +82,7 @@ def _classic(metric: MetricSet) -> Block:
 
 
 def requests(blocks: Sequence[Block]) -> Iterator[tuple[int, bytes]]:
-    """How many samples, and the body of a request with them; slice by slice of time through all blocks."""
+    """Yield the number of samples and the body of each request, slice by slice of time through all blocks."""
     first_ms = min(block.metric.start_ms for block in blocks)
     encoded = [[_encode_labels(labels) for labels in block.labels] for block in blocks]
     for slice_ms in range(first_ms, END_MS, SLICE_MS):
@@ -115,7 +116,7 @@ def _times(block: Block, part: slice, first: int, last: int) -> Ints:
 
 
 def _samples(times: Ints, values: Floats) -> np.ndarray:
-    """The bytes of each series' samples, a row a series."""
+    """Return the encoded samples, one row of bytes per series."""
     out = np.empty((*times.shape, _SAMPLE_BYTES), np.uint8)
     out[..., 0], out[..., 1] = 0x12, _SAMPLE_BYTES - 2
     out[..., 2] = 0x09
@@ -128,7 +129,7 @@ def _samples(times: Ints, values: Floats) -> np.ndarray:
 
 
 def _natives(block: Block, labels: Sequence[bytes], part: slice, first: int, last: int) -> bytes:
-    """Native histograms with whole counts, as clients send them. Few: a Python loop will do."""
+    """Encode native histograms with integer counts, as clients send them. They are few, so a Python loop suffices."""
     assert block.histograms is not None
     counts = block.histograms.counts[part, first:last]
     deltas = np.diff(counts, axis=2, prepend=0)

@@ -1,4 +1,4 @@
-"""Figures as JSON lines, and at the end a table with the targets that were missed."""
+"""Report figures as JSON lines, and finally as a table with the missed targets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Figure:
         )
 
     def missed(self) -> str:
-        """Which target it misses, in words; empty where it has none or keeps it."""
+        """Describe the missed target; empty if there is none or it is met."""
         ratio = self.ratio
         if self.peer == "full answer" and ratio is not None and ratio > _FIRST_POINT:
             return f"first point after {ratio:.2f} of the whole, wanted {_FIRST_POINT}"
@@ -66,7 +66,7 @@ class Report:
         sys.stdout.flush()
 
     def conclude(self, note: str) -> None:
-        """The table, on standard error: standard output is for programs."""
+        """Write the table to standard error; standard output is for programs."""
         missed = [figure for figure in self._figures if figure.missed()]
         by_case: dict[str, list[Figure]] = {}
         for figure in self._figures:
@@ -80,7 +80,7 @@ class Report:
 
 
 def _row(figures: Sequence[Figure]) -> str:
-    """A case beside all its peers; an arrow where it misses its target."""
+    """Format a case with all its peers, and an arrow at each missed target."""
     out = f"{figures[0].case:<45} {figures[0].value:>9,.1f} {figures[0].unit:<2}"
     for figure in figures:
         if figure.ratio is not None:

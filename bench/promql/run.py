@@ -1,4 +1,4 @@
-"""The bench itself: load, compare, time, conclude."""
+"""Run the benchmark: load the servers, compare answers, measure, report."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from bench.promql.sets import MetricSet, sets
 from tests.components.peers import VARIABLE, find_peer
 
 _STREAMED = "long sum by rate 6h"
-#: What makes our answer say what it read.
+#: The parameter that adds what was read to our answer.
 _EXPLAIN = (("explain", "1"),)
 _SAMPLE_BYTES = 16
-#: Below this Prometheus' time says more of HTTP than of queries.
+#: Below this, Prometheus' time is mostly HTTP overhead.
 _WORTH_COMPARING_MS = 200.0
 _RATE = "sum by (job) (rate({}[5m]))"
 
@@ -38,7 +38,7 @@ _RATE = "sum by (job) (rate({}[5m]))"
 def main() -> int:
     options = _options()
     env_without_lakerunner()
-    # Told to stop, the servers must be stopped too.
+    # SIGTERM must stop the servers too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     prometheus, victoria = find_peer("prometheus"), find_peer("victoria-metrics")
     if prometheus is None:
@@ -61,7 +61,7 @@ def _bench(folder: Path, peers: Sequence[Peer], loaded: Sequence[MetricSet], opt
         own = Lake(folder / "lake", index_pid)
         servers: list[Server] = [own, *peers]
         for server in servers:
-            # First of all to be stopped in any case: a start may fail half way.
+            # Registered before the start, which may fail half way.
             running.callback(server.stop)
             server.start()
         wanted = [case for case in cases() if chosen(options.only, case.name)]
@@ -72,32 +72,32 @@ def _bench(folder: Path, peers: Sequence[Peer], loaded: Sequence[MetricSet], opt
         _measure_stream(report, own, options)
         _measure_growth(report, own, options)
     report.conclude(
-        "answer caches are bypassed everywhere (nocache=1); Prometheus holds what it leaves in its head there and the "
-        f"rest in blocks; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        "answer caches are bypassed (nocache=1); Prometheus has the newest hours in its head and the rest in blocks; "
+        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
     for name, reason in wrong.items():
-        say(f"NOT THE SAME ANSWER: {name}: {reason}")
+        say(f"DIFFERENT ANSWER: {name}: {reason}")
     return 1 if wrong else 0
 
 
 def _compare(report: Report, own: Lake, prometheus: Peer, wanted: Sequence[Case]) -> dict[str, str]:
-    """Cases that are answered otherwise than by Prometheus: those are not timed. Warms everybody up, too."""
+    """Return the cases whose answer differs from Prometheus'; those are not timed. This also warms the caches."""
     wrong = {}
     for case in wanted:
         ours, theirs = own.ask(case.path, (*case.fields, *_EXPLAIN)), prometheus.ask(case.path, case.fields)
         found = difference(ours, theirs, any_of_equals=case.any_of_equals)
         if found:
             wrong[case.name] = found
-            say(f"not the same answer: {case.name}: {found}")
+            say(f"different answer: {case.name}: {found}")
         elif "explain" in (answer := orjson.loads(ours)):
             report.tell(_bytes_read(case.name, answer["explain"]))
     return wrong
 
 
 def _bytes_read(name: str, explained: Mapping[str, Any]) -> Figure:
-    """Beside a time and a value of each sample that was looked at."""
+    """Compare the bytes read with one time and one value per sample read."""
     peer_value = explained["rows"] * _SAMPLE_BYTES / 1e6
-    return Figure(f"{name} bytes read", explained["bytes"] / 1e6, "MB", f"{_SAMPLE_BYTES} bytes a sample", peer_value)
+    return Figure(f"{name} bytes read", explained["bytes"] / 1e6, "MB", f"{_SAMPLE_BYTES} bytes per sample", peer_value)
 
 
 def _measure(report: Report, servers: Sequence[Server], case: Case, options: argparse.Namespace) -> None:
@@ -108,7 +108,7 @@ def _measure(report: Report, servers: Sequence[Server], case: Case, options: arg
 
 
 def _figures(name: str, asked: Sequence[Server], spent: Sequence[Spent], target: Target | None) -> Iterator[Figure]:
-    """Wall and CPU beside each peer's."""
+    """Yield our wall and CPU time against each peer's."""
     ours = spent[0]
     for peer, theirs in zip(asked[1:], spent[1:], strict=True):
         held = _held(target, peer, theirs)
@@ -117,7 +117,7 @@ def _figures(name: str, asked: Sequence[Server], spent: Sequence[Spent], target:
 
 
 def _held(target: Target | None, peer: Server, theirs: Spent) -> Target | None:
-    """Which target counts beside that peer: they are about Prometheus, and parity about what takes it a while."""
+    """Return the target that applies to a peer. Targets refer to Prometheus; parity only to its slow queries."""
     if not isinstance(peer, Prometheus) or (target is Target.SAME and theirs.wall_ms <= _WORTH_COMPARING_MS):
         return None
     return target
@@ -135,7 +135,7 @@ def _measure_stream(report: Report, own: Lake, options: argparse.Namespace) -> N
 
 
 def _measure_growth(report: Report, own: Lake, options: argparse.Namespace) -> None:
-    """Twice the series, twice the samples: ours against twice our own half, so that 1 is linear."""
+    """Measure doubled series and samples against twice the time of half as many; a ratio of 1 is linear."""
     doubled = [
         ("series", [range_case(f"{n}x", _RATE.format(f"grown_{n}_total"), 1, 60) for n in (1, 2, 4)]),
         ("samples", [range_case(f"{n}h", _RATE.format("requests_total"), n, 60) for n in (1, 2, 4)]),
@@ -164,11 +164,11 @@ def _folder(kept: Path | None) -> Iterator[Path]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise SystemExit(f"cannot use {kept}: another run does; copy it, or wait") from None
+                raise SystemExit(f"cannot use {kept}: another run uses it; wait, or use a copy") from None
             yield kept.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as name:
-        # PostgreSQL runs as a user of its own where we are root.
+        # As root, PostgreSQL runs as another user, which must be able to enter the folder.
         Path(name).chmod(0o755)
         yield Path(name)
 
@@ -177,11 +177,15 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench promql", description=bench.promql.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the series")
-    parser.add_argument("--only", action="append", default=[], help="cases whose name has this in it; may be repeated")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each server a case; medians are told")
-    parser.add_argument("--cold", type=int, nargs="?", const=1, default=0, help="so many turns after a restart, too")
-    parser.add_argument("--keep", type=Path, help="folder in which loaded servers are left for the next run")
+    parser.add_argument("--quick", action="store_true", help="use a twentieth of the series")
+    parser.add_argument(
+        "--only", action="append", default=[], help="run cases whose name contains this; may be repeated"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="turns per server and case; the median counts")
+    parser.add_argument(
+        "--cold", type=int, nargs="?", const=1, default=0, help="also measure this many turns after a restart"
+    )
+    parser.add_argument("--keep", type=Path, help="folder that keeps the loaded servers for the next run")
     return parser.parse_args()
 
 

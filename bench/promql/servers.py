@@ -1,4 +1,4 @@
-"""The servers that are measured: each started over its own folder, asked over one kept connection, and its CPU read."""
+"""The measured servers: each runs over its own folder and is queried over one persistent connection."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Refused(Exception):
 
 
 class Server(ABC):
-    """One of those that are compared: started and stopped at will, over a folder that outlives it."""
+    """A measured server. It can be stopped and restarted over its folder."""
 
     name: str
-    #: What makes it compute instead of remembering an answer.
+    #: Parameters that bypass the server's cache of answers.
     uncached: Sequence[tuple[str, str]] = ()
-    #: Folders of what it remembers between two starts.
+    #: Folders of caches that survive a restart.
     caches: Sequence[str] = ()
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Server(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start it and wait until it is ready."""
+        """Start the server and wait until it is ready."""
 
     def stop(self) -> None:
         if self._connection is not None:
@@ -56,14 +56,14 @@ class Server(ABC):
         self._processes.clear()
 
     def forget(self) -> None:
-        """Remove what it remembers, while it is stopped."""
+        """Delete the caches of the stopped server."""
         for cache in self.caches:
             shutil.rmtree(self.folder / cache, ignore_errors=True)
 
     def send(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> http.client.HTTPResponse:
-        """Over the kept connection; over a new one where the server has closed that since, as pools do."""
+        """Send a request over the persistent connection, or over a new one if the server has closed it."""
         if self._connection is not None:
             try:
                 self._connection.request(method, path, body, headers or {})
@@ -75,7 +75,7 @@ class Server(ABC):
         return self._connection.getresponse()
 
     def ask(self, path: str, fields: Sequence[tuple[str, str]]) -> bytes:
-        """The whole answer. A POST, as Grafana does; listings of label values are GETs everywhere."""
+        """Return the whole answer. Queries are POST requests, as from Grafana; label values only support GET."""
         form = urlencode([*fields, *self.uncached])
         if path.endswith("/values"):
             response = self.send("GET", f"{path}?{form}")
@@ -88,7 +88,7 @@ class Server(ABC):
         return body
 
     def cpu_s(self) -> float:
-        """User and system time of all its processes, to the microsecond."""
+        """Return user and system time of all processes of the server, to the microsecond."""
         return sum(_process_cpu_s(pid) for pid in self.pids())
 
     def pids(self) -> list[int]:
@@ -106,7 +106,7 @@ class Server(ABC):
 
 
 class Lake(Server):
-    """`lakerunner query-worker` and `query-api` as processes of their own, over an index that runs already."""
+    """`lakerunner query-worker` and `query-api` as processes, over an index that is already running."""
 
     name = "lakerunner"
     uncached = (("nocache", "1"),)
@@ -134,7 +134,7 @@ class Lake(Server):
 
 
 class Prometheus(Server):
-    """With its defaults, but for limits that would refuse the larger cases."""
+    """Prometheus with default settings, except for limits that would refuse the larger cases."""
 
     name = "prometheus"
 
@@ -155,14 +155,14 @@ class Prometheus(Server):
             f"--web.listen-address=127.0.0.1:{self.port}",
             "--web.enable-remote-write-receiver",
             f"--query.max-samples={_LIMIT}",
-            # A restart then takes a second and not a replay of the log: only the cold runs notice.
+            # Avoids a slow replay of the log at a restart, which only cold runs need.
             "--enable-feature=memory-snapshot-on-shutdown",
             "--log.level=warn",
         ]
         self._run(argv, "log", "/-/ready", self.port, {})
 
     def settle(self) -> None:
-        """Wait until it has made blocks of all that it makes blocks of; the newest hours stay in its head."""
+        """Wait until compaction into blocks is finished; the newest hours stay in the head."""
         end, quiet_since, seen = time.monotonic() + 300, time.monotonic(), -1.0
         while time.monotonic() < end:
             now = self._gauge("prometheus_tsdb_compactions_total")
@@ -180,7 +180,7 @@ class Prometheus(Server):
 
 
 class VictoriaMetrics(Server):
-    """For its times alone: its `rate` means something else by design, and it knows no native histograms."""
+    """VictoriaMetrics, only for its times: its `rate` differs by design, and it has no native histograms."""
 
     name = "victoria-metrics"
     uncached = (("nocache", "1"),)
@@ -215,7 +215,7 @@ Peer = Prometheus | VictoriaMetrics
 
 
 def write(peer: Peer, body: bytes) -> None:
-    """One request of remote write."""
+    """Send one remote write request."""
     response = peer.send("POST", "/api/v1/write", body, HEADERS)
     answer = response.read()
     if response.status // 100 != 2:
@@ -241,7 +241,7 @@ def _tree(pid: int) -> list[int]:
 
 
 def _process_cpu_s(pid: int) -> float:
-    """The CPU clock of another process (clock_getcpuclockid): in nanoseconds, where /proc counts ticks of 10 ms."""
+    """Read the CPU clock of another process (clock_getcpuclockid) in nanoseconds; /proc only counts 10 ms ticks."""
     try:
         return time.clock_gettime(~pid << 3 | 2)
     except OSError:
@@ -249,6 +249,6 @@ def _process_cpu_s(pid: int) -> float:
 
 
 def env_without_lakerunner() -> None:
-    """Settings of the caller's own lake must not reach the processes that are measured."""
+    """Remove the caller's own settings, which must not affect the measured processes."""
     for name in [name for name in os.environ if name.startswith("LAKERUNNER_") and name != "LAKERUNNER_TEST_PEERS"]:
         del os.environ[name]

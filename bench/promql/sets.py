@@ -1,4 +1,4 @@
-"""The samples that every server gets: made from a seed, the same on every machine and in every run."""
+"""The data sets loaded into every server, generated from a seed: the same on every machine and in every run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy.typing as npt
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 
 HOUR_MS = 3_600_000
-#: 2026-11-15 18:00 UTC: a whole number of hours, so that Prometheus' two-hour blocks and our segments end alike.
+#: 2026-11-15 18:00 UTC: a whole hour, so that Prometheus' two-hour blocks and our segments end at the same time.
 END_MS = 1_794_765_600_000
-#: Since when counters count: before the first sample, so that it is no reset in any window.
+#: Start of the counters: before the first sample, so that it is no reset in any window.
 COUNTING_SINCE_MS = END_MS - 24 * HOUR_MS
 
 JOBS, ZONES, PODS_AN_INSTANCE = 16, 3, 4
-#: One sample in so many is the first after a restart.
+#: One sample in this many is the first after a restart.
 _RESET_EVERY = 1_000
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 NATIVE_SCHEMA, NATIVE_BUCKETS, ZERO_THRESHOLD = 3, 40, 2.0**-128
@@ -31,14 +31,15 @@ Ints = npt.NDArray[np.int64]
 class Kind(enum.Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
-    #: Buckets with bounds: one histogram a sample with us, as ingest stores OTLP; a series a bucket with the others.
+    #: Buckets with explicit bounds: in the lake one histogram per sample, as ingest stores OTLP; elsewhere one series
+    #: per bucket.
     CLASSIC = "classic histogram"
     NATIVE = "native histogram"
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSet:
-    """One metric: its series are scraped every `step_ms`, each instance at an offset of its own."""
+    """One metric. Its series are scraped every `step_ms`, each instance at its own offset."""
 
     name: str
     metric: str
@@ -46,7 +47,7 @@ class MetricSet:
     series: int
     hours: int
     step_ms: int
-    #: For the cases that compare us with ourselves.
+    #: Only for cases that compare Lakerunner with itself.
     lake_only: bool = False
 
     @property
@@ -61,11 +62,11 @@ class MetricSet:
         return [_labels(self.metric, number) for number in range(self.series)]
 
     def offsets_ms(self) -> Ints:
-        """When in the scrape interval each series is scraped."""
+        """Return the offset of each series within the scrape interval."""
         return np.arange(self.series) // PODS_AN_INSTANCE * 7_919 % self.step_ms
 
     def times_ms(self, first: int, last: int) -> Ints:
-        """Times of the points from the first up to the last, a row a series."""
+        """Return the times of points `first` to `last` (exclusive), one row per series."""
         return (self.start_ms + self.offsets_ms())[:, None] + (np.arange(first, last) * self.step_ms)[None, :]
 
 
@@ -82,7 +83,7 @@ SETS = (
 
 
 def sets(quick: bool) -> tuple[MetricSet, ...]:
-    return tuple(replace(one, series=one.series // 20) for one in SETS) if quick else SETS
+    return tuple(replace(metric, series=metric.series // 20) for metric in SETS) if quick else SETS
 
 
 def _labels(metric: str, number: int) -> LabelSet:
@@ -100,14 +101,14 @@ def _labels(metric: str, number: int) -> LabelSet:
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Counts of each bucket (not those below it), series by points by buckets; and the sums of what was observed."""
+    """Non-cumulative bucket counts, as series by points by buckets, and the sums of the observations."""
 
     counts: Ints
     sums: Floats
 
 
 def values_of(metric: MetricSet) -> Floats:
-    """The samples of a counter or gauge, series by points."""
+    """Return the samples of a counter or gauge, as series by points."""
     random, shape = _random(metric), (metric.series, metric.points)
     if metric.kind is Kind.COUNTER:
         return _counted(random.integers(0, 50, shape, np.int32), _resets(random, shape)).astype(np.float64)
@@ -116,10 +117,10 @@ def values_of(metric: MetricSet) -> Floats:
 
 
 def histograms_of(metric: MetricSet) -> Histograms:
-    """The samples of a set of histograms. Sums are whole quarters, so that they are exact in any order."""
+    """Return the samples of histograms. Sums are multiples of 1/4, so that they are exact in any order."""
     random, shape = _random(metric), (metric.series, metric.points)
     buckets = len(BOUNDS) + 1 if metric.kind is Kind.CLASSIC else NATIVE_BUCKETS
-    # Most observations are in the middle, and a series has a middle of its own.
+    # Observations cluster around a bucket that differs by series.
     middle = random.uniform(0.3, 0.7, (metric.series, 1, 1)) * buckets
     mean = 20 * np.exp(-(((np.arange(buckets) - middle) / buckets * 4) ** 2))
     more = random.poisson(np.broadcast_to(mean, (*shape, buckets))).astype(np.int32)
@@ -129,7 +130,7 @@ def histograms_of(metric: MetricSet) -> Histograms:
 
 
 def first_bucket(number: int) -> int:
-    """The index of a native histogram's first bucket: not all series have the same ones."""
+    """Return the index of a native histogram's first bucket, which differs between series."""
     return -10 + number % 4
 
 
@@ -143,7 +144,7 @@ def _resets(random: np.random.Generator, shape: Sequence[int]) -> npt.NDArray[np
 
 
 def _counted(more: npt.NDArray[np.int32], resets: npt.NDArray[np.bool_]) -> Ints:
-    """Running totals along the points, from nothing again at every reset."""
+    """Return running totals along the points, restarted at every reset."""
     total = np.cumsum(more, axis=1, dtype=np.int64)
     before = np.where(resets, total - more, 0)
     return total - np.maximum.accumulate(before, axis=1)

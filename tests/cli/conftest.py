@@ -1,4 +1,4 @@
-"""The command line as a user runs it: a process, its output, its exit code."""
+"""Run the command line as a user does: as a process with output and exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: one line that says what is wrong and what to do, exit code 2 (or 1 when we failed), never a traceback."""
+"""Bad input gives one line with the error and a hint, and exit code 2 (or 1 for a failure), never a traceback."""
 
 import os
 import socket
@@ -39,7 +39,7 @@ def test_wrong_address(url: str, code: int, says: str) -> None:
 
 @pytest.fixture
 def guarded_url(tmp_path: Path) -> Iterator[str]:
-    """The address of a database that wants a password."""
+    """Yield the address of a database that requires a password."""
     server = PostgresServer(tmp_path)
     server.start()
     url = server.new_database()

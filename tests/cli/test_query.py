@@ -1,4 +1,4 @@
-"""`lakerunner query`, as a user runs it, against a query API over a lake in memory."""
+"""`lakerunner query` against a query API over a lake in memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lakerunner.cli.main import app
-from lakerunner.cli.points import plotted
-from lakerunner.serve.caller import Door
+from lakerunner.cli.point_output import sparkline
+from lakerunner.serve.caller import Authenticator
 from tests.cli.conftest import Done, run_lakerunner
 from tests.components.postgres import PostgresServer
 from tests.serve.conftest import END_S, START_S, House, TwoOrgs, houses, open_auth, two_orgs  # noqa: F401  (fixtures)
@@ -23,13 +23,13 @@ RANGE = ("--start", str(START_S), "--end", str(START_S + 60), "--step", "30s")
 
 
 @pytest.fixture(scope="module")
-def api(open_auth: Door) -> Iterator[House]:  # noqa: F811
+def api(open_auth: Authenticator) -> Iterator[House]:  # noqa: F811
     with houses(open_auth) as make:
         yield make()
 
 
 def run(*args: str, env: dict[str, str] | None = None) -> Done:
-    """In this process: a new one takes seconds to import everything, and one test below has it."""
+    """Run in this process, because a new one needs seconds for its imports. One test below does start a process."""
     done = CliRunner().invoke(app, ["query", *args], env=env or {})
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return Done(done.exit_code, done.stdout, done.stderr)
@@ -50,7 +50,7 @@ def test_text_and_plot(api: House) -> None:
     assert "▁" in plot.out
     assert "█" in plot.out
     assert "max 1428" in plot.out
-    assert plotted([(0, 5.0)], 0, 0, 3) == "▁  "
+    assert sparkline([(0, 5.0)], 0, 0, 3) == "▁  "
 
 
 def test_json_and_csv(api: House) -> None:

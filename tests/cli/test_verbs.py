@@ -1,4 +1,4 @@
-"""Verbs over a real index: what they do, in text and in JSON."""
+"""The verbs over a real index, with text and JSON output."""
 
 from pathlib import Path
 

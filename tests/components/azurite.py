@@ -1,4 +1,4 @@
-"""Azure Blob on this machine: Microsoft's emulator, installed once into the project's cache."""
+"""A local Azure Blob server: Microsoft's emulator, installed once into the project's cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.once import one_at_a_time
+from tests.components.install_lock import install_lock
 from tests.components.process import RunningProcess, free_port
 
 VERSION = "3.37.0"
@@ -61,7 +61,7 @@ class Azurite:
 
 @contextmanager
 def running_azurite(folder: Path) -> Iterator[Azurite]:
-    """A server that keeps its blobs in memory."""
+    """Run a server that keeps its blobs in memory."""
     main, port = installed_azurite(), free_port()
     argv = ["node", main, "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     argv += ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
@@ -71,16 +71,16 @@ def running_azurite(folder: Path) -> Iterator[Azurite]:
 
 
 def installed_azurite() -> Path:
-    """The emulator's program, fetched by npm when absent. Without npm: a skip, in CI a failure."""
+    """Return the emulator's program, installed by npm if absent. Without npm the test is skipped, or fails in CI."""
     main = _CACHE / _MAIN
-    with one_at_a_time(_CACHE):
+    with install_lock(_CACHE):
         return main if main.exists() else _install(main)
 
 
 def _install(main: Path) -> Path:
     if not (shutil.which("npm") and shutil.which("node")):
-        return _cannot("npm and node are not on PATH")
-    # Beside its place, then renamed: an installation that was cut short is never taken for one.
+        return _unavailable("npm and node are not on PATH")
+    # Install beside the final folder, then rename: an interrupted installation is never used.
     unfinished = _CACHE.with_name("azurite.unfinished")
     for stale in (unfinished, _CACHE):
         shutil.rmtree(stale, ignore_errors=True)
@@ -89,14 +89,14 @@ def _install(main: Path) -> Path:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
-        return _cannot(f"npm did not install azurite within {_INSTALL_TIMEOUT_S} s")
+        return _unavailable(f"npm did not install azurite within {_INSTALL_TIMEOUT_S} s")
     if done.returncode != 0:
-        return _cannot(f"npm could not install azurite: {done.stderr.strip()[-500:]}")
+        return _unavailable(f"npm could not install azurite: {done.stderr.strip()[-500:]}")
     unfinished.rename(_CACHE)
     return main
 
 
-def _cannot(reason: str) -> Path:
+def _unavailable(reason: str) -> Path:
     message = f"cannot run azurite: {reason}; install Node.js with npm"
     if os.environ.get("CI") == "true":
         pytest.fail(message)

@@ -1,4 +1,4 @@
-"""Azure's storage queue on this machine: the queue server of Microsoft's emulator."""
+"""A local Azure storage queue: the queue server of Microsoft's emulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.components.process import RunningProcess, free_port
 
 @contextmanager
 def running_azurite_queue(folder: Path) -> Iterator[str]:
-    """The endpoint of a server that keeps its messages in memory."""
+    """Run a server that keeps its messages in memory, and yield its endpoint."""
     port = free_port()
     program = installed_azurite().parents[1] / "queue" / "main.js"
     argv = ["node", program, "--queueHost", "127.0.0.1", "--queuePort", str(port)]

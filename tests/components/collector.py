@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector that writes what it is sent into a bucket, and the generator that feeds it."""
+"""An OpenTelemetry collector that writes into a bucket, and the generator that feeds it."""
 
 from __future__ import annotations
 
@@ -40,20 +40,19 @@ class Collector:
         self._port = port
 
     def feed(self, signal: str, *options: str) -> int:
-        """Send telemetry of a signal, and return how much of it the generator says that it sent: records, points,
-        or traces."""
+        """Send telemetry of a signal. Return the generator's own count of records, points or traces sent."""
         argv = [peer("telemetrygen"), signal, "--otlp-insecure", "--otlp-endpoint", f"127.0.0.1:{self._port}", *options]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, said
-        told = [int(count) for count in re.findall(rf'{signal} generated\s+{{.*"{signal}": (\d+)', said)]
-        assert told, f"the generator did not say how much it sent: {said}"
-        return sum(told)
+        output = done.stdout + done.stderr
+        assert done.returncode == 0, output
+        counts = [int(count) for count in re.findall(rf'{signal} generated\s+{{.*"{signal}": (\d+)', output)]
+        assert counts, f"the generator did not say how much it sent: {output}"
+        return sum(counts)
 
 
 @contextmanager
 def running_collector(folder: Path, moto: Moto, bucket: str) -> Iterator[Collector]:
-    """Leaving the block makes it write what it still holds."""
+    """Run a collector. Leaving the block makes it flush what it still holds."""
     program, port = peer("otelcol-lake", "otelcol-contrib"), free_port()
     config = folder / "otelcol.yaml"
     config.write_text(_CONFIG.format(port=port, region=REGION, bucket=bucket, endpoint=moto.endpoint))

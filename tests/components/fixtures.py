@@ -1,4 +1,4 @@
-"""Fixtures of the shared components. A suite imports the ones that it wants into its conftest."""
+"""Fixtures of the shared components. A suite imports the ones it needs into its conftest."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def kafka_broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark session for the whole suite: to start one takes as long as a hundred small jobs."""
-    # Its Python workers inherit the environment of now, and some tests have their bucket at moto.
+    """One Spark session for the whole suite: starting one takes as long as a hundred small jobs."""
+    # Its Python workers inherit the environment at this point, and some tests need moto's credentials.
     os.environ.update(CREDENTIALS)
     yield spark_session(SparkSettings(master="local[2]"))
     stop_session()
@@ -66,6 +66,6 @@ def spark() -> Iterator[SparkSession]:
 
 @contextmanager
 def _server_folder(name: str) -> Iterator[Path]:
-    # Not under pytest's own folder: other runs tidy up there, and a server dies without its files.
+    # Not under pytest's own folder: other runs clean up there, and a server dies without its files.
     with tempfile.TemporaryDirectory(prefix=f"lakerunner-test-{name}-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)

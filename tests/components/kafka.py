@@ -1,4 +1,4 @@
-"""A real Kafka broker for tests: one KRaft node on loopback, from jars that Maven fetches once into the cache."""
+"""A real Kafka broker for tests: one KRaft node on loopback, from jars that Maven downloads once into the cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.components.once import one_at_a_time
+from tests.components.install_lock import install_lock
 from tests.components.process import RunningProcess, free_port
 
 VERSION = "4.3.1"
@@ -34,7 +34,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 class KafkaBroker:
-    """Broker and controller in one process. `stop` and `start` make an outage; what was acknowledged stays."""
+    """Broker and controller in one process. `stop` and `start` simulate an outage; acknowledged data survives."""
 
     def __init__(self, jars: Path, folder: Path) -> None:
         self._classpath = f"{jars}/*"
@@ -62,13 +62,13 @@ class KafkaBroker:
             self._process = None
 
     def crash(self) -> None:
-        """End it as a power cut would."""
+        """Kill the broker, as a power cut would."""
         assert self._process is not None
         self._process.kill()
         self._process = None
 
     def delete_topics(self, prefix: str) -> None:
-        """A test clears up after itself: a broker takes long to restart with a thousand partitions."""
+        """Delete a test's topics: with a thousand partitions a broker takes long to restart."""
         admin = AdminClient({"bootstrap.servers": self.brokers})
         names = [name for name in admin.list_topics(timeout=10.0).topics if name.startswith(prefix)]
         for future in admin.delete_topics(names).values():
@@ -91,7 +91,7 @@ class KafkaBroker:
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 1_000,
             "auto.create.topics.enable": "false",
-            # A broker that was killed may register again once its old session is over.
+            # A killed broker can register again only after its old session has expired.
             "broker.session.timeout.ms": 2_000,
             "broker.heartbeat.interval.ms": 500,
         }
@@ -104,16 +104,16 @@ class KafkaBroker:
 
 
 def kafka_jars() -> Path:
-    """The folder of Kafka's jars, fetched when it is not there; skips the test where that cannot be (fails in CI)."""
+    """Return the folder of Kafka's jars, downloaded if absent. If that fails, the test is skipped, or fails in CI."""
     jars = _CACHE / VERSION
-    with one_at_a_time(_CACHE):
+    with install_lock(_CACHE):
         return jars if jars.is_dir() else _fetch(jars)
 
 
 def _fetch(jars: Path) -> Path:
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
-            _cannot_have(f"{tool} is not on PATH")
+            _unavailable(f"{tool} is not on PATH")
     _CACHE.mkdir(parents=True, exist_ok=True)
     part = _CACHE / f"{VERSION}.part-{uuid.uuid4().hex}"
     part.mkdir()
@@ -124,19 +124,19 @@ def _fetch(jars: Path) -> Path:
             cwd=part, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S,
         )  # fmt: skip
         if done.returncode != 0:
-            _cannot_have(f"mvn failed: {done.stdout.strip()[:300]}")
-        # Moved into place whole: a fetch that was cut off is not taken for a cache.
+            _unavailable(f"mvn failed: {done.stdout.strip()[:300]}")
+        # Rename the complete folder: an interrupted download is never used.
         if not jars.is_dir():
             (part / "jars").rename(jars)
     except subprocess.TimeoutExpired:
-        _cannot_have(f"mvn took more than {_FETCH_TIMEOUT_S} s")
+        _unavailable(f"mvn took more than {_FETCH_TIMEOUT_S} s")
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return jars
 
 
-def _cannot_have(reason: str) -> None:
-    message = f"cannot have Kafka {VERSION}: {reason}"
+def _unavailable(reason: str) -> None:
+    message = f"cannot run Kafka {VERSION}: {reason}"
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)

@@ -1,4 +1,4 @@
-"""S3 on this machine: moto's server as a process."""
+"""A local S3 server: moto as a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.components.process import RunningProcess, free_port
 
-#: What moto takes: any. The names are those of the variables that S3 clients read.
+#: moto accepts any credentials. The keys are the variables that S3 clients read.
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
 REGION = "us-east-1"
 
@@ -29,14 +29,14 @@ class Moto:
         return f"http://{self.host}:{self.port}"
 
     def create_bucket(self, name: str) -> None:
-        # moto checks no signature, so a plain PUT makes a bucket without an SDK.
+        # moto checks no signature, so a plain PUT creates a bucket without an SDK.
         request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
         with urllib.request.urlopen(request, timeout=10):
             pass
 
 
 def create_bucket_with_queue(s3: Any, sqs: Any, name: str, prefix: str = "") -> str:
-    """A bucket that tells a queue of its new objects, as S3 does; the queue's address. Takes boto3's clients."""
+    """Create a bucket that notifies a queue of new objects, and return the queue's URL. Takes boto3 clients."""
     s3.create_bucket(Bucket=name)
     url: str = sqs.create_queue(QueueName=name)["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -49,9 +49,9 @@ def create_bucket_with_queue(s3: Any, sqs: Any, name: str, prefix: str = "") -> 
 
 @contextmanager
 def running_moto(folder: Path, port: int | None = None) -> Iterator[Moto]:
-    """A server whose objects live as long as it does. A port can be given to start one where another was."""
+    """Run a server that keeps its objects in memory. Pass a port to start one where another was."""
     port = port or free_port()
-    # Beside the interpreter first: the tests may run without the environment being on PATH.
+    # Look beside the interpreter first: the tests may run without the virtual environment on PATH.
     program = shutil.which("moto_server", path=str(Path(sys.executable).parent)) or "moto_server"
     argv = [program, "-H", "127.0.0.1", "-p", str(port)]
     with RunningProcess.start(argv, log_path=folder / f"moto-{port}.log", env=CREDENTIALS) as process:

@@ -1,7 +1,7 @@
-"""Programs of others that Lakerunner is tried with: found, never built or fetched here.
+"""Find peers: third-party programs that Lakerunner is tested with. They are never built or downloaded here.
 
-A peer is no component of the suite: where its binary is absent the test is skipped with a message, in CI too. The bytes
-that a real collector wrote are kept in tests/formats/recorded, so that every machine reads those at least.
+A peer is not a component of the suite: if its binary is absent, the test is skipped with a message, in CI too. Bytes
+written by a real collector are stored in tests/formats/recorded, so that every machine tests at least those.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-#: A folder of binaries, looked into before PATH.
+#: Names a folder of binaries that is searched before PATH.
 VARIABLE = "LAKERUNNER_TEST_PEERS"
 
 
 def find_peer(*names: str) -> Path | None:
-    """The first of these programs that is there."""
+    """Return the first of these programs that exists."""
     folders = os.pathsep.join(filter(None, [os.environ.get(VARIABLE), os.environ.get("PATH")]))
     for name in names:
         if found := shutil.which(name, path=folders):
@@ -26,7 +26,7 @@ def find_peer(*names: str) -> Path | None:
 
 
 def peer(*names: str) -> Path:
-    """The same for a test, which is skipped where there is none."""
+    """Return the first of these programs that exists, or skip the test."""
     found = find_peer(*names)
     if found is not None:
         return found

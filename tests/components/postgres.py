@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: one server a session, and a fresh migrated database for every test in tens of ms."""
+"""A real PostgreSQL for tests: one server per session, and a fresh migrated database per test in tens of ms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READY_S = 30.0
 
 
 class PostgresServer:
-    """An embedded server in a folder of its own. `stop` and `start` make an outage; `crash` a power cut."""
+    """An embedded server in its own folder. `stop` and `start` simulate an outage, `crash` a power cut."""
 
     def __init__(self, folder: Path) -> None:
         self._embedded = EmbeddedPostgres(folder)
@@ -38,14 +38,14 @@ class PostgresServer:
         self._reap()
 
     def crash(self) -> None:
-        """End the server without a word to its clients or its disk: it recovers from its log."""
+        """Kill the server without a clean shutdown: it recovers from its log."""
         assert self._process is not None
-        # The whole session: a backend that outlives the server would keep the next one from starting.
+        # Kill the whole session: a backend that outlives the server would prevent the next one from starting.
         os.killpg(self._process.pid, signal.SIGKILL)
         self._reap()
 
     def new_database(self) -> str:
-        """The address of an empty, migrated database."""
+        """Create an empty, migrated database and return its address."""
         name = f"test_{uuid.uuid4().hex}"
         with psycopg.connect(self._embedded.url, autocommit=True) as admin:
             if not admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_TEMPLATE]).fetchone():

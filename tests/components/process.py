@@ -1,4 +1,4 @@
-"""A process that a test runs beside itself: started, awaited, and always stopped again."""
+"""A process that a test starts, waits for, and always stops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-#: Lines of the log shown when a process dies or does not come up.
+#: Log lines shown when a process dies or does not become ready.
 _TAIL_LINES = 40
 _POLL_S = 0.05
 
@@ -22,7 +22,7 @@ class ComponentFailed(Exception):
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port nobody listens on now. Somebody may take it before us: starters see that as a death and show the log."""
+    """Return a port that is free now. If another process takes it first, the component dies and its log is shown."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
@@ -30,7 +30,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 class RunningProcess:
-    """One process in a session of its own, so that its children end with it.
+    """A process in its own session, so that its children end with it.
 
     Usable as a context manager: leaving it stops the process.
     """
@@ -49,7 +49,7 @@ class RunningProcess:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> RunningProcess:
-        """Start it with both outputs appended to the log. `env` is added to the environment of the tests."""
+        """Start the process and append its output to the log. `env` is added to the environment of the tests."""
         log_path.parent.mkdir(parents=True, exist_ok=True)
         with log_path.open("ab") as log:
             process = subprocess.Popen(
@@ -69,11 +69,11 @@ class RunningProcess:
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     def wait_for_port(self, host: str, port: int, timeout_s: float = 30.0) -> None:
-        """Return once somebody accepts connections there; fail at once when the process dies before."""
+        """Return once the port accepts connections; fail at once if the process dies before that."""
         deadline = time.monotonic() + timeout_s
         while True:
             if self.returncode is not None:
@@ -91,22 +91,22 @@ class RunningProcess:
             time.sleep(_POLL_S)
 
     def stop(self, timeout_s: float = 10.0) -> int:
-        """Ask it to end, then make it, within the deadline. Its exit code; calling again does no harm."""
+        """Terminate the process; kill it after the timeout. Return its exit code. Safe to call again."""
         if self._process.poll() is None:
             self._signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
-        # Also after a clean end: children that outlived it would hold its port.
+        # Also after a clean exit: surviving children would hold its port.
         self._signal(signal.SIGKILL)
         return self._process.wait()
 
     def kill(self) -> int:
-        """End it as a power cut would."""
+        """Kill the process, as a power cut would."""
         self._signal(signal.SIGKILL)
         return self._process.wait()
 
     def tail(self) -> str:
-        """The last lines of its log."""
+        """Return the last lines of the log."""
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join([f"--- {self.log_path} ---", *lines[-_TAIL_LINES:]])
 

@@ -1,4 +1,4 @@
-"""Protobuf's wire format, field by field, for messages too few or too odd to have their schema compiled."""
+"""Encode and decode the protobuf wire format by field, for messages that do not merit a compiled schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def varint(value: int) -> bytes:
 
 
 def zigzag(value: int) -> int:
-    """How sint32 and sint64 write a number that may be negative."""
+    """Encode a signed number as sint32 and sint64 do."""
     return value << 1 if value >= 0 else (-value << 1) - 1
 
 
@@ -28,12 +28,12 @@ def double(field: int, value: float) -> bytes:
 
 
 def lengthy(field: int, value: bytes) -> bytes:
-    """A field of bytes, text, a message, or packed numbers."""
+    """Encode a length-delimited field: bytes, text, a message or packed numbers."""
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
 def read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    """The number, and where it ends."""
+    """Return the number and the position after it."""
     value = shift = 0
     while True:
         value |= (raw[at] & 0x7F) << shift
@@ -43,7 +43,7 @@ def read_varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def read_fields(raw: bytes) -> list[tuple[int, object]]:
-    """Numbers and values of a message's fields: int, float (of a double), or bytes."""
+    """Return the numbers and values of a message's fields: int, float (for doubles) or bytes."""
     found: list[tuple[int, object]] = []
     at = 0
     while at < len(raw):

@@ -1,4 +1,4 @@
-"""A real Spark cluster on loopback: a standalone master and its workers, from the jars of pyspark."""
+"""A real Spark cluster on loopback: a standalone master and workers, from pyspark's jars."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class SparkCluster:
 
     @property
     def executors(self) -> list[Path]:
-        """A folder for each executor that ever ran."""
+        """The folders of all executors that ever ran."""
         return [path for folder in self.work_folders for path in folder.glob("app-*/*") if path.is_dir()]
 
     @property
     def options(self) -> str:
-        """What a driver on this machine needs: small executors of one core, and loopback."""
+        """Spark options for a driver on this machine: loopback, and small executors of one core."""
         return (
             "spark.driver.host=127.0.0.1 spark.driver.bindAddress=127.0.0.1 spark.executor.memory=512m"
             f" spark.executor.cores=1 spark.cores.max={len(self.work_folders)}"

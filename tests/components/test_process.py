@@ -1,4 +1,4 @@
-"""The starter of components: deaths are loud, stopping is certain."""
+"""Component processes: a death shows the log, and stopping always succeeds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_death_shows_the_log(tmp_path: Path) -> None:
         process.wait_for_port("127.0.0.1", free_port(), 10)
 
 
-def test_a_port_that_never_answers_is_told(tmp_path: Path) -> None:
+def test_a_port_that_never_answers_is_reported(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", "import time; time.sleep(60)"]
     with (
         RunningProcess.start(argv, log_path=tmp_path / "log") as process,
@@ -43,7 +43,7 @@ def test_a_port_that_never_answers_is_told(tmp_path: Path) -> None:
         process.wait_for_port("127.0.0.1", free_port(), 0.3)
 
 
-def test_one_that_ignores_the_wish_is_killed(tmp_path: Path) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = RunningProcess.start([sys.executable, "-c", _STUBBORN], log_path=log)
     while "ready" not in log.read_text():

@@ -1,4 +1,4 @@
-"""Writes the parts of docs/ that are made from the code. `make docs` runs it; a test compares."""
+"""Generate the pages of docs/ that come from the code. `make docs` writes them; a test compares them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 _CONFIGURATION_HEAD = """# Configuration
 
 Every setting can be given in a YAML file (`--config`, or `LAKERUNNER_CONFIG`), as an environment variable, or as
-`--set NAME=VALUE`; the later wins. Unknown names and bad values are refused, with the nearest right name.
-`lakerunner config show` prints what is in force, `lakerunner config check` checks without starting anything.
+`--set NAME=VALUE`. The command line overrides the environment, which overrides the file. Unknown names and invalid
+values are refused; the error suggests the closest valid name. `lakerunner config show` prints the effective settings,
+and `lakerunner config check` checks them without starting anything.
 
 ```yaml
 index:
@@ -26,7 +27,7 @@ store:
   url: s3://my-lake
 ```
 
-This page is made from the table in `src/lakerunner/runtime/settings.py` by `make docs`.
+This page is generated from `src/lakerunner/runtime/settings.py` by `make docs`.
 """
 
 
@@ -46,38 +47,38 @@ def configuration() -> str:
 
 _SEGMENTS_HEAD = """# Segments
 
-A segment is one immutable, sorted piece of a signal: one Parquet object, for metrics two. It lies at
+A segment is an immutable, sorted part of a signal: one Parquet object, or two for metrics. Its key is
 
 ```
 db/{org}/{collector}/{yyyymmdd}/{signal}/{HH}/tbl_{id}.parquet
-   │     │           │          │        │        └ UUID version 7: sorts by its time of making
+   │     │           │          │        │        └ UUID version 7: sorts by creation time
    │     │           │          │        └ hour of the event times, UTC
    │     │           │          └ logs, metrics or traces
    │     │           └ day of the event times, UTC
-   │     └ who sent it, percent-encoded where needed
+   │     └ collector that sent it, percent-encoded if needed
    └ UUID of the org
 ```
 
-All of it is plain Parquet: ZSTD, page index, statistics, bloom filters on the columns marked below, and the sort order
-in the file's own metadata. Nothing else is needed to read it: see [reading.md](reading.md).
+The files are plain Parquet: ZSTD, page index, statistics, bloom filters on the columns marked below, and the sort order
+in the file metadata. [reading.md](reading.md) shows how to read them.
 
-An object at such a path counts only while the index has it as live. What a lost attempt wrote is there until it is
-swept, and nobody should read it; `lakerunner` never does.
+An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they
+are swept. Do not read them; Lakerunner never does.
 
 ## Times
 
-What is `timestamp[ns]` below is written as microseconds under its name and the remainder, 0 to 999, under
-`{name}_nanos`: Spark does not open files with nanoseconds, and nothing may be lost. See
-[the decision](../decisions/0008-nanoseconds-beside-microseconds.md).
+A `timestamp[ns]` column below is stored as microseconds under its name, and the remainder (0 to 999) under
+`{name}_nanos`. Spark does not open files with nanoseconds, and no precision may be lost; see [the
+decision](../decisions/0008-nanoseconds-beside-microseconds.md).
 
 ## Attributes
 
-Logs and traces have a column for every attribute key: `resource_*`, `scope_*` and `attr_*`, lower case, other
-characters as `_`. Types are kept (string, int64, double, bool); a key that mixes kinds within a segment is a string. At
-most 256 keys have a column of their own; the others are in `attributes_overflow`. The original keys are in the file's
-key-value metadata.
+Logs and traces have a column for every attribute key: `resource_*`, `scope_*` and `attr_*`, in lower case, with other
+characters replaced by `_`. Types are kept (string, int64, double, bool); a key with several types in one segment
+becomes a string. At most 256 keys get a column of their own; the others are in `attributes_overflow`. The key-value
+metadata of the file holds the original keys.
 
-This page is made from `src/lakerunner/model/signals/` by `make docs`.
+This page is generated from `src/lakerunner/model/signals/` by `make docs`.
 """
 
 
@@ -88,7 +89,7 @@ def segments() -> str:
         parts.append(f"\n## {signal.name}\n")
         parts.append(f"Event time: `{signal.time_column}`. Kept in the index for pruning: {_names(signal.pruning)}.")
         if signal.dedup_key:
-            parts.append(f"Rows equal in {_names(signal.dedup_key)} are one row.")
+            parts.append(f"Rows with equal {_names(signal.dedup_key)} are duplicates; one is kept.")
         for table in signal.tables:
             parts.append(f"\n### `tbl_{{id}}{table.suffix}.parquet`, sorted by {_names(table.sort_key)}\n")
             parts.append("| column | type | | |\n|---|---|---|---|")
@@ -99,7 +100,7 @@ def segments() -> str:
                 kind = str(column.type).replace("|", "or")
                 parts.append(f"| `{column.name}` | `{kind}` | {marks} | {column.doc} |")
             if table.attributes:
-                parts.append("| `resource_*`, `scope_*`, `attr_*` | as sent | | Attributes, a column each. |")
+                parts.append("| `resource_*`, `scope_*`, `attr_*` | as sent | | Attributes, one column each. |")
     return "\n".join(parts) + "\n"
 
 
@@ -107,7 +108,7 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-#: Page -> what makes it.
+#: Page -> the function that generates it.
 PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "formats/segments.md": segments}
 
 

@@ -1,4 +1,4 @@
-"""Docs that cannot rot: generated pages are current, links lead somewhere, and nothing private slipped in."""
+"""The docs stay correct: generated pages are current, links and file names exist, and every role is explained."""
 
 import re
 import subprocess

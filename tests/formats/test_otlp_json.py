@@ -11,7 +11,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from lakerunner.formats.limits import Limits
-from lakerunner.formats.otlp.jsonwire import to_wire
+from lakerunner.formats.otlp.json_to_protobuf import to_wire
 from lakerunner.formats.otlp.wire import ROOTS
 from lakerunner.formats.read import read_object
 from lakerunner.model.errors import BadInput, LimitHit

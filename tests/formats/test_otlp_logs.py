@@ -132,6 +132,17 @@ def test_rows_are_what_the_reference_reads(batch):
         assert have == want
 
 
+def test_a_resource_without_records_decides_no_type():
+    batch = LogsData()
+    parent = batch.resource_logs.add()
+    parent.resource.attributes.extend(pairs({"b": False}))
+    parent.scope_logs.add().log_records.add(time_unix_nano=START_NS)
+    batch.resource_logs.add().resource.attributes.extend(pairs({"b": "text", "unused": 1}))
+    tables, _ = read_protobuf(batch.SerializeToString(), LOGS, Limits(), Options())
+    assert tables[""].column("resource_b").to_pylist() == [False]
+    assert "resource_unused" not in tables[""].column_names
+
+
 def test_a_realistic_batch_lands_whole():
     batch = next(log_batches(200))
     rows = rows_of(batch)

@@ -328,6 +328,16 @@ def expected_labels(resource: Any, scope: Any, attributes: Any, name: str, optio
     return {key: value for key, value in labels.items() if value}
 
 
+def test_metrics_without_points_lend_no_name():
+    batch, empty = one_metric(name="one")
+    metrics = batch.resource_metrics[0].scope_metrics[0].metrics
+    metrics.add(name="two")
+    metrics.add(name="one").gauge.data_points.add(as_int=1, **AT)
+    samples, _, _ = decode(batch, target_info=False)
+    assert not empty.WhichOneof("data")
+    assert [sample["metric_name"] for sample in samples] == ["one"]
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_series_are_what_the_reference_names(data):

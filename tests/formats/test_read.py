@@ -57,7 +57,7 @@ def test_formats_are_told(data, name, found):
 
 @pytest.mark.parametrize("data", [b"plain words", b"Obj\x01avro", b"PK\x03\x04", b"BZh9"])
 def test_what_we_do_not_read_is_refused_with_a_sample(data):
-    with pytest.raises(BadInput, match="cannot tell the format") as refusal:
+    with pytest.raises(BadInput, match="cannot detect the format") as refusal:
         read_object(data, LOGS)
     assert excerpt_of(data) in str(refusal.value)
 

@@ -1,7 +1,7 @@
-"""A stage for the kill tests: it moves objects through ledger, bus, work and commit as a real stage will.
+"""A minimal stage for the kill tests: it moves objects through ledger, bus, work item and commit.
 
-`python -m tests.ops.exercise serve` is `lakerunner serve` with this stage added; any other
-argument runs that role alone.
+`python -m tests.ops.exercise serve` is `lakerunner serve` with this stage added. Any other argument runs that role
+alone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ START_NS = 1_700_000_000 * NS_PER_S
 
 
 def send(database: Database, names: list[str]) -> None:
-    """What an intake does: ledger and outbox in one transaction."""
+    """Record objects as an intake does: ledger and outbox in one transaction."""
     objects = [RawObject(ORG, "edge", "logs", "s3://raw", name, "v1", 1) for name in names]
     with database.transaction() as tx:
         new = ledger.record_seen(tx, objects)
@@ -82,8 +82,8 @@ class Exercise(BusRole):
         commit_item(self.database, ItemResult(item_id, [segment], (), [ObjectOutcome(seen.object_id, 1)], [follow_up]))
 
 
-#: What the exercise needs of a house. Spark is not part of it: its own tests kill it.
-EXERCISED: tuple[type[Role], ...] = (Monitor, Relay, Sweeper, Exercise)
+#: The roles that the stage needs. Ingest is not among them: its own tests kill Spark.
+ROLES: tuple[type[Role], ...] = (Monitor, Relay, Sweeper, Exercise)
 
 
 def main() -> int:
@@ -91,8 +91,8 @@ def main() -> int:
     if sys.argv[1] == "serve":
         configure_telemetry("serve", settings)
         launcher = (sys.executable, "-m", "tests.ops.exercise")
-        return Supervisor(settings, EXERCISED, lambda _: None, launcher).run()
-    role = next(role for role in EXERCISED if role.name == sys.argv[1])
+        return Supervisor(settings, ROLES, lambda _: None, launcher).run()
+    role = next(role for role in ROLES if role.name == sys.argv[1])
     return run_role(role, settings)
 
 

@@ -1,4 +1,4 @@
-"""The all-in-one starts, survives and stops: killed anywhere, nothing in bus or index is lost or doubled."""
+"""`serve` starts, survives kills and outages, and stops; nothing in bus or index is lost or duplicated."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from lakerunner.model.time import TimeRange
 from lakerunner.ops.supervisor import is_ready
 from tests.components.postgres import PostgresServer
 from tests.ops.exercise import ORG, START_NS, send
-from tests.ops.house import House, running
+from tests.ops.serve_process import ServeProcess, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -27,15 +27,15 @@ OUTAGE_S = float(os.environ.get("LAKERUNNER_TEST_OUTAGE_S", "8"))
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path / "data")
-    yield house
-    house.close()
+def serve(tmp_path: Path) -> Iterator[ServeProcess]:
+    serve = ServeProcess(tmp_path / "data")
+    yield serve
+    serve.close()
 
 
 @pytest.fixture
 def postgres_apart(tmp_path: Path) -> Iterator[PostgresServer]:
-    """A server that `serve` does not supervise, as users have one."""
+    """A PostgreSQL server that `serve` does not supervise."""
     server = PostgresServer(tmp_path / "apart")
     (tmp_path / "apart").mkdir()
     server.start()
@@ -44,7 +44,7 @@ def postgres_apart(tmp_path: Path) -> Iterator[PostgresServer]:
 
 
 def await_done(database: Database, count: int, timeout_s: float = 60.0) -> None:
-    """All objects done, all messages published: then everything that could double has."""
+    """Wait until all objects are done and all messages published: by then any duplicate would exist."""
     end = time.monotonic() + timeout_s
     while True:
         status = index_status(database)
@@ -65,11 +65,11 @@ def assert_exactly_once(database: Database, count: int) -> None:
     assert status.items == {"open": 0, "done": count, "stale": 0}
 
 
-def test_a_role_killed_at_random_comes_back_and_nothing_is_lost_or_doubled(house: House) -> None:
+def test_a_role_killed_at_random_comes_back_and_nothing_is_lost_or_doubled(serve: ServeProcess) -> None:
     choice = random.Random(SEED)
-    house.start().await_all_ready()
-    database = house.database()
-    roles = [place.name for place in house.places()]
+    serve.start().await_all_ready()
+    database = serve.database()
+    roles = [address.name for address in serve.addresses()]
     sent = 0
     try:
         for kill in range(20):
@@ -79,39 +79,39 @@ def test_a_role_killed_at_random_comes_back_and_nothing_is_lost_or_doubled(house
             sent += len(names)
             time.sleep(choice.uniform(0, 0.4))
             victim = choice.choice(roles)
-            before = house.pids()
+            before = serve.pids()
             os.kill(before[victim], signal.SIGKILL)
-            house.await_all_ready()
-            after = _await_new_pid(house, victim, before[victim])
+            serve.await_all_ready()
+            after = _await_new_pid(serve, victim, before[victim])
             unharmed = {name: pid for name, pid in before.items() if name != victim}
             assert {name: after[name] for name in unharmed} == unharmed, f"seed {SEED}, kill {kill} of {victim}"
         await_done(database, sent)
         assert_exactly_once(database, sent)
     finally:
         database.close()
-    pids = [*house.pids().values()]
-    assert house.terminate() == 0
+    pids = [*serve.pids().values()]
+    assert serve.terminate() == 0
     assert running(pids) == []
 
 
-def _await_new_pid(house: House, role: str, old: int) -> dict[str, int]:
+def _await_new_pid(serve: ServeProcess, role: str, old: int) -> dict[str, int]:
     end = time.monotonic() + 30
-    while (pids := house.pids()).get(role, old) == old:
+    while (pids := serve.pids()).get(role, old) == old:
         assert time.monotonic() < end, f"{role} was not started again"
         time.sleep(0.05)
-    house.await_all_ready()
+    serve.await_all_ready()
     return pids
 
 
-def test_stopped_and_started_again_it_goes_on_with_the_same_data(house: House) -> None:
-    house.start().await_all_ready()
-    database = house.database()
+def test_stopped_and_started_again_it_goes_on_with_the_same_data(serve: ServeProcess) -> None:
+    serve.start().await_all_ready()
+    database = serve.database()
     send(database, ["a", "b"])
     await_done(database, 2)
     database.close()
-    assert house.terminate() == 0
-    house.start().await_all_ready()
-    database = house.database()
+    assert serve.terminate() == 0
+    serve.start().await_all_ready()
+    database = serve.database()
     send(database, ["b", "c"])
     await_done(database, 3)
     assert_exactly_once(database, 3)
@@ -119,57 +119,57 @@ def test_stopped_and_started_again_it_goes_on_with_the_same_data(house: House) -
 
 
 def test_postgresql_away_for_a_while_is_waited_out(tmp_path: Path, postgres_apart: PostgresServer) -> None:
-    house = House(tmp_path / "data", LAKERUNNER_INDEX_URL=postgres_apart.new_database())
-    database = Database(house.env["LAKERUNNER_INDEX_URL"])
+    serve = ServeProcess(tmp_path / "data", LAKERUNNER_INDEX_URL=postgres_apart.new_database())
+    database = Database(serve.env["LAKERUNNER_INDEX_URL"])
     try:
-        house.start().await_all_ready()
+        serve.start().await_all_ready()
         send(database, [f"before-{n}" for n in range(50)])
-        pids = house.pids()
+        pids = serve.pids()
         postgres_apart.stop()
-        _await_none_ready(house)
+        _await_none_ready(serve)
         time.sleep(OUTAGE_S)
         postgres_apart.start()
-        house.await_all_ready()
-        assert house.pids() == pids, "no role had to die"
+        serve.await_all_ready()
+        assert serve.pids() == pids, "no role had to die"
         send(database, [f"after-{n}" for n in range(50)])
         await_done(database, 100)
         assert_exactly_once(database, 100)
-        assert house.terminate() == 0
+        assert serve.terminate() == 0
     finally:
-        house.close()
+        serve.close()
         database.close()
 
 
-def test_postgresql_that_hangs_is_not_ready_and_is_waited_out(house: House) -> None:
-    house.start().await_all_ready()
-    database = house.database()
+def test_postgresql_that_hangs_is_not_ready_and_is_waited_out(serve: ServeProcess) -> None:
+    serve.start().await_all_ready()
+    database = serve.database()
     send(database, [f"before-{n}" for n in range(50)])
-    postmaster = EmbeddedPostgres(house.data_dir).pid()
+    postmaster = EmbeddedPostgres(serve.data_dir).pid()
     assert postmaster is not None
     frozen = [*_children(postmaster), postmaster]
     for process in frozen:
         os.kill(process, signal.SIGSTOP)
-    pids = house.pids()
+    pids = serve.pids()
     try:
-        _await_none_ready(house)
+        _await_none_ready(serve)
     finally:
         for process in frozen:
             os.kill(process, signal.SIGCONT)
-    house.await_all_ready()
-    assert house.pids() == pids, "no role had to die"
+    serve.await_all_ready()
+    assert serve.pids() == pids, "no role had to die"
     await_done(database, 50)
     assert_exactly_once(database, 50)
     database.close()
 
 
-def test_postgresql_killed_is_started_again(house: House) -> None:
-    house.start().await_all_ready()
-    database = house.database()
+def test_postgresql_killed_is_started_again(serve: ServeProcess) -> None:
+    serve.start().await_all_ready()
+    database = serve.database()
     send(database, [f"before-{n}" for n in range(50)])
-    postmaster = EmbeddedPostgres(house.data_dir).pid()
+    postmaster = EmbeddedPostgres(serve.data_dir).pid()
     assert postmaster is not None
     os.kill(postmaster, signal.SIGKILL)
-    _await_new_pid(house, "postgres", postmaster)
+    _await_new_pid(serve, "postgres", postmaster)
     end = time.monotonic() + 30
     while True:
         try:
@@ -187,32 +187,32 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def _await_none_ready(house: House) -> None:
+def _await_none_ready(serve: ServeProcess) -> None:
     end = time.monotonic() + 30
-    while any(is_ready(place) for place in house.places()):
+    while any(is_ready(address) for address in serve.addresses()):
         assert time.monotonic() < end, "roles stayed ready without their database"
         time.sleep(0.2)
 
 
-def test_roles_do_not_outlive_a_killed_supervisor(house: House) -> None:
-    house.start().await_all_ready()
-    roles = [house.pids()[place.name] for place in house.places()]
-    assert house.process is not None
-    house.process.kill()
-    house.process.wait()
+def test_roles_do_not_outlive_a_killed_supervisor(serve: ServeProcess) -> None:
+    serve.start().await_all_ready()
+    roles = [serve.pids()[address.name] for address in serve.addresses()]
+    assert serve.process is not None
+    serve.process.kill()
+    serve.process.wait()
     end = time.monotonic() + 15
     while running(roles):
         assert time.monotonic() < end, "roles outlived their supervisor"
         time.sleep(0.1)
-    # The database it left behind is taken over by the next.
-    house.start().await_all_ready()
-    assert house.terminate() == 0
+    # The next `serve` takes over the database that the killed one left running.
+    serve.start().await_all_ready()
+    assert serve.terminate() == 0
 
 
-def test_a_second_serve_over_the_same_folder_is_refused(house: House) -> None:
-    house.start().await_all_ready()
-    second = House(house.data_dir, module="lakerunner")
+def test_a_second_serve_over_the_same_folder_is_refused(serve: ServeProcess) -> None:
+    serve.start().await_all_ready()
+    second = ServeProcess(serve.data_dir, module="lakerunner")
     second.start()
     assert second.process is not None
     assert second.process.wait(30) == 1
-    house.await_all_ready()
+    serve.await_all_ready()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from lakerunner.demo.produce import counted_batches
 from lakerunner.intake.record import version_of
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.signals import SIGNALS
 from lakerunner.model.time import NS_PER_S
-from lakerunner.ops.demo.produce import counted_batches
 from lakerunner.pipeline.ingest_task import IngestTask, ObjectRef, run_task
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store

@@ -1,4 +1,4 @@
-"""The query API as the command line asks it: plain HTTP, with errors told as ours."""
+"""A client of the query API for the command line: plain HTTP, with errors as LakeErrors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import orjson
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Missing, Unavailable
 
 _TIMEOUT_S = 600.0
-#: How often a stream that broke is taken up again before its error is told.
+#: How often a broken stream is resumed before its error is reported.
 _RESUMES = 3
 _ERRORS: dict[int, type[LakeError]] = {400: BadInput, 401: Denied, 404: Missing, 422: LimitHit}
 
@@ -27,13 +27,13 @@ class ApiClient:
     org: str = ""
 
     def get(self, path: str, params: Mapping[str, str | Sequence[str]]) -> Any:
-        """The member `data` of an answer of Prometheus' API, and beside it what it warns of."""
+        """Return the answer of an endpoint of Prometheus' API, with its `data` and `warnings`."""
         with self._open(f"{path}?{urlencode(params, doseq=True)}") as answer:
             return orjson.loads(answer.read())
 
     def stream(self, body: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
-        """Type and data of each frame of a streamed range query. A stream that breaks goes on where it was."""
-        last_id, broken = "", 0
+        """Yield type and data of each frame of a streamed range query. A broken stream is resumed where it stopped."""
+        last_id, failures = "", 0
         while True:
             try:
                 for kind, data, frame_id in self._frames(body, last_id):
@@ -44,9 +44,9 @@ class ApiClient:
                 reason = "the connection ended before the answer"
             except (OSError, http.client.HTTPException) as error:
                 reason = str(error)
-            broken += 1
-            if broken > _RESUMES:
-                raise Unavailable(f"cannot read the answer of {self.url}: {reason}", hint="ask again")
+            failures += 1
+            if failures > _RESUMES:
+                raise Unavailable(f"cannot read the answer of {self.url}: {reason}", hint="run the query again")
 
     def _frames(self, body: Mapping[str, object], last_id: str) -> Iterator[tuple[str, Any, str]]:
         headers = {"Last-Event-ID": last_id} if last_id else {}
@@ -62,7 +62,7 @@ class ApiClient:
 
     def _open(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
         if urlsplit(self.url).scheme not in ("http", "https"):
-            raise BadInput(f"cannot ask {self.url!r}: it is no http address", hint="give --url http://host:port")
+            raise BadInput(f"cannot query {self.url!r}: it is not an HTTP address", hint="use --url http://host:port")
         request = urllib.request.Request(self.url.rstrip("/") + path, data=body, headers=dict(headers or {}))
         if body is not None:
             request.add_header("Content-Type", "application/json")
@@ -73,21 +73,21 @@ class ApiClient:
         try:
             return urllib.request.urlopen(request, timeout=_TIMEOUT_S)
         except urllib.error.HTTPError as answer:
-            raise _told(answer) from None
+            raise _error_from(answer) from None
         except urllib.error.URLError as reason:
             raise Unavailable(
                 f"cannot reach the query API at {self.url}: {reason.reason}",
-                hint="start it with `lakerunner serve`, or name it with --url",
+                hint="start it with `lakerunner serve`, or set its address with --url",
             ) from None
 
 
-def _told(answer: urllib.error.HTTPError) -> LakeError:
-    """An error answer of either API as the error that it was."""
+def _error_from(answer: urllib.error.HTTPError) -> LakeError:
+    """Convert an error answer, in either API's form, to a LakeError."""
     kind = _ERRORS.get(answer.code, Unavailable)
     try:
         document = orjson.loads(answer.read())
     except orjson.JSONDecodeError:
-        return kind(f"cannot ask the query API: it answered {answer.code}")
+        return kind(f"cannot query the API: it answered with status {answer.code}")
     error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, dict):
         return kind(str(error.get("message")), hint=error.get("hint"), where=error.get("where"))

@@ -1,4 +1,4 @@
-"""`lakerunner`: the table of its verbs."""
+"""The `lakerunner` command and its table of verbs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from lakerunner import __version__
-from lakerunner.cli.verbs import bus, config, demo, house, ingest, key, org, profile, query
-from lakerunner.cli.verbs.role import role_command
+from lakerunner.cli.verb import role_command
+from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query
 from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.runtime.run import EXIT_MISUSE
@@ -19,8 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A telemetry lake: logs, metrics and traces as open Parquet in your own bucket. "
     "`lakerunner serve` runs everything on one machine.",
-    epilog="Every setting can be given as --set NAME=VALUE, in a YAML file, or as LAKERUNNER_NAME: "
-    "see `lakerunner config show`. Exit codes: 0 done, 1 failed, 2 misuse.",
+    epilog="Every setting can be given as --set NAME=VALUE, in a YAML file, or as the variable LAKERUNNER_NAME: "
+    "see `lakerunner config show`. Exit codes: 0 success, 1 failure, 2 misuse.",
 )
 
 
@@ -37,11 +37,11 @@ def _root(
         raise typer.Exit(EXIT_MISUSE)
 
 
-for _function in (house.serve, demo.demo, house.migrate, house.status, house.doctor):
-    app.command(rich_help_panel="House")(_function)
+for _function in (deployment.serve, demo.demo, deployment.migrate, deployment.status, deployment.doctor):
+    app.command(rich_help_panel="Deployment")(_function)
 for _role in (*ROLES, *ROLES_BY_SIGNAL, *DEMO_ROLES):
-    if _role is not Ingest:  # a noun too, which runs the role when no verb follows it
-        app.command(_role.name, rich_help_panel="Roles, run alone")(role_command(_role))
+    if _role is not Ingest:  # `ingest` is also a noun; it runs the role when no verb follows
+        app.command(_role.name, rich_help_panel="Single roles")(role_command(_role))
 for _noun in (bus, config, ingest, key, org, profile, query):
     app.add_typer(_noun.app, name=_noun.__name__.rpartition(".")[2], rich_help_panel="Nouns")
 

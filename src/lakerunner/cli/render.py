@@ -1,4 +1,4 @@
-"""How results are shown: as text for people, or as JSON for programs. Verbs never print themselves."""
+"""Show results as text for people or as JSON for programs. Verbs do not print by themselves."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class OutputFormat(enum.StrEnum):
 
 
 class Output:
-    """Results on standard output, everything else on standard error."""
+    """Writes results to standard output. Everything else goes to standard error."""
 
     def __init__(self, kind: OutputFormat) -> None:
         self.kind = kind
         self._console = Console(highlight=False, soft_wrap=True)
 
     def rows(self, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
-        """A table, or a list of objects."""
+        """Show rows as a table, or as a list of JSON objects."""
         if self.kind is OutputFormat.JSON:
             self.document(list(rows))
             return
@@ -38,17 +38,17 @@ class Output:
         self._console.print(table)
 
     def clear(self) -> None:
-        """Begin a new page, on a terminal."""
+        """Clear the screen, on a terminal."""
         if self.kind is OutputFormat.TEXT and self._console.is_terminal:
             self._console.clear()
 
     def document(self, document: object) -> None:
-        """One JSON document, whatever the format."""
+        """Show one JSON document, whatever the output format is."""
         sys.stdout.buffer.write(orjson.dumps(document, default=_plain, option=orjson.OPT_INDENT_2) + b"\n")
         sys.stdout.buffer.flush()
 
     def result(self, sentence: str, document: object) -> None:
-        """A sentence for people, or the document."""
+        """Show the sentence, or the document if the output format is JSON."""
         if self.kind is OutputFormat.JSON:
             self.document(document)
         else:
@@ -56,12 +56,12 @@ class Output:
 
 
 def render_error(error: LakeError) -> None:
-    """One line: what went wrong and what to do."""
+    """Write one line to standard error: what went wrong and what to do."""
     sys.stderr.write(f"lakerunner: {error}\n")
 
 
 def _plain(value: object) -> object:
-    """What JSON does not know: sets as sorted lists, everything else as its text."""
+    """Convert a type that JSON does not have: sets to sorted lists, everything else to text."""
     return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
 
 

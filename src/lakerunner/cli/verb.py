@@ -1,4 +1,4 @@
-"""What every verb has in common: its settings, its output, and errors told in one line."""
+"""What all verbs share: settings, output, and errors shown in one line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import typer
 from lakerunner.cli.render import Output, OutputFormat, render_error
 from lakerunner.index.database import Database
 from lakerunner.model.errors import BadInput, LakeError
-from lakerunner.ops.local_index import index_at_hand
-from lakerunner.runtime.run import exit_code_of
+from lakerunner.ops.running_index import running_index
+from lakerunner.runtime.role import Role
+from lakerunner.runtime.run import exit_code_of, run_role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.settings_load import load_settings
 
@@ -32,22 +33,22 @@ OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How 
 
 
 class Cli:
-    """What a verb is given: settings and a place to show results."""
+    """The context of a verb: settings, output, and access to the index."""
 
     def __init__(self, settings: Settings, output: Output) -> None:
         self.settings = settings
         self.output = output
 
     def index(self) -> AbstractContextManager[Database]:
-        return index_at_hand(self.settings)
+        return running_index(self.settings)
 
 
 def verb(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Make a function whose first parameter is a `Cli` into a command, with the options that all commands have.
+    """Turn a function whose first parameter is a `Cli` into a command with the options that all commands have.
 
-    The function may return an exit code; a LakeError becomes one line and its own code. A function with a parameter
-    `output` of its own has other formats than most, and is given the chosen one. One with a parameter `set_` is given
-    those `--set` that name no setting: settings have a dot in their names.
+    The function may return an exit code. A LakeError becomes one line on standard error and its own exit code. A
+    function with a parameter `output` declares its own formats and receives the chosen one. A function with a parameter
+    `set_` receives the `--set` options that name no setting (the names of settings contain a dot).
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     has_formats = any(parameter.name == "output" for parameter in own)
@@ -56,11 +57,11 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*args: Any, config: Any = None, set_: Any = None, output: Any = None, **options: Any) -> None:
         try:
-            given = set_ or []
+            overrides = set_ or []
             if has_set:
-                options["set_"] = [text for text in given if "." not in text.partition("=")[0]]
-                given = [text for text in given if text not in options["set_"]]
-            settings = load_settings(config, os.environ, assignments(given))
+                options["set_"] = [text for text in overrides if "." not in text.partition("=")[0]]
+                overrides = [text for text in overrides if text not in options["set_"]]
+            settings = load_settings(config, os.environ, assignments(overrides))
             if has_formats:
                 options["output"] = output
             kind = OutputFormat.TEXT if has_formats else output or OutputFormat.TEXT
@@ -81,11 +82,22 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
     return command
 
 
+def role_command(role: type[Role]) -> Callable[..., None]:
+    """Return a command, such as `lakerunner relay`, that runs one role in this process."""
+
+    def run(cli: Cli) -> int:
+        return run_role(role, cli.settings)
+
+    run.__doc__ = role.sentence
+    return verb(run)
+
+
 def assignments(texts: list[str]) -> dict[str, str]:
+    """Parse `NAME=VALUE` options."""
     parsed = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise BadInput(f"cannot read --set {text!r}", hint="write NAME=VALUE, as in --set http.port=7200")
+            raise BadInput(f"cannot read --set {text!r}: no '='", hint="write NAME=VALUE, as in --set http.port=7200")
         parsed[name.strip()] = value
     return parsed

@@ -1,1 +1,1 @@
-"""Bytes of raw objects, in any of the formats we read, to Arrow tables of our model."""
+"""Decode raw objects, in every format we read, into Arrow tables of the model."""

@@ -1,8 +1,8 @@
-"""Attributes as columns: one per key, typed, at most 256 of them; what does not fit goes to one overflow column.
+"""Promote attributes to typed columns, one per key, at most 256; the rest goes to one overflow column.
 
-The overflow column is a map from text to text. A key that found no column of its own is there under the name its column
-would have had, so that a query finds it by the same name. Where two keys of one row share a column name ("a.b" and
-"a_b"), the first in order has the column and the other is in the overflow under its prefix and original key.
+The overflow column is a map from text to text. A key without a column of its own is stored there under the name that
+its column would have had, so a query finds it by the same name. Where two keys of one row share a column name ("a.b"
+and "a_b"), the first in order gets the column; the other goes to the overflow under its prefix and original key.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
 from lakerunner.model.labels import attribute_column
 
-#: Columns cost the reader of a file even when it does not ask for them.
+#: Every column makes the file's footer longer, which costs even readers that do not select the column.
 MAX_PROMOTED_COLUMNS = 256
 OVERFLOW = "attributes_overflow"
 OVERFLOW_TYPE = pa.map_(pa.string(), pa.string())
-#: Schema metadata: JSON of column -> the original keys that it holds.
+#: Schema metadata key. Its value is JSON that maps each column to the original keys stored in it.
 KEYS_METADATA = b"lakerunner.attribute_keys"
 
 Ints = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The values of one key that are of one type: `source[index[i]]` belongs to row `rows[i]` of its level."""
+    """The values of one key and one type: `source[index[i]]` belongs to row `rows[i]` of its level."""
 
     key: str
     rows: Ints
@@ -43,17 +43,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Whose attributes: the rows' own, or those of the resource or scope that many rows share."""
+    """The attributes of one level: of the rows themselves, or of the resources or scopes that rows share."""
 
     prefix: str
     size: int
     entries: Sequence[Entry]
-    #: Which element of this level each row belongs to; None where the elements are the rows.
+    #: The element of this level that each row belongs to; None where the elements are the rows themselves.
     of_row: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
+    """The attribute columns, the overflow column, and the original keys of each column."""
+
     columns: dict[str, pa.Array]
     overflow: pa.Array | None
     keys: dict[str, list[str]]
@@ -75,14 +77,14 @@ class _Column:
 
 
 def with_keys(table: pa.Table, keys: dict[str, list[str]]) -> pa.Table:
-    """The table with the original keys of its attribute columns in the schema's metadata."""
+    """Return the table with the original keys of its attribute columns in the schema metadata."""
     metadata = dict(table.schema.metadata or {})
     metadata[KEYS_METADATA] = orjson.dumps(keys, option=orjson.OPT_SORT_KEYS)
     return table.replace_schema_metadata(metadata)
 
 
 def keys_of(schema: pa.Schema) -> dict[str, list[str]]:
-    """Column -> original keys, as `with_keys` wrote it. In a file of somebody else's they may be anything."""
+    """Return column -> original keys, as `with_keys` wrote them. A foreign file may hold anything under that name."""
     document = (schema.metadata or {}).get(KEYS_METADATA)
     try:
         found = orjson.loads(document) if document else {}
@@ -95,7 +97,10 @@ def keys_of(schema: pa.Schema) -> dict[str, list[str]]:
 
 
 def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MAX_PROMOTED_COLUMNS) -> Promoted:
-    """The columns of all levels, of row_count rows each, and the overflow."""
+    """Build the attribute columns of all levels, `row_count` rows each, and the overflow.
+
+    Keys that occur in the most rows get the columns.
+    """
     columns = sorted(_columns(levels), key=lambda column: (-column.presence, column.name))
     promoted: dict[str, pa.Array] = {}
     keys: dict[str, list[str]] = {}
@@ -115,14 +120,14 @@ def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MA
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Any attribute value as text: what a column of mixed kinds and the overflow hold."""
+    """Convert attribute values to text, as the overflow and columns of mixed types hold them."""
     if pa.types.is_string(array.type):
         return array
     return pc.cast(array, pa.string())
 
 
 def cut_text(array: pa.Array, limits: Limits, tally: Tally) -> pa.Array:
-    """Text no longer than the limit, cut at a character."""
+    """Cut texts longer than `value_bytes`, at a character boundary, and count them."""
     if array.nbytes <= limits.value_bytes:
         return array
     lengths = pc.binary_length(array)
@@ -144,9 +149,13 @@ def _columns(levels: Iterable[Level]) -> Iterable[_Column]:
         )
         for name, group in itertools.groupby(names, key=lambda item: item[0]):
             entries = [level.entries[i] for _, _, i in group]
+            if weight is not None:
+                # A resource without rows must not decide the type of a column.
+                entries = [entry for entry in entries if weight[entry.rows].any()]
             rows = (entry.rows for entry in entries)
             presence = sum(len(r) if weight is None else int(weight[r].sum()) for r in rows)
-            yield _Column(name, level, entries, presence)
+            if entries:
+                yield _Column(name, level, entries, presence)
 
 
 def _build(entries: list[Entry], size: int) -> tuple[pa.Array, list[Entry]]:
@@ -161,11 +170,11 @@ def _build(entries: list[Entry], size: int) -> tuple[pa.Array, list[Entry]]:
 
 
 def _winners(entries: list[Entry]) -> tuple[Entry, list[Entry]]:
-    """One value a row, of one type, and the values that another of the same row had to give way to."""
+    """Choose one value per row, all of one type. Return them, and the values that lost to another of the same row."""
     if len(entries) == 1 and bool(np.all(entries[0].rows[1:] > entries[0].rows[:-1])):
         return entries[0], []
     types = {entry.source.type for entry in entries}
-    # Take first, concatenate after: the sources are as long as all attributes together.
+    # Take before concatenating: each source holds the values of all attributes.
     values = [entry.source.take(pa.array(entry.index)) for entry in entries]
     source = pa.concat_arrays([as_text(value) for value in values] if len(types) > 1 else values)
     rows = np.concatenate([entry.rows for entry in entries])
@@ -175,15 +184,15 @@ def _winners(entries: list[Entry]) -> tuple[Entry, list[Entry]]:
     first[1:] = rows[order[1:]] != rows[order[:-1]]
     kept, lost = order[first], order[~first]
     losers = [
-        Entry(entry.key, rows[mine], source, mine)
+        Entry(entry.key, rows[index], source, index)
         for number, entry in enumerate(entries)
-        if len(mine := lost[origin[lost] == number])
+        if len(index := lost[origin[lost] == number])
     ]
     return Entry(entries[0].key, rows[kept], source, kept), losers
 
 
 def _expand(values: pa.Array, level: Level) -> pa.Array:
-    """A resource's value for every row of it. Text becomes a dictionary: cheap to take, sort and write."""
+    """Repeat each element's value for its rows. Text becomes a dictionary, which is cheap to take, sort and write."""
     if level.of_row is None:
         return values
     if not pa.types.is_string(values.type):
@@ -193,7 +202,7 @@ def _expand(values: pa.Array, level: Level) -> pa.Array:
 
 
 def spill(spilled: list[tuple[Level, str, Entry]], row_count: int, tally: Tally) -> pa.Array:
-    """The overflow column: every named entry's values, as text, in the maps of their rows."""
+    """Build the overflow column: a map per row with the values of the named entries, as text."""
     distinct = sorted({name for _, name, _ in spilled})
     rank = {name: i for i, name in enumerate(distinct)}
     rows: list[Ints] = []
@@ -219,7 +228,10 @@ def spill(spilled: list[tuple[Level, str, Entry]], row_count: int, tally: Tally)
 
 
 def _rows_of(level: Level, entry: Entry) -> tuple[Ints, Ints]:
-    """The rows that hold the entry's values, and the value of each: an element of a level may own many rows."""
+    """Return the rows that hold the entry's values, and the index of each row's value.
+
+    An element of a level may own many rows.
+    """
     if level.of_row is None:
         return entry.rows, entry.index
     order = np.argsort(level.of_row, kind="stable")
@@ -229,7 +241,7 @@ def _rows_of(level: Level, entry: Entry) -> tuple[Ints, Ints]:
 
 
 def ranges(starts: Ints, counts: Ints) -> Ints:
-    """start, start + 1, ... of every range, one after the other.
+    """Concatenate the ranges `start, start + 1, ...`, each `count` long.
 
     >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]

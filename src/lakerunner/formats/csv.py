@@ -1,4 +1,4 @@
-"""CSV with a header: each column a key. Values keep the text they have, unless a whole column is of one type."""
+"""Read CSV with a header: each column is a key. Values stay text, unless the whole column is of one type."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lakerunner.formats.attributes import Entry
 from lakerunner.formats.decoded import Tally, excerpt_of
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
-from lakerunner.formats.record_rows import tables_of
-from lakerunner.formats.records import Records
+from lakerunner.formats.records.records import Records
+from lakerunner.formats.records.tables import record_tables
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
 
@@ -37,11 +37,11 @@ def read_csv(data: bytes, signal: Signal, limits: Limits, options: Options) -> t
         return f"row {row + 1}", delimiter.join(values)
 
     records = Records(table.num_rows, _entries(table), describe, tally)
-    return tables_of(records, signal, limits, options), tally
+    return record_tables(records, signal, limits, options), tally
 
 
 def _valid_text(data: bytes, tally: Tally) -> bytes:
-    """The data with what is not UTF-8 shown as U+FFFD: the reader would lose the object for it."""
+    """Replace invalid UTF-8 by U+FFFD: Arrow's reader would refuse the whole object."""
     try:
         data.decode("utf-8")
         return data
@@ -52,7 +52,7 @@ def _valid_text(data: bytes, tally: Tally) -> bytes:
 
 
 def delimiter_of(header: bytes) -> str:
-    """The separator of a header line: the one that it has most of."""
+    """Return the delimiter that occurs most often in the header line."""
     text = header.decode("utf-8", "replace")
     return max(_DELIMITERS, key=text.count)
 
@@ -66,7 +66,7 @@ def _names(header: bytes, delimiter: str) -> list[str]:
 
 
 def _unique(names: list[str]) -> list[str]:
-    """Two columns of one name are told apart by a number, a column without one is named by its place."""
+    """Make names unique: a repeated name gets a number, an empty one the column's position."""
     seen: dict[str, int] = {}
     unique = []
     for place, name in enumerate(names, 1):
@@ -83,7 +83,7 @@ def _parse(data: bytes, delimiter: str, names: list[str], limits: Limits, tally:
         return "skip"
 
     try:
-        # One thread: rows are numbered only then, and a worker has its cores shared out already.
+        # One thread: Arrow numbers rows only then, and the tasks of a worker already use all of its cores.
         return arrow_csv.read_csv(
             pa.BufferReader(data),
             read_options=arrow_csv.ReadOptions(
@@ -92,7 +92,7 @@ def _parse(data: bytes, delimiter: str, names: list[str], limits: Limits, tally:
             parse_options=arrow_csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=on_bad_row
             ),
-            # Read as text and typed afterwards: typing while reading fails on the first odd value of a column.
+            # Columns are read as text and typed afterwards: typing while reading fails on the first odd value.
             convert_options=arrow_csv.ConvertOptions(
                 column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""]
             ),
@@ -118,7 +118,7 @@ def _entries(table: pa.Table) -> list[Entry]:
 
 
 def _typed(array: pa.Array) -> pa.Array:
-    """Numbers or booleans where every value of the column is one, in the form that we would write it in."""
+    """Convert to numbers or booleans if every value is one, written as we would write it (so no text is lost)."""
     if _all(array, r"^(0|-?[1-9]\d{0,17})$"):
         return array.cast(pa.int64())
     if _all(array, r"^-?(0|[1-9]\d*)\.\d+$"):

@@ -1,4 +1,4 @@
-"""What reading one object gave: its tables, and everything that did not become a row, by reason."""
+"""The result of decoding one object: its tables, and counts by reason of everything that did not become a row."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-#: Bad rows shown for one reason: enough to see what is wrong, too few to store a second copy of the object.
+from lakerunner.model.signal import Table
+
+#: Samples kept per reason: enough to see what is wrong, too few to store a second copy of the object.
 _SAMPLES_PER_REASON = 3
 _SAMPLE_CHARS = 160
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One refused row: where it was, and how it began."""
+    """One rejected row: its position and its first characters."""
 
     where: str
     excerpt: str
@@ -22,7 +24,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts by reason, kept while decoding. `rejected` are rows lost, `cut` are rows that landed with less in them."""
+    """Counts by reason while decoding. `rejected` counts rows lost, `cut` counts rows that were stored shortened."""
 
     rejected: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
@@ -36,7 +38,7 @@ class Tally:
                 seen.append(Sample(where, excerpt[:_SAMPLE_CHARS]))
 
     def add(self, other: Tally) -> None:
-        """Count what another tally has counted."""
+        """Add the counts of another tally."""
         for reason, count in other.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + count
         for reason, count in other.cut.items():
@@ -51,7 +53,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The tables by suffix, as the signal names them, in the order sent (not sorted)."""
+    """Tables by their suffix in the signal. Rows are in the order in which they were sent, not sorted."""
 
     tables: Mapping[str, pa.Table]
     format: str
@@ -65,8 +67,21 @@ class Decoded:
         return cls(tables, format, dict(tally.rejected), dict(tally.cut), samples)
 
 
+def table_of(description: Table, columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
+    """Build a table of the model from its fixed columns, cast to their types; missing columns are null."""
+    arrays = []
+    for column in description.columns:
+        array = columns.get(column.name)
+        if array is None:
+            array = pa.nulls(row_count, column.type)
+        elif array.type != column.type:
+            array = array.cast(column.type)
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=description.schema())
+
+
 def excerpt_of(data: bytes) -> str:
-    """The first bytes as text that is safe to log and to store.
+    """Return the first bytes as text that is safe to log and store.
 
     >>> excerpt_of(b'{"a":\\x00')
     '{"a":\\\\x00'

@@ -1,4 +1,4 @@
-"""Which format an object is in: told by its content, and by its name only where the content leaves it open."""
+"""Detect the format of an object by its content, and by its name only where the content is ambiguous."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from lakerunner.formats.decoded import excerpt_of
 from lakerunner.formats.otlp import framing
 from lakerunner.model.errors import BadInput
 
-_LOOKED_AT_BYTES = 4_096
+_SAMPLE_BYTES = 4_096
 _FOREIGN = {b"Obj\x01": "Avro", b"ORC": "ORC", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
 _BOM = b"\xef\xbb\xbf"
-#: Control characters that text does not have. Protobuf has them: the tag of a second field is 0x12.
+#: Control characters that do not occur in text. They do in protobuf: the tag of a second field is 0x12.
 _CONTROL = bytes(set(range(0x20)) - set(b"\t\n\r\x0c\x1b"))
 
 
@@ -25,7 +25,7 @@ class Format(enum.StrEnum):
 
 
 def detect(data: bytes, name_hint: str) -> Format:
-    """The format of expanded content. JSON is told further by the reader: OTLP or plain records."""
+    """Return the format of decompressed content. Whether JSON is OTLP or plain records is decided by `read.py`."""
     if not data:
         return Format.EMPTY
     if data.startswith(b"PAR1"):
@@ -45,7 +45,7 @@ def detect(data: bytes, name_hint: str) -> Format:
         return Format.CSV
     if suffix in ("json", "jsonl", "ndjson"):
         return Format.JSON
-    # Whatever it is, the decoder of protobuf says best why it is not that.
+    # Unknown: the protobuf decoder gives the most precise reason why it cannot read it.
     return Format.PROTOBUF
 
 
@@ -59,25 +59,25 @@ def _text_format(data: bytes, name_hint: str) -> Format:
     first, _, rest = body.partition(b"\n")
     if suffix in ("csv", "tsv") or first.count(delimiter_of(first).encode()):
         return Format.CSV
-    if any(line.lstrip()[:1] == b"{" for line in rest[:_LOOKED_AT_BYTES].split(b"\n")):
+    if any(line.lstrip()[:1] == b"{" for line in rest[:_SAMPLE_BYTES].split(b"\n")):
         return Format.JSON
     raise _unknown(data, "it is text, but neither JSON nor CSV with a header")
 
 
 def _is_text(data: bytes) -> bool:
-    sample = data[:_LOOKED_AT_BYTES]
+    sample = data[:_SAMPLE_BYTES]
     if sample.translate(None, _CONTROL) != sample:
         return False
     try:
-        # The sample may end within a character.
         sample.decode("utf-8")
     except UnicodeDecodeError as reason:
+        # The sample may end in the middle of a character.
         return reason.start > len(sample) - 4 and len(data) > len(sample)
     return True
 
 
 def _suffix(name_hint: str) -> str:
-    """The suffix that tells of the content: that of `a.json.gz` is json."""
+    """Return the suffix without compression suffixes: `json` for `a.json.gz`."""
     parts = name_hint.lower().rsplit("/", 1)[-1].split(".")
     while parts and parts[-1] in ("gz", "gzip", "zst", "zstd"):
         parts.pop()
@@ -86,7 +86,7 @@ def _suffix(name_hint: str) -> str:
 
 def _unknown(data: bytes, reason: str) -> BadInput:
     return BadInput(
-        f"cannot tell the format of the object: {reason}",
+        f"cannot detect the format of the object: {reason}",
         where="byte 0",
         hint=f"send OTLP, JSON lines, CSV or Parquet; it begins with {excerpt_of(data[:80])}",
     )

@@ -1,4 +1,4 @@
-"""JSON lines: one record a line, or one array of records. A bad line is counted, and its neighbours land."""
+"""Read JSON lines: one record per line, or one array of records. A bad line is counted and skipped."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lakerunner.formats.attributes import Entry
 from lakerunner.formats.decoded import Tally, excerpt_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
-from lakerunner.formats.record_rows import tables_of
-from lakerunner.formats.records import Records
+from lakerunner.formats.records.records import Records
+from lakerunner.formats.records.tables import record_tables
 from lakerunner.model.signal import Signal
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -38,11 +38,14 @@ def read_jsonl(data: bytes, signal: Signal, limits: Limits, options: Options) ->
         return f"line {number}", excerpt_of(line)
 
     records = Records(columns.row_count, columns.entries(), describe, tally)
-    return tables_of(records, signal, limits, options), tally
+    return record_tables(records, signal, limits, options), tally
 
 
 def documents(data: bytes, limits: Limits, tally: Tally) -> Iterator[tuple[int, bytes, Any]]:
-    """Every JSON document with its line; the elements of an array are documents, and so is a text of many lines."""
+    """Yield every JSON document with its line number and line.
+
+    The elements of an array are documents. A single document may span many lines.
+    """
     whole = _whole(data)
     if isinstance(whole, list):
         yield from ((number, b"", element) for number, element in enumerate(whole, 1))
@@ -72,12 +75,12 @@ def _loads(line: bytes, tally: Tally) -> Any:
             document = orjson.loads(line.decode("utf-8", "replace"))
             tally.shorten("invalid_utf8", 1)
             return document
-        # Python's loggers write NaN and Infinity, which JSON does not have.
+        # Python's loggers write NaN and Infinity, which are not JSON.
         if b"NaN" not in line and b"Infinity" not in line:
             raise
         try:
             document = json.loads(line, parse_int=_whole_or_float)
-            # It takes half characters too, which no Arrow text can hold.
+            # Python's parser accepts lone surrogates, which Arrow text cannot hold; orjson refuses them.
             orjson.dumps(document)
             return document
         except (ValueError, TypeError, RecursionError):
@@ -86,12 +89,12 @@ def _loads(line: bytes, tally: Tally) -> Any:
 
 
 def _whole_or_float(digits: str) -> int | float:
-    """As orjson reads whole numbers: those beyond 64 bits are floats."""
+    """Read a whole number as orjson does: as a float if it may not fit 64 bits."""
     return int(digits) if len(digits) < 19 else float(digits)
 
 
 def _whole(data: bytes) -> Any:
-    """The data as one document, where its first line is not one already."""
+    """Parse the data as one document, or return None where its first line is a document already."""
     first, _, rest = data.lstrip().partition(b"\n")
     if rest.strip() and not first.startswith(b"["):
         try:
@@ -109,7 +112,7 @@ def _whole(data: bytes) -> Any:
 
 
 class _Columns:
-    """The values of all records by key and type, filled record by record."""
+    """Collects the values of all records by key and type."""
 
     def __init__(self, limits: Limits, tally: Tally) -> None:
         self.row_count = 0
@@ -118,7 +121,7 @@ class _Columns:
         self._values: dict[tuple[str, type], tuple[list[int], list[Any]]] = {}
 
     def add(self, document: dict[str, Any]) -> bool:
-        """Take the record in, or return False where it is nested too deep."""
+        """Add the record. Return False if it is nested too deeply."""
         flat: list[tuple[str, Any]] = []
         if not _flatten(document, "", flat, self._limits.nesting_depth):
             return False

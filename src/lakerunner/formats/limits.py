@@ -1,4 +1,4 @@
-"""What one raw object may cost us: beyond a limit it is refused, or cut with a count."""
+"""Limits on one raw object. Beyond a limit the object is refused, or a row is cut and counted."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ _MB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The first three refuse the object; the next two a line of it, or the object where it has no lines; the last two
-    cut a row. What lands with less, or does not land while its neighbours do, is counted under the limit's name.
+    """The first three refuse the whole object. The next two refuse a line, or the object if it has no lines. The last
+    two cut a row. Refused lines and cut rows are counted under the name of the limit.
     """
 
-    #: As it lies in the bucket.
+    #: Size in the bucket.
     compressed_bytes: int = 256 * _MB
-    #: After decompression. Arrow's string offsets are 32 bits wide, so it stays well below 2 GiB.
+    #: Size after decompression. It must stay well below 2 GiB, because Arrow's string offsets have 32 bits.
     expanded_bytes: int = 1024 * _MB
-    #: Expanded over compressed. Real telemetry reaches about 60; a bomb, 1,000 and more.
+    #: Expanded size divided by compressed size. Real telemetry reaches about 60; a compression bomb 1,000 and more.
     ratio: int = 500
-    #: One line of JSON, or the header of a CSV, without its end.
+    #: One line of JSON, or the header of a CSV file, without the newline.
     line_bytes: int = 8 * _MB
-    #: Arrays and objects within each other.
+    #: Depth of nested arrays and objects.
     nesting_depth: int = 64
-    #: Attributes of one row, of its own (not those of its resource or scope). Later ones are dropped.
+    #: Attributes of the row itself, without those of its resource and scope. Excess attributes are dropped.
     attributes_per_row: int = 1_024
-    #: One attribute or message, in bytes of UTF-8. It is cut at a character.
+    #: One attribute value or message, in bytes of UTF-8. It is cut at a character boundary.
     value_bytes: int = 1 * _MB
 
 
 def limits_of(settings: FormatsSettings) -> Limits:
-    """The limits that the settings ask for."""
+    """Return the limits from the settings."""
     return Limits(**{field.name: getattr(settings, field.name) for field in fields(Limits)})
 
 
 def refuse(limit: str, allowed: int, what: str) -> LimitHit:
-    """The error that names the limit, to be raised."""
+    """Return the error that names the exceeded limit, for the caller to raise."""
     return LimitHit(
         f"cannot read the object: {what}, more than {limit} = {allowed:,} allows",
         hint=f"send smaller objects, or raise formats.{limit}",

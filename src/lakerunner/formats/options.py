@@ -1,4 +1,4 @@
-"""What the reader of an object is told beside its bytes."""
+"""Options for decoding an object."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class MetricOptions:
     promoted_resource_attributes: tuple[str, ...] = ()
     #: Whether otel_scope_name, otel_scope_version and the scope's attributes become labels.
     promote_scope: bool = False
-    #: Whether target_info is made, the series that carries the other resource attributes.
+    #: Whether to derive `target_info`, the series that carries the other resource attributes.
     target_info: bool = True
-    #: Between two samples of target_info: half the look-back of a query, as Prometheus takes it.
+    #: Interval between samples of `target_info`: half of the query look-back, as in Prometheus.
     target_info_step_ms: int = 150_000
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     metrics: MetricOptions = field(default_factory=MetricOptions)
-    #: The time of rows that carry none (the object's own), or None: such rows are refused.
+    #: Timestamp for rows without one (the time of the object). With None, rows without a timestamp are rejected.
     fallback_time_ns: int | None = None
-    #: Our field (`timestamp`, `message`, ...) -> the key or column that holds it, tried before the usual ones.
+    #: Our field (`timestamp`, `message`, ...) -> the key or column that holds it, tried before the well-known keys.
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
 def options_of(settings: FormatsSettings) -> Options:
-    """The options that the settings ask for."""
+    """Return the options from the settings."""
     promoted = tuple(name.strip() for name in settings.promote_resource.split(",") if name.strip())
     return Options(metrics=MetricOptions(promoted_resource_attributes=promoted))

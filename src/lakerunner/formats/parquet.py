@@ -1,4 +1,4 @@
-"""Raw Parquet of anybody: columns by their names, nested ones joined by dots, maps as attributes."""
+"""Read Parquet from any writer: columns by name, nested names joined by dots, maps as attributes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lakerunner.formats.attributes import OVERFLOW, Entry, as_text, keys_of
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
-from lakerunner.formats.record_rows import tables_of
-from lakerunner.formats.records import Records
+from lakerunner.formats.records.records import Records
+from lakerunner.formats.records.tables import record_tables
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
 
@@ -30,19 +30,19 @@ def read_parquet(data: bytes, signal: Signal, limits: Limits, options: Options) 
 
     entries = list(_entries(table, limits, tally))
     records = Records(table.num_rows, entries, describe, tally)
-    return tables_of(records, signal, limits, options), tally
+    return record_tables(records, signal, limits, options), tally
 
 
 def _open(data: bytes, limits: Limits) -> pa.Table:
     try:
         file = pq.ParquetFile(
             pa.BufferReader(data),
-            # Both limits guard against metadata that asks for gigabytes.
+            # These two limits guard against footers that would allocate gigabytes.
             thrift_string_size_limit=limits.expanded_bytes,
             thrift_container_size_limit=10_000_000,
         )
         _check_size(file.metadata, limits)
-        # Text stays a dictionary until its expanded size is known: one long value may be repeated a million times.
+        # Text stays dictionary-encoded until its expanded size is known: one long value may repeat a million times.
         leaves = [file.schema.column(i) for i in range(len(file.schema))]
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
@@ -59,7 +59,7 @@ def _check_size(metadata: pq.FileMetaData, limits: Limits) -> None:
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if any(group.total_byte_size < 0 or group.num_rows < 0 for group in groups):
         raise pa.ArrowInvalid("a row group has a negative size")
-    # Runs of equal values take no room in a file, but four bytes each at least when they are read.
+    # Runs of equal values take no space in the file, but at least four bytes per value once they are read.
     cells = sum(group.num_rows for group in groups) * max(metadata.num_columns, 1)
     size = max(sum(group.total_byte_size for group in groups), cells * 4)
     if size > limits.expanded_bytes:
@@ -74,7 +74,7 @@ def _entries(table: pa.Table, limits: Limits, tally: Tally) -> Iterator[Entry]:
 
 
 def _key(name: str, originals: dict[str, list[str]]) -> str:
-    """The key of a column. Attribute columns of a table like ours give back level and original key."""
+    """Return the key of a column. Attribute columns of our own tables yield their level and original key."""
     if name == OVERFLOW:
         return "attributes"
     for prefix in ("resource", "scope", "attr"):
@@ -84,13 +84,13 @@ def _key(name: str, originals: dict[str, list[str]]) -> str:
 
 
 def _decoded(array: pa.Array, limits: Limits) -> pa.Array:
-    """The column without its dictionary, unless writing it out would take too much."""
+    """Decode a dictionary column; refuse the object if the decoded column would exceed the limit."""
     if not pa.types.is_dictionary(array.type):
         return array
     if pa.types.is_string(array.dictionary.type) or pa.types.is_binary(array.dictionary.type):
         size = pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0
         if size > limits.expanded_bytes:
-            raise refuse("expanded_bytes", limits.expanded_bytes, f"a column of it expands to {size:,} bytes")
+            raise refuse("expanded_bytes", limits.expanded_bytes, f"one of its columns expands to {size:,} bytes")
     return array.dictionary_decode()
 
 
@@ -111,7 +111,7 @@ def _flatten(name: str, array: pa.Array, limits: Limits, tally: Tally, depth: in
 
 
 def _map_entries(name: str, array: pa.MapArray, limits: Limits, tally: Tally) -> Iterator[Entry]:
-    """The values of a map by key. A map of attributes gives its keys without its own name."""
+    """Yield the values of a map by key. Keys get the map's name as a prefix, unless it is a map of attributes."""
     prefix = "" if name in ("attributes", "labels", "tags") else f"{name}."
     lengths = pc.fill_null(pc.list_value_length(array.cast(pa.list_(array.type.field(0).type))), 0)
     rows = np.repeat(np.arange(len(array)), lengths.to_numpy(zero_copy_only=False))
@@ -121,20 +121,20 @@ def _map_entries(name: str, array: pa.MapArray, limits: Limits, tally: Tally) ->
     codes = keys.indices.to_numpy(zero_copy_only=False)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     for code, key in enumerate(keys.dictionary.to_pylist()):
-        mine = np.flatnonzero((codes == code) & valid)
-        if len(mine):
-            yield Entry(f"{prefix}{key}", rows[mine], values, mine)
+        index = np.flatnonzero((codes == code) & valid)
+        if len(index):
+            yield Entry(f"{prefix}{key}", rows[index], values, index)
 
 
 def _plain(array: pa.Array, tally: Tally) -> pa.Array:
-    """The column as one of the types that an attribute may have; times keep theirs, for they may be the row's."""
+    """Convert the column to a type that attributes may have. Times keep their type: one may be the row's timestamp."""
     kind = array.type
     if pa.types.is_string(kind):
         return _valid_text(array, tally)
     if pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return array
     if kind == pa.uint64():
-        # Those beyond int64 would not fit; the column is then text.
+        # If a value exceeds int64, the whole column becomes text.
         fits = pc.all(pc.less_equal(array, np.uint64(np.iinfo(np.int64).max))).as_py()
         return array.cast(pa.int64()) if fits is not False else array.cast(pa.string())
     if pa.types.is_integer(kind):
@@ -152,7 +152,7 @@ def _plain(array: pa.Array, tally: Tally) -> pa.Array:
 
 
 def _valid_text(array: pa.Array, tally: Tally) -> pa.Array:
-    """Text that is UTF-8 indeed: nothing in a Parquet file makes it so, and what is not would fail much later."""
+    """Replace invalid UTF-8. Parquet does not enforce it, and invalid text would fail much later."""
     try:
         array.validate(full=True)
         return array
@@ -164,7 +164,7 @@ def _valid_text(array: pa.Array, tally: Tally) -> pa.Array:
 
 
 def _bytes_text(array: pa.Array) -> pa.Array:
-    """Text where all of it is printable UTF-8 (old writers do not say so), hex for ids, base64 for the rest."""
+    """Convert bytes to text: printable UTF-8 as is (old writers do not mark text), ids as hex, the rest as base64."""
     try:
         text = array.cast(pa.string())
         if not pc.any(pc.match_substring_regex(text, r"[\x00-\x08\x0e-\x1f]")).as_py():

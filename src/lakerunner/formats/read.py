@@ -1,4 +1,4 @@
-"""The one way in: the bytes of a raw object to tables of its signal, or an error that says why not."""
+"""Decode the bytes of a raw object into the tables of its signal: the entry point of this package."""
 
 from __future__ import annotations
 
@@ -16,34 +16,33 @@ from lakerunner.formats.jsonl import documents, read_jsonl
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.decode import read_protobuf
-from lakerunner.formats.otlp.jsonlines import read_otlp_json, request_signal
+from lakerunner.formats.otlp.json_requests import read_otlp_json, request_signal
 from lakerunner.formats.parquet import read_parquet
-from lakerunner.formats.tables import empty
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
 
 _Reader = Callable[[bytes, Signal, Limits, Options], tuple[dict[str, pa.Table], Tally]]
-#: Lines looked at before JSON is taken for plain records.
+#: JSON lines examined for an OTLP request before the object is read as plain records.
 _JSON_LINES_TRIED = 20
 
 
 def read_object(
     data: bytes, signal: Signal, name_hint: str = "", limits: Limits | None = None, options: Options | None = None
 ) -> Decoded:
-    """Decode an object. BadInput and LimitHit mean quarantine: the same bytes will never read better.
+    """Decode an object. BadInput and LimitHit mean quarantine: a retry with the same bytes cannot succeed.
 
-    Rows that cannot be used are counted in `rejected`, with samples, and the others land. An object none of whose
-    rows can be used is refused as a whole: it is probably not what it was taken for.
+    Unusable rows are counted in `rejected`, with samples, and the other rows are kept. An object without a single
+    usable row is refused as a whole: its format or signal was probably misjudged.
     """
     limits, options = limits or Limits(), options or Options()
     content = expand(data, limits)
     found = detect(content, name_hint)
     if found is Format.EMPTY:
-        return Decoded({table.suffix: empty(table) for table in signal.tables}, str(found))
+        return Decoded({table.suffix: table.schema().empty_table() for table in signal.tables}, str(found))
     name, reader = _reader(found, content, signal, limits)
     try:
         tables, tally = reader(content, signal, limits, options)
-    # Names and zones in a Parquet schema need not be UTF-8 either; Arrow finds out when they are asked for.
+    # Column names and time zones in a Parquet schema may be invalid UTF-8 too; Arrow notices only on access.
     except (pa.ArrowException, UnicodeDecodeError) as reason:
         raise BadInput(
             f"cannot read the object as {name}: {(str(reason) or type(reason).__name__).splitlines()[0][:200]}",
@@ -79,7 +78,7 @@ def _json_reader(content: bytes, signal: Signal, limits: Limits) -> tuple[str, _
             raise BadInput(
                 f"cannot read the object as {signal}: it holds OTLP {sent}",
                 where="line 1",
-                hint="check the prefix that the collector writes to",
+                hint="check which prefix the collector writes to",
             )
     return "jsonl", read_jsonl
 
@@ -87,8 +86,11 @@ def _json_reader(content: bytes, signal: Signal, limits: Limits) -> tuple[str, _
 def _all_refused(name: str, signal: Signal, tally: Tally) -> BadInput:
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in sorted(tally.rejected.items()))
     sample = next((seen[0] for seen in tally.samples.values() if seen), None)
+    hint = "check that it holds this signal"
+    if sample and sample.excerpt:
+        hint = f"the first rejected row begins with {sample.excerpt}"
     return BadInput(
-        f"cannot read the object as {signal} in {name}: not one row of it can be used: {reasons}",
+        f"cannot read the object as {signal} in {name}: none of its rows is usable: {reasons}",
         where=sample.where if sample else None,
-        hint=f"the first began with {sample.excerpt}" if sample and sample.excerpt else "is it another signal?",
+        hint=hint,
     )

@@ -1,4 +1,4 @@
-"""Severities: the number that OTLP counts by, and the names that loggers use, each from the other."""
+"""Convert between OTLP severity numbers and the level names that loggers use."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ _NUMBERS = {
     "EMERG": 21,
     "EMERGENCY": 21,
 }
-#: bunyan and pino write a number of their own: 10 trace to 60 fatal.
+#: bunyan and pino have their own numbers, from 10 (trace) to 60 (fatal).
 _PINO = {10: 1, 20: 5, 30: 9, 40: 13, 50: 17, 60: 21}
 
 
 def name_of(numbers: Ints) -> pa.Array:
-    """The short name of each number, null where it is not from 1 to 24."""
+    """Return the short name of each number; null outside of 1 to 24."""
     inside = (numbers >= 1) & (numbers <= 24)
     return _NAMES.take(pa.array(np.where(inside, numbers, 0)))
 
 
 def number_of(names: pa.Array) -> pa.Array:
-    """The number of each name, null where it is a name that we do not know. Case does not matter."""
+    """Return the number of each name; null for unknown names. Case does not matter."""
     encoded = names.dictionary_encode()
-    found = [_one(name) for name in encoded.dictionary.to_pylist()]
+    found = [_number(name) for name in encoded.dictionary.to_pylist()]
     return pa.array(found, pa.int32()).take(encoded.indices)
 
 
 def fill(names: pa.Array, numbers: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Both, each made from the other where only one was sent."""
+    """Return names and numbers, each derived from the other where only one was sent."""
     plain = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(np.int64)
     derived = names.null_count and bool(np.any(plain > 0))
     return (
@@ -64,7 +64,7 @@ def fill(names: pa.Array, numbers: pa.Array) -> tuple[pa.Array, pa.Array]:
     )
 
 
-def _one(name: str | None) -> int | None:
+def _number(name: str | None) -> int | None:
     if name is None:
         return None
     text = name.strip().upper()

@@ -1,7 +1,7 @@
-"""Times as people send them, seconds to nanoseconds or RFC 3339, told apart without being told.
+"""Parse times in any common form, from seconds to nanoseconds or RFC 3339, without knowing the unit.
 
-A number is taken by its size: below 1e11 seconds, below 1e14 milliseconds, below 1e17 microseconds, else nanoseconds.
-Every time from March 1973 to the year 5138 falls on the right side in all four units. Text without a zone is UTC.
+The size of a number decides its unit: below 1e11 seconds, below 1e14 milliseconds, below 1e17 microseconds, else
+nanoseconds. This is right for every time from March 1973 to the year 5138. Text without a zone is UTC.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def to_nanos(array: pa.Array) -> tuple[Ints, Mask]:
-    """Nanoseconds since 1970 of each value, and which of them could be read. Unread ones are 0."""
+    """Return nanoseconds since 1970 for each value, and a mask of those that could be parsed; the others are 0."""
     kind = array.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _from_timestamps(array)
@@ -42,7 +42,7 @@ def _from_timestamps(array: pa.Array) -> tuple[Ints, Mask]:
     try:
         nanos = array.cast(_UTC_NANOS)
     except pa.ArrowInvalid:
-        # A time beyond the reach of 64-bit nanoseconds (1677 to 2262). The others must not suffer for it.
+        # One time lies outside of 64-bit nanoseconds (1677 to 2262). As text, only that one fails.
         return _from_texts(pc.strftime(array.cast(pa.timestamp("us", "UTC")), "%Y-%m-%dT%H:%M:%SZ"))
     return _plain(nanos)
 
@@ -70,15 +70,15 @@ def _from_floats(array: pa.Array) -> tuple[Ints, Mask]:
     unit = _unit(np.abs(number))
     valid &= np.abs(number) * unit < np.iinfo(np.int64).max
     number = np.where(valid, number, 0.0)
-    # Whole and part apart, and the part to a microsecond: a float of today's seconds holds a quarter of one, so
-    # 1763200000.123 comes out as it was written.
+    # The fraction is rounded to a microsecond on its own: a float of today's seconds resolves a quarter of one, so
+    # 1763200000.123 keeps the digits as written.
     whole = np.floor(number)
     part = np.round((number - whole) * (unit / 1_000)).astype(np.int64) * 1_000
     return whole.astype(np.int64) * unit + part, valid
 
 
 def _unit(size: npt.NDArray[np.float64]) -> Ints:
-    """Nanoseconds in one unit of each number."""
+    """Return the nanoseconds in one unit of each number."""
     return np.select(
         [size < _SECONDS_BELOW, size < _MILLIS_BELOW, size < _MICROS_BELOW], [1_000_000_000, 1_000_000, 1_000], 1
     ).astype(np.int64)
@@ -95,7 +95,7 @@ def _from_texts(array: pa.Array) -> tuple[Ints, Mask]:
 
 
 def _from_digits(text: pa.Array) -> tuple[Ints, Mask]:
-    """Whole numbers stay whole: nanoseconds do not fit a float."""
+    """Parse decimal numbers. Whole numbers stay integers: a float cannot hold nanoseconds."""
     whole = pc.fill_null(pc.match_substring_regex(text, r"^[+-]?(\d{1,18}|[0-8]\d{18})$"), False)
     none = pa.scalar(None, pa.string())
     nanos, valid = _from_integers(pc.utf8_ltrim(pc.if_else(whole, text, none), "+").cast(pa.int64()))
@@ -117,11 +117,11 @@ def _from_iso(text: pa.Array) -> tuple[Ints, Mask]:
         return _plain(text.cast(_UTC_NANOS))
     except pa.ArrowInvalid:
         encoded = text.dictionary_encode()
-        known = pa.array([_one(value) for value in encoded.dictionary], _UTC_NANOS)
+        known = pa.array([_timestamp(value) for value in encoded.dictionary], _UTC_NANOS)
         return _plain(known.take(encoded.indices))
 
 
-def _one(text: pa.StringScalar) -> pa.Scalar | None:
+def _timestamp(text: pa.StringScalar) -> pa.Scalar | None:
     try:
         return text.cast(_UTC_NANOS)
     except pa.ArrowInvalid:

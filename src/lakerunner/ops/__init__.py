@@ -1,1 +1,1 @@
-"""Keeping a house in order: the supervisor of `serve`, the doctor, the list of roles."""
+"""Operating a deployment: the supervisor behind `serve`, the doctor, the monitor, and the list of roles."""

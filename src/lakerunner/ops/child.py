@@ -1,4 +1,4 @@
-"""One supervised process: started, watched, restarted with back-off, and stopped."""
+"""A supervised process: start it, watch it, restart it with back-off, and stop it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from lakerunner.runtime.telemetry import log
 
 _LOG_BYTES = 10 * 1024 * 1024
 _LOG_FILES = 3
-#: A child that ran this long is healthy again: its next crash is restarted at once.
+#: A child that ran this long counts as healthy again: after its next crash it is restarted at once.
 HEALTHY_S = 60.0
-#: A child that asks to be started anew sooner than this would go on so for ever: that counts as a crash.
+#: A child that asks to be recycled sooner than this after its start would loop for ever, so that counts as a crash.
 SETTLED_S = 5.0
 
 
@@ -40,7 +40,7 @@ class Child:
         self._crashes = 0
         self._restart_at: float | None = None
         self.restarts = 0
-        #: How often it ended on purpose, to be started anew.
+        #: How often the child exited on purpose to be restarted with fresh memory.
         self.recycles = 0
 
     @property
@@ -53,7 +53,7 @@ class Child:
         self._restart_at = None
 
     def watch(self) -> int | None:
-        """Restart it when it is due. Returns the exit code when it is found to have crashed, once a crash."""
+        """Restart the child if a restart is due. Return the exit code of a crash, once per crash."""
         now = time.monotonic()
         if self._restart_at is not None:
             if now >= self._restart_at:
@@ -70,7 +70,7 @@ class Child:
         if now - self._started_at > HEALTHY_S:
             self._crashes = 0
         self._crashes += 1
-        # The first restart is at once: a single crash should not be felt.
+        # The first restart is immediate: users should not notice a single crash.
         delay_s = 0.0 if self._crashes == 1 else self._backoff.ceiling_s(self._crashes - 1)
         self._restart_at = now + delay_s
         log().warning("child died", child=self.name, exit_code=code, restart_in_s=round(delay_s, 2))
@@ -85,7 +85,7 @@ class Child:
             self._process.send_signal(signal.SIGTERM)
 
     def wait(self, timeout_s: float) -> bool:
-        """True when it has ended within that time."""
+        """Return whether the child ended within the timeout."""
         if self._process is None:
             return True
         try:
@@ -95,7 +95,7 @@ class Child:
         return True
 
     def kill(self) -> None:
-        """End it and everything it started: each child leads a process group of its own."""
+        """Kill the child and all processes it started: each child leads its own process group."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -104,7 +104,7 @@ class Child:
 
 
 class LogPump:
-    """Copies a child's output to a rotating file, and remembers its last lines for the moment it dies."""
+    """Copies a child's output to a rotating file, and keeps its last lines to explain a crash."""
 
     def __init__(self, path: Path) -> None:
         self._last: collections.deque[str] = collections.deque(maxlen=20)
@@ -131,7 +131,7 @@ class LogPump:
                 self._writer.info(text)
 
     def last_error(self) -> str:
-        """Why it died, in its own words."""
+        """Return the child's last error record, or its last line."""
         for line in reversed(self._last):
             try:
                 record = orjson.loads(line)

@@ -1,4 +1,4 @@
-"""The doctor: looks at everything a house needs, and says how to mend what is wrong."""
+"""The doctor checks everything that a deployment needs, and says how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ MIN_POSTGRES = 15
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """The result of one check."""
+
     subject: str
     ok: bool
     says: str
@@ -32,7 +34,7 @@ class Finding:
 
 
 def examine(settings: Settings, database: Database) -> Iterator[Finding]:
-    """One finding a subject, as each is looked at."""
+    """Run the checks one after another and yield the finding of each."""
     yield _finding("java", _java)
     yield _finding("disk", lambda: _disk(settings))
     yield _finding("postgresql", lambda: _postgresql(database))
@@ -42,9 +44,9 @@ def examine(settings: Settings, database: Database) -> Iterator[Finding]:
     yield _finding("bucket", lambda: _bucket(settings))
 
 
-def _finding(subject: str, look: Callable[[], str]) -> Finding:
+def _finding(subject: str, check: Callable[[], str]) -> Finding:
     try:
-        return Finding(subject, True, look())
+        return Finding(subject, True, check())
     except LakeError as error:
         return Finding(subject, False, error.message, error.hint or "see the logs")
 
@@ -60,7 +62,10 @@ def _disk(settings: Settings) -> str:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if free < MIN_FREE_BYTES:
-        raise LimitHit(f"only {free / 1024**3:.1f} GiB are free at {folder}", hint="free some, or set data.dir")
+        raise LimitHit(
+            f"cannot rely on the disk: only {free / 1024**3:.1f} GiB are free at {folder}",
+            hint="free some space, or point data.dir at another disk",
+        )
     return f"{free / 1024**3:.1f} GiB free at {folder}"
 
 
@@ -69,13 +74,15 @@ def _postgresql(database: Database) -> str:
         row = tx.execute("SELECT current_setting('server_version_num')::int / 10000 AS major").fetchone()
     assert row is not None
     if row["major"] < MIN_POSTGRES:
-        raise LimitHit(f"PostgreSQL {row['major']} is too old", hint=f"use {MIN_POSTGRES} or newer")
+        raise LimitHit(
+            f"cannot use PostgreSQL {row['major']}: it is too old", hint=f"upgrade to {MIN_POSTGRES} or newer"
+        )
     return f"PostgreSQL {row['major']} answers"
 
 
 def _schema(database: Database) -> str:
     require_current_schema(database)
-    return "is this release's"
+    return "up to date with this release"
 
 
 def _clock(database: Database) -> str:
@@ -84,11 +91,13 @@ def _clock(database: Database) -> str:
         row = tx.execute("SELECT extract(epoch FROM clock_timestamp())::float8 AS now").fetchone()
     assert row is not None
     after = time.time()
-    # The server's reading lies between ours; what lies outside is skew.
+    # Without skew, the server's reading lies between our two readings.
     skew_s = max(before - row["now"], row["now"] - after, 0.0)
     if skew_s > MAX_CLOCK_SKEW_S:
-        raise Unavailable(f"clocks of this machine and PostgreSQL differ by {skew_s:.1f} s", hint="run NTP on both")
-    return f"within {max(skew_s, after - before):.3f} s of PostgreSQL's"
+        raise Unavailable(
+            f"cannot trust the clocks: this machine and PostgreSQL differ by {skew_s:.1f} s", hint="run NTP on both"
+        )
+    return f"within {max(skew_s, after - before):.3f} s of PostgreSQL's clock"
 
 
 def _bus(settings: Settings, database: Database) -> str:
@@ -113,4 +122,6 @@ def _bucket(settings: Settings) -> str:
 
 def _require_same(store: ObjectStore, key: str) -> None:
     if store.get(key) != b"hello":
-        raise Unavailable(f"cannot read back what was put at {key}", hint="check what stands before the bucket")
+        raise Unavailable(
+            f"cannot read back the object {key}: its content differs", hint="check proxies and caches before the bucket"
+        )

@@ -1,4 +1,4 @@
-"""The monitor: the status API, and the house's gauges for Prometheus."""
+"""The monitor role: the status API, and gauges of the whole deployment for Prometheus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GAUGE_INTERVAL_S = 5.0
 
 class Monitor(BusRole):
     name = "monitor"
-    sentence = "Serve the status API, and export how the whole house is doing."
+    sentence = "Serve the status API, and export metrics of the whole deployment."
 
     def run(self, stop: Stop) -> None:
         while not stop:

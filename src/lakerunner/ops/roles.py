@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakerunner.bus.relay import Relay
+from lakerunner.demo.role import Demo
 from lakerunner.intake.role import Pubsub
-from lakerunner.ops.demo.role import Demo
 from lakerunner.ops.monitor import Monitor
 from lakerunner.ops.sweeper import Sweeper
 from lakerunner.pipeline.boxer_role import IngestBoxer

@@ -1,4 +1,4 @@
-"""The all-in-one: the embedded PostgreSQL and every role as processes of one machine, kept running."""
+"""Run a whole deployment on one machine: the embedded PostgreSQL and every role as supervised processes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ POSTGRES = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a role of this house is."""
+class RoleAddress:
+    """The HTTP address of a role."""
 
     name: str
     host: str
@@ -53,7 +53,7 @@ class Placed:
 
 
 class Supervisor:
-    """Starts everything in order, keeps it running, stops it in reverse. One a data folder."""
+    """Starts all processes in order, keeps them running, and stops them in reverse. One per data folder."""
 
     def __init__(
         self,
@@ -63,32 +63,32 @@ class Supervisor:
         launcher: Sequence[str] = (sys.executable, "-m", "lakerunner"),
     ) -> None:
         self._settings = settings
-        #: A role's command line is this and its name.
+        #: The command line of a role, without its name.
         self._launcher = tuple(launcher)
         self._on_ready = on_ready
         self._backoff = Backoff(settings.serve.restart_base_s, settings.serve.restart_max_s)
         self._children: list[Child] = []
         self._pumps: dict[str, LogPump] = {}
         self._stop = Stop()
-        self._hurry = False
+        self._stop_at_once = False
         self._stop_asked_at = 0.0
         self._roles = tuple(roles)
-        self.placed: tuple[Placed, ...] = ()
+        self.addresses: tuple[RoleAddress, ...] = ()
         self.data_dir = settings.data.dir.resolve()
 
     def run(self) -> int:
-        """Serve until told to stop. Returns the exit code."""
+        """Serve until a signal asks to stop. Return the exit code."""
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
         lock = self._lock_data_dir()
         try:
-            self._place_roles()
+            self._assign_ports()
             if self._settings.index.url == EMBEDDED:
                 self._start_postgres()
             self._prepare_index()
-            for place in self.placed:
-                self._start_role(place)
-            self._note_processes()
+            for address in self.addresses:
+                self._start_role(address)
+            self._write_state()
             self._watch()
             return 0
         finally:
@@ -108,15 +108,17 @@ class Supervisor:
         except OSError:
             lock.close()
             raise Conflict(
-                f"cannot serve from {self.data_dir}: another `lakerunner serve` does",
-                hint="end that one, or set data.dir",
+                f"cannot serve from {self.data_dir}: another `lakerunner serve` uses it",
+                hint="stop that one, or set data.dir",
             ) from None
         return lock
 
-    def _place_roles(self) -> None:
+    def _assign_ports(self) -> None:
         http = self._settings.http
         ports = [require_free_port(http.host, http.port and http.port + nth) for nth in range(len(self._roles))]
-        self.placed = tuple(Placed(role.name, http.host, port) for role, port in zip(self._roles, ports, strict=True))
+        self.addresses = tuple(
+            RoleAddress(role.name, http.host, port) for role, port in zip(self._roles, ports, strict=True)
+        )
 
     def _start_postgres(self) -> None:
         postgres = EmbeddedPostgres(self.data_dir)
@@ -126,7 +128,7 @@ class Supervisor:
         self._children.append(child)
 
     def _prepare_index(self) -> None:
-        """Wait for the index, bring its schema up to date, and have an org to put things in."""
+        """Wait for the index, bring its schema up to date, and create the default org."""
         database = open_database(self._settings)
         end = time.monotonic() + _POSTGRES_START_S
         try:
@@ -146,27 +148,27 @@ class Supervisor:
             database.close()
 
     def _require_alive(self, error: Unavailable) -> None:
-        """An embedded server that died at its start will not answer later: say what it said last."""
+        """Fail with the last log line if the embedded server died at its start: waiting longer would not help."""
         if self._children and not self._children[0].alive():
             lines = (self.data_dir / "logs" / "postgres.log").read_text(errors="replace").strip().splitlines()
             last = lines[-1] if lines else str(error)
             raise Unavailable(f"cannot start the embedded PostgreSQL: {last}", hint="see logs/postgres.log")
 
-    def _start_role(self, place: Placed) -> None:
-        pump = LogPump(self.data_dir / "logs" / f"{place.name}.log")
-        argv = [*self._launcher, place.name]
+    def _start_role(self, address: RoleAddress) -> None:
+        pump = LogPump(self.data_dir / "logs" / f"{address.name}.log")
+        argv = [*self._launcher, address.name]
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")},
             **settings_as_env(self._settings),
             "LAKERUNNER_DATA_DIR": str(self.data_dir),
-            "LAKERUNNER_HTTP_PORT": str(place.port),
+            "LAKERUNNER_HTTP_PORT": str(address.port),
             "LAKERUNNER_LOG_FORMAT": "json",
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
-        child = Child(place.name, lambda: pump.spawn(argv, env), self._backoff)
+        child = Child(address.name, lambda: pump.spawn(argv, env), self._backoff)
         child.start()
         self._children.append(child)
-        self._pumps[place.name] = pump
+        self._pumps[address.name] = pump
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -179,7 +181,7 @@ class Supervisor:
             if announced or time.monotonic() < next_poll:
                 continue
             next_poll = time.monotonic() + _READY_POLL_S
-            waiting = [place.name for place in self.placed if not is_ready(place)]
+            waiting = [address.name for address in self.addresses if not is_ready(address)]
             if not waiting:
                 announced = True
                 log().info("all ready", seconds=round(time.monotonic() - started, 1))
@@ -198,14 +200,14 @@ class Supervisor:
                 log().error("cannot restart", child=child.name, error=str(error))
                 continue
             if code is not None and child.name in self._pumps:
-                log().warning("last words", child=child.name, error=self._pumps[child.name].last_error())
+                log().warning("last error", child=child.name, error=self._pumps[child.name].last_error())
             changed = changed or child.pid != pid
         if changed:
-            self._note_processes()
+            self._write_state()
 
-    def _note_processes(self) -> None:
-        """Leave a note of who is where, for `lakerunner status` and for people."""
-        ports = {place.name: place.port for place in self.placed}
+    def _write_state(self) -> None:
+        """Write the process ids and ports to serve.json, for `lakerunner status` and for operators."""
+        ports = {address.name: address.port for address in self.addresses}
         document = {
             "supervisor": os.getpid(),
             "processes": [
@@ -230,13 +232,13 @@ class Supervisor:
         now = time.monotonic()
         if not self._stop:
             self._stop_asked_at = now
-        # A second Ctrl-C means that its sender will not wait. One that follows at once is the same: terminals and
-        # `timeout` tell a whole group of processes and its head.
-        self._hurry = now - self._stop_asked_at > _SAME_SIGNAL_S
+        # A second Ctrl-C kills at once. A signal that follows immediately is the first one delivered twice: terminals
+        # and `timeout` signal both the process group and its leader.
+        self._stop_at_once = now - self._stop_asked_at > _SAME_SIGNAL_S
         self._stop.request()
 
     def _stop_all(self) -> None:
-        """Reverse order: who feeds stops before who is fed, and the database last."""
+        """Stop in reverse order: producers before consumers, and the database last."""
         end = time.monotonic() + self._settings.serve.stop_timeout_s
         for child in reversed(self._children):
             started = time.monotonic()
@@ -245,7 +247,7 @@ class Supervisor:
             else:
                 child.terminate()
             while not child.wait(0.1):
-                if self._hurry or time.monotonic() > end:
+                if self._stop_at_once or time.monotonic() > end:
                     log().warning("killed", child=child.name)
                     child.kill()
             log().info("stopped", child=child.name, seconds=round(time.monotonic() - started, 2))
@@ -253,19 +255,19 @@ class Supervisor:
             (self.data_dir / "serve.json").unlink()
 
 
-def is_ready(place: Placed) -> bool:
-    """Whether a role answers that it is ready."""
+def is_ready(address: RoleAddress) -> bool:
+    """Return whether the role reports that it is ready."""
     try:
-        with urllib.request.urlopen(f"{place.url}/readyz", timeout=2) as answer:
+        with urllib.request.urlopen(f"{address.url}/readyz", timeout=2) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
 
 
-def read_note(data_dir: Path) -> dict[str, object] | None:
-    """What a running `serve` over this folder noted; None when there is none."""
+def read_serve_state(data_dir: Path) -> dict[str, object] | None:
+    """Return the processes of the `serve` that runs over this folder; None if there is none."""
     try:
-        note: dict[str, object] = orjson.loads((data_dir / "serve.json").read_bytes())
+        state: dict[str, object] = orjson.loads((data_dir / "serve.json").read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return None
-    return note
+    return state

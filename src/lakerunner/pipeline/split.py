@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.formats.unify import unify
+from lakerunner.formats.unify_tables import unify_tables
 from lakerunner.model.signal import Signal, Table
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR
 from lakerunner.pipeline.ordering import sort_order, sorted_table, take, whole
@@ -28,7 +28,7 @@ def merged(signal: Signal, decoded: Sequence[Tables]) -> Tables:
     joined_tables = {}
     for description in signal.tables:
         tables = [one[description.suffix] for one in decoded]
-        joined = unify(tables, description) if description.attributes else pa.concat_tables(tables)
+        joined = unify_tables(tables, description) if description.attributes else pa.concat_tables(tables)
         is_rows = description is signal.rows
         joined_tables[description.suffix] = joined if is_rows else _first_of_each(joined, description)
     return joined_tables

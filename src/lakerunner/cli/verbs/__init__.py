@@ -1,1 +1,1 @@
-"""One file a noun."""
+"""The verbs of the command line, one file per noun."""

@@ -1,4 +1,4 @@
-"""`lakerunner bus`: what waits, what passed, what could not be handled."""
+"""`lakerunner bus`: consumer lag, recent messages, dead letters."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lakerunner.bus.open import open_bus
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput
 
-app = typer.Typer(no_args_is_help=True, help="The bus: what waits, what passed, what could not be handled.")
+app = typer.Typer(no_args_is_help=True, help="The bus: consumer lag, recent messages, dead letters.")
 
-TopicOption = Annotated[str, typer.Option(help="Only this topic, named without the prefix.", show_default="all")]
+TopicOption = Annotated[str, typer.Option(help="Only this topic, without the prefix.", show_default="all")]
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def _bus(cli: Cli) -> Iterator[Bus]:
 @app.command()
 @verb
 def lag(cli: Cli, group: Annotated[str, typer.Option(help="Only this group.", show_default="all")] = "") -> None:
-    """Show how far each group is behind, by topic and partition."""
+    """Show how far each consumer group is behind, by topic and partition."""
     with _bus(cli) as bus:
         lags = bus.lag(group or None)
     rows = [
@@ -55,10 +55,10 @@ def lag(cli: Cli, group: Annotated[str, typer.Option(help="Only this group.", sh
 @verb
 def tail(
     cli: Cli,
-    topic: Annotated[str, typer.Argument(help="Topic, without the prefix, as segments.logs.ingest.")],
-    count: Annotated[int, typer.Option("-n", min=1, max=10_000, help="How many messages.")] = 10,
+    topic: Annotated[str, typer.Argument(help="Topic without the prefix, such as segments.logs.ingest.")],
+    count: Annotated[int, typer.Option("-n", min=1, max=10_000, help="Number of messages.")] = 10,
 ) -> None:
-    """Show the newest messages of a topic, oldest first. No group moves by that."""
+    """Show the newest messages of a topic, oldest first. Consumer groups are not affected."""
     with _bus(cli) as bus:
         records = bus.tail(topic, count)
     rows = [
@@ -77,7 +77,7 @@ def tail(
 @app.command()
 @verb
 def dead(cli: Cli, topic: TopicOption = "") -> None:
-    """List the dead letters: messages that nobody could handle, with the reason."""
+    """List the dead letters: messages that could not be handled, each with the reason."""
     with _bus(cli) as bus:
         letters = dead_letters.dead_letters(bus, topic or None)
     cli.output.rows([_row(each) for each in letters], ["id", "at", "group", "attempts", "reason"])
@@ -90,12 +90,14 @@ def redrive(
     letters: Annotated[
         list[str] | None, typer.Argument(help="Ids from `lakerunner bus dead`.", show_default=False)
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, or all of --topic.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Redrive all dead letters, or all of --topic.")] = False,
     topic: TopicOption = "",
 ) -> None:
-    """Send dead letters back to where they failed, after what was wrong is mended."""
+    """Send dead letters back to the topic where they failed, once the cause is fixed."""
     if bool(letters) == every:
-        raise BadInput("cannot tell which letters to redrive", hint="name their ids, or say --all")
+        raise BadInput(
+            "cannot redrive: give either ids or --all", hint="see `lakerunner bus dead` for ids, or use --all"
+        )
     with _bus(cli) as bus:
         sent = dead_letters.redrive_all(bus, topic or None) if every else dead_letters.redrive(bus, letters or [])
     cli.output.result(f"redrove {len(sent)} messages", [_row(each) for each in sent])

@@ -1,4 +1,4 @@
-"""`lakerunner config`: what is set, and whether it can be used."""
+"""`lakerunner config`: show and check the settings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import typer
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.runtime.settings_table import TABLE, mask
 
-app = typer.Typer(no_args_is_help=True, help="Settings: what is set, and whether it can be used.")
+app = typer.Typer(no_args_is_help=True, help="Settings: show them, check them.")
 
 
 @app.command()
 @verb
 def show(cli: Cli) -> None:
-    """Show every setting with its value and sentence; passwords are starred."""
+    """Show every setting with its value, default and description. Passwords are masked."""
     rows = []
     for name, setting in TABLE.items():
         section, _, key = name.partition(".")
@@ -25,5 +25,5 @@ def show(cli: Cli) -> None:
 @app.command()
 @verb
 def check(cli: Cli) -> None:
-    """Check file, environment and options; exit code 2 names what is wrong."""
-    cli.output.result("the settings are good", {"ok": True})
+    """Check the settings from file, environment and options. The exit code is 2 if one is invalid."""
+    cli.output.result("the settings are valid", {"ok": True})

@@ -1,4 +1,4 @@
-"""`lakerunner demo`: the telemetry of a small shop, written into the raw bucket as a collector would."""
+"""`lakerunner demo`: write the telemetry of a small shop into the raw bucket, as a collector would."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lakerunner.cli.verb import Cli, verb
+from lakerunner.demo.produce import Sent, backfill, live
 from lakerunner.model.time import NS_PER_S, parse_duration_s
-from lakerunner.ops.demo.produce import Sent, backfill, live
 from lakerunner.runtime.stop import Stop
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
@@ -25,16 +25,16 @@ def demo(
     cli: Cli,
     rate: Annotated[
         float | None,
-        typer.Option(min=1, help="Log records a second; spans and metrics in proportion.", show_default="demo.rate"),
+        typer.Option(min=1, help="Log records per second; spans and metrics follow.", show_default="demo.rate"),
     ] = None,
     past: Annotated[
-        str, typer.Option(help="Write the past of this length, as 1h, and end.", show_default="live, until Ctrl-C")
+        str, typer.Option(help="Write this much of the past, such as 1h, and exit.", show_default="live, until Ctrl-C")
     ] = "",
     seed: Annotated[
-        int | None, typer.Option(help="The same seed tells of the same shop.", show_default="demo.seed")
+        int | None, typer.Option(help="Random seed. The same seed gives the same shop.", show_default="demo.seed")
     ] = None,
 ) -> None:
-    """Write logs, metrics and traces of a small shop into the raw bucket: errors, slow spans and deploys included."""
+    """Write logs, metrics and traces of a small shop into the raw bucket, with errors, slow spans and deploys."""
     rate = cli.settings.demo.rate if rate is None else rate
     seed = cli.settings.demo.seed if seed is None else seed
     store = open_store(StoreConfig.of(cli.settings))
@@ -52,11 +52,11 @@ def demo(
             bar.update(task, description=", ".join(f"{count:,} {name}" for name, count in sorted(seen.items())))
 
         if past:
-            # Objects of a backfill are whole slots: begin on a whole minute, so that a second run meets the same keys.
+            # Backfill objects cover whole slots. Start on a whole minute, so that a second run writes the same keys.
             end_ns = time.time_ns() // (60 * NS_PER_S) * 60 * NS_PER_S
             start_ns = end_ns - round(parse_duration_s(past) * NS_PER_S)
             tally = backfill(store, start_ns, end_ns, rate, seed=seed, progress=show, stop=stop)
         else:
             tally = live(store, rate, stop, seed=seed, progress=show)
-    words = ", ".join(f"{tally.records[name]:,} {name} in {tally.objects[name]:,} objects" for name in tally.objects)
-    cli.output.result(f"wrote {words or 'nothing'}", asdict(tally))
+    counts = ", ".join(f"{tally.records[name]:,} {name} in {tally.objects[name]:,} objects" for name in tally.objects)
+    cli.output.result(f"wrote {counts or 'nothing'}", asdict(tally))

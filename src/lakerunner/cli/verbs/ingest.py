@@ -1,4 +1,4 @@
-"""`lakerunner ingest`: what came, what could not be read, and what nobody told us of."""
+"""`lakerunner ingest`: run the ingest role, backfill missed objects, inspect rejected and quarantined ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lakerunner.bus.announce import announce
-from lakerunner.cli.verb import Cli, ConfigOption, SetOption, verb
-from lakerunner.cli.verbs.role import role_command
+from lakerunner.cli.verb import Cli, ConfigOption, SetOption, role_command, verb
 from lakerunner.index import ledger
 from lakerunner.intake.backfill import BackfillProgress
 from lakerunner.intake.backfill import backfill as run_backfill
@@ -23,10 +22,10 @@ from lakerunner.model.errors import BadInput, Missing
 from lakerunner.pipeline.ingest_role import Ingest
 
 app = typer.Typer(
-    help="Turn raw objects of all signals into segments, on Spark: without a verb, the role itself. "
-    "Verbs: what came, what could not be read, what nobody told us of."
+    help="Turn raw objects of all signals into segments, on Spark. Without a verb, run the role. "
+    "The verbs backfill missed objects and show rejected and quarantined ones."
 )
-quarantine = typer.Typer(no_args_is_help=True, help="Objects that could not be read, each with its reason.")
+quarantine = typer.Typer(no_args_is_help=True, help="Objects that could not be read, each with the reason.")
 app.add_typer(quarantine, name="quarantine")
 
 
@@ -40,11 +39,11 @@ def run(context: typer.Context, config: ConfigOption = None, set_: SetOption = N
 @verb
 def backfill(
     cli: Cli,
-    prefix: Annotated[str, typer.Argument(help="What keys begin with, as otel-raw/ or otel-raw/year=2026/.")],
-    bucket: Annotated[str, typer.Option(help="The bucket's address.", show_default="that of store.url")] = "",
-    start_after: Annotated[str, typer.Option(help="Go on after this key.", show_default="the first")] = "",
+    prefix: Annotated[str, typer.Argument(help="Prefix of the keys, such as otel-raw/ or otel-raw/year=2026/.")],
+    bucket: Annotated[str, typer.Option(help="Address of the bucket.", show_default="store.url")] = "",
+    start_after: Annotated[str, typer.Option(help="Continue after this key.", show_default="from the start")] = "",
 ) -> None:
-    """List a bucket and take in what the ledger does not know. Running it again is harmless."""
+    """List a bucket and ingest the objects that the ledger does not know. Safe to repeat."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with cli.index() as database, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -61,7 +60,7 @@ def backfill(
         finally:
             recorder.close()
     counts = ", ".join(f"{count:,} {what}" for what, count in sorted(done.counts.items()))
-    cli.output.result(f"{done.listed:,} listed: {counts or 'nothing there'}", {**asdict(done)})
+    cli.output.result(f"{done.listed:,} listed: {counts or 'no objects'}", {**asdict(done)})
 
 
 @app.command()
@@ -69,9 +68,9 @@ def backfill(
 def rejected(
     cli: Cli,
     kind: Annotated[RejectedKind | None, typer.Option(help="Only this kind.", show_default="all")] = None,
-    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="How many.")] = 100,
+    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="Number of rows.")] = 100,
 ) -> None:
-    """List events that brought no object into the ledger, and why: unmapped keys, foreign buckets, bad events."""
+    """List events that were not recorded in the ledger, and why: unmapped keys, foreign buckets, bad events."""
     with cli.index() as database, database.transaction() as tx:
         rows = [asdict(row) for row in list_rejected(tx, kind, limit)]
     cli.output.rows(rows, ["kind", "bucket", "key", "reason", "times", "last_at"])
@@ -79,8 +78,8 @@ def rejected(
 
 @quarantine.command("list")
 @verb
-def list_(cli: Cli, limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="How many.")] = 100) -> None:
-    """List the latest, with the reason."""
+def list_(cli: Cli, limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="Number of rows.")] = 100) -> None:
+    """List the latest quarantined objects, each with the reason."""
     with cli.index() as database, database.transaction() as tx:
         rows = [asdict(row) for row in ledger.quarantined(tx, limit=limit)]
     cli.output.rows(rows, ["object_id", "signal", "key", "size_bytes", "reason", "ended_at"])
@@ -88,8 +87,8 @@ def list_(cli: Cli, limit: Annotated[int, typer.Option("-n", min=1, max=10_000, 
 
 @quarantine.command()
 @verb
-def show(cli: Cli, object_id: Annotated[str, typer.Argument(help="Its id, from `quarantine list`.")]) -> None:
-    """Show one: where it is, why it was not read, and a sample of the place."""
+def show(cli: Cli, object_id: Annotated[str, typer.Argument(help="Id from `quarantine list`.")]) -> None:
+    """Show one object: its location, why it could not be read, and a sample of the failing part."""
     wanted = _id(object_id)
     with cli.index() as database, database.transaction() as tx:
         found = ledger.find_quarantined(tx, wanted)
@@ -102,21 +101,23 @@ def show(cli: Cli, object_id: Annotated[str, typer.Argument(help="Its id, from `
 def retry(
     cli: Cli,
     object_ids: Annotated[list[str] | None, typer.Argument(help="Ids of objects.", show_default=False)] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that are in quarantine.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Retry all quarantined objects.")] = False,
 ) -> None:
-    """Try objects again, after what was wrong is mended: a limit raised, a release that reads them."""
+    """Retry objects once the cause is fixed: a limit was raised, or a new release can read them."""
     if bool(object_ids) == every:
-        raise BadInput("cannot tell which objects to retry", hint="name their ids, or say --all")
+        raise BadInput(
+            "cannot retry: give either ids or --all", hint="see `ingest quarantine list` for ids, or use --all"
+        )
     with cli.index() as database, database.transaction() as tx:
         released = ledger.release_quarantined(tx, None if every else [_id(text) for text in object_ids or []])
         announce(tx, released)
     if object_ids and len(released) < len(set(object_ids)):
-        raise Missing("cannot retry all of these: some are not in quarantine", hint="see `ingest quarantine list`")
-    cli.output.result(f"{len(released)} objects will be tried again", {"released": [o.key for o in released]})
+        raise Missing("cannot retry all objects: some are not in quarantine", hint="see `ingest quarantine list`")
+    cli.output.result(f"{len(released)} objects will be retried", {"released": [o.key for o in released]})
 
 
 def _id(text: str) -> uuid.UUID:
     try:
         return uuid.UUID(text)
     except ValueError:
-        raise BadInput(f"cannot read {text!r} as an object's id", hint="see `ingest quarantine list`") from None
+        raise BadInput(f"cannot read {text!r} as an object id", hint="see `ingest quarantine list`") from None

@@ -1,4 +1,4 @@
-"""`lakerunner org`: whose data it is."""
+"""`lakerunner org`: create and list orgs, and set their limits."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import typer
 from lakerunner.cli.verb import Cli, assignments, verb
 from lakerunner.index import org_limits, orgs
 
-app = typer.Typer(no_args_is_help=True, help="Orgs: whose data it is.")
+app = typer.Typer(no_args_is_help=True, help="Orgs, the owners of data: create, list, set limits.")
 
 LimitsOption = Annotated[
     Optional[list[str]],  # noqa: UP045  (typer reads this form)
-    typer.Option("--set", "-s", help="A limit of this org, as max_series=10000, or a setting; may be repeated."),
+    typer.Option("--set", "-s", help="A limit of the org, such as max_series=10000, or a setting; may be repeated."),
 ]
 
 
 @app.command()
 @verb
-def create(cli: Cli, name: Annotated[str, typer.Argument(help="A name for people; ids are made.")]) -> None:
-    """Add an org."""
+def create(cli: Cli, name: Annotated[str, typer.Argument(help="Name of the org; its id is generated.")]) -> None:
+    """Create an org."""
     with cli.index() as database, database.transaction() as tx:
         org = orgs.create_org(tx, name)
     cli.output.result(f"created org {org.name} ({org.org_id})", asdict(org))
@@ -44,10 +44,10 @@ def limits(
     set_: LimitsOption = None,
     unset: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option("--unset", help="A limit to take back: the setting holds again; may be repeated."),
+        typer.Option("--unset", help="A limit to remove, so that the setting applies again; may be repeated."),
     ] = None,
 ) -> None:
-    """Show what an org may ask of the query API, and change it. Every API sees it within seconds."""
+    """Show and change the query limits of an org. Every query API applies changes within seconds."""
     with cli.index() as database, database.transaction() as tx:
         found = orgs.find_org(tx, org)
         org_limits.set_limits(tx, found.org_id, assignments(set_ or []))

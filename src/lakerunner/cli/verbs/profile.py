@@ -1,4 +1,4 @@
-"""`lakerunner profile`: which prefix of which bucket belongs to whom."""
+"""`lakerunner profile`: map prefixes of buckets to orgs."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from lakerunner.index import orgs
 from lakerunner.index.profiles import StorageProfile, create_profile, list_profiles
 from lakerunner.model.ids import fresh_id
 
-app = typer.Typer(no_args_is_help=True, help="Storage profiles: which prefix of which bucket belongs to whom.")
+app = typer.Typer(no_args_is_help=True, help="Storage profiles: map prefixes of buckets to orgs.")
 
 
 @app.command()
 @verb
 def create(
     cli: Cli,
-    bucket: Annotated[str, typer.Argument(help="The bucket's address, as s3://telemetry.")],
-    org: Annotated[str, typer.Option(help="Name or id of the org that its objects belong to.")],
-    prefix: Annotated[str, typer.Option(help="What keys of its raw objects begin with.")] = "otel-raw/",
-    collector: Annotated[str, typer.Option(help="A name for who writes there.")] = "default",
+    bucket: Annotated[str, typer.Argument(help="Address of the bucket, such as s3://telemetry.")],
+    org: Annotated[str, typer.Option(help="Name or id of the org that owns the objects.")],
+    prefix: Annotated[str, typer.Option(help="Prefix of the keys of raw objects.")] = "otel-raw/",
+    collector: Annotated[str, typer.Option(help="Name of the collector that writes there.")] = "default",
     signal: Annotated[
-        str, typer.Option(help="logs, metrics or traces, where keys do not tell.", show_default="from the key")
+        str, typer.Option(help="logs, metrics or traces, if the keys do not say.", show_default="from the key")
     ] = "",
     region: Annotated[str, typer.Option(help="Region of the bucket.", show_default=False)] = "",
-    endpoint: Annotated[str, typer.Option(help="Address of a compatible service.", show_default=False)] = "",
+    endpoint: Annotated[str, typer.Option(help="Endpoint of an S3-compatible service.", show_default=False)] = "",
     credentials_ref: Annotated[
         str,
         typer.Option(
-            help="What the variables with its credentials begin with: ACME means ACME_ACCESS_KEY_ID and so on.",
-            show_default="the machine's own",
+            help="Prefix of the variables with its credentials: ACME means ACME_ACCESS_KEY_ID and so on.",
+            show_default="the credentials of this machine",
         ),
     ] = "",
 ) -> None:
-    """Map a prefix of a bucket to an org. Where several fit a key, the longest prefix wins."""
+    """Map a prefix of a bucket to an org. If several match a key, the longest prefix wins."""
     with cli.index() as database, database.transaction() as tx:
         profile = StorageProfile(
             profile_id=fresh_id(),
@@ -50,7 +50,7 @@ def create(
             credentials_ref=credentials_ref,
         )
         create_profile(tx, profile)
-    cli.output.result(f"{profile.bucket}/{profile.prefix} belongs to {org} from now on", asdict(profile))
+    cli.output.result(f"mapped {profile.bucket}/{profile.prefix} to {org}", asdict(profile))
 
 
 @app.command("list")

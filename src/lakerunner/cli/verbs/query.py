@@ -1,4 +1,4 @@
-"""`lakerunner query`: ask the running query API."""
+"""`lakerunner query`: query a running query API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lakerunner.cli.api_client import ApiClient
-from lakerunner.cli.points import Point, PointFormat, write_points
+from lakerunner.cli.point_output import Point, PointFormat, write_points
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
 from lakerunner.model.time import parse_duration_s
@@ -19,15 +19,19 @@ from lakerunner.query.syntax.errors import ParseError
 from lakerunner.runtime.run import EXIT_FAILED, EXIT_MISUSE, EXIT_OK
 from lakerunner.serve.params import parse_time_ms
 
-app = typer.Typer(no_args_is_help=True, help="Ask the query API: values, labels, series, and what a query would read.")
+app = typer.Typer(no_args_is_help=True, help="Query values, labels and series, and explain queries.")
 
-UrlOption = Annotated[str, typer.Option(help="Address of the query API.", show_default="api.url, or this machine's")]
+UrlOption = Annotated[str, typer.Option(help="Address of the query API.", show_default="api.url, else this machine")]
 KeyOption = Annotated[str, typer.Option(help="API key.  [env: LAKERUNNER_API_KEY]", show_default="api.key")]
-OrgOption = Annotated[str, typer.Option(help="Org to ask for, where the key holds several.", show_default="the key's")]
-SinceOption = Annotated[str, typer.Option(help="How far back from the end, as 1h or 7d.")]
-StartOption = Annotated[str, typer.Option(help="Start, as 2026-01-31T12:00:00Z, now-2h or seconds; wins over --since.")]
-EndOption = Annotated[str, typer.Option(help="End, in the same forms.")]
-StepOption = Annotated[str, typer.Option(help="Distance of points, as 1m.", show_default="fits the range")]
+OrgOption = Annotated[
+    str, typer.Option(help="Org to query, if the key opens several.", show_default="the org of the key")
+]
+SinceOption = Annotated[str, typer.Option(help="Length of the range before the end, such as 1h or 7d.")]
+StartOption = Annotated[
+    str, typer.Option(help="Start, such as 2026-01-31T12:00:00Z, now-2h or Unix seconds; overrides --since.")
+]
+EndOption = Annotated[str, typer.Option(help="End, in the same formats.")]
+StepOption = Annotated[str, typer.Option(help="Time between points, such as 1m.", show_default="fits the range")]
 MatchOption = Annotated[
     list[str] | None, typer.Option("--match", help="Series selector; may be repeated.", show_default="all series")
 ]
@@ -43,17 +47,17 @@ def metrics(
     start: StartOption = "",
     end: EndOption = "now",
     step: StepOption = "",
-    plot: Annotated[bool, typer.Option("--plot", help="Draw each series as a line of bars.")] = False,
-    limit: Annotated[int, typer.Option(help="Points after which to stop; 0 means none.", min=0)] = 0,
-    fresh: Annotated[bool, typer.Option("--no-cache", help="Compute it, whatever is kept.")] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw each series as a sparkline.")] = False,
+    limit: Annotated[int, typer.Option(help="Stop after this many points; 0 means no limit.", min=0)] = 0,
+    fresh: Annotated[bool, typer.Option("--no-cache", help="Ignore cached results.")] = False,
     url: UrlOption = "",
     key: KeyOption = "",
     org: OrgOption = "",
-    output: Annotated[PointFormat, typer.Option("--output", "-o", help="How points are shown.")] = PointFormat.TEXT,
+    output: Annotated[PointFormat, typer.Option("--output", "-o", help="Format of the points.")] = PointFormat.TEXT,
 ) -> int:
-    """Show the values of an expression over a range, as they come."""
+    """Show the values of an expression over a time range, as they arrive."""
     if plot and output is not PointFormat.TEXT:
-        raise BadInput(f"cannot plot as {output}", hint="leave --plot or --output out")
+        raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
     body = _body(expr, since, start, end, step) | {"limit": limit, "nocache": fresh}
     return _pointing_at_errors(
         expr, lambda: write_points(_points(_client(cli, url, key, org).stream(body)), output, plot=plot)
@@ -73,7 +77,7 @@ def explain(
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> int:
-    """Run an expression and show how: segments considered, pruned by what, read, and the cost."""
+    """Run an expression and show how it ran: segments considered, pruned (and by what), read, and the cost."""
     body = _body(expr, since, start, end, step) | {"explain": True, "nocache": True}
 
     def run() -> None:
@@ -90,7 +94,7 @@ def explain(
 @verb
 def labels(
     cli: Cli,
-    name: Annotated[str, typer.Argument(help="Label whose values to show.", show_default="the names")] = "",
+    name: Annotated[str, typer.Argument(help="Show the values of this label.", show_default="show label names")] = "",
     match: MatchOption = None,
     since: SinceOption = "1h",
     start: StartOption = "",
@@ -99,7 +103,7 @@ def labels(
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> None:
-    """List the names of labels, or the values of one."""
+    """List label names, or the values of one label."""
     start_ms, end_ms = _times(since, start, end)
     path = f"/api/v1/label/{_escaped(name)}/values" if name else "/api/v1/labels"
     params = {"match[]": match or [], "start": str(start_ms / 1000), "end": str(end_ms / 1000)}
@@ -120,7 +124,7 @@ def series(
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> None:
-    """List the series that any of the selectors accepts."""
+    """List the series that match any of the selectors."""
     start_ms, end_ms = _times(since, start, end)
     params = {"match[]": match, "start": str(start_ms / 1000), "end": str(end_ms / 1000)}
     answer = _client(cli, url, key, org).get("/api/v1/series", params)
@@ -145,7 +149,7 @@ def _times(since: str, start: str, end: str) -> tuple[int, int]:
     end_ms = _time_ms("--end", end, now_ms)
     start_ms = _time_ms("--start", start, now_ms) if start else end_ms - round(parse_duration_s(since) * 1000)
     if start_ms > end_ms:
-        raise BadInput("cannot ask for a range that ends before it starts", hint="change --start, --end or --since")
+        raise BadInput("cannot query a range that ends before it starts", hint="change --start, --end or --since")
     return start_ms, end_ms
 
 
@@ -157,7 +161,7 @@ def _time_ms(option: str, text: str, now_ms: int) -> int:
 
 
 def _pointing_at_errors(expr: str, run: Any) -> int:
-    """Errors of the language are found here, before anything is asked, and shown with the token underlined."""
+    """Check the syntax before sending the query, and show a syntax error with its token underlined."""
     try:
         parse(expr)
         run()
@@ -170,12 +174,12 @@ def _pointing_at_errors(expr: str, run: Any) -> int:
 
 
 def _points(frames: Iterable[tuple[str, Any]]) -> Iterator[Point]:
-    """The points of a stream; how far it is, on a terminal; warnings, beside."""
-    tell = sys.stderr.isatty()
+    """Yield the points of a stream. Progress (on a terminal) and warnings go to standard error."""
+    show_progress = sys.stderr.isatty()
     for kind, data in frames:
         if kind == "result":
             yield Point.of(data)
-        elif kind == "progress" and tell:
+        elif kind == "progress" and show_progress:
             sys.stderr.write(f"\r{data['group']}/{data['groups']} read {data['rows']:,} rows, {data['bytes']:,} bytes ")
             sys.stderr.write("\n" if data["group"] == data["groups"] else "")
         elif kind == "warnings":
@@ -195,8 +199,8 @@ def _warn(warnings: Iterable[str]) -> None:
 
 
 def _escaped(name: str) -> str:
-    """A label's name as a part of a path, whatever is in it."""
+    """Encode a label name for a URL path as Prometheus does, with `U__` in front of names that need it."""
     if name.isascii() and name.replace("_", "a").isalnum():
         return name
-    kept = (c if c.isascii() and c.isalnum() else "__" if c == "_" else f"_{ord(c):x}_" for c in name)
-    return "U__" + "".join(kept)
+    encoded = (c if c.isascii() and c.isalnum() else "__" if c == "_" else f"_{ord(c):x}_" for c in name)
+    return "U__" + "".join(encoded)

@@ -1,1 +1,1 @@
-"""OTLP, as protobuf and as JSON, to tables of logs, metrics and traces."""
+"""Decode OTLP, as protobuf or JSON, into tables of logs, metrics and traces."""

@@ -1,4 +1,4 @@
-"""Key-value lists of OTLP as flat arrays of keys, kinds and values, and the few nested values as JSON."""
+"""Flatten OTLP key-value lists into arrays of keys, kinds and values. The few nested values become JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lakerunner.model.errors import BadInput
 
 
 class Kind(enum.IntEnum):
-    """Which member of the oneof is set. NONE: the key is there without a value."""
+    """The member of the oneof that is set. NONE means a key without a value."""
 
     NONE = 0
     STRING = 1
@@ -49,20 +49,20 @@ _FIELDS = {
 }
 
 
-class TwoValues(Exception):
-    """An AnyValue has two members set: its sender wrote a oneof twice, and only the canonical form will do."""
+class DuplicateOneof(Exception):
+    """A oneof has two members set, because its sender wrote it twice. The caller must decode the canonical form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """AnyValues: the kind of each, and one array per kind that occurs (text for the last three)."""
+    """AnyValues: the kind of each, and one array per kind that occurs (text for arrays, lists and bytes)."""
 
     kinds: npt.NDArray[np.uint8]
     arrays: dict[Kind, pa.Array]
 
     @classmethod
     def of(cls, struct: pa.StructArray, limits: Limits, tally: Tally) -> Values:
-        # flatten() carries the struct's own nulls down to its members.
+        # flatten() applies the struct's own nulls to its members.
         members = dict(zip((field.name for field in struct.type), struct.flatten(), strict=True))
         kinds = np.zeros(len(struct), np.uint8)
         arrays: dict[Kind, pa.Array] = {}
@@ -75,11 +75,11 @@ class Values:
             kinds[_valid(member)] = kind
             arrays[kind] = _plain(kind, member, limits, tally)
         if present != int(np.count_nonzero(kinds)):
-            raise TwoValues
+            raise DuplicateOneof
         return cls(kinds, arrays)
 
     def text(self) -> pa.Array:
-        """All of them as text, null where there is no value."""
+        """Return all values as text; null where there is no value."""
         arrays = [_kind_text(kind, array) for kind, array in self.arrays.items()]
         if not arrays:
             return pa.nulls(len(self.kinds), pa.string())
@@ -88,7 +88,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The attributes of all rows of a level, flat: pair i belongs to `rows[i]`."""
+    """The attributes of all rows of a level, flattened: pair i belongs to row `rows[i]`."""
 
     rows: Ints
     codes: npt.NDArray[np.int32]
@@ -109,20 +109,20 @@ class Pairs:
         )
 
     def entries(self) -> Iterator[Entry]:
-        """Each key's values, one entry per kind of value that it has."""
-        # A stable sort of 16-bit numbers is a radix sort: 10 ns an item against 70 for wider ones.
+        """Yield the values of each key, one entry per kind of value."""
+        # NumPy sorts 16-bit numbers by radix: 10 ns per item instead of 70 for wider ones.
         narrow = self.codes.astype(np.uint16) if len(self.keys) < 1 << 16 else self.codes
         order = np.argsort(narrow, kind="stable")
         ends = np.cumsum(np.bincount(self.codes, minlength=len(self.keys)))
         kinds = self.values.kinds[order]
         start = 0
         for key, end in zip(self.keys, ends.tolist(), strict=True):
-            mine = order[start:end]
+            positions = order[start:end]
             found = kinds[start:end]
             start = end
             for kind in _distinct(found):
                 if kind != Kind.NONE:
-                    index = mine if len(found) == np.count_nonzero(found == kind) else mine[found == kind]
+                    index = positions if len(found) == np.count_nonzero(found == kind) else positions[found == kind]
                     yield Entry(key, self.rows[index], self.values.arrays[Kind(kind)], index)
 
 
@@ -131,7 +131,7 @@ def _distinct(kinds: npt.NDArray[np.uint8]) -> list[int]:
 
 
 def _flat(lists: pa.ListArray, cap: int, tally: Tally) -> tuple[Ints, pa.StructArray]:
-    """How many pairs each list has, and all pairs: those beyond the cap are left out and counted."""
+    """Return the number of pairs in each list, and all pairs. Pairs beyond the cap are dropped and counted."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     counts = np.diff(offsets)
     flat = lists.flatten()
@@ -171,7 +171,7 @@ def _kind_text(kind: Kind, array: pa.Array) -> pa.Array:
 
 
 def float_text(value: float) -> str:
-    """A double as OTLP's own translation to text writes it (the number form of JSON).
+    """Format a double as OTLP's translation to text does (JSON's number form).
 
     >>> float_text(1.0), float_text(1e21), float_text(2.5e-7), float_text(1e16)
     ('1', '1e+21', '2.5e-7', '10000000000000000')
@@ -187,7 +187,7 @@ def float_text(value: float) -> str:
 
 @functools.cache
 def _loose_classes() -> dict[Kind, Any]:
-    """Message classes whose text fields are bytes: text that is not UTF-8 must not cost us the rest."""
+    """Build message classes with bytes in place of text, so that invalid UTF-8 does not fail the whole value."""
     file = descriptor_pb2.FileDescriptorProto()
     common_pb2.DESCRIPTOR.CopyToProto(file)
     for message in file.message_type:

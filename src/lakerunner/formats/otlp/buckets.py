@@ -1,4 +1,4 @@
-"""Dense buckets of OTLP histograms as the sparse spans of Prometheus' native histograms."""
+"""Convert the dense buckets of OTLP histograms to the sparse spans of Prometheus' native histograms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakerunner.formats.attributes import Ints
 from lakerunner.model.signals.metrics import SPAN
 
-#: Empty buckets up to this many are written out, as Prometheus does: cheaper than the span that would skip them.
+#: Gaps of up to this many empty buckets are written out, as Prometheus does: a further span would cost more.
 _FILLED_GAP = 2
 _INT32 = np.iinfo(np.int32)
 
@@ -27,7 +27,7 @@ class Layout:
 
 
 def sparse(rows: Ints, index: Ints, counts: Floats, row_count: int) -> Layout:
-    """Lay out buckets given as (row, index, count), ordered by row and index; equal ones are one bucket.
+    """Lay out buckets given as (row, index, count), ordered by row and index. Equal indexes are merged.
 
     >>> layout = sparse(np.array([0, 0, 0]), np.array([1, 2, 9]), np.array([4.0, 1.0, 2.0]), 1)
     >>> layout.spans.to_pylist()
@@ -59,7 +59,7 @@ def sparse(rows: Ints, index: Ints, counts: Floats, row_count: int) -> Layout:
 
 
 def out_of_range(offsets: Ints, lengths: Ints) -> npt.NDArray[np.bool_]:
-    """Which histograms have a bucket whose number no span can hold."""
+    """Return a mask of histograms with a bucket index that does not fit a span."""
     return (offsets + lengths >= _INT32.max) | (offsets <= _INT32.min)
 
 

@@ -1,4 +1,4 @@
-"""OTLP in either form to tables: framing, wire, rows."""
+"""Decode OTLP messages into tables: split the framing, decode the wire format, build rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp import framing, wire
-from lakerunner.formats.otlp.anyvalue import TwoValues
+from lakerunner.formats.otlp.anyvalue import DuplicateOneof
 from lakerunner.formats.otlp.logs import log_tables
 from lakerunner.formats.otlp.metrics import metric_tables
 from lakerunner.formats.otlp.nesting import unnest
@@ -28,10 +28,10 @@ _TABLES: dict[str, Callable[[pa.StructArray, Limits, Options, Tally], Tables]] =
 
 
 def read_protobuf(data: bytes, signal: Signal, limits: Limits, options: Options) -> tuple[Tables, Tally]:
-    """The tables of a file of one or more export requests."""
+    """Decode a file of one or more export requests."""
     readings = framing.readings(data)
     if len(readings) > 1:
-        return _likelier(readings, signal, limits, options)
+        return _best_reading(readings, signal, limits, options)
     tally = Tally()
     return read_messages(readings[0] if readings else [data], signal, limits, options, tally), tally
 
@@ -49,7 +49,7 @@ def read_messages(payloads: list[bytes], signal: Signal, limits: Limits, options
     rows_tally = Tally()
     try:
         tables = _TABLES[signal.name](parents, limits, options, rows_tally)
-    except TwoValues:
+    except DuplicateOneof:
         rows_tally = Tally()
         again = wire.decode([wire.canonical(payload, signal.name) for payload in payloads], signal.name, tally)
         tables = _TABLES[signal.name](again, limits, options, rows_tally)
@@ -58,25 +58,27 @@ def read_messages(payloads: list[bytes], signal: Signal, limits: Limits, options
 
 
 def _refuse_metrics(parents: pa.StructArray, payloads: list[bytes], limits: Limits) -> None:
-    """Refuse metrics that were taken for logs: their bytes read as records without a time, and would be given one."""
+    """Refuse metrics sent as logs: their bytes decode as log records without a time, and would get the fallback."""
     records = unnest(parents, "scope_logs", "log_records").records
     times = [records.field(name) for name in ("time_unix_nano", "observed_time_unix_nano")]
     if not len(records) or any(pc.any(pc.not_equal(column, 0)).as_py() for column in times):
         return
     try:
         read = metric_tables(wire.decode(payloads, "metrics", Tally()), limits, Options(), Tally())
-    except (BadInput, TwoValues):
+    except (BadInput, DuplicateOneof):
         return
     if read[""].num_rows:
         raise BadInput(
             "cannot read the object as logs: it holds OTLP metrics",
             where="byte 0",
-            hint="check the prefix that the collector writes to",
+            hint="check which prefix the collector writes to",
         )
 
 
-def _likelier(readings: list[list[bytes]], signal: Signal, limits: Limits, options: Options) -> tuple[Tables, Tally]:
-    """Of the ways to read the bytes, the one that gives most rows: a wrong one finds few or none."""
+def _best_reading(
+    readings: list[list[bytes]], signal: Signal, limits: Limits, options: Options
+) -> tuple[Tables, Tally]:
+    """Decode every candidate framing and return the one with the most rows: a wrong one yields few or none."""
     best: tuple[int, Tables, Tally] | None = None
     failure: LakeError | None = None
     for payloads in readings:

@@ -1,24 +1,24 @@
-"""One export request, or many in a file: a bare message, varint-delimited messages, or 4-byte lengths.
+"""Split a file into export requests: one bare message, or many with varint or 4-byte length prefixes.
 
-A bare message of OTLP is a row of fields with tag 0x0A. A delimited file is a row of lengths. Each reading is
-checked to the last byte before it is believed; both can hold only where every length is ten, which is that tag.
+A bare OTLP message is a sequence of fields with tag 0x0A. A delimited file is a sequence of lengths and messages. Each
+reading is checked to the last byte. Both can match only if every length is 10, because 0x0A is also that tag.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Data and a position -> a length and where it ends, or -1.
+#: (data, position) -> (length, position after it), or -1 for the position if there is no length.
 _LengthReader = Callable[[bytes, int], tuple[int, int]]
 #: Field 1, length-delimited: `resource_logs`, `resource_metrics` and `resource_spans` alike.
 _TAG = 0x0A
 _MAX_VARINT_BYTES = 10
-#: Small enough to spare a piece the check that the decoder of the wire gives to very large messages.
+#: Small enough that pieces skip the extra check that `wire.py` makes on very large messages.
 _PIECE_BYTES = 2 << 20
 
 
 def readings(data: bytes) -> list[list[bytes]]:
-    """The ways to read the bytes as messages, likeliest first. Empty when there is none.
+    """Return the possible ways to read the bytes as messages, the likeliest first; empty if there is none.
 
     >>> readings(b"\\x0a\\x02\\x12\\x00")
     [[b'\\n\\x02\\x12\\x00']]
@@ -36,7 +36,7 @@ def readings(data: bytes) -> list[list[bytes]]:
 
 
 def _bare(data: bytes) -> list[bytes]:
-    """The message, cut between resources where it is large: each piece is a message again."""
+    """Cut a large message between its resources. Each piece is a message of its own."""
     pieces = []
     begin = at = 0
     while at < len(data):
@@ -68,7 +68,7 @@ def _delimited(data: bytes, read_length: _LengthReader) -> list[bytes]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number and where it ends, or (0, -1)."""
+    """Return the number and the position after it, or (0, -1)."""
     value = 0
     for count, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * count)
@@ -78,7 +78,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _four_bytes(data: bytes, at: int) -> tuple[int, int]:
-    """Big-endian, as the collector's file exporter writes it."""
+    """Read a big-endian length, as the collector's file exporter writes it."""
     if at + 4 > len(data):
         return 0, -1
     return int.from_bytes(data[at : at + 4], "big"), at + 4

@@ -1,4 +1,4 @@
-"""The label sets of distinct series, and their ids, built column-wise: the same as `LabelSet` gives one by one."""
+"""Build the label sets and ids of distinct series column-wise. The results equal those of `LabelSet`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakerunner.model.labels import METRIC_NAME
 
 
 class Rank(enum.IntEnum):
-    """Who has the label when several want it: the lower one. Two attributes share it, joined by a semicolon."""
+    """Precedence of label sources: the lowest rank wins. Two attributes with one name are joined by a semicolon."""
 
     NAME = 0
     TARGET = 1
@@ -28,7 +28,7 @@ class Rank(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Labels from one place: label i of series `series[i]` is `names[name[i]]` = `values[value[i]]`."""
+    """Labels from one source: series `series[i]` has the label `names[name[i]]` = `values[value[i]]`."""
 
     rank: Rank
     series: Ints
@@ -36,13 +36,13 @@ class Source:
     name: Ints
     values: pa.Array
     value: Ints
-    #: The order in which attributes whose names became equal are joined: by their original keys.
+    #: The order in which attributes with one label name are joined: the order of their original keys.
     order: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSets:
-    """One element a series: its id, and its labels without the metric's name."""
+    """The id of each series, and its labels without the metric name."""
 
     tids: Ints
     labels: pa.Array
@@ -67,7 +67,7 @@ class _Flat:
 def label_sets(sources: Sequence[Source], series_count: int) -> LabelSets:
     names = sorted({name for source in sources for name in source.names})
     flat = _flatten(sources, names)
-    _settle(flat)
+    _resolve_duplicates(flat)
     flat.keep(pc.greater(pc.binary_length(flat.values), 0).to_numpy(zero_copy_only=False)[flat.value])
     shown = np.array([name != METRIC_NAME for name in names], np.bool_)[flat.name]
     labels = pa.MapArray.from_arrays(
@@ -96,8 +96,8 @@ def _flatten(sources: Sequence[Source], names: list[str]) -> _Flat:
     return _Flat(at, label, held, chosen, pa.concat_arrays(values))
 
 
-def _settle(flat: _Flat) -> None:
-    """One label of a name in each series."""
+def _resolve_duplicates(flat: _Flat) -> None:
+    """Keep one label per name and series."""
     again = np.zeros(len(flat.series), np.bool_)
     again[1:] = (flat.series[1:] == flat.series[:-1]) & (flat.name[1:] == flat.name[:-1])
     if not again.any():
@@ -106,17 +106,17 @@ def _settle(flat: _Flat) -> None:
     ends = np.append(heads[1:], len(again))
     crowded = np.flatnonzero((ends - heads > 1) & (flat.rank[heads] == Rank.ATTRIBUTE))
     joined = []
-    # Only labels that two attributes of a series both claim come here: "a.b" and "a_b".
+    # This loop sees only labels that several attributes of a series claim, such as "a.b" and "a_b".
     for head, end in zip(heads[crowded].tolist(), ends[crowded].tolist(), strict=True):
-        mine = head + np.flatnonzero(flat.rank[head:end] == Rank.ATTRIBUTE)
-        joined.append(";".join(flat.values.take(pa.array(flat.value[mine])).to_pylist()))
+        claims = head + np.flatnonzero(flat.rank[head:end] == Rank.ATTRIBUTE)
+        joined.append(";".join(flat.values.take(pa.array(flat.value[claims])).to_pylist()))
         flat.value[head] = len(flat.values) + len(joined) - 1
     flat.values = pa.concat_arrays([flat.values, pa.array(joined, pa.string())])
     flat.keep(~again)
 
 
 def _tids(flat: _Flat, names: list[str], series_count: int) -> Ints:
-    # The bytes that LabelSet.tid hashes, joined for each series before Python sees them.
+    # Arrow joins the bytes that LabelSet.tid hashes, so that Python handles one value per series.
     name = pa.array([n.encode() + b"\xff" for n in names], pa.binary()).take(pa.array(flat.name))
     value = flat.values.cast(pa.binary()).take(pa.array(flat.value))
     pieces = pc.binary_join_element_wise(name, value, pa.scalar(b"\xfe", pa.binary()), pa.scalar(b"", pa.binary()))

@@ -1,4 +1,4 @@
-"""OTLP logs to rows."""
+"""Convert OTLP logs to rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import pyarrow.compute as pc
 
 from lakerunner.formats import severity
 from lakerunner.formats.attributes import Level, promote
-from lakerunner.formats.decoded import Tally
+from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.anyvalue import Pairs, Values
 from lakerunner.formats.otlp.nesting import hex_ids, nanos, null_if_empty, shared_levels, timestamps, unnest
-from lakerunner.formats.tables import table_of
 from lakerunner.model.signals import LOGS
 
 

@@ -1,4 +1,4 @@
-"""OTLP metrics to samples and series, named and labelled as Prometheus' OTLP translation does."""
+"""Convert OTLP metrics to samples and series, with the names and labels of Prometheus' OTLP translation."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Ints
-from lakerunner.formats.decoded import Tally
+from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
-from lakerunner.formats.otlp import jsontext, metric_heads, points
-from lakerunner.formats.otlp.anyvalue import TwoValues
-from lakerunner.formats.otlp.metric_heads import Heads, heads_of
+from lakerunner.formats.otlp import attributes_json, metric_metadata, points
+from lakerunner.formats.otlp.anyvalue import DuplicateOneof
+from lakerunner.formats.otlp.metric_metadata import MetricMetadata, metadata_of
 from lakerunner.formats.otlp.nesting import flatten, hex_ids, member, nanos, timestamps, unnest
 from lakerunner.formats.otlp.points import Points
 from lakerunner.formats.otlp.series import first_of_each, group
 from lakerunner.formats.otlp.targets import TARGET_INFO, Targets, info_table, target_info, targets_of
-from lakerunner.formats.tables import empty, table_of
 from lakerunner.model.signals.metrics import EXEMPLAR, SAMPLES, SERIES
 from lakerunner.model.time import NS_PER_MS
 
-_WITH_TEMPORALITY = (metric_heads.SUM, metric_heads.HISTOGRAM, metric_heads.EXPONENTIAL)
+_WITH_TEMPORALITY = (metric_metadata.SUM, metric_metadata.HISTOGRAM, metric_metadata.EXPONENTIAL)
 
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """All points of metrics whose points have one form."""
+    """All points of the metrics whose points have the same message type."""
 
     kinds: tuple[int, ...]
     struct: pa.StructArray
@@ -45,9 +44,9 @@ class _Made:
 def metric_tables(parents: pa.StructArray, limits: Limits, options: Options, tally: Tally) -> dict[str, pa.Table]:
     nest = unnest(parents, "scope_metrics", "metrics")
     targets = targets_of(nest, limits, tally)
-    heads = heads_of(nest, targets.resource_number[nest.resource_of], targets.scope_number[nest.scope_of])
-    tally.reject("metric_without_points", int(_without_points(nest.records, heads).sum()))
-    usable = _usable(heads)
+    metadata = metadata_of(nest, targets.resource_number[nest.resource_of], targets.scope_number[nest.scope_of])
+    tally.reject("metric_without_points", int(_without_points(nest.records, metadata).sum()))
+    usable = _usable(metadata)
     made = []
     for family in _families(nest.records):
         kept = usable[family.metric_of]
@@ -55,31 +54,31 @@ def metric_tables(parents: pa.StructArray, limits: Limits, options: Options, tal
         if not kept.all():
             family = _Family(family.kinds, family.struct.filter(pa.array(kept)), family.metric_of[kept])
         if len(family.struct):
-            made.append(_make(family, heads, targets, limits, options, tally))
+            made.append(_make(family, metadata, targets, limits, options, tally))
     if options.metrics.target_info and made:
         made.append(_info(made, targets, options))
     if not made:
-        return {SAMPLES.suffix: empty(SAMPLES), SERIES.suffix: empty(SERIES)}
+        return {table.suffix: table.schema().empty_table() for table in (SAMPLES, SERIES)}
     samples = pa.concat_tables([part.samples for part in made])
     series = pa.concat_tables([part.series for part in made])
     once = first_of_each(series.column("tid").to_numpy())
     return {SAMPLES.suffix: samples, SERIES.suffix: series.filter(pa.array(once))}
 
 
-def _usable(heads: Heads) -> np.ndarray:
-    """A metric needs a name that Prometheus can have; sums and histograms must say how they count."""
-    named = pc.not_equal(heads.prometheus_name, "").to_numpy(zero_copy_only=False)
-    counted = np.isin(heads.temporality_code, (metric_heads.DELTA, metric_heads.CUMULATIVE))
-    usable: np.ndarray = named & (counted | ~np.isin(heads.kind, _WITH_TEMPORALITY))
+def _usable(metadata: MetricMetadata) -> np.ndarray:
+    """Return a mask of usable metrics: they need a valid name, and sums and histograms a temporality."""
+    named = pc.not_equal(metadata.prometheus_name, "").to_numpy(zero_copy_only=False)
+    counted = np.isin(metadata.temporality_code, (metric_metadata.DELTA, metric_metadata.CUMULATIVE))
+    usable: np.ndarray = named & (counted | ~np.isin(metadata.kind, _WITH_TEMPORALITY))
     return usable
 
 
-def _without_points(metrics: pa.StructArray, heads: Heads) -> np.ndarray:
+def _without_points(metrics: pa.StructArray, metadata: MetricMetadata) -> np.ndarray:
     sizes = np.zeros(len(metrics), np.int64)
-    for name in metric_heads.MEMBERS:
+    for name in metric_metadata.MEMBERS:
         sizes += np.diff(_points(metrics, name).offsets.to_numpy())
     empty: np.ndarray = (sizes == 0) & (
-        (heads.kind < 0) | pc.not_equal(metrics.field("name"), "").to_numpy(zero_copy_only=False)
+        (metadata.kind < 0) | pc.not_equal(metrics.field("name"), "").to_numpy(zero_copy_only=False)
     )
     return empty
 
@@ -89,42 +88,46 @@ def _points(metrics: pa.StructArray, name: str) -> pa.ListArray:
 
 
 def _families(metrics: pa.StructArray) -> list[_Family]:
-    found = {number: flatten(_points(metrics, name)) for number, name in enumerate(metric_heads.MEMBERS)}
-    gauge, total = found[metric_heads.GAUGE], found[metric_heads.SUM]
-    # Gauges and sums have points of one form: together they are one pass instead of two.
+    found = {number: flatten(_points(metrics, name)) for number, name in enumerate(metric_metadata.MEMBERS)}
+    gauge, total = found[metric_metadata.GAUGE], found[metric_metadata.SUM]
+    # The points of gauges and sums have the same message type, so both are converted in one pass.
     number = (np.concatenate((gauge[0], total[0])), pa.concat_arrays([gauge[1], total[1]]))
     families = [
-        _Family((metric_heads.GAUGE, metric_heads.SUM), number[1], number[0]),
+        _Family((metric_metadata.GAUGE, metric_metadata.SUM), number[1], number[0]),
         *(
             _Family((kind,), found[kind][1], found[kind][0])
-            for kind in (metric_heads.HISTOGRAM, metric_heads.EXPONENTIAL, metric_heads.SUMMARY)
+            for kind in (metric_metadata.HISTOGRAM, metric_metadata.EXPONENTIAL, metric_metadata.SUMMARY)
         ),
     ]
     return [family for family in families if len(family.struct)]
 
 
-def _read(family: _Family, heads: Heads, tally: Tally) -> Points:
+def _read(family: _Family, metadata: MetricMetadata, tally: Tally) -> Points:
     match family.kinds[0]:
-        case metric_heads.HISTOGRAM:
-            return points.histograms(family.struct, family.metric_of, heads, tally)
-        case metric_heads.EXPONENTIAL:
-            return points.exponentials(family.struct, family.metric_of, heads, tally)
-        case metric_heads.SUMMARY:
+        case metric_metadata.HISTOGRAM:
+            return points.histograms(family.struct, family.metric_of, metadata, tally)
+        case metric_metadata.EXPONENTIAL:
+            return points.exponentials(family.struct, family.metric_of, metadata, tally)
+        case metric_metadata.SUMMARY:
             return points.summaries(family.struct)
         case _:
             return points.numbers(family.struct, tally)
 
 
-def _make(family: _Family, heads: Heads, targets: Targets, limits: Limits, options: Options, tally: Tally) -> _Made:
-    read = _read(family, heads, tally)
+def _make(
+    family: _Family, metadata: MetricMetadata, targets: Targets, limits: Limits, options: Options, tally: Tally
+) -> _Made:
+    read = _read(family, metadata, tally)
     metric_of = family.metric_of[read.point]
-    started = heads.kind[family.metric_of] != metric_heads.GAUGE
+    started = metadata.kind[family.metric_of] != metric_metadata.GAUGE
     time_ms, timeless, start = points.times(family.struct, read.point, started=started)
-    every = len(read.point) == len(family.struct) and family.kinds[0] != metric_heads.SUMMARY
+    every = len(read.point) == len(family.struct) and family.kinds[0] != metric_metadata.SUMMARY
     attributes = family.struct.field("attributes")
     if not every:
         attributes = attributes.take(pa.array(read.point))
-    grouped = group(attributes, metric_of, read.variant, read.variants, heads, targets, options.metrics, limits, tally)
+    grouped = group(
+        attributes, metric_of, read.variant, read.variants, metadata, targets, options.metrics, limits, tally
+    )
     of_point = pa.array(grouped.of_point)
     columns = {
         "metric_name": grouped.table.column("metric_name").combine_chunks().take(of_point),
@@ -136,7 +139,7 @@ def _make(family: _Family, heads: Heads, targets: Targets, limits: Limits, optio
     }
     samples = table_of(SAMPLES, columns, len(read.point))
     series = grouped.table
-    resource_of = heads.resource_of[metric_of]
+    resource_of = metadata.resource_of[metric_of]
     if timeless.any():
         tally.reject("no_timestamp", int(timeless.sum()))
         samples, resource_of = samples.filter(pa.array(~timeless)), resource_of[~timeless]
@@ -147,7 +150,7 @@ def _make(family: _Family, heads: Heads, targets: Targets, limits: Limits, optio
 
 
 def _exemplars(family: _Family, read: Points, limits: Limits, tally: Tally) -> pa.Array:
-    if family.kinds[0] == metric_heads.SUMMARY:
+    if family.kinds[0] == metric_metadata.SUMMARY:
         return pa.nulls(len(read.point), pa.list_(EXEMPLAR))
     lists = family.struct.field("exemplars")
     flat = lists.flatten()
@@ -155,14 +158,14 @@ def _exemplars(family: _Family, read: Points, limits: Limits, tally: Tally) -> p
         return pa.nulls(len(read.point), pa.list_(EXEMPLAR))
     whole, real = flat.field("as_int"), flat.field("as_double")
     if 2 * len(flat) - whole.null_count - real.null_count > len(flat):
-        raise TwoValues
+        raise DuplicateOneof
     time_ns, bad = nanos(flat.field("time_unix_nano"))
     children = [
         timestamps(time_ns // NS_PER_MS, "ms", bad | (time_ns == 0)),
         pc.coalesce(real, pc.cast(whole, pa.float64(), safe=False)),
         hex_ids(flat.field("trace_id")),
         hex_ids(flat.field("span_id")),
-        jsontext.objects(flat.field("filtered_attributes"), limits, tally),
+        attributes_json.objects(flat.field("filtered_attributes"), limits, tally),
     ]
     none = np.diff(lists.offsets.to_numpy()) == 0
     items = pa.StructArray.from_arrays(children, fields=list(EXEMPLAR))

@@ -1,4 +1,4 @@
-"""Names that Prometheus' OTLP translation gives to metrics: characters, unit, `_total`, `_ratio`.
+"""Translate OTLP metric names as Prometheus does: allowed characters, unit, `_total`, `_ratio`.
 
 https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
 """
@@ -21,7 +21,7 @@ _UNITS = {
     "KiBy": "kibibytes",
     "MiBy": "mebibytes",
     "GiBy": "gibibytes",
-    "TiBy": "tibibytes",  # sic: the spelling that Prometheus' names have
+    "TiBy": "tibibytes",  # sic: Prometheus spells it so
     "KBy": "kilobytes",
     "MBy": "megabytes",
     "GBy": "gigabytes",
@@ -42,7 +42,7 @@ _PER = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week", "mo"
 
 @functools.lru_cache(maxsize=65_536)
 def metric_name(name: str, unit: str, *, monotonic: bool = False, gauge: bool = False) -> str:
-    """The Prometheus name, or "" where nothing of the name can be kept.
+    """Return the Prometheus name, or "" if the name has no valid character.
 
     >>> metric_name("http.server.duration", "ms")
     'http_server_duration_milliseconds'
@@ -68,7 +68,7 @@ def metric_name(name: str, unit: str, *, monotonic: bool = False, gauge: bool = 
 
 
 def _unit_words(unit: str) -> tuple[str, str]:
-    """The suffix of a unit and of what it is per; a unit in braces is a remark, and has none."""
+    """Return the suffixes of a unit before and after the slash. A unit in braces is an annotation and has none."""
     main, _, per = unit.partition("/")
     main, per = main.strip(), per.strip()
     main = "" if "{" in main or "}" in main else _UNITS.get(main, main)

@@ -1,4 +1,4 @@
-"""Resource > scope > record as flat records that know their scope and resource: offsets, no loop over rows."""
+"""Flatten resource > scope > record into records that know the position of their scope and resource."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakerunner.formats.otlp.anyvalue import Pairs
 
 _ZERO_IDS = pa.array(["", "0" * 16, "0" * 32])
 _MAX_TIME = np.uint64(np.iinfo(np.int64).max)
-#: The resource attribute that names the service, whatever the signal.
+#: The resource attribute that names the service, in every signal.
 SERVICE_NAME = "service.name"
 
 
@@ -27,10 +27,10 @@ class Nest:
     records: pa.StructArray
     scope_of: Ints
     resource_of: Ints
-    #: One element a resource, and one a scope: struct arrays as sent.
+    #: One element per resource and per scope, as sent.
     resources: pa.StructArray
     scopes: pa.StructArray
-    #: What stands beside the scope itself (`schema_url`), one element a scope.
+    #: The messages around the scopes, which hold `schema_url`; one element per scope.
     scope_parents: pa.StructArray
 
 
@@ -48,7 +48,7 @@ def unnest(parents: pa.StructArray, scopes_name: str, records_name: str) -> Nest
 
 
 def flatten(lists: pa.ListArray) -> tuple[Ints, pa.Array]:
-    """The position of the list that each item came from, and the items."""
+    """Return the position of each item's list, and the items."""
     return np.repeat(np.arange(len(lists)), counts(lists)), lists.flatten()
 
 
@@ -58,7 +58,7 @@ def counts(lists: pa.ListArray) -> Ints:
 
 
 def shared_levels(nest: Nest, limits: Limits, tally: Tally) -> tuple[Level, Level, pa.Array]:
-    """The attributes of resources and of scopes, and each resource's service name."""
+    """Return the attributes of resources, those of scopes, and the service name of each resource."""
     pairs = Pairs.of(member(nest.resources, "attributes"), limits, tally)
     resource = Level("resource", len(nest.resources), list(pairs.entries()), nest.resource_of)
     scope_pairs = Pairs.of(member(nest.scopes, "attributes"), limits, tally)
@@ -68,32 +68,31 @@ def shared_levels(nest: Nest, limits: Limits, tally: Tally) -> tuple[Level, Leve
 
 
 def member(struct: pa.StructArray, name: str) -> pa.Array:
-    """A field of the struct, null or empty where the struct itself is absent."""
-    array = struct.flatten()[struct.type.get_field_index(name)]
-    return array
+    """Return a field of the struct; null or empty where the struct itself is absent."""
+    return struct.flatten()[struct.type.get_field_index(name)]
 
 
 def attribute_text(pairs: Pairs, key: str) -> pa.Array:
-    """One attribute as text, one element per row of the level; the first where a row has the key twice."""
+    """Return one attribute as text, one element per row of the level. If a row has the key twice, the first wins."""
     index = np.zeros(pairs.size, np.int64)
     absent = np.ones(pairs.size, np.bool_)
     if key in pairs.keys:
-        mine = np.flatnonzero(pairs.codes == pairs.keys.index(key))[::-1]
-        index[pairs.rows[mine]] = mine
-        absent[pairs.rows[mine]] = False
+        found = np.flatnonzero(pairs.codes == pairs.keys.index(key))[::-1]
+        index[pairs.rows[found]] = found
+        absent[pairs.rows[found]] = False
     if bool(absent.all()):
         return pa.nulls(pairs.size, pa.string())
     return pairs.values.text().take(pa.array(index, mask=absent))
 
 
 def _named(name: str, values: pa.Array) -> list[Entry]:
-    """A field of the scope as if it were an attribute of it."""
+    """Return a field of the scope as if it were an attribute."""
     present = np.flatnonzero(pc.fill_null(pc.not_equal(values, ""), False).to_numpy(zero_copy_only=False))
     return [Entry(name, present, values, present)] if len(present) else []
 
 
 def hex_ids(ids: pa.Array) -> pa.Array:
-    """Ids as lower-case hex; empty ones and zeros, which mean that there is none, as null."""
+    """Return ids as lower-case hex. Empty ids and zeros mean "no id" and become null."""
     offsets = ids.buffers()[1]
     starts = np.frombuffer(offsets, np.int32, len(ids) + 1, ids.offset * 4)
     first, last = int(starts[0]), int(starts[-1])
@@ -104,13 +103,13 @@ def hex_ids(ids: pa.Array) -> pa.Array:
 
 
 def nanos(array: pa.Array) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Unsigned nanoseconds as signed ones, and which of them are too far in the future to be so."""
+    """Return unsigned nanoseconds as signed ones, and a mask of those that do not fit (after the year 2262)."""
     unsigned = array.to_numpy(zero_copy_only=False)
     return unsigned.view(np.int64), unsigned > _MAX_TIME
 
 
 def timestamps(values: Ints, unit: str, absent: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Numbers as Arrow timestamps in UTC, null where absent."""
+    """Return numbers as Arrow timestamps in UTC; null where absent."""
     return pa.array(values, mask=absent).view(pa.timestamp(unit, "UTC"))
 
 

@@ -1,4 +1,4 @@
-"""The points of one kind of metric as columns of samples: numbers, histograms, exponential histograms, summaries."""
+"""Convert points to columns of samples: numbers, histograms, exponential histograms and summaries."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Ints
 from lakerunner.formats.decoded import Tally
-from lakerunner.formats.otlp.anyvalue import TwoValues, float_text
+from lakerunner.formats.otlp.anyvalue import DuplicateOneof, float_text
 from lakerunner.formats.otlp.buckets import Layout, out_of_range, sparse
-from lakerunner.formats.otlp.metric_heads import DELTA, Heads
+from lakerunner.formats.otlp.metric_metadata import DELTA, MetricMetadata
 from lakerunner.formats.otlp.nesting import counts, nanos, timestamps
 from lakerunner.formats.otlp.series import Variants
 from lakerunner.model.time import NS_PER_MS
 
-#: The NaN that means "no value here any more". Other NaNs are values.
+#: Prometheus' staleness marker: the NaN that means "the series has ended". Other NaNs are values.
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 _NO_RECORDED_VALUE = 1
 _CUSTOM_BUCKETS = -53
 _MIN_SCALE, _MAX_SCALE = -4, 8
-#: What Prometheus takes where the sender names no width of the zero bucket.
+#: Prometheus' default where the sender gives no width of the zero bucket.
 _ZERO_THRESHOLD = 1e-128
 _HINT_UNKNOWN, _HINT_GAUGE = 0, 3
 
@@ -33,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Rows of samples: the point each came from, its variant, and columns beside those that all samples have."""
+    """Samples: the point and variant of each, and the columns that depend on the kind of point."""
 
     point: Ints
     variant: Ints
@@ -44,7 +44,7 @@ class Points:
 def numbers(points: pa.StructArray, tally: Tally) -> Points:
     whole, real = points.field("as_int"), points.field("as_double")
     if len(points) - whole.null_count + len(points) - real.null_count > len(points):
-        raise TwoValues
+        raise DuplicateOneof
     value = pc.coalesce(real, pc.cast(whole, pa.float64(), safe=False)) if whole.null_count < len(points) else real
     stale = _stale(points)
     absent = value.is_null().to_numpy(zero_copy_only=False) & ~stale
@@ -55,8 +55,8 @@ def numbers(points: pa.StructArray, tally: Tally) -> Points:
     return Points(kept, np.zeros(len(kept), np.int64), Variants(), {"value": pa.array(values, from_pandas=False)})
 
 
-def histograms(points: pa.StructArray, metric_of: Ints, heads: Heads, tally: Tally) -> Points:
-    """Explicit buckets, as a native histogram with custom bounds."""
+def histograms(points: pa.StructArray, metric_of: Ints, metadata: MetricMetadata, tally: Tally) -> Points:
+    """Convert explicit buckets to native histograms with custom bounds."""
     bounds, filled = points.field("explicit_bounds"), points.field("bucket_counts")
     bound_counts, bucket_counts = counts(bounds), counts(filled)
     stale = _stale(points)
@@ -68,7 +68,7 @@ def histograms(points: pa.StructArray, metric_of: Ints, heads: Heads, tally: Tal
     kept = np.flatnonzero(~(mismatch | disorder))
     chosen = points.take(pa.array(kept)) if len(kept) < len(points) else points
     layout = _custom_layout(chosen, unbucketed[kept], stale[kept])
-    columns = _histogram_columns(chosen, stale[kept], heads.temporality_code[metric_of[kept]])
+    columns = _histogram_columns(chosen, stale[kept], metadata.temporality_code[metric_of[kept]])
     columns["h_schema"] = pa.array(np.full(len(kept), _CUSTOM_BUCKETS, np.int8))
     columns["h_positive_spans"] = layout.spans
     columns["h_positive_buckets"] = layout.counts
@@ -84,7 +84,7 @@ def _custom_layout(points: pa.StructArray, unbucketed: Mask, stale: Mask) -> Lay
     index = np.arange(len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     flat = np.where(stale[rows], 0.0, flat)
     if unbucketed.any():
-        # Count and sum alone: everything is in the one bucket up to infinity.
+        # A histogram of count and sum only: all observations are in the bucket up to infinity.
         alone = np.flatnonzero(unbucketed & ~stale)
         total = points.field("count").to_numpy(zero_copy_only=False).astype(np.float64)[alone]
         rows, index, flat = (
@@ -98,7 +98,7 @@ def _custom_layout(points: pa.StructArray, unbucketed: Mask, stale: Mask) -> Lay
 
 
 def _disordered(bounds: pa.ListArray, sizes: Ints) -> Mask:
-    """Which histograms have bounds that do not rise, or that are not numbers: they have no buckets to speak of."""
+    """Return a mask of histograms whose bounds are not finite or not increasing."""
     flat = bounds.flatten().to_numpy(zero_copy_only=False)
     rows = np.repeat(np.arange(len(sizes)), sizes)
     wrong = ~np.isfinite(flat)
@@ -106,8 +106,8 @@ def _disordered(bounds: pa.ListArray, sizes: Ints) -> Mask:
     return np.bincount(rows[wrong], minlength=len(sizes)) > 0
 
 
-def exponentials(points: pa.StructArray, metric_of: Ints, heads: Heads, tally: Tally) -> Points:
-    """Exponential buckets; finer ones than Prometheus knows are merged by powers of two, which loses no count."""
+def exponentials(points: pa.StructArray, metric_of: Ints, metadata: MetricMetadata, tally: Tally) -> Points:
+    """Convert exponential buckets. Scales finer than Prometheus' are merged by powers of two, without losing counts."""
     scale = points.field("scale").to_numpy(zero_copy_only=False).astype(np.int64)
     sides = {side: points.field(side) for side in ("positive", "negative")}
     coarse = scale < _MIN_SCALE
@@ -119,7 +119,7 @@ def exponentials(points: pa.StructArray, metric_of: Ints, heads: Heads, tally: T
     kept = np.flatnonzero(~(coarse | wild))
     chosen = points.take(pa.array(kept)) if len(kept) < len(points) else points
     stale = _stale(chosen)
-    columns = _histogram_columns(chosen, stale, heads.temporality_code[metric_of[kept]])
+    columns = _histogram_columns(chosen, stale, metadata.temporality_code[metric_of[kept]])
     columns["h_schema"] = pa.array(np.minimum(scale[kept], _MAX_SCALE).astype(np.int8))
     threshold = chosen.field("zero_threshold").to_numpy(zero_copy_only=False)
     columns["h_zero_threshold"] = pa.array(np.where(threshold > 0, threshold, _ZERO_THRESHOLD))
@@ -143,7 +143,7 @@ def _exponential_layout(side: pa.StructArray, down: Ints, stale: Mask) -> Layout
     flat = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
     rows = np.repeat(np.arange(len(side)), sizes)
     place = np.arange(len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    # OTLP's bucket 0 begins at 1, Prometheus' ends there.
+    # OTLP's bucket 0 begins at 1; Prometheus' bucket 0 ends at 1.
     index = ((_offsets_of(side)[rows] + place) >> down[rows]) + 1
     return sparse(rows, index, np.where(stale[rows], 0.0, flat), len(side))
 
@@ -161,7 +161,7 @@ def _histogram_columns(points: pa.StructArray, stale: Mask, temporality: Ints) -
 
 
 def summaries(points: pa.StructArray) -> Points:
-    """Each point as a sample of every quantile, and of `_sum` and `_count`."""
+    """Convert each point to one sample per quantile, and one each of `_sum` and `_count`."""
     stale = _stale(points)
     lists = points.field("quantile_values")
     sizes = counts(lists)
@@ -187,7 +187,7 @@ def summaries(points: pa.StructArray) -> Points:
 
 
 def times(points: pa.StructArray, kept: Ints, *, started: Mask) -> tuple[Ints, Mask, pa.Array]:
-    """Milliseconds of each sample, which of them have no usable time, and since when they count."""
+    """Return the time of each sample in milliseconds, a mask of those without a usable time, and their start times."""
     at_ns, bad = nanos(points.field("time_unix_nano"))
     start_ns, start_bad = nanos(points.field("start_time_unix_nano"))
     absent = (start_ns == 0) | start_bad | ~started

@@ -1,4 +1,4 @@
-"""Resources and scopes as Prometheus sees them: `job`, `instance`, promoted attributes, and `target_info`."""
+"""Convert resources and scopes to Prometheus' terms: `job`, `instance`, promoted attributes and `target_info`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.formats.attributes import Ints, ranges
-from lakerunner.formats.decoded import Tally
+from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import MetricOptions
 from lakerunner.formats.otlp.anyvalue import Pairs
-from lakerunner.formats.otlp.groups import combined, distinct_lists, numbered
+from lakerunner.formats.otlp.factorize import factorize, factorize_lists, factorize_rows
 from lakerunner.formats.otlp.labels import Rank, Source
 from lakerunner.formats.otlp.nesting import SERVICE_NAME, Nest, member
-from lakerunner.formats.tables import table_of
 from lakerunner.model.labels import METRIC_NAME, LabelSet, prometheus_label
 from lakerunner.model.signals.metrics import SERIES
 
@@ -30,16 +29,16 @@ Attributes = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The distinct resources and scopes of a message, few beside its points, so plain Python holds them."""
+    """The distinct resources and scopes of a message. They are few, so plain Python handles them."""
 
-    #: Resource message -> its number among the distinct ones; the same for scopes.
+    #: The number of each resource message among the distinct resources; likewise for scopes.
     resource_number: Ints
     scope_number: Ints
     resources: list[Attributes]
     scopes: list[Attributes]
 
     def sources(self, resource_of: Ints, scope_of: Ints, options: MetricOptions) -> Iterator[Source]:
-        """The labels that each series has from its resource and scope."""
+        """Yield the labels that series get from their resource and scope."""
         wanted = set(options.promoted_resource_attributes)
         yield _spread(Rank.TARGET, [_target_labels(attributes) for attributes in self.resources], resource_of)
         if wanted:
@@ -56,7 +55,7 @@ def targets_of(nest: Nest, limits: Limits, tally: Tally) -> Targets:
     heads = [member(nest.scopes, "name"), member(nest.scopes, "version"), nest.scope_parents.field("schema_url")]
     encoded = [head.fill_null("").dictionary_encode() for head in heads]
     codes = [part.indices.to_numpy(zero_copy_only=False).astype(np.int64) for part in encoded]
-    scope_number, first = combined(attributes, *codes)
+    scope_number, first = factorize_rows(attributes, *codes)
     named = [
         [(key, head[i].as_py() or "") for key, head in zip(("", "version", "schema_url"), heads, strict=True)]
         + scopes[int(attributes[i])]
@@ -70,7 +69,7 @@ def _distinct(lists: pa.ListArray, limits: Limits, tally: Tally) -> tuple[Ints, 
     texts = pairs.values.text().fill_null("").dictionary_encode()
     value = texts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     sizes = np.bincount(pairs.rows, minlength=pairs.size)
-    number, first = distinct_lists(pairs.codes.astype(np.int64) * max(len(texts.dictionary), 1) + value, sizes)
+    number, first = factorize_lists(pairs.codes.astype(np.int64) * max(len(texts.dictionary), 1) + value, sizes)
     words = texts.dictionary.to_pylist()
     starts = np.cumsum(sizes) - sizes
     return number, [
@@ -80,12 +79,12 @@ def _distinct(lists: pa.ListArray, limits: Limits, tally: Tally) -> tuple[Ints, 
 
 
 def _by_key(attributes: Attributes, wanted: Callable[[str], bool]) -> Attributes:
-    """Those whose key is wanted, sorted by it; two of one key stay in order."""
+    """Return the attributes with a wanted key, sorted by key. The sort is stable."""
     return sorted((pair for pair in attributes if wanted(pair[0])), key=lambda pair: pair[0])
 
 
 def _target_labels(attributes: Attributes) -> Attributes:
-    # Reversed, so that the first of a doubled key counts, as it does in the collector.
+    # Reversed, so that the first of a repeated key wins, as it does in the collector.
     found = dict(reversed(attributes))
     labels = []
     if SERVICE_NAME in found:
@@ -97,7 +96,7 @@ def _target_labels(attributes: Attributes) -> Attributes:
 
 
 def _scope_labels(attributes: Attributes) -> Attributes:
-    """Name, version and schema first, then the scope's own attributes; a scope without a name has no labels."""
+    """Return name, version and schema URL, then the scope's attributes. A scope without a name has no labels."""
     if not attributes[0][1]:
         return []
     return [
@@ -107,7 +106,7 @@ def _scope_labels(attributes: Attributes) -> Attributes:
 
 
 def _spread(rank: Rank, labels: list[Attributes], owner_of: Ints) -> Source:
-    """The labels of each owner, given to every series of it."""
+    """Give the labels of each resource or scope to all of its series."""
     names = sorted({name for pairs in labels for name, _ in pairs})
     place = {name: i for i, name in enumerate(names)}
     sizes = np.array([len(pairs) for pairs in labels], np.int64)
@@ -127,7 +126,7 @@ def _spread(rank: Rank, labels: list[Attributes], owner_of: Ints) -> Source:
 def target_info(
     targets: Targets, resource_of_point: Ints, time_ms: Ints, options: MetricOptions
 ) -> tuple[list[LabelSet], Ints, Ints]:
-    """The target_info series of the resources that have one; then the series and the time of each of their samples."""
+    """Return the `target_info` series, then the series number and the time of each of their samples."""
     resource, at_ms = _sample_times(resource_of_point, time_ms, options.target_info_step_ms)
     number_of = np.full(len(targets.resources), -1, np.int64)
     sets: list[LabelSet] = []
@@ -141,11 +140,11 @@ def target_info(
 
 
 def _sample_times(resource_of_point: Ints, time_ms: Ints, step_ms: int) -> tuple[Ints, Ints]:
-    """The first time of each half step in which the resource has points, and the last of all: never a step apart.
+    """Choose the first point of each half step of a resource, and its last point, so samples are never a step apart.
 
-    Prometheus walks from the first to the last time; a point with a wrong clock would make that walk very long.
+    Prometheus walks from the first to the last time in steps; one point with a wrong clock would make that very long.
     """
-    _, once = combined(resource_of_point, numbered(time_ms)[0])
+    _, once = factorize_rows(resource_of_point, factorize(time_ms)[0])
     resource, at = resource_of_point[once], time_ms[once]
     order = np.lexsort((at, resource))
     resource, at = resource[order], at[order]
@@ -160,7 +159,7 @@ def _sample_times(resource_of_point: Ints, time_ms: Ints, step_ms: int) -> tuple
 def _info_labels(attributes: Attributes) -> LabelSet | None:
     target = dict(_target_labels(attributes))
     rest = _by_key(attributes, lambda key: key not in _IDENTIFYING)
-    # With nothing to add to job and instance it is of no use; without either, nothing could be joined to it.
+    # Without further attributes the series is useless; without job and instance nothing could be joined to it.
     if not rest or not any(target.values()):
         return None
     labels: dict[str, str] = {}

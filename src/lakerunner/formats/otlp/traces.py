@@ -1,4 +1,4 @@
-"""OTLP traces to rows: one a span, its events and links within it."""
+"""Convert OTLP traces to rows: one per span, with its events and links as nested columns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Level, promote
-from lakerunner.formats.decoded import Tally
+from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
-from lakerunner.formats.otlp import jsontext
+from lakerunner.formats.otlp import attributes_json
 from lakerunner.formats.otlp.anyvalue import Pairs
 from lakerunner.formats.otlp.nesting import hex_ids, member, nanos, null_if_empty, shared_levels, timestamps, unnest
-from lakerunner.formats.tables import table_of
 from lakerunner.model.signals import TRACES
 from lakerunner.model.signals.traces import EVENT, LINK
 
@@ -30,7 +29,7 @@ def trace_tables(parents: pa.StructArray, limits: Limits, options: Options, tall
 
     start_ns, bad = nanos(spans.field("start_time_unix_nano"))
     end_ns, end_bad = nanos(spans.field("end_time_unix_nano"))
-    # A span without an end was sent while it ran: how long it took is not known, and zero is the least it can be.
+    # A span without an end was sent while it was running. Its duration is unknown, so it is stored as zero.
     duration_ns = np.where(end_ns == 0, 0, end_ns - start_ns)
     columns = {
         "trace_id": hex_ids(spans.field("trace_id")),
@@ -62,7 +61,7 @@ def trace_tables(parents: pa.StructArray, limits: Limits, options: Options, tall
 
 
 def _named(names: pa.Array, numbers: pa.Array) -> pa.Array:
-    """The name of each enum number; the last name, null, for numbers that the protocol does not know yet."""
+    """Return the name of each enum number; null for numbers that we do not know yet."""
     plain = numbers.to_numpy(zero_copy_only=False)
     unknown = len(names) - 1
     return names.take(pa.array(np.where((plain >= 0) & (plain < unknown), plain, unknown)))
@@ -76,7 +75,7 @@ def _events(lists: pa.ListArray, limits: Limits, tally: Tally) -> pa.Array:
     children = [
         timestamps(time_ns, "ns", bad | (time_ns == 0)),
         events.field("name"),
-        jsontext.objects(events.field("attributes"), limits, tally),
+        attributes_json.objects(events.field("attributes"), limits, tally),
         events.field("dropped_attributes_count"),
     ]
     return _list_of(lists, pa.StructArray.from_arrays(children, fields=list(EVENT)))
@@ -91,13 +90,13 @@ def _links(lists: pa.ListArray, limits: Limits, tally: Tally) -> pa.Array:
         hex_ids(links.field("span_id")),
         null_if_empty(links.field("trace_state")),
         links.field("flags"),
-        jsontext.objects(links.field("attributes"), limits, tally),
+        attributes_json.objects(links.field("attributes"), limits, tally),
         links.field("dropped_attributes_count"),
     ]
     return _list_of(lists, pa.StructArray.from_arrays(children, fields=list(LINK)))
 
 
 def _list_of(lists: pa.ListArray, items: pa.StructArray) -> pa.Array:
-    """The items in the lists that they came from; an empty list as null, which costs nothing in a file."""
+    """Put the items back into their lists. Empty lists become null, which costs nothing in a file."""
     empty = np.diff(lists.offsets.to_numpy()) == 0
     return pa.ListArray.from_arrays(lists.offsets, items, type=pa.list_(items.type), mask=pa.array(empty))

@@ -1,7 +1,7 @@
-"""Protobuf wire bytes to nested Arrow arrays, with a descriptor patched to what we keep.
+"""Decode protobuf into nested Arrow arrays, with descriptors patched to the fields we keep.
 
-The patch is wire-compatible. AnyValue is recursive, which Arrow cannot type: its `array_value` and `kvlist_value`
-become `bytes`, and the few that occur are rendered later. Fields that no column holds are taken out, and so skipped.
+The patch is wire-compatible. AnyValue is recursive, which Arrow cannot express: its `array_value` and `kvlist_value`
+become `bytes`, and the few that occur are rendered later. Fields that we do not store are removed, so they are skipped.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from lakerunner.formats.decoded import Tally
-from lakerunner.formats.otlp.deepstack import on_deep_stack
+from lakerunner.formats.otlp.large_stack import run_on_large_stack
 from lakerunner.model.errors import BadInput
 
 _FILES = (common_pb2, resource_pb2, logs_pb2, metrics_pb2, trace_pb2)
-#: The Arrow decoder recurses into nested groups (which OTLP never has, but an attacker may) with some 80 bytes of stack
-#: for each, and does not bound it. A message has no more levels than bytes: up to this size, a deep stack holds them.
-_DEEPEST = 8_000_000
+#: The Arrow decoder recurses into nested groups without a bound, at some 80 bytes of stack per level. OTLP has no
+#: groups, but an attacker may send them. A message has no more levels than bytes: up to this size, a large stack
+#: holds them all.
+_LARGE_STACK_BYTES = 8_000_000
 _RECURSIVE = {"array_value", "kvlist_value"}
 _UNUSED = {
     "AnyValue": {"string_value_strindex"},
@@ -40,7 +41,7 @@ _UNUSED = {
     "ScopeSpans": {"schema_url"},
     "Metric": {"metadata"},
 }
-#: Signal -> the message that an export request of it is on the wire.
+#: Signal -> the message type of its export requests on the wire.
 ROOTS: dict[str, type[Message]] = {
     "logs": logs_pb2.LogsData,
     "metrics": metrics_pb2.MetricsData,
@@ -49,13 +50,13 @@ ROOTS: dict[str, type[Message]] = {
 
 
 def decode(payloads: list[bytes], signal: str, tally: Tally) -> pa.StructArray:
-    """The resource_* messages of all payloads, in order, as one nested array."""
+    """Decode the `resource_*` messages of all payloads, in order, into one nested array."""
     try:
         return _resources(payloads, signal, text_as_bytes=False)
     except ValueError as reason:
         if "UTF-8" not in str(reason):
             raise _unreadable(payloads, signal, str(reason)) from None
-    # Go collectors pass on text that is not UTF-8. Losing the object for a byte would be worse than showing U+FFFD.
+    # Go collectors forward text that is not UTF-8. One U+FFFD is better than losing the object.
     try:
         loose = _resources(payloads, signal, text_as_bytes=True)
     except ValueError as reason:
@@ -67,9 +68,9 @@ def decode(payloads: list[bytes], signal: str, tally: Tally) -> pa.StructArray:
 
 
 def canonical(payload: bytes, signal: str) -> bytes:
-    """The same message written again, each oneof once: what a reader sees where a sender wrote two, is the last.
+    """Rewrite a message so that each oneof is set once. By the protobuf rules the last member wins.
 
-    The Arrow decoder shows both, so the caller that finds two comes here. Slow, and rarely ever needed.
+    The Arrow decoder returns both members; a caller that finds two decodes the canonical form. Slow, rarely needed.
     """
     message = ROOTS[signal]()
     try:
@@ -81,13 +82,13 @@ def canonical(payload: bytes, signal: str) -> bytes:
 
 def _resources(payloads: list[bytes], signal: str, *, text_as_bytes: bool) -> pa.StructArray:
     handler = _handler(signal, text_as_bytes)
-    _refuse_deep_groups([payload for payload in payloads if len(payload) > _DEEPEST], signal)
+    _refuse_deep_groups([payload for payload in payloads if len(payload) > _LARGE_STACK_BYTES], signal)
     longest = max(map(len, payloads), default=0)
-    return on_deep_stack(lambda: handler.list_to_record_batch(payloads), longest).column(0).flatten()
+    return run_on_large_stack(lambda: handler.list_to_record_batch(payloads), longest).column(0).flatten()
 
 
 def _refuse_deep_groups(payloads: list[bytes], signal: str) -> None:
-    """Let the reference decoder, which bounds its recursion, refuse what would overflow the stack of the other."""
+    """Refuse payloads that would overflow the Arrow decoder's stack: the reference decoder bounds its recursion."""
     kind = message_factory.GetMessageClass(_pool(True).FindMessageTypeByName(ROOTS[signal].DESCRIPTOR.full_name))
     for payload in payloads:
         try:
@@ -140,7 +141,7 @@ def _patched(original: Any, text_as_bytes: bool) -> descriptor_pb2.FileDescripto
 
 
 def _as_text(array: pa.Array, wanted: pa.DataType, repaired: list[int]) -> pa.Array:
-    """The array with binary turned to text wherever the wanted type says so, at any depth."""
+    """Convert binary to text wherever the wanted type is text, at any depth."""
     if pa.types.is_struct(wanted):
         fields = [wanted.field(i) for i in range(wanted.num_fields)]
         children = [_as_text(array.field(i), field.type, repaired) for i, field in enumerate(fields)]
@@ -152,7 +153,7 @@ def _as_text(array: pa.Array, wanted: pa.DataType, repaired: list[int]) -> pa.Ar
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        # Only arrays that hold a bad value come here, and only from objects that are broken already.
+        # This slow path only sees arrays with an invalid value.
         texts = [None if value is None else value.decode("utf-8", "replace") for value in array.to_pylist()]
         fixed = pa.array(texts, pa.string())
         repaired.append(sum(1 for old, new in zip(array, fixed, strict=True) if _changed(old, new)))

@@ -1,0 +1,166 @@
+"""Write the points of a range query as text, plot, CSV, JSON, Arrow or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import enum
+import io
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TextIO
+
+import orjson
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+
+_BARS = "▁▂▃▄▅▆▇█"
+_PLOT_WIDTH = 60
+_NUMBERS = {"NaN": float("nan"), "+Inf": float("inf"), "-Inf": float("-inf")}
+
+
+class PointFormat(enum.StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of one series."""
+
+    time_ms: int
+    label: str
+    tags: Mapping[str, str]
+    value: float | None
+    #: A native histogram, as JSON.
+    histogram: str | None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Point:
+        value = data.get("value")
+        number = _NUMBERS[value] if isinstance(value, str) else value
+        histogram = data.get("histogram")
+        return cls(
+            data["timestamp"],
+            data["label"],
+            data["tags"],
+            number,
+            None if histogram is None else orjson.dumps(histogram).decode(),
+        )
+
+    @property
+    def text(self) -> str:
+        return self.histogram or f"{self.value:.12g}"
+
+
+def write_text(points: Iterable[Point], out: TextIO) -> None:
+    """Write one line per point, as they arrive."""
+    for point in points:
+        out.write(f"{time_text(point.time_ms)}  {point.text:>14}  {point.label}\n")
+
+
+def write_plot(points: Iterable[Point], out: TextIO) -> None:
+    """Write one line per series: a sparkline, and the minimum, maximum and last value."""
+    series: dict[str, list[tuple[int, float]]] = {}
+    for point in points:
+        if point.value is not None and abs(point.value) != float("inf") and point.value == point.value:
+            series.setdefault(point.label, []).append((point.time_ms, point.value))
+    if not series:
+        return
+    start_ms = min(samples[0][0] for samples in series.values())
+    end_ms = max(samples[-1][0] for samples in series.values())
+    for label, samples in series.items():
+        values = [value for _, value in samples]
+        summary = f"min {min(values):.6g}  max {max(values):.6g}  last {values[-1]:.6g}"
+        out.write(f"{sparkline(samples, start_ms, end_ms)}  {summary}  {label}\n")
+    out.write(f"{time_text(start_ms)} to {time_text(end_ms)}\n")
+
+
+def sparkline(samples: Sequence[tuple[int, float]], start_ms: int, end_ms: int, width: int = _PLOT_WIDTH) -> str:
+    """Draw samples as bars between their minimum and maximum; blank where there is no sample.
+
+    >>> sparkline([(0, 1.0), (10, 2.0), (30, 8.0)], 0, 30, 4)
+    '▁▂ █'
+    """
+    low = min(value for _, value in samples)
+    height = max(value for _, value in samples) - low
+    bars = [" "] * width
+    for time_ms, value in samples:
+        place = round((time_ms - start_ms) * (width - 1) / max(end_ms - start_ms, 1))
+        bars[place] = _BARS[round((value - low) / height * (len(_BARS) - 1)) if height else 0]
+    return "".join(bars)
+
+
+def write_json(points: Iterable[Point], out: BinaryIO) -> None:
+    """Write one JSON object per line."""
+    for point in points:
+        value: dict[str, object] = {"value": point.text if point.value != point.value else point.value}
+        if point.histogram is not None:
+            value = {"histogram": orjson.loads(point.histogram)}
+        document = {"timestamp": point.time_ms, **value, "label": point.label, "tags": dict(point.tags)}
+        out.write(orjson.dumps(document) + b"\n")
+
+
+def write_csv(points: Sequence[Point], out: TextIO) -> None:
+    names = _label_names(points)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["timestamp", "value", *names])
+    writer.writerows(
+        [time_text(point.time_ms), point.text, *(point.tags.get(name, "") for name in names)] for point in points
+    )
+
+
+def points_table(points: Sequence[Point]) -> pa.Table:
+    """Build a table with one row per point and one column per label."""
+    columns: dict[str, pa.Array] = {
+        "timestamp": pa.array([point.time_ms for point in points], pa.timestamp("ms", tz="UTC")),
+        "value": pa.array([point.value for point in points], pa.float64()),
+    }
+    if any(point.histogram for point in points):
+        columns["histogram"] = pa.array([point.histogram for point in points], pa.string())
+    for name in _label_names(points):
+        columns[name] = pa.array([point.tags.get(name) for point in points], pa.string())
+    return pa.table(columns)
+
+
+def write_points(points: Iterable[Point], kind: PointFormat, *, plot: bool) -> None:
+    """Write points to standard output."""
+    match kind:
+        case PointFormat.TEXT if plot:
+            write_plot(points, sys.stdout)
+        case PointFormat.TEXT:
+            write_text(points, sys.stdout)
+        case PointFormat.JSON:
+            write_json(points, sys.stdout.buffer)
+        case PointFormat.CSV:
+            write_csv(list(points), sys.stdout)
+        case PointFormat.ARROW:
+            table = points_table(list(points))
+            with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+                stream.write_table(table)
+        case PointFormat.PARQUET:
+            # Through memory, because the Parquet writer needs a seekable file and stdout may be a pipe.
+            buffer = io.BytesIO()
+            pa.parquet.write_table(points_table(list(points)), buffer)
+            sys.stdout.buffer.write(buffer.getvalue())
+    sys.stdout.flush()
+
+
+def time_text(time_ms: int) -> str:
+    """Format a time in UTC; milliseconds are shown only if they are not zero.
+
+    >>> time_text(1_700_000_000_000), time_text(1_500)
+    ('2023-11-14T22:13:20Z', '1970-01-01T00:00:01.500Z')
+    """
+    moment = dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
+    spec = "milliseconds" if time_ms % 1000 else "seconds"
+    return moment.isoformat(timespec=spec).replace("+00:00", "Z")
+
+
+def _label_names(points: Iterable[Point]) -> list[str]:
+    return sorted({name for point in points for name in point.tags} - {"timestamp", "value", "histogram"})

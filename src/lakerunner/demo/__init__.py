@@ -1,0 +1,1 @@
+"""The simulated telemetry of a small shop: correlated logs, metrics and traces for demos, tests and benchmarks."""
