@@ -17,6 +17,7 @@ from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.query.promql.ast import Expr
 from lakerunner.query.promql.engine import check_ranged, matrix_of
 from lakerunner.query.promql.extent import reach_ms
+from lakerunner.query.promql.lexer import LANGUAGE
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Cancelled, Evaluated, Part, evaluated
 from lakerunner.query.promql.splittable import must_be_whole
@@ -71,7 +72,7 @@ class EvalFlow:
         self._cancelled = cancelled
         self._from_ms = query.start_ms if from_ms is None else from_ms
         self._left = False
-        self._notes = Annotations(text)
+        self._notes = Annotations(text, LANGUAGE)
         self.samples = 0
 
     def warnings(self) -> list[str]:

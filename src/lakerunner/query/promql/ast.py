@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from lakerunner.query.promql.durations import Duration
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.vectors.matching import Matching
 
 
 class ValueType(enum.StrEnum):
@@ -23,13 +24,6 @@ class AtEdge(enum.StrEnum):
 
     START = "start"
     END = "end"
-
-
-class Cardinality(enum.Enum):
-    ONE_TO_ONE = "one-to-one"
-    MANY_TO_ONE = "many-to-one"
-    ONE_TO_MANY = "one-to-many"
-    MANY_TO_MANY = "many-to-many"
 
 
 def _position() -> int:
@@ -118,25 +112,11 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
-    """How the series of two sides find each other."""
-
-    cardinality: Cardinality = Cardinality.ONE_TO_ONE
-    #: True for `on`, False for `ignoring` or nothing.
-    on: bool = False
-    labels: tuple[str, ...] = ()
-    #: The labels that `group_left` or `group_right` copies from the "one" side.
-    include: tuple[str, ...] = ()
-    fill_left: float | None = None
-    fill_right: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Binary:
     op: str
     left: Expr
     right: Expr
-    matching: Matching = Matching()
+    matching: Matching = field(default_factory=Matching)
     return_bool: bool = False
     start: int = _position()
     end: int = _position()
@@ -162,12 +142,6 @@ class Paren:
 Expr: TypeAlias = (
     Number | String | VectorSelector | MatrixSelector | Subquery | Call | Aggregate | Binary | Unary | Paren
 )
-
-SET_OPERATORS = frozenset({"and", "or", "unless"})
-COMPARISONS = frozenset({"==", "!=", ">", "<", ">=", "<="})
-TRIM_OPERATORS = frozenset({"</", ">/"})
-#: Operators whose result is another quantity: the metric name no longer fits it.
-ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "^", "atan2"})
 
 
 def unwrapped(expr: Expr) -> Expr:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from lakerunner.query.promql.ast import (
-    COMPARISONS,
-    SET_OPERATORS,
     Aggregate,
     Binary,
     Call,
-    Cardinality,
     Expr,
     MatrixSelector,
     Number,
@@ -25,6 +22,8 @@ from lakerunner.query.promql.ast import (
 from lakerunner.query.promql.functions import FUNCTIONS, PARAMETRIC, Function
 from lakerunner.query.promql.lexer import LANGUAGE
 from lakerunner.query.syntax.errors import ParseError
+from lakerunner.query.vectors.matching import Cardinality
+from lakerunner.query.vectors.operators import COMPARISONS, SET_OPERATORS
 
 _SCALAR, _VECTOR = ValueType.SCALAR, ValueType.VECTOR
 

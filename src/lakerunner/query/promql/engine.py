@@ -7,8 +7,8 @@ import numpy as np
 from lakerunner.model.errors import BadInput, Bug, LimitHit
 from lakerunner.query.promql.ast import Expr, MatrixSelector, Subquery, ValueType, unwrapped
 from lakerunner.query.promql.check import check
-from lakerunner.query.promql.eval.evaluator import Evaluator
-from lakerunner.query.promql.eval.raw_range import raw_range
+from lakerunner.query.promql.eval.evaluator import Evaluator, raw_range
+from lakerunner.query.promql.lexer import LANGUAGE
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.part import Cancelled, Evaluated, Part, evaluated
 from lakerunner.query.series.batch import SeriesSource
@@ -42,7 +42,7 @@ class Engine:
         if check(text, expr) is ValueType.VECTOR:
             found = evaluated(self._source, Part(text, query, times, self._options), cancelled)
             return _result(found, _vector(found.block, time_ms))
-        evaluation = Evaluation(self._source, query, self._options, Annotations(text), cancelled)
+        evaluation = Evaluation(self._source, query, self._options, Annotations(text, LANGUAGE), cancelled)
         value: Value
         with np.errstate(all="ignore"):
             if isinstance(unwrapped(expr), MatrixSelector | Subquery):

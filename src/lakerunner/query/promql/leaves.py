@@ -9,6 +9,7 @@ import numpy as np
 
 from lakerunner.query.promql.ast import MatrixSelector, Subquery, unwrapped
 from lakerunner.query.promql.eval.evaluator import Evaluator
+from lakerunner.query.promql.lexer import LANGUAGE
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.histogram import Ints
@@ -58,7 +59,7 @@ def leaves_at(text: str, query: QueryTimes, times: Ints, options: EngineOptions 
     """The selects of some of a query's steps."""
     expr = parse(text)
     recorder = _Recorder()
-    evaluation = Evaluation(recorder, query, options or EngineOptions(), Annotations(text), planning=True)
+    evaluation = Evaluation(recorder, query, options or EngineOptions(), Annotations(text, LANGUAGE), planning=True)
     evaluator = Evaluator(evaluation)
     if isinstance(unwrapped(expr), MatrixSelector | Subquery):
         evaluator.range_vector(expr, times, "")

@@ -9,14 +9,11 @@ from functools import lru_cache
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.promql.ast import (
-    SET_OPERATORS,
     Aggregate,
     AtEdge,
     Binary,
     Call,
-    Cardinality,
     Expr,
-    Matching,
     MatrixSelector,
     Number,
     Paren,
@@ -43,6 +40,8 @@ from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.syntax.limits import DepthGuard
 from lakerunner.query.syntax.strings import quote, unquote
 from lakerunner.query.syntax.tokens import END, Token
+from lakerunner.query.vectors.matching import Cardinality, Matching
+from lakerunner.query.vectors.operators import SET_OPERATORS
 
 _PRECEDENCE = {
     "or": 1,

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from lakerunner.query.promql.eval.evaluator import Evaluator
+from lakerunner.query.promql.lexer import LANGUAGE
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.block import Block
@@ -65,7 +66,7 @@ def evaluated(source: SeriesSource, part: Part, cancelled: Cancelled | None = No
 
 
 def evaluated_here(source: SeriesSource, part: Part, cancelled: Cancelled | None = None) -> Evaluated:
-    evaluation = Evaluation(source, part.query, part.options, Annotations(part.text), cancelled)
+    evaluation = Evaluation(source, part.query, part.options, Annotations(part.text, LANGUAGE), cancelled)
     # Division by zero and NaN are values here, not mistakes.
     with np.errstate(all="ignore"):
         block = Evaluator(evaluation).block(parse(part.text), part.times).pruned().finished()

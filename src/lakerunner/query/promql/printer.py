@@ -11,9 +11,7 @@ from lakerunner.query.promql.ast import (
     AtEdge,
     Binary,
     Call,
-    Cardinality,
     Expr,
-    Matching,
     MatrixSelector,
     Number,
     Paren,
@@ -25,8 +23,8 @@ from lakerunner.query.promql.ast import (
 from lakerunner.query.promql.durations import Duration, format_duration_ms, print_duration
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.matchers import MatchKind
-from lakerunner.query.syntax.strings import quote
-from lakerunner.query.vectors.annotations import plain_or_quoted
+from lakerunner.query.syntax.strings import quote, quote_unless_plain
+from lakerunner.query.vectors.matching import Cardinality, Matching
 
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 #: Names that would be read as something else where a metric stands.
@@ -72,7 +70,7 @@ def _number(expr: Number) -> str:
 
 
 def _labels(names: tuple[str, ...]) -> str:
-    return f"({', '.join(map(plain_or_quoted, names))})"
+    return f"({', '.join(map(quote_unless_plain, names))})"
 
 
 def _selector(expr: VectorSelector) -> str:
@@ -82,7 +80,7 @@ def _selector(expr: VectorSelector) -> str:
     for matcher in expr.matchers:
         implied = matcher.name == METRIC_NAME and matcher.kind is MatchKind.EQUAL and matcher.value == expr.name
         if not (implied and is_plain):
-            pieces.append(f"{plain_or_quoted(matcher.name)}{matcher.kind}{quote(matcher.value)}")
+            pieces.append(f"{quote_unless_plain(matcher.name)}{matcher.kind}{quote(matcher.value)}")
     braces = f"{{{','.join(sorted(pieces))}}}" if pieces or not is_plain else ""
     return f"{expr.name if is_plain else ''}{braces}"
 

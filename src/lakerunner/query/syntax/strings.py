@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.query.syntax.tokens import Token
 
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _QUOTED = {value: f"\\{letter}" for letter, value in _ESCAPES.items()} | {'"': '\\"'}
 
 
@@ -16,6 +19,15 @@ def quote(value: str) -> str:
     '"a\\\\"b"'
     """
     return f'"{"".join(map(_escaped, value))}"'
+
+
+def quote_unless_plain(name: str) -> str:
+    """A label name, quoted only where the languages cannot write it without quotes.
+
+    >>> quote_unless_plain("job"), quote_unless_plain("service.name")
+    ('job', '"service.name"')
+    """
+    return name if _PLAIN_NAME.fullmatch(name) else quote(name)
 
 
 def _escaped(c: str) -> str:

@@ -114,9 +114,9 @@ class Evaluation:
                 "(max_label_bytes, which is fixed)",
                 hint="write shorter labels, or narrow the selectors",
             )
-        self.look_now_and_then()
+        self.check_time_sometimes()
 
-    def look_now_and_then(self) -> None:
+    def check_time_sometimes(self) -> None:
         """As `check_time`, for the turns of a loop: nearly all of them cost nothing."""
         self._turns += 1
         if self._turns % _TURNS_PER_LOOK == 0:

@@ -108,7 +108,7 @@ def sorted_by_labels(evaluation: Evaluation, block: Block, names: Sequence[str],
     sign = -1 if descending else 1
 
     def compare(left: int, right: int) -> int:
-        evaluation.look_now_and_then()
+        evaluation.check_time_sometimes()
         one, other = block.labels[left], block.labels[right]
         for name in names:
             if one.get(name) != other.get(name):

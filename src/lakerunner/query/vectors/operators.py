@@ -12,7 +12,7 @@ from lakerunner.query.series.histograms.math import IncompatibleSchemas, add, su
 from lakerunner.query.series.histograms.trim import trim
 from lakerunner.query.vectors.annotations import Annotations
 
-_COMPARISONS: dict[str, Callable[[Floats, Floats], Bools]] = {
+_COMPARING: dict[str, Callable[[Floats, Floats], Bools]] = {
     "==": np.equal,
     "!=": np.not_equal,
     ">": np.greater,
@@ -20,7 +20,7 @@ _COMPARISONS: dict[str, Callable[[Floats, Floats], Bools]] = {
     ">=": np.greater_equal,
     "<=": np.less_equal,
 }
-_ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {
+_COMPUTING: dict[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
@@ -29,15 +29,21 @@ _ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {
     "^": np.power,
     "atan2": np.arctan2,
 }
+COMPARISONS = frozenset(_COMPARING)
+#: Operators whose result is another quantity, which the metric name no longer describes.
+ARITHMETIC = frozenset(_COMPUTING)
+SET_OPERATORS = frozenset({"and", "or", "unless"})
+#: Remove the observations of a histogram above (`</`) or below (`>/`) a value.
+TRIM_OPERATORS = frozenset({"</", ">/"})
 
 
 def arithmetic(op: str, left: Floats, right: Floats) -> Floats:
     with np.errstate(all="ignore"):
-        return _ARITHMETIC[op](left, right)
+        return _COMPUTING[op](left, right)
 
 
 def compared(op: str, left: Floats, right: Floats) -> Bools:
-    return _COMPARISONS[op](left, right)
+    return _COMPARING[op](left, right)
 
 
 def histogram_operation(
@@ -58,7 +64,7 @@ def histogram_operation(
                 return left.scaled(right).compact(), True
             if op == "/":
                 return left.divided(right).compact(), True
-            if op in ("</", ">/"):
+            if op in TRIM_OPERATORS:
                 return trim(left, right, upper=op == "</"), True
         case float(), Histogram():
             if op == "*":

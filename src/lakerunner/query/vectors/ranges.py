@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME
-from lakerunner.query.promql.eval.selectors import repeated
 from lakerunner.query.series.block import Block, Bools, EvaluationError, any_series, any_step, with_histograms
 from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
 from lakerunner.query.series.label_list import metrics
@@ -17,8 +16,9 @@ from lakerunner.query.vectors import kernels_fold as fold
 from lakerunner.query.vectors import kernels_rate as rates
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.ranges import HISTOGRAM_FUNCTIONS, Window, plain_windows
+from lakerunner.query.vectors.instant import repeated
 from lakerunner.query.vectors.kernels_window import anchored_begin, windows
-from lakerunner.query.vectors.samples import Samples
+from lakerunner.query.vectors.range_samples import RangeSamples
 
 _FOLDS = {
     "count_over_time": fold.COUNT,
@@ -65,7 +65,7 @@ _VISITS = 8_000_000
 class RangeVector:
     """Samples with the windows of every step. With `fixed`, one window stands for all steps."""
 
-    samples: Samples
+    samples: RangeSamples
     #: The window of step s is (after[s], until[s]].
     after: Ints
     until: Ints
@@ -325,7 +325,7 @@ def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> B
     if not vector.anchored and not vector.smoothed:
         grid = plain_windows(evaluation, c.name, vector, (begin, end), filled, c.end > c.begin)
     for row, step in zip(*filled.nonzero(), strict=True):
-        evaluation.look_now_and_then()
+        evaluation.check_time_sometimes()
         window = Window(
             samples, int(row), int(c.begin[row, step]), int(c.end[row, step]), int(begin[row, step]),
             int(end[row, step]), int(vector.after[step]), int(vector.until[step]), vector,

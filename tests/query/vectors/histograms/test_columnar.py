@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.engine import Engine
-from lakerunner.query.promql.eval import selectors
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.column import Arrays, HistogramColumn, stacked
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
 from lakerunner.query.series.histograms.quantile import fraction, has_nan_observations, quantile
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult
-from lakerunner.query.vectors import kernels_distribution, ranges
+from lakerunner.query.vectors import kernels_distribution, ranges, selection
 from lakerunner.query.vectors.histograms import aggregate as aggregate_histogram
 from lakerunner.query.vectors.histograms.columnar import Sums, sums
 
@@ -169,15 +168,15 @@ def _mark_jumps(offsets: np.ndarray, ts: np.ndarray, after: np.ndarray, until: n
                 out[begin + inside[0]] = True
 
 
-def _told_hints(
-    c: Arrays, rows: np.ndarray, offsets: np.ndarray, forgets: np.ndarray, hint: object, careful: np.ndarray
+def _detect_resets(
+    c: Arrays, rows: np.ndarray, offsets: np.ndarray, forgets: np.ndarray, hint: object, previous_row: np.ndarray
 ) -> None:
     for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         known: list[int] = []
         for row, forget in zip(rows[begin:end].tolist(), forgets[begin:end].tolist(), strict=True):
             known = [] if forget else known
             if row >= 0 and known and c.hint[row] == ResetHint.UNKNOWN:
-                careful[row] = known[-1]
+                previous_row[row] = known[-1]
             known += [row] if row >= 0 else []
 
 
@@ -188,8 +187,8 @@ def _one_by_one() -> Iterator[None]:
         patch.setattr(aggregate_histogram, "sums", _no_sums)
         patch.setattr(kernels_distribution, "quantiles", _quantiles)
         patch.setattr(kernels_distribution, "fractions_between", _fractions)
-        patch.setattr(selectors, "mark_jumps", _mark_jumps)
-        patch.setattr(selectors, "told_hints", _told_hints)
+        patch.setattr(selection, "mark_jumps", _mark_jumps)
+        patch.setattr(selection, "detect_resets", _detect_resets)
         yield
 
 

@@ -12,13 +12,14 @@ from lakerunner.model.errors import Bug
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.ast import Call, Expr, MatrixSelector, String, VectorSelector, unwrapped
 from lakerunner.query.promql.eval.info import enrich
-from lakerunner.query.promql.eval.selectors import repeated, select_latest
+from lakerunner.query.promql.eval.selectors import latest_of
 from lakerunner.query.series.block import Block, Bools, any_series
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.matchers import MatchKind
 from lakerunner.query.vectors import label_functions, ranges, vector_functions
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms import functions as histogram_functions
+from lakerunner.query.vectors.instant import repeated
 
 #: Functions that read only the count and the sum of a histogram.
 _STATS = frozenset({"histogram_avg", "histogram_count", "histogram_sum"})
@@ -130,7 +131,7 @@ class Calls(ABC):
             values = np.broadcast_to(times / 1000, block.shape)
             drop = np.ones(len(block.labels), dtype=bool)
             return Block(block.labels, values, block.present, drop)
-        found = select_latest(self.evaluation, arg, times)
+        found = latest_of(self.evaluation, arg, times)
         source = found.batch.timestamps_ms if expr.name == "timestamp" else found.batch.start_timestamps_ms
         if source is None or not len(source):
             return Block.empty(len(times))

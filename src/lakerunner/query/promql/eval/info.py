@@ -21,14 +21,15 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
     children,
 )
-from lakerunner.query.promql.eval.selectors import latest_in, reference_times
+from lakerunner.query.promql.eval.selectors import reference_times
 from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.block import Block, Bools, EvaluationError, any_series, any_step
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher, MatchKind
-from lakerunner.query.vectors.binary import shown
+from lakerunner.query.vectors.annotations import format_labels
 from lakerunner.query.vectors.context import Evaluation
+from lakerunner.query.vectors.instant import latest_samples
 
 #: What makes two series be of the same target.
 _IDENTIFYING = ("instance", "job")
@@ -76,7 +77,7 @@ class _Info:
         if not found:
             return
         _, second, first, time_ms = min(found)
-        known, new = shown(self.batch.labels[first]), shown(self.batch.labels[second])
+        known, new = format_labels(self.batch.labels[first]), format_labels(self.batch.labels[second])
         raise EvaluationError(
             f"found duplicate series for info metric: existing {known} @ {time_ms}, new {new} @ {time_ms}"
         )
@@ -177,12 +178,12 @@ def _fetch(
         int(at.max()),
     )
     evaluation.spend(len(batch.values))
-    index = latest_in(batch, at, lookback_ms)
+    index = latest_samples(batch, at, lookback_ms)
     if batch.histograms is not None and len(batch.labels):
         held = (index >= 0) & (batch.histograms.row[index] >= 0)
         if held.any():
             labels = batch.labels[int(any_step(held).argmax())]
-            raise EvaluationError(f"this should be an info metric, with float samples: {shown(labels)}")
+            raise EvaluationError(f"this should be an info metric, with float samples: {format_labels(labels)}")
     return _Info(batch, index)
 
 

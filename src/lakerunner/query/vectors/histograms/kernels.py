@@ -412,10 +412,11 @@ def _shrank(offsets, index, count, now, before):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def told_hints(c, rows, offsets, forgets, hint, careful):  # type: ignore[no-untyped-def]
-    """Set the hints that are unknown by what the series had before. `forgets`: at that sample it is not known.
+def detect_resets(c, rows, offsets, forgets, hint, previous_row):  # type: ignore[no-untyped-def]
+    """Replace unknown hints by comparing each histogram with the one before it in the series.
 
-    Where the layout changed, `careful[row]` is the row before, and the hint is left.
+    `forgets[i]`: the histogram before sample i is not known. Where the layout changed, the hint stays as it is, and
+    `previous_row[row]` is set to the row to compare with.
     """
     for i in range(len(offsets) - 1):
         previous = -1
@@ -427,7 +428,7 @@ def told_hints(c, rows, offsets, forgets, hint, careful):  # type: ignore[no-unt
                 continue
             if previous >= 0 and c.hint[row] == _UNKNOWN:
                 if not _same_layout(c, row, previous):
-                    careful[row] = previous
+                    previous_row[row] = previous
                 elif (
                     c.observations[row] < c.observations[previous]
                     or c.zero_count[row] < c.zero_count[previous]

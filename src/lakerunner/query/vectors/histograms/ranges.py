@@ -18,7 +18,7 @@ from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.columnar import rates, sums
 from lakerunner.query.vectors.histograms.rates import extended_rate, extrapolated_rate, instant_rate
 from lakerunner.query.vectors.kernels_rate import is_start_reset
-from lakerunner.query.vectors.samples import Samples
+from lakerunner.query.vectors.range_samples import RangeSamples
 
 if TYPE_CHECKING:
     from lakerunner.query.vectors.ranges import RangeVector
@@ -30,7 +30,7 @@ Result = float | Histogram | None
 class Window:
     """One window of one series. Floats and histograms are ranges of their own arrays."""
 
-    samples: Samples
+    samples: RangeSamples
     row: int
     float_begin: int
     float_end: int

@@ -1,4 +1,4 @@
-"""Samples of selected series, floats and histograms apart, ready for windows."""
+"""The samples of selected series for range functions: floats and histograms in separate arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stale_mask(values: Floats) -> Bools:
 
 
 @dataclass(slots=True)
-class Points:
+class SampleTimes:
     """One kind of sample, series after series."""
 
     offsets: Ints
@@ -33,15 +33,15 @@ class Points:
 
 
 @dataclass(slots=True)
-class Samples:
+class RangeSamples:
     """Range-vector material: no stale markers in it."""
 
     labels: list[LabelSet]
     #: Whether the series' names are already to be dropped (results of subqueries).
     drop_name: Bools
-    floats: Points
+    floats: SampleTimes
     values: Floats
-    hist_points: Points
+    hist_points: SampleTimes
     hists: ColumnHistograms
 
     @property
@@ -49,15 +49,15 @@ class Samples:
         return len(self.hists) > 0
 
 
-def from_batch(batch: SeriesBatch) -> Samples:
+def from_batch(batch: SeriesBatch) -> RangeSamples:
     no_drop = np.zeros(len(batch.labels), dtype=bool)
     labels = label_list(batch.labels)
     starts = batch.start_timestamps_ms
     if batch.histograms is None and not (batch.may_be_stale and stale_mask(batch.values).any()):
         none = batch.timestamps_ms[:0]
-        floats = Points(batch.offsets, batch.timestamps_ms, none if starts is None else starts)
-        empty = Points(np.zeros_like(batch.offsets), none, none)
-        return Samples(labels, no_drop, floats, batch.values, empty, NO_HISTOGRAMS)
+        floats = SampleTimes(batch.offsets, batch.timestamps_ms, none if starts is None else starts)
+        empty = SampleTimes(np.zeros_like(batch.offsets), none, none)
+        return RangeSamples(labels, no_drop, floats, batch.values, empty, NO_HISTOGRAMS)
     stale = stale_mask(batch.values)
     if starts is None:
         starts = np.zeros(len(batch.values), dtype=np.int64)
@@ -76,7 +76,7 @@ def from_batch(batch: SeriesBatch) -> Samples:
     else:
         kept = is_hist
     is_float = ~is_hist & ~stale
-    return Samples(
+    return RangeSamples(
         labels,
         no_drop,
         _chosen(batch.offsets, batch.timestamps_ms, starts, is_float),
@@ -86,17 +86,17 @@ def from_batch(batch: SeriesBatch) -> Samples:
     )
 
 
-def _chosen(offsets: Ints, ts: Ints, starts: Ints, keep: Bools) -> Points:
+def _chosen(offsets: Ints, ts: Ints, starts: Ints, keep: Bools) -> SampleTimes:
     before = np.concatenate([[0], np.cumsum(keep)])
-    return Points(before[offsets].astype(np.int64), ts[keep], starts[keep])
+    return SampleTimes(before[offsets].astype(np.int64), ts[keep], starts[keep])
 
 
-def from_block(block: Block, times: Ints) -> Samples:
+def from_block(block: Block, times: Ints) -> RangeSamples:
     """The steps of a subquery as samples. Start timestamps do not pass through."""
     rows, steps = block.valid.nonzero()
     floats = _grid_points(block.valid, times[steps])
     hists = NO_HISTOGRAMS
-    hist_points = Points(np.zeros(len(block.labels) + 1, dtype=np.int64), times[:0], times[:0])
+    hist_points = SampleTimes(np.zeros(len(block.labels) + 1, dtype=np.int64), times[:0], times[:0])
     if block.hmask is not None and block.hists is not None:
         hist_rows, hist_steps = block.hmask.nonzero()
         hist_points = _grid_points(block.hmask, times[hist_steps])
@@ -106,9 +106,9 @@ def from_block(block: Block, times: Ints) -> Samples:
         hists = ColumnHistograms(
             replace(block.hists.column, hint=hint, _made={}), block.hists.row[hist_rows, hist_steps]
         )
-    return Samples(block.labels, block.drop_name, floats, block.values[rows, steps], hist_points, hists)
+    return RangeSamples(block.labels, block.drop_name, floats, block.values[rows, steps], hist_points, hists)
 
 
-def _grid_points(mask: Bools, ts: Ints) -> Points:
+def _grid_points(mask: Bools, ts: Ints) -> SampleTimes:
     offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int64)
-    return Points(offsets, ts, np.zeros(len(ts), dtype=np.int64))
+    return SampleTimes(offsets, ts, np.zeros(len(ts), dtype=np.int64))
