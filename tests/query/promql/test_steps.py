@@ -202,7 +202,7 @@ def test_windows_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch, text: s
         source.add(LabelSet.of({"__name__": "m", "i": str(row)}), times, random.integers(0, 50, len(times)) * 0.25)
     source.add(LabelSet.of({"__name__": "q"}), times, np.linspace(0, 1, len(times)))
     whole = Engine(source).range(text, 300_000, 1_200_000, 30_000)
-    monkeypatch.setattr(ranges, "_VISITS", visits)
+    monkeypatch.setattr(ranges, "_SAMPLES_PER_CHECK", visits)
     parts = Engine(source).range(text, 300_000, 1_200_000, 30_000)
     assert len(whole.value.series) == len(parts.value.series) > 0
     for one, other in zip(whole.value.series, parts.value.series, strict=True):

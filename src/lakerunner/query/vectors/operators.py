@@ -1,4 +1,4 @@
-"""What the binary operators do to two values: arrays of floats at once, histograms one by one."""
+"""Binary operators on values: on whole arrays of floats, and on single histograms."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compared(op: str, left: Floats, right: Floats) -> Bools:
 def histogram_operation(
     op: str, left: float | Histogram, right: float | Histogram, notes: Annotations, position: int
 ) -> tuple[Histogram, bool] | None:
-    """The result and whether a comparison holds; None, with a message, where the operator has no meaning.
+    """The result, and whether a comparison holds. None, with an annotation, if the types do not fit the operator.
 
     At least one side is a histogram.
     """
@@ -83,7 +83,7 @@ def _summed(
         notes.incompatible_layout(op, position)
         return None
     if result.hint_collision:
-        # Prometheus gives no sample here, only the warning.
+        # As in Prometheus, the warning replaces the sample.
         notes.hint_collision(operation, position)
         return None
     if result.bounds_reconciled:

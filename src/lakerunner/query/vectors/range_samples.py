@@ -17,27 +17,27 @@ NO_HISTOGRAMS = ColumnHistograms(HistogramColumn.of([]), np.zeros(0, dtype=np.in
 
 
 def stale_mask(values: Floats) -> Bools:
-    """Where the value is the stale marker: by its bits, since every NaN looks the same to comparisons."""
+    """Where the value is the stale marker. Only its bits distinguish the marker from other NaN values."""
     mask: Bools = values.view(np.uint64) == np.uint64(STALE_BITS)
     return mask
 
 
 @dataclass(slots=True)
 class SampleTimes:
-    """One kind of sample, series after series."""
+    """The times of all floats, or of all histograms: series i has `offsets[i]` up to `offsets[i + 1]`."""
 
     offsets: Ints
     ts: Ints
-    #: 0 where unknown; empty where known for no sample.
+    #: Start timestamps: 0 where unknown; empty if no sample has one.
     starts: Ints
 
 
 @dataclass(slots=True)
 class RangeSamples:
-    """Range-vector material: no stale markers in it."""
+    """Samples without stale markers."""
 
     labels: list[LabelSet]
-    #: Whether the series' names are already to be dropped (results of subqueries).
+    #: Series that will lose their metric name (results of subqueries).
     drop_name: Bools
     floats: SampleTimes
     values: Floats
@@ -69,30 +69,30 @@ def from_batch(batch: SeriesBatch) -> RangeSamples:
     column = batch.histograms
     hists = NO_HISTOGRAMS
     if column is not None:
-        kept = is_hist.copy()
-        # A stale histogram is one whose sum is the stale marker.
-        kept[is_hist] = ~stale_mask(column.sum)[column.row[is_hist]]
-        hists = ColumnHistograms(column, column.row[kept])
+        # The sum of a stale histogram is the stale marker.
+        live_hist = is_hist.copy()
+        live_hist[is_hist] = ~stale_mask(column.sum)[column.row[is_hist]]
+        hists = ColumnHistograms(column, column.row[live_hist])
     else:
-        kept = is_hist
+        live_hist = is_hist
     is_float = ~is_hist & ~stale
     return RangeSamples(
         labels,
         no_drop,
-        _chosen(batch.offsets, batch.timestamps_ms, starts, is_float),
+        _times_of(batch.offsets, batch.timestamps_ms, starts, is_float),
         batch.values[is_float],
-        _chosen(batch.offsets, batch.timestamps_ms, starts, kept),
+        _times_of(batch.offsets, batch.timestamps_ms, starts, live_hist),
         hists,
     )
 
 
-def _chosen(offsets: Ints, ts: Ints, starts: Ints, keep: Bools) -> SampleTimes:
+def _times_of(offsets: Ints, ts: Ints, starts: Ints, keep: Bools) -> SampleTimes:
     before = np.concatenate([[0], np.cumsum(keep)])
     return SampleTimes(before[offsets].astype(np.int64), ts[keep], starts[keep])
 
 
 def from_block(block: Block, times: Ints) -> RangeSamples:
-    """The steps of a subquery as samples. Start timestamps do not pass through."""
+    """The steps of a block as samples. Start timestamps are lost."""
     rows, steps = block.valid.nonzero()
     floats = _grid_points(block.valid, times[steps])
     hists = NO_HISTOGRAMS
@@ -100,11 +100,11 @@ def from_block(block: Block, times: Ints) -> RangeSamples:
     if block.hmask is not None and block.hists is not None:
         hist_rows, hist_steps = block.hmask.nonzero()
         hist_points = _grid_points(block.hmask, times[hist_steps])
-        # What the store knew about the sample just before says nothing about the step before.
-        told = block.hists.column.hint
-        hint = np.where(told == ResetHint.GAUGE, told, np.int8(ResetHint.UNKNOWN))
+        # A stored hint refers to the sample before, which need not be the value at the step before.
+        stored = block.hists.column.hint
+        hint = np.where(stored == ResetHint.GAUGE, stored, np.int8(ResetHint.UNKNOWN))
         hists = ColumnHistograms(
-            replace(block.hists.column, hint=hint, _made={}), block.hists.row[hist_rows, hist_steps]
+            replace(block.hists.column, hint=hint, _built={}), block.hists.row[hist_rows, hist_steps]
         )
     return RangeSamples(block.labels, block.drop_name, floats, block.values[rows, steps], hist_points, hists)
 

@@ -183,7 +183,7 @@ def _detect_resets(
 @contextmanager
 def _one_by_one() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "plain_windows", lambda *arguments: None)
+        patch.setattr(ranges, "uniform_windows", lambda *arguments: None)
         patch.setattr(aggregate_histogram, "sums", _no_sums)
         patch.setattr(kernels_distribution, "quantiles", _quantiles)
         patch.setattr(kernels_distribution, "fractions_between", _fractions)
@@ -261,7 +261,7 @@ def test_sums_leave_what_overflows_and_layouts_that_differ() -> None:
     column = HistogramColumn.of([huge, fine, finer])
     rows, begin = np.array([0, 0, 1, 2, 1, 1]), np.array([0, 2, 4])
     found = sums(column, rows, begin, begin + 2, False, np.zeros(3, dtype=bool))
-    assert found.careful.tolist() == [True, True, False]
+    assert found.skipped.tolist() == [True, True, False]
     assert found.row.tolist() == [-1, -1, 0]
     assert found.column.at(0).count == 6.0
     assert found.column.at(0).pos_count.tolist() == [6.0]

@@ -186,8 +186,8 @@ class Calls(ABC):
         block = self._whole_histograms(expr.args[1], times)
         at, vector_at = unwrapped(expr.args[0]).start, unwrapped(expr.args[1]).start
         self._note_quantile(q, at)
-        parts = histogram_functions.split(self.evaluation, block, vector_at)
-        return histogram_functions.quantile_block(self.evaluation, parts, q, times, vector_at)
+        kinds = histogram_functions.split(self.evaluation, block, vector_at)
+        return histogram_functions.quantile_block(self.evaluation, kinds, q, times, vector_at)
 
     def _note_quantile(self, q: Floats, position: int) -> None:
         for value in np.unique(q[~((q >= 0) & (q <= 1))]).tolist():
@@ -199,9 +199,9 @@ class Calls(ABC):
         for q, arg in zip(qs, expr.args[2:], strict=True):
             self._note_quantile(q, unwrapped(arg).start)
         position = unwrapped(expr.args[0]).start
-        parts = histogram_functions.split(self.evaluation, block, position)
+        kinds = histogram_functions.split(self.evaluation, block, position)
         label = _text(expr.args[1])
-        block = histogram_functions.quantiles_block(self.evaluation, parts, label, qs, times, position)
+        block = histogram_functions.quantiles_block(self.evaluation, kinds, label, qs, times, position)
         # Two series of the same labels are refused here in a range; in an instant query only at its end.
         return block if self.start_ms == self.end_ms else block.merged()
 
@@ -209,8 +209,8 @@ class Calls(ABC):
         lower, upper = (self.scalar(arg, times) for arg in expr.args[:2])
         block = self._whole_histograms(expr.args[2], times)
         position = unwrapped(expr.args[2]).start
-        parts = histogram_functions.split(self.evaluation, block, position)
-        return histogram_functions.fraction_block(self.evaluation, parts, lower, upper, position)
+        kinds = histogram_functions.split(self.evaluation, block, position)
+        return histogram_functions.fraction_block(self.evaluation, kinds, lower, upper, position)
 
     # -- range vectors -----------------------------------------------------------------------------------------
 

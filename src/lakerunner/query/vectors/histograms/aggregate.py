@@ -30,7 +30,7 @@ def fold_histograms(evaluation: Evaluation, op: str, block: Block, group: Ints, 
     if found.collision.any():
         evaluation.notes.hint_collision("aggregation", position)
     cells: list[tuple[int, int, Histogram]] = []
-    for cell in (found.careful | mixed.ravel()).nonzero()[0].tolist():
+    for cell in (found.skipped | mixed.ravel()).nonzero()[0].tolist():
         g, step = divmod(cell, result.shape[1])
         within = slice(offsets[cell], offsets[cell + 1])
         histograms = [
