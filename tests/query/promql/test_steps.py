@@ -189,6 +189,8 @@ def test_a_step_is_the_instant_query_at_its_time(text: str, first: int) -> None:
         "sum_over_time(m[3m])",
         "quantile_over_time(scalar(q), m[5m])",
         "rate(m[2m])",
+        "rate(mixed[2m])",
+        "sum_over_time(mixed[2m])",
         "predict_linear(m[4m], 60)",
         "double_exponential_smoothing(m[5m], 0.3, 0.6)",
         "changes(m[3m] anchored)",
@@ -201,6 +203,10 @@ def test_windows_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch, text: s
     for row in range(5):
         source.add(LabelSet.of({"__name__": "m", "i": str(row)}), times, random.integers(0, 50, len(times)) * 0.25)
     source.add(LabelSet.of({"__name__": "q"}), times, np.linspace(0, 1, len(times)))
+    for row in range(5):
+        source.add(LabelSet.of({"__name__": "mixed", "i": str(row)}), times, random.integers(0, 50, len(times)) * 0.25)
+    hists = [Histogram(count=n, sum=n, pos_index=np.array([1]), pos_count=np.array([float(n)])) for n in range(80)]
+    source.add(LabelSet.of({"__name__": "mixed", "i": "h"}), times, np.zeros(len(times)), histograms=hists)
     whole = Engine(source).range(text, 300_000, 1_200_000, 30_000)
     monkeypatch.setattr(ranges, "_SAMPLES_PER_CHECK", visits)
     parts = Engine(source).range(text, 300_000, 1_200_000, 30_000)

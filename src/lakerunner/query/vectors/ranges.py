@@ -180,7 +180,8 @@ def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[
     if vector.anchored and name in ("changes", "resets"):
         request.begin = begin.copy()
         anchored_begin(floats.ts, vector.after, request.begin, end)
-    for part in _parts(request):
+    # Kernels that find the windows themselves go through all series in slices of their own.
+    for part in [request] if _finds_windows(name, vector) else _parts(request):
         evaluation.check_time()
         _run_kernel(evaluation, part)
         part.write_back()
