@@ -1,4 +1,4 @@
-"""The tree of a PromQL expression: frozen nodes, each knowing where in the text it stands."""
+"""The syntax tree of a PromQL expression: frozen nodes with their positions in the text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AtEdge(enum.StrEnum):
 
 
 def _position() -> int:
-    """Positions do not count in comparisons: two texts of the same meaning are the same tree."""
+    """Positions are ignored in comparisons: texts that differ only in spacing have equal trees."""
     return field(compare=False, default=0)
 
 
@@ -40,7 +40,7 @@ class Number:
     end: int = _position()
 
     def __eq__(self, other: object) -> bool:
-        # NaN is the same literal as NaN.
+        # By text, because NaN does not equal itself.
         return isinstance(other, Number) and (repr(self.value), self.with_units) == (
             repr(other.value),
             other.with_units,
@@ -59,7 +59,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class VectorSelector:
-    """`name` is what stands before the braces; it is also among the matchers."""
+    """`name` is the metric name before the braces, which is also one of the matchers."""
 
     name: str
     matchers: tuple[Matcher, ...]
@@ -84,7 +84,7 @@ class MatrixSelector:
 class Subquery:
     expr: Expr
     range: Duration
-    #: Absent: the engine's default step.
+    #: None: the engine's default step.
     step: Duration | None = None
     offset: Duration | None = None
     at: int | AtEdge | None = None
@@ -120,7 +120,7 @@ class Binary:
     return_bool: bool = False
     start: int = _position()
     end: int = _position()
-    #: Where the operator itself stands.
+    #: The position of the operator itself.
     op_start: int = _position()
 
 
@@ -152,7 +152,7 @@ def unwrapped(expr: Expr) -> Expr:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions, in the order of the text."""
+    """The direct sub-expressions, in text order."""
     match expr:
         case Paren(expr=inner) | Unary(expr=inner) | Subquery(expr=inner):
             return (inner,)
@@ -169,7 +169,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and all within it, in no order. On a stack of its own: chains of operators are deep."""
+    """The expression and all its descendants, in no order. Not recursive: chains of operators can be deep."""
     pending = [expr]
     while pending:
         node = pending.pop()

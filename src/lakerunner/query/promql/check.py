@@ -1,4 +1,4 @@
-"""Types: what an expression gives, and whether its parts fit together."""
+"""Type checking of a parsed expression."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCALAR, _VECTOR = ValueType.SCALAR, ValueType.VECTOR
 
 
 def check(text: str, expr: Expr) -> ValueType:
-    """The type of the expression; `ParseError` at the first part that does not fit."""
+    """The type of the expression. Raises `ParseError` at the first type error."""
     return _Checker(text).type_of(expr)
 
 
@@ -129,7 +129,7 @@ class _Checker:
         return _VECTOR
 
     def _binaries(self, expr: Binary) -> ValueType:
-        """Down the left spine without recursion: a chain of a thousand `or` is no deep tree."""
+        """Check a chain of left-associative operators in a loop: a thousand `or` must not recurse."""
         spine = [expr]
         while isinstance(spine[-1].left, Binary):
             spine.append(spine[-1].left)

@@ -57,10 +57,10 @@ class Annotations:
         self._warnings |= later._warnings | first
         self._infos |= later._infos
         for message, (position, low, high, worst, samples, start_ms, end_ms) in later._forced.items():
-            known = self._forced.get(message)
-            if known is not None:
-                low, high, worst = min(low, known[1]), max(high, known[2]), max(worst, known[3])
-                samples, start_ms, end_ms = samples + known[4], min(start_ms, known[5]), max(end_ms, known[6])
+            earlier = self._forced.get(message)
+            if earlier is not None:
+                low, high, worst = min(low, earlier[1]), max(high, earlier[2]), max(worst, earlier[3])
+                samples, start_ms, end_ms = samples + earlier[4], min(start_ms, earlier[5]), max(end_ms, earlier[6])
             self._forced[message] = (position, low, high, worst, samples, start_ms, end_ms)
 
     def to_json(self) -> dict[str, Any]:

@@ -291,8 +291,8 @@ def _smooth(c: _Call, values: Floats) -> None:
 
 
 def _note_quantiles(evaluation: Evaluation, c: _Call, q: Floats) -> None:
-    asked = any_series(c.ok)
-    for value in q[asked & ~((q >= 0) & (q <= 1))].tolist():
+    has_result = any_series(c.ok)
+    for value in q[has_result & ~((q >= 0) & (q <= 1))].tolist():
         evaluation.notes.invalid_quantile(value, c.vector.position)
 
 

@@ -1,4 +1,4 @@
-"""Walks the tree: every node once, over all steps at once."""
+"""The evaluator: walks the tree and evaluates every node once, for all steps together."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from lakerunner.query.vectors.ranges import RangeVector
 from lakerunner.query.vectors.raw_range import raw_matrix
 from lakerunner.query.vectors.selection import select
 
-#: A scalar has a value at every step.
+#: Scalars have one value per step.
 Value = Floats | Block | str
 
 
 class Evaluator(Calls):
-    """Evaluates at `times`, which ascend. Scalars are arrays, vectors are blocks, strings are text."""
+    """Evaluates expressions at ascending times. Scalars are arrays, vectors are blocks."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
@@ -56,7 +56,7 @@ class Evaluator(Calls):
 
     @contextmanager
     def _between(self, start_ms: int, end_ms: int) -> Iterator[None]:
-        """Within: the steps of a subquery, or the one time at which something pinned is evaluated."""
+        """While evaluating the steps of a subquery, or a pinned expression at its one time."""
         before = self.start_ms, self.end_ms
         self.start_ms, self.end_ms = start_ms, end_ms
         yield
@@ -119,16 +119,16 @@ class Evaluator(Calls):
         return with_histograms(negated, cells)
 
     def _binaries(self, expr: Binary, times: Ints) -> Value:
-        """Up the left spine in a loop: long chains of operators are common in generated queries."""
+        """Evaluate a chain of left-associative operators in a loop: generated queries have long ones."""
         spine = [expr]
         while isinstance(spine[-1].left, Binary):
             spine.append(spine[-1].left)
         if any(node.op in TRIM_OPERATORS for node in spine):
             with self.evaluation.reading_buckets():
-                return self._along(spine, times)
-        return self._along(spine, times)
+                return self._chain(spine, times)
+        return self._chain(spine, times)
 
-    def _along(self, spine: list[Binary], times: Ints) -> Value:
+    def _chain(self, spine: list[Binary], times: Ints) -> Value:
         found = self.value(spine[-1].left, times)
         for node in reversed(spine):
             found = self._binary(node, found, self.value(node.right, times))
@@ -199,11 +199,11 @@ class Evaluator(Calls):
         range_ms = positive_duration_ms(node.range, self.evaluation.query)
         until, fixed = reference_times(self.evaluation, node, times)
         samples = self.subquery_samples(node, until, range_ms)
-        # Messages about a subquery are placed at the beginning of the query, as Prometheus has them.
+        # As in Prometheus, annotations about a subquery point at the beginning of the query.
         return RangeVector(samples, until - range_ms, until, fixed, range_ms, position=0)
 
     def subquery_samples(self, node: Subquery, until: Ints, range_ms: int) -> RangeSamples:
-        """The inner expression at the multiples of the step that lie in any window, and only there."""
+        """Evaluate the inner expression at all multiples of the step that lie in a window."""
         step_ms = self.evaluation.options.default_step_ms
         if node.step is not None:
             step_ms = positive_duration_ms(node.step, self.evaluation.query)
@@ -224,13 +224,13 @@ class Evaluator(Calls):
             return from_block(self.block(node.expr, inner), inner)
 
     def _span(self, node: Subquery, range_ms: int, step_ms: int) -> tuple[int, int]:
-        """From the first step of the subquery to its end, which need not be a step."""
+        """The first step of the subquery, and its end, which need not be a step."""
         edges, _ = reference_times(self.evaluation, node, np.array([self.start_ms, self.end_ms], dtype=np.int64))
         return (int(edges[0]) - range_ms) // step_ms * step_ms + step_ms, int(edges[-1])
 
 
 def raw_range(evaluator: Evaluator, expr: Expr, times: Ints) -> MatrixResult:
-    """The samples of a range vector, which is itself the whole query."""
+    """The samples of a range vector that is the complete query."""
     return raw_matrix(evaluator.evaluation, evaluator.range_vector(expr, times, ""))
 
 

@@ -120,12 +120,12 @@ class _Native:
 
 def _native_quantile(evaluation: Evaluation, block: Block, q: Floats, position: int) -> Block:
     native = _Native(block)
-    asked = q[native.steps]
+    cell_q = q[native.steps]
     found, power, unplaced = np.zeros(native.number), np.zeros(native.number, np.int8), np.zeros(native.number, bool)
-    distribution.quantiles(native.column.arrays(), native.rows, asked, distribution.FRACTIONS, found, power, unplaced)
+    distribution.quantiles(native.column.arrays(), native.rows, cell_q, distribution.FRACTIONS, found, power, unplaced)
     # Not in the kernel: compiled powers of 2 differ from numpy's in the last bit.
     found = np.where(power == 0, found, power * np.exp2(found))
-    unplaced &= (asked >= 0) & (asked <= 1)
+    unplaced &= (cell_q >= 0) & (cell_q <= 1)
     for name in native.names(unplaced & np.isnan(found)):
         evaluation.notes.quantile_is_nan(name, position)
     for name in native.names(unplaced & ~np.isnan(found)):
@@ -184,9 +184,9 @@ def quantiles_block(
     """One series per quantile, distinguished by a label. A quantile that varies by step has several series."""
     blocks = []
     for q in qs:
-        made = quantile_block(evaluation, kinds, q, times, position)
+        quantiles = quantile_block(evaluation, kinds, q, times, position)
         for value in np.unique(q).tolist():
             same = np.isnan(q) if math.isnan(value) else q == value
-            part = made.masked(np.broadcast_to(same, made.shape)).pruned()
+            part = quantiles.masked(np.broadcast_to(same, quantiles.shape)).pruned()
             blocks.append(part.relabelled([labels.with_label(label, open_metrics(value)) for labels in part.labels]))
     return concatenated(blocks, len(times))
