@@ -13,7 +13,6 @@ from lakerunner.query.promql.ast import (
     Aggregate,
     AtEdge,
     Binary,
-    Cardinality,
     MatrixSelector,
     Number,
     Subquery,
@@ -23,11 +22,11 @@ from lakerunner.query.promql.ast import (
 )
 from lakerunner.query.promql.durations import duration_ms
 from lakerunner.query.promql.parser import parse
-from lakerunner.query.promql.pretty import pretty
-from lakerunner.query.promql.printer import print_expr
+from lakerunner.query.promql.printer import pretty, print_expr
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.query.syntax.limits import MAX_DEPTH, MAX_TEXT_LENGTH
+from lakerunner.query.vectors.matching import Cardinality
 
 # -- what is read ------------------------------------------------------------------------------------------------
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import LakeError
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.functions import FUNCTIONS
+from lakerunner.query.promql.parser import parse
+from lakerunner.query.promql.splittable import is_splittable
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, ScalarResult, VectorResult
-from lakerunner.query.vectors import ranges
 from tests.query.engine import Engine
 
 STEP_MS, STEPS, SCRAPE_MS = 30_000, 6, 15_000
@@ -155,6 +155,8 @@ def _close(left: float | Histogram, right: float | Histogram) -> bool:
 @settings(max_examples=200, deadline=None)
 @given(_vectors(), st.integers(4, 12))
 def test_a_step_is_the_instant_query_at_its_time(text: str, first: int) -> None:
+    # Where an `or` joins a side that keeps the metric name with one that drops it, the whole range decides, not a step.
+    assume(" or " not in text or is_splittable(parse(text)))
     engine = Engine(SOURCE)
     start_ms = first * STEP_MS
     end_ms = start_ms + (STEPS - 1) * STEP_MS
@@ -180,32 +182,3 @@ def test_a_step_is_the_instant_query_at_its_time(text: str, first: int) -> None:
         }
         assert got.keys() == expected.keys(), text
         assert all(_close(got[labels], expected[labels]) for labels in got), (text, time_ms, got, expected)
-
-
-@pytest.mark.parametrize("visits", [1, 7, 100, 10_000])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "sum_over_time(m[3m])",
-        "quantile_over_time(scalar(q), m[5m])",
-        "rate(m[2m])",
-        "predict_linear(m[4m], 60)",
-        "double_exponential_smoothing(m[5m], 0.3, 0.6)",
-        "changes(m[3m] anchored)",
-        "sum_over_time(m[5m] @ 600)",
-    ],
-)
-def test_windows_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch, text: str, visits: int) -> None:
-    source, random = MemorySource(), np.random.default_rng(3)
-    times = np.arange(0, 1_200_000, 15_000)
-    for row in range(5):
-        source.add(LabelSet.of({"__name__": "m", "i": str(row)}), times, random.integers(0, 50, len(times)) * 0.25)
-    source.add(LabelSet.of({"__name__": "q"}), times, np.linspace(0, 1, len(times)))
-    whole = Engine(source).range(text, 300_000, 1_200_000, 30_000)
-    monkeypatch.setattr(ranges, "_VISITS", visits)
-    parts = Engine(source).range(text, 300_000, 1_200_000, 30_000)
-    assert len(whole.value.series) == len(parts.value.series) > 0
-    for one, other in zip(whole.value.series, parts.value.series, strict=True):
-        assert one.labels == other.labels
-        assert one.values.tobytes() == other.values.tobytes()
-        assert one.timestamps_ms.tolist() == other.timestamps_ms.tolist()

@@ -87,7 +87,7 @@ def parse_metric(text: str) -> LabelSet:
     text = text.strip()
     if text in ("", "{}"):
         return LabelSet(())
-    selector = Parser.of(text).whole()
+    selector = Parser.of(text).query()
     assert isinstance(selector, VectorSelector), text
     labels = {matcher.name: matcher.value for matcher in selector.matchers}
     if selector.name:

@@ -1,4 +1,4 @@
-"""The tree of a PromQL expression: frozen nodes, each knowing where in the text it stands."""
+"""The syntax tree of a PromQL expression: frozen nodes with their positions in the text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from lakerunner.query.promql.durations import Duration
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.vectors.matching import Matching
 
 
 class ValueType(enum.StrEnum):
@@ -25,15 +26,8 @@ class AtEdge(enum.StrEnum):
     END = "end"
 
 
-class Cardinality(enum.Enum):
-    ONE_TO_ONE = "one-to-one"
-    MANY_TO_ONE = "many-to-one"
-    ONE_TO_MANY = "one-to-many"
-    MANY_TO_MANY = "many-to-many"
-
-
 def _position() -> int:
-    """Positions do not count in comparisons: two texts of the same meaning are the same tree."""
+    """Positions are ignored in comparisons: texts that differ only in spacing have equal trees."""
     return field(compare=False, default=0)
 
 
@@ -46,7 +40,7 @@ class Number:
     end: int = _position()
 
     def __eq__(self, other: object) -> bool:
-        # NaN is the same literal as NaN.
+        # By text, because NaN does not equal itself.
         return isinstance(other, Number) and (repr(self.value), self.with_units) == (
             repr(other.value),
             other.with_units,
@@ -65,7 +59,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class VectorSelector:
-    """`name` is what stands before the braces; it is also among the matchers."""
+    """`name` is the metric name before the braces, which is also one of the matchers."""
 
     name: str
     matchers: tuple[Matcher, ...]
@@ -90,7 +84,7 @@ class MatrixSelector:
 class Subquery:
     expr: Expr
     range: Duration
-    #: Absent: the engine's default step.
+    #: None: the engine's default step.
     step: Duration | None = None
     offset: Duration | None = None
     at: int | AtEdge | None = None
@@ -118,29 +112,15 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
-    """How the series of two sides find each other."""
-
-    cardinality: Cardinality = Cardinality.ONE_TO_ONE
-    #: True for `on`, False for `ignoring` or nothing.
-    on: bool = False
-    labels: tuple[str, ...] = ()
-    #: The labels that `group_left` or `group_right` copies from the "one" side.
-    include: tuple[str, ...] = ()
-    fill_left: float | None = None
-    fill_right: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Binary:
     op: str
     left: Expr
     right: Expr
-    matching: Matching = Matching()
+    matching: Matching = field(default_factory=Matching)
     return_bool: bool = False
     start: int = _position()
     end: int = _position()
-    #: Where the operator itself stands.
+    #: The position of the operator itself.
     op_start: int = _position()
 
 
@@ -163,12 +143,6 @@ Expr: TypeAlias = (
     Number | String | VectorSelector | MatrixSelector | Subquery | Call | Aggregate | Binary | Unary | Paren
 )
 
-SET_OPERATORS = frozenset({"and", "or", "unless"})
-COMPARISONS = frozenset({"==", "!=", ">", "<", ">=", "<="})
-TRIM_OPERATORS = frozenset({"</", ">/"})
-#: Operators whose result is another quantity: the metric name no longer fits it.
-ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "^", "atan2"})
-
 
 def unwrapped(expr: Expr) -> Expr:
     """The expression without the parentheses around it."""
@@ -178,7 +152,7 @@ def unwrapped(expr: Expr) -> Expr:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions, in the order of the text."""
+    """The direct sub-expressions, in text order."""
     match expr:
         case Paren(expr=inner) | Unary(expr=inner) | Subquery(expr=inner):
             return (inner,)
@@ -195,7 +169,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and all within it, in no order. On a stack of its own: chains of operators are deep."""
+    """The expression and all its descendants, in no order. Not recursive: chains of operators can be deep."""
     pending = [expr]
     while pending:
         node = pending.pop()

@@ -1,16 +1,13 @@
-"""Types: what an expression gives, and whether its parts fit together."""
+"""Type checking of a parsed expression."""
 
 from __future__ import annotations
 
 from typing import NoReturn
 
 from lakerunner.query.promql.ast import (
-    COMPARISONS,
-    SET_OPERATORS,
     Aggregate,
     Binary,
     Call,
-    Cardinality,
     Expr,
     MatrixSelector,
     Number,
@@ -25,12 +22,14 @@ from lakerunner.query.promql.ast import (
 from lakerunner.query.promql.functions import FUNCTIONS, PARAMETRIC, Function
 from lakerunner.query.promql.lexer import LANGUAGE
 from lakerunner.query.syntax.errors import ParseError
+from lakerunner.query.vectors.matching import Cardinality
+from lakerunner.query.vectors.operators import COMPARISONS, SET_OPERATORS
 
 _SCALAR, _VECTOR = ValueType.SCALAR, ValueType.VECTOR
 
 
 def check(text: str, expr: Expr) -> ValueType:
-    """The type of the expression; `ParseError` at the first part that does not fit."""
+    """The type of the expression. Raises `ParseError` at the first type error."""
     return _Checker(text).type_of(expr)
 
 
@@ -130,7 +129,7 @@ class _Checker:
         return _VECTOR
 
     def _binaries(self, expr: Binary) -> ValueType:
-        """Down the left spine without recursion: a chain of a thousand `or` is no deep tree."""
+        """Check a chain of left-associative operators in a loop: a thousand `or` must not recurse."""
         spine = [expr]
         while isinstance(spine[-1].left, Binary):
             spine.append(spine[-1].left)

@@ -1,4 +1,4 @@
-"""Durations: how they are written, and the small expressions that may stand for one."""
+"""Durations: literals, and the arithmetic expressions that PromQL allows in their place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS_MS = (
     ("s", 1_000),
     ("ms", 1),
 )
-#: What the operators that refuse zero are called.
+#: The operators that cannot have a zero on the right, by name.
 DIVISIONS = {"/": "division", "%": "modulo"}
 _PIECE = re.compile(r"(\d+)(ms|[ywdhms])")
 #: Prometheus keeps durations as int64 nanoseconds.
@@ -42,7 +42,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration_ms(duration_ms: int) -> str:
-    """The shortest literal of a whole number of milliseconds.
+    """The shortest literal of a duration in milliseconds.
 
     >>> format_duration_ms(5_400_000), format_duration_ms(0)
     ('1h30m', '0s')
@@ -51,7 +51,7 @@ def format_duration_ms(duration_ms: int) -> str:
         return "0s"
     out, rest = [], duration_ms
     for unit, size in _UNITS_MS:
-        # Years and weeks only where nothing remains: 8d reads better than 1w1d.
+        # Years and weeks only without a remainder: 8d reads better than 1w1d.
         if unit in ("y", "w") and rest % size:
             continue
         count, rest = divmod(rest, size)
@@ -72,7 +72,7 @@ class DurationNumber:
 
 @dataclass(frozen=True, slots=True)
 class DurationOp:
-    """Arithmetic; with one operand, a sign."""
+    """A binary operator, or a sign if `left` is None."""
 
     op: str
     left: Duration | None
@@ -102,7 +102,7 @@ Duration: TypeAlias = DurationNumber | DurationOp | DurationCall | DurationParen
 
 
 def literal_seconds(duration: Duration) -> float | None:
-    """The value of a plain literal, with a sign or without; None for anything that must be computed."""
+    """The value of a literal, with or without a sign; None for other expressions."""
     match duration:
         case DurationNumber(seconds=seconds):
             return seconds
@@ -113,23 +113,23 @@ def literal_seconds(duration: Duration) -> float | None:
 
 
 def duration_ms(duration: Duration, query: QueryTimes) -> int:
-    """The duration in whole milliseconds, as the query's times make it.
+    """The duration in milliseconds, for the times of this query.
 
-    Computed durations lose what is below a millisecond, literals below a nanosecond first: `1.001` is 1,001 ms, and
-    `(1.001)` is 1,000. So it is in Prometheus.
+    Computed durations are truncated to milliseconds; literals are rounded to nanoseconds first. So `1.001` is 1,001 ms,
+    but `(1.001)` is 1,000 ms, as in Prometheus.
     """
     literal = literal_seconds(duration)
     if literal is not None and math.isnan(literal):
-        # Far enough in the future that there is nothing.
+        # So far in the future that no samples exist.
         return -_MAX_MS
     if literal is not None and abs(literal) * 1000 <= _MAX_MS:
         nanoseconds = round(literal * 1e9)
         return nanoseconds // 1_000_000 if nanoseconds >= 0 else -(-nanoseconds // 1_000_000)
     seconds = _seconds(duration, query)
     if math.isnan(seconds) or math.isinf(seconds):
-        raise _refused(duration, "duration is NaN or infinite")
+        raise _error(duration, "duration is NaN or infinite")
     if abs(seconds) > MAX_SECONDS:
-        raise _refused(duration, "duration is out of range")
+        raise _error(duration, "duration is out of range")
     return int(seconds * 1000)
 
 
@@ -137,18 +137,18 @@ def positive_duration_ms(duration: Duration, query: QueryTimes) -> int:
     """As `duration_ms`, for ranges and subquery steps."""
     value_ms = duration_ms(duration, query)
     if value_ms <= 0 and _seconds(duration, query) <= 0:
-        raise _refused(duration, "duration must be greater than 0")
+        raise _error(duration, "duration must be greater than 0")
     return value_ms
 
 
-def _refused(duration: Duration, reason: str) -> BadInput:
-    """In Prometheus' words, which give the place as offsets into the query."""
+def _error(duration: Duration, reason: str) -> BadInput:
+    """The error in Prometheus' words, with the position as offsets into the query."""
     start, end = _extent(duration)
     return BadInput(f"{start}:{end}: {reason}")
 
 
 def _extent(duration: Duration) -> tuple[int, int]:
-    """Parentheses count around a literal only, and of a function with arguments only those count."""
+    """The range that Prometheus reports: parentheses only around literals, and a function's arguments only."""
     match duration:
         case DurationParen(inner=inner, start=start) if literal_seconds(inner) is not None:
             return start, inner.end
@@ -185,7 +185,7 @@ def _seconds(duration: Duration, query: QueryTimes) -> float:
             assert left is not None
             divisor = _seconds(right, query)
             if op in DIVISIONS and divisor == 0:
-                raise _refused(duration, f"{DIVISIONS[op]} by zero")
+                raise _error(duration, f"{DIVISIONS[op]} by zero")
             return _apply(op, _seconds(left, query), divisor)
 
 
@@ -209,7 +209,7 @@ def _apply(op: str, left: float, right: float) -> float:
 
 
 def print_duration(duration: Duration) -> str:
-    """As text that reads as the same duration. A plain literal has units, whatever it was written with."""
+    """Text that parses to the same duration. Literals get units, even if they were written without."""
     literal = literal_seconds(_without_signs(duration))
     if literal is not None and not math.isnan(literal):
         return _with_units(literal)
@@ -221,7 +221,7 @@ def _with_units(seconds: float) -> str:
 
 
 def _without_signs(duration: Duration) -> Duration:
-    """Signs before signs, and plus signs, fold into the literal."""
+    """Fold consecutive signs into one, and drop plus signs."""
     signs = 0
     while isinstance(duration, DurationOp) and duration.left is None:
         signs += duration.op == "-"

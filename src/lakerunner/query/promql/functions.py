@@ -1,4 +1,4 @@
-"""The functions of PromQL: what they take and what they give."""
+"""The functions and aggregations of PromQL: their arguments and results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Function:
     name: str
     args: tuple[ValueType, ...]
     returns: ValueType = _V
-    #: The last argument may be missing.
+    #: How many of the last arguments may be missing.
     optional: int = 0
-    #: The last argument may come again, any number of times.
+    #: The last argument may be repeated any number of times.
     repeats: bool = False
 
 
@@ -91,6 +91,6 @@ AGGREGATIONS = frozenset(
 )
 #: Aggregations that take a parameter before the vector.
 PARAMETRIC = frozenset(["topk", "bottomk", "quantile", "count_values", "limitk", "limit_ratio"])
-#: Functions that may see the samples around the window, which these selectors bring.
+#: Functions that accept anchored or smoothed selectors, which add samples from outside the window.
 ANCHORED_SAFE = ("changes", "delta", "increase", "rate", "resets")
 SMOOTHED_SAFE = ("delta", "increase", "rate")

@@ -16,9 +16,9 @@ from lakerunner.query.plan.leaf import Leaf, extent_of
 from lakerunner.query.promql import ast, durations
 from lakerunner.query.promql.ast import Call, Expr, MatrixSelector, Subquery, ValueType, unwrapped, walk
 from lakerunner.query.promql.check import check
-from lakerunner.query.promql.eval.evaluator import Evaluator
+from lakerunner.query.promql.eval.evaluator import Evaluator, raw_range
 from lakerunner.query.promql.eval.info import info_matchers
-from lakerunner.query.promql.eval.raw_range import raw_range
+from lakerunner.query.promql.lexer import LANGUAGE as PROMQL
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.promql.splittable import is_splittable
@@ -31,13 +31,14 @@ from lakerunner.query.series.times import QueryTimes, check_steps
 from lakerunner.query.syntax.tree import TreeCodec, dumps, loads
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions, Evaluation
+from lakerunner.query.vectors.matching import Cardinality, Matching
 
 #: Texts up to this length stay parsed: dashboards ask the same again and again.
 _CACHED_TEXT = 4_096
 _CODEC = TreeCodec(
     (
         *(ast.Number, ast.String, ast.VectorSelector, ast.MatrixSelector, ast.Subquery, ast.Call, ast.Aggregate),
-        *(ast.Binary, ast.Unary, ast.Paren, ast.Matching, ast.Cardinality, ast.AtEdge, Matcher, MatchKind),
+        *(ast.Binary, ast.Unary, ast.Paren, ast.AtEdge, Matching, Cardinality, Matcher, MatchKind),
         *(durations.DurationNumber, durations.DurationOp, durations.DurationCall, durations.DurationParen),
     )
 )
@@ -67,7 +68,7 @@ class PromQl:
         steps = first_ms + step_ms * np.arange(count, dtype=np.int64)
         # Positions travel with the tree; the side that has the text turns them into lines and columns.
         expr = _CODEC.decode(document["expr"])
-        return step_stream(_evaluate(expr, steps, Evaluation(source, times, options, Annotations(""), check)))
+        return step_stream(_evaluate(expr, steps, Evaluation(source, times, options, Annotations("", PROMQL), check)))
 
     def warm(self) -> None:
         warm(self.compile)
@@ -126,7 +127,7 @@ class _PromQlPlan(Plan):
         The same code finds the times here and at evaluation, so the two cannot differ.
         """
         recorder = _Recorder()
-        evaluation = Evaluation(recorder, self.times, self.options, Annotations(""), planning=True)
+        evaluation = Evaluation(recorder, self.times, self.options, Annotations("", PROMQL), planning=True)
         evaluator = Evaluator(evaluation)
         if isinstance(unwrapped(self.expr), MatrixSelector | Subquery):
             evaluator.range_vector(self.expr, steps, "")
@@ -159,7 +160,9 @@ class PromQlSteps(_PromQlPlan, StepPlan):
 
     def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
         options = dataclasses.replace(self.options, max_samples=max_samples)
-        return _evaluate(self.expr, steps, Evaluation(source, self.times, options, Annotations(self.text), check))
+        return _evaluate(
+            self.expr, steps, Evaluation(source, self.times, options, Annotations(self.text, PROMQL), check)
+        )
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         return Annotations.from_json(self.text, document)
@@ -169,7 +172,7 @@ class PromQlValue(_PromQlPlan, ValuePlan):
     """An instant query whose value is a scalar, a string or a range vector."""
 
     def value(self, source: SeriesSource, check: Check) -> QueryResult:
-        evaluation = Evaluation(source, self.times, self.options, Annotations(self.text), check)
+        evaluation = Evaluation(source, self.times, self.options, Annotations(self.text, PROMQL), check)
         value: Value
         with np.errstate(all="ignore"):
             evaluator = Evaluator(evaluation)

@@ -1,4 +1,4 @@
-"""PromQL text to tokens. Keywords stay identifiers here: most of them may also be metric or label names."""
+"""The PromQL lexer. Keywords are identifiers: most of them may also be metric or label names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NUMBER_LIKE = re.compile(r"[\w.]+")
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens, ended by one of kind `END`. Inside braces and brackets a colon is never part of a name."""
+    """All tokens, followed by one of kind `END`. Inside brackets a colon is never part of a name."""
     tokens: list[Token] = []
     at, length, brackets = 0, len(text), 0
     while at < length:
@@ -72,10 +72,10 @@ def _token(text: str, kind: str, piece: str, at: int, brackets: int) -> Token:
 
 
 def _refuse_glued(text: str, at: int, end: int) -> None:
-    """`5mm` or `0x1g` is one bad number, not a number and a name."""
+    """Refuse `5mm` or `0x1g` as one bad number, instead of reading a number and a name."""
     if end < len(text) and (text[end].isalnum() or text[end] in "_."):
-        whole = _NUMBER_LIKE.match(text, at)
-        stop = whole.end() if whole else end + 1
+        literal = _NUMBER_LIKE.match(text, at)
+        stop = literal.end() if literal else end + 1
         raise _bad(text, at, stop, f'bad number or duration syntax: "{text[at:stop]}"')
 
 

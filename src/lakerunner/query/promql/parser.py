@@ -1,4 +1,4 @@
-"""PromQL tokens to tree: recursive descent, with precedence climbing for the operators."""
+"""The PromQL parser: recursive descent, with precedence climbing for the operators."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from functools import lru_cache
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.promql.ast import (
-    SET_OPERATORS,
     Aggregate,
     AtEdge,
     Binary,
     Call,
-    Cardinality,
     Expr,
-    Matching,
     MatrixSelector,
     Number,
     Paren,
@@ -43,6 +40,8 @@ from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.syntax.limits import DepthGuard
 from lakerunner.query.syntax.strings import quote, unquote
 from lakerunner.query.syntax.tokens import END, Token
+from lakerunner.query.vectors.matching import Cardinality, Matching
+from lakerunner.query.vectors.operators import SET_OPERATORS
 
 _PRECEDENCE = {
     "or": 1,
@@ -55,30 +54,29 @@ _PRECEDENCE = {
     "^": 6,
 }
 _POWER = _PRECEDENCE["^"]
-#: Words that are never a metric name where an operand is expected.
+#: Words that cannot be a metric name where an operand is expected.
 _RESERVED = frozenset({"atan2", "bool", "on", "ignoring", "group_left", "group_right"})
 _FILLS = frozenset({"fill", "fill_left", "fill_right"})
-#: Prometheus' bound, though milliseconds end a thousand times sooner: what lies between is a time with no samples.
+#: Prometheus' bound in seconds. Times beyond the range of milliseconds become one that has no samples.
 _MAX_AT_S = 2.0**63
 _NO_TIME_MS = -(1 << 62)
-#: Longer texts are not kept parsed: they are rare, and their trees are large.
-_KEPT_TEXT = 4_096
+#: Longer queries are not cached: they are rare, and their trees are large.
+_MAX_CACHED_LENGTH = 4_096
 
 
 def parse(text: str) -> Expr:
-    """The checked tree of a query. Raises `ParseError`."""
-    # Dashboards ask the same again and again, and each part of a query begins with its text.
-    return _kept(text) if len(text) <= _KEPT_TEXT else _parsed(text)
+    """The type-checked tree of a query. Raises `ParseError`."""
+    # Dashboards repeat their queries, and each part of a query is parsed from its text.
+    return _parse_cached(text) if len(text) <= _MAX_CACHED_LENGTH else _parse(text)
 
 
-def _parsed(text: str) -> Expr:
-    parser = Parser.of(text)
-    expr = parser.whole()
+def _parse(text: str) -> Expr:
+    expr = Parser.of(text).query()
     check(text, expr)
     return expr
 
 
-_kept = lru_cache(maxsize=512)(_parsed)
+_parse_cached = lru_cache(maxsize=512)(_parse)
 
 
 class Parser(DurationParser):
@@ -91,7 +89,8 @@ class Parser(DurationParser):
         parser.depth = DepthGuard(text, LANGUAGE)
         return parser
 
-    def whole(self) -> Expr:
+    def query(self) -> Expr:
+        """The expression that is the complete text."""
         if self.at(END):
             self.fail("no expression found in input", 0, 0)
         expr = self.expression(0)
@@ -100,7 +99,7 @@ class Parser(DurationParser):
         return expr
 
     def word(self) -> str:
-        """The token as a keyword: identifiers in lower case, anything else as written."""
+        """The current token as a keyword: identifiers in lower case, others as written."""
         return self.token.text.lower() if self.at(IDENTIFIER) else self.token.text
 
     # -- operators ---------------------------------------------------------------------------------------------
@@ -144,7 +143,7 @@ class Parser(DurationParser):
                 matching = replace(matching, cardinality=side, include=include)
         fills = _FILLS
         while self.at(IDENTIFIER) and self.word() in fills and self.peek().kind == "(":
-            # Both sides at once, or each side once.
+            # Either `fill` once, or `fill_left` and `fill_right` once each.
             fills = fills - {"fill", self.word()} if self.word() != "fill" else frozenset()
             matching = self._fill(matching)
         return matching, return_bool
@@ -251,7 +250,7 @@ class Parser(DurationParser):
         self.expect("(", "grouping")
         labels: list[str] = []
         while not self.at(")"):
-            # All other keywords may be labels.
+            # All other keywords may be label names.
             refused = self.at(IDENTIFIER) and self.word() in ("without", "inf", "nan")
             if refused or not self.at(IDENTIFIER, METRIC_IDENTIFIER, STRING):
                 self.unexpected("grouping", "a label name")
@@ -274,7 +273,7 @@ class Parser(DurationParser):
             self.fail(reason, first.start, self.previous.end)
         if name:
             matchers.append(Matcher(METRIC_NAME, MatchKind.EQUAL, name))
-        # Several names in the braces are conditions like others.
+        # Metric names inside the braces are matchers like others.
         matchers = [replace(matcher, name=matcher.name or METRIC_NAME) for matcher in matchers]
         return VectorSelector(name, tuple(matchers), start=first.start, end=self.previous.end)
 
@@ -289,7 +288,7 @@ class Parser(DurationParser):
         return matchers
 
     def _matcher(self) -> Matcher:
-        """One condition. A lone quoted string is the metric's name, and comes back with an empty label."""
+        """One matcher. A quoted string alone is the metric name, returned as a matcher with an empty label name."""
         if not self.at(IDENTIFIER, STRING):
             self.unexpected("label matching", 'identifier or "}"')
         token = self.take()
@@ -332,7 +331,7 @@ class Parser(DurationParser):
             step = None if self.at("]") else self.positive_duration("subquery selector")
             close = self.expect("]", "subquery selector")
             if isinstance(expr, MatrixSelector | Subquery):
-                # Here, not when types are checked: a chain of them would nest.
+                # Checked while parsing: a chain of subqueries would otherwise nest without limit.
                 reason = "subquery is only allowed on instant vector, got matrix instead"
                 self.fail(reason, expr.start, close.end)
             return Subquery(expr, width, step, start=expr.start, end=close.end)
@@ -357,7 +356,7 @@ class Parser(DurationParser):
             self.fail(reason, expr.start, end)
         if target.offset is not None:
             self.fail("offset may not be set multiple times", expr.start, end)
-        # An offset of nothing is none.
+        # A zero offset is dropped.
         return self._changed(expr, end, offset=None if literal_seconds(offset) == 0 else offset)
 
     def _changed(self, expr: Expr, end: int, **changes: Duration | int | AtEdge | bool | None) -> Expr:
@@ -414,7 +413,7 @@ class Parser(DurationParser):
 
 
 def parse_duration_literal_ms(text: str) -> int:
-    """A duration as the API's parameters give it: with units, or a bare number of seconds."""
+    """A duration in an API parameter: with units, or a number of seconds."""
     tokens = tokenize(text)
     if len(tokens) == 2 and tokens[0].kind == DURATION:
         return parse_duration_ms(tokens[0].text)

@@ -1,4 +1,4 @@
-"""The part of the grammar that stands for durations: in brackets all of arithmetic, after `offset` one operand."""
+"""The grammar of durations: arithmetic expressions in brackets, a single operand after `offset`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 3}
 _POWER = 3
 _ARGUMENTS = {"step": 0, "range": 0, "min_of": 2, "max_of": 2}
 _OCTAL = re.compile(r"0[0-7]+")
-#: Of a number in a message.
+#: Digits of a number that error messages show.
 _SHOWN_DIGITS = 60
 
 
@@ -33,7 +33,7 @@ class DurationParser(Cursor):
     depth: DepthGuard
 
     def number_value(self, token: Token) -> float:
-        """Seconds of a duration, or the value of a number as Go reads it: hexadecimal and octal too."""
+        """The seconds of a duration, or the value of a number in Go's syntax, which has hexadecimal and octal."""
         text = token.text
         if token.kind == DURATION:
             try:
@@ -75,7 +75,7 @@ class DurationParser(Cursor):
         return DurationOp(sign.kind, None, right, sign.start, right.end)
 
     def positive_duration(self, context: str) -> Duration:
-        """A range or a step. Whether something computed is positive is known only when the query runs."""
+        """A range or a step. Computed durations are checked to be positive when the query runs."""
         found = self.duration(context)
         literal = literal_seconds(found)
         if literal is not None and literal <= 0:
@@ -83,9 +83,9 @@ class DurationParser(Cursor):
         return found
 
     def offset_duration(self) -> Duration:
-        """What follows `offset`: one operand with an optional sign, so that `x offset 1m + 2` adds 2 to x.
+        """The duration after `offset`: one operand with an optional sign, so that `x offset 1m + 2` adds 2 to x.
 
-        But what begins with a parenthesis, or with two signs, is arithmetic as in brackets: `x offset (1m) + 2`.
+        After a parenthesis or two signs it is an arithmetic expression, as in brackets: `x offset (1m) + 2`.
         """
         if self.at("(") or (self.at("+", "-") and self.peek().kind in ("+", "-")):
             return self.duration("offset")

@@ -1,4 +1,4 @@
-"""A tree back to text: what is printed parses to the same tree."""
+"""Prints a tree as text: on one line, or spread over several for people. The text parses to the same tree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from lakerunner.query.promql.ast import (
     AtEdge,
     Binary,
     Call,
-    Cardinality,
     Expr,
-    Matching,
     MatrixSelector,
     Number,
     Paren,
@@ -25,12 +23,14 @@ from lakerunner.query.promql.ast import (
 from lakerunner.query.promql.durations import Duration, format_duration_ms, print_duration
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.matchers import MatchKind
-from lakerunner.query.syntax.strings import quote
-from lakerunner.query.vectors.annotations import plain_or_quoted
+from lakerunner.query.syntax.strings import quote, quote_unless_plain
+from lakerunner.query.vectors.matching import Cardinality, Matching
 
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-#: Names that would be read as something else where a metric stands.
+#: Names that the parser would not read as metric names.
 _NOT_PLAIN = frozenset({"atan2", "bool", "on", "ignoring", "group_left", "group_right", "inf", "nan"})
+#: The width at which `pretty` breaks lines, as in Prometheus.
+_WIDTH = 100
 
 
 def print_expr(expr: Expr) -> str:
@@ -51,7 +51,7 @@ def print_expr(expr: Expr) -> str:
             tail = _extended(vector) + _tail(vector.offset, vector.at)
             return f"{_selector(vector)}[{print_duration(width)}]{tail}"
         case Subquery(expr=inner):
-            return f"{print_expr(inner)}{print_subquery_tail(expr)}"
+            return f"{print_expr(inner)}{_subquery_tail(expr)}"
         case Call(name=name, args=args):
             return f"{name}({', '.join(map(print_expr, args))})"
         case Aggregate():
@@ -72,17 +72,17 @@ def _number(expr: Number) -> str:
 
 
 def _labels(names: tuple[str, ...]) -> str:
-    return f"({', '.join(map(plain_or_quoted, names))})"
+    return f"({', '.join(map(quote_unless_plain, names))})"
 
 
 def _selector(expr: VectorSelector) -> str:
-    """The conditions in order of their text: the same selector is always the same text."""
+    """Matchers are sorted by their text, so that equal selectors print equally."""
     is_plain = bool(_PLAIN_METRIC.fullmatch(expr.name)) and expr.name.lower() not in _NOT_PLAIN
     pieces = []
     for matcher in expr.matchers:
         implied = matcher.name == METRIC_NAME and matcher.kind is MatchKind.EQUAL and matcher.value == expr.name
         if not (implied and is_plain):
-            pieces.append(f"{plain_or_quoted(matcher.name)}{matcher.kind}{quote(matcher.value)}")
+            pieces.append(f"{quote_unless_plain(matcher.name)}{matcher.kind}{quote(matcher.value)}")
     braces = f"{{{','.join(sorted(pieces))}}}" if pieces or not is_plain else ""
     return f"{expr.name if is_plain else ''}{braces}"
 
@@ -96,7 +96,7 @@ def _tail(offset: Duration | None, at: int | AtEdge | None) -> str:
     return out
 
 
-def print_subquery_tail(expr: Subquery) -> str:
+def _subquery_tail(expr: Subquery) -> str:
     step = "" if expr.step is None else print_duration(expr.step)
     return f"[{print_duration(expr.range)}:{step}]{_tail(expr.offset, expr.at)}"
 
@@ -107,11 +107,11 @@ def _extended(expr: VectorSelector) -> str:
 
 def _aggregate(expr: Aggregate) -> str:
     param = "" if expr.param is None else f"{print_expr(expr.param)}, "
-    return f"{print_aggregation(expr)}({param}{print_expr(expr.expr)})"
+    return f"{_aggregation(expr)}({param}{print_expr(expr.expr)})"
 
 
-def print_aggregation(expr: Aggregate) -> str:
-    """What stands before the arguments."""
+def _aggregation(expr: Aggregate) -> str:
+    """The part before the arguments."""
     clause = ""
     if expr.without or expr.grouping:
         clause = f" {'without' if expr.without else 'by'} {_labels(expr.grouping)} "
@@ -119,17 +119,17 @@ def print_aggregation(expr: Aggregate) -> str:
 
 
 def _binaries(expr: Binary) -> str:
-    """Along the left spine in a loop, so that long chains do not recurse."""
+    """Print a chain of left-associative operators in a loop: long chains must not recurse."""
     spine = [expr]
     while isinstance(spine[-1].left, Binary):
         spine.append(spine[-1].left)
     out = print_expr(spine[-1].left)
     for node in reversed(spine):
-        out = f"{out} {node.op}{print_modifiers(node)} {print_expr(node.right)}"
+        out = f"{out} {node.op}{_modifiers(node)} {print_expr(node.right)}"
     return out
 
 
-def print_modifiers(expr: Binary) -> str:
+def _modifiers(expr: Binary) -> str:
     out = " bool" if expr.return_bool else ""
     matching = expr.matching
     grouped = matching.cardinality in (Cardinality.MANY_TO_ONE, Cardinality.ONE_TO_MANY)
@@ -147,3 +147,41 @@ def _fills(matching: Matching) -> str:
         return f" fill ({plain(left)})"
     out = "" if left is None else f" fill_left ({plain(left)})"
     return out + ("" if right is None else f" fill_right ({plain(right)})")
+
+
+def pretty(expr: Expr, level: int = 0) -> str:
+    """The text for people: what does not fit on a line is spread over several, indented by depth.
+
+    >>> from lakerunner.query.promql.parser import parse
+    >>> pretty(parse("sum(rate(m[300s]))"))
+    'sum(rate(m[5m]))'
+    """
+    indent = "  " * level
+    line = print_expr(expr)
+    match expr:
+        case Unary(op=op, expr=inner):
+            return f"{indent}{op}{pretty(inner, level).strip()}"
+        case Subquery() if _fits(line):
+            # As in Prometheus, not indented.
+            return line
+        case _ if _fits(line):
+            return f"{indent}{line}"
+        case Aggregate(expr=inner, param=param):
+            above = "" if param is None else f"{pretty(param, level + 1)},\n"
+            return f"{indent}{_aggregation(expr)}(\n{above}{pretty(inner, level + 1)}\n{indent})"
+        case Binary(op=op, left=left, right=right):
+            operator = f"{indent}{op}{_modifiers(expr)}"
+            return f"{pretty(left, level + 1)}\n{operator}\n{pretty(right, level + 1)}"
+        case Call(name=name, args=args) if args:
+            inside = ",\n".join(pretty(arg, level + 1) for arg in args)
+            return f"{indent}{name}(\n{inside}\n{indent})"
+        case Paren(expr=inner):
+            return f"{indent}(\n{pretty(inner, level + 1)}\n{indent})"
+        case Subquery(expr=inner):
+            return f"{pretty(inner, level)}{_subquery_tail(expr)}"
+        case _:
+            return f"{indent}{line}"
+
+
+def _fits(text: str) -> bool:
+    return len(text.encode(errors="surrogateescape")) <= _WIDTH

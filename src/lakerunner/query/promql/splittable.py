@@ -10,7 +10,6 @@ import enum
 
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.promql.ast import (
-    COMPARISONS,
     Aggregate,
     Binary,
     Call,
@@ -22,6 +21,7 @@ from lakerunner.query.promql.ast import (
     unwrapped,
     walk,
 )
+from lakerunner.query.vectors.operators import COMPARISONS
 
 #: Their choice depends on the order of all series, including those of other steps.
 _CHOOSING = frozenset({"limitk", "limit_ratio"})

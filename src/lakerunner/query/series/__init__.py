@@ -1,1 +1,1 @@
-"""What every language with metric queries shares: matchers, labels, batches, blocks, histograms, results."""
+"""The data of metric queries in any language: matchers, label lists, batches, blocks, histograms, results."""

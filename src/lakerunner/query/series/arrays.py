@@ -1,4 +1,4 @@
-"""Arrays to be filled, in memory that was used before."""
+"""Uninitialised arrays in memory that the process already owns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 
 
 def allocated(length: int, kind: type) -> npt.NDArray[Any]:
-    """An array of 8-byte numbers in Arrow's pool, which keeps pages that were used before.
+    """Allocate an array of 8-byte numbers from Arrow's pool, which reuses memory pages.
 
-    numpy would ask the system for fresh pages each time, which must be cleared: a third of the time of large rates.
+    numpy would get fresh pages from the system each time. The system must clear them first, which took a third of the
+    time of large rates.
     """
     return np.frombuffer(pa.allocate_buffer(length * 8), kind, length)

@@ -38,15 +38,15 @@ def any_series(mask: Bools) -> Bools:
 
 @dataclass(slots=True)
 class Block:
-    """Cell (i, s) is a float where `valid`, a histogram where `hmask`, and nothing elsewhere.
+    """Cell (i, s) is a float where `valid`, a histogram where `hmask`, and empty elsewhere.
 
-    NaN is a value like any other; only the masks say what is there. `hists` exists when any histogram does.
+    NaN is a value like any other; only the masks say which cells are empty. `hists` is None without histograms.
     """
 
     labels: list[LabelSet]
     values: Floats
     valid: Bools
-    #: The metric name of series i goes in the end (it stays until then, for functions that still ask for it).
+    #: The result loses the metric name of series i. Until then the name stays, for functions that need it.
     drop_name: Bools
     hists: HistogramGrid | None = None
     hmask: Bools | None = None
@@ -91,12 +91,12 @@ class Block:
         )
 
     def pruned(self) -> Block:
-        """Without series that have nothing at any step."""
+        """Without the series that are empty at all steps."""
         keep = any_step(self.present)
         return self if keep.all() else self.rows(keep)
 
     def masked(self, keep: Bools) -> Block:
-        """Only the cells to keep."""
+        """The block with all other cells emptied."""
         hmask = None if self.hmask is None else self.hmask & keep
         return Block(self.labels, self.values, self.valid & keep, self.drop_name, self.hists, hmask)
 
@@ -105,11 +105,11 @@ class Block:
         return self if self.hmask is None else Block(self.labels, self.values, self.valid, self.drop_name)
 
     def mapped(self, values: Floats) -> Block:
-        """New floats for the same series; the old name does not fit them."""
+        """New floats for the same series, whose metric names no longer describe them."""
         return Block(self.labels, values, self.valid, np.ones(len(self.labels), dtype=bool)).pruned()
 
     def repeated(self, steps: int) -> Block:
-        """The one step of this block, at every step."""
+        """A block of one step, repeated for `steps` steps."""
         rows = len(self.labels)
 
         def spread(matrix: np.ndarray) -> np.ndarray:
@@ -129,10 +129,10 @@ class Block:
         return Block(labels, self.values, self.valid, drop, self.hists, self.hmask)
 
     def merged(self, by_first_step: bool = False) -> Block:
-        """Series of the same labels made one. Two samples at one step are an error.
+        """Merge series that have equal labels. Two samples at one step are an error.
 
-        A series whose name is to go is not the same as one whose name stays: in the end they differ. With
-        `by_first_step` they are the same, and the one that comes first in time decides about the name.
+        A series that will lose its name differs from one that keeps it, because their results differ. With
+        `by_first_step` the two are equal, and the one that occurs first in time decides about the name.
         """
         if by_first_step and len(set(self.labels)) < len(self.labels):
             return self._named_by_first_step().merged()
@@ -161,13 +161,13 @@ class Block:
         begins = self.present.argmax(axis=1).tolist()
         earliest: dict[LabelSet, int] = {}
         for row, label_set in enumerate(self.labels):
-            known = earliest.setdefault(label_set, row)
-            if begins[row] < begins[known]:
+            first = earliest.setdefault(label_set, row)
+            if begins[row] < begins[first]:
                 earliest[label_set] = row
         return self.relabelled(self.labels, self.drop_name[[earliest[label_set] for label_set in self.labels]])
 
     def finished(self) -> Block:
-        """With the names dropped that were to be dropped: the form in which results leave the evaluator."""
+        """The block as a result: metric names are removed where `drop_name` is set."""
         if not self.drop_name.any():
             labels = self.labels
         elif self.drop_name.all():
@@ -186,13 +186,13 @@ def _overlay(out: Block, target: int, block: Block, row: int) -> None:
     out.values[target, cells] = block.values[row, cells]
     out.valid[target] |= cells
     if block.hists is not None and block.hmask is not None and out.hists is not None and out.hmask is not None:
-        held = block.hmask[row]
-        out.hists.row[target, held] = block.hists.row[row, held]
-        out.hmask[target] |= held
+        hist_cells = block.hmask[row]
+        out.hists.row[target, hist_cells] = block.hists.row[row, hist_cells]
+        out.hmask[target] |= hist_cells
 
 
 def concatenated(blocks: Sequence[Block], steps: int) -> Block:
-    """Blocks over the same steps, one under the other."""
+    """Stack blocks that have the same steps."""
     blocks = [block for block in blocks if block.labels]
     if not blocks:
         return Block.empty(steps)
@@ -218,7 +218,7 @@ def concatenated(blocks: Sequence[Block], steps: int) -> Block:
 def with_histograms(
     block: Block, cells: Sequence[tuple[int, int, Histogram]], grid: HistogramGrid | None = None
 ) -> Block:
-    """The block with histograms set at the given cells and those of the grid, in place of whatever was there."""
+    """Set the histograms of `cells` and of `grid`, replacing what the block had in those cells."""
     grids = [] if grid is None or not (grid.row >= 0).any() else [grid]
     if cells:
         grids.append(_grid(block.shape, cells))

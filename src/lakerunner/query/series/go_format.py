@@ -1,11 +1,11 @@
-"""Numbers as Go prints them: label values made from numbers must read the same as Prometheus' own."""
+"""Numbers as Go prints them: label values made from numbers must equal those of Prometheus."""
 
 from __future__ import annotations
 
 import math
 from decimal import Decimal
 
-#: Go's choice for numbers printed with as many digits as needed.
+#: Go's threshold for numbers that are printed with as many digits as needed.
 _EXPONENT_FROM = 6
 
 

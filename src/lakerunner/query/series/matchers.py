@@ -1,4 +1,4 @@
-"""Label matchers. Regular expressions are RE2's: fully anchored, and linear in the text whatever the pattern."""
+"""Label matchers. Regular expressions are RE2's: fully anchored, and matched in linear time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class MatchKind(enum.StrEnum):
 
 @functools.lru_cache(maxsize=1024)
 def compile_anchored(pattern: str) -> Any:
-    """A pattern that must match the whole value, newlines included.
+    """Compile a pattern that must match the whole value, newlines included.
 
-    RE2 is what Prometheus' own engine descends from: same syntax, and no pattern makes it backtrack, which
-    the standard library cannot promise for a pattern that a stranger wrote.
+    RE2 has the syntax of Prometheus' own engine, and no pattern makes it backtrack. The standard library's engine can
+    take exponential time for patterns that users write.
     """
     options = re2.Options()
     options.log_errors = False
@@ -57,7 +57,7 @@ class Matcher:
                 return compile_anchored(self.value).search(value) is None
 
     def check(self) -> None:
-        """Refuse a pattern that cannot be read."""
+        """Refuse an invalid pattern."""
         if self.kind in (MatchKind.REGEX, MatchKind.NOT_REGEX):
             compile_anchored(self.value)
 

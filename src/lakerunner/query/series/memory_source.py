@@ -1,4 +1,4 @@
-"""Series held in memory: for tests, for small data, and as the reference that other sources are compared with."""
+"""Series in memory: for tests, for small data, and as the reference for other sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MemorySeries:
     timestamps_ms: np.ndarray
     values: np.ndarray
     start_timestamps_ms: np.ndarray
-    #: Beside the values: the histogram of a sample, or None for a float.
+    #: One per value: its histogram, or None where the sample is a float.
     histograms: list[Histogram | None] | None = None
 
 
@@ -40,18 +40,18 @@ class MemorySource:
         start_timestamps_ms: Sequence[int] | np.ndarray | None = None,
         histograms: Sequence[Histogram | None] | None = None,
     ) -> None:
-        """Add samples. Times must ascend; samples at times that the series has already are refused."""
+        """Add samples. Times must ascend; a second sample at the same time is refused."""
         times = np.asarray(timestamps_ms, dtype=np.int64)
         numbers = np.asarray(values, dtype=np.float64)
         starts = np.zeros(len(times), dtype=np.int64) if start_timestamps_ms is None else start_timestamps_ms
         series = MemorySeries(
             labels, times, numbers, np.asarray(starts, dtype=np.int64), None if histograms is None else list(histograms)
         )
-        known = self._series.get(labels)
-        if known is None:
+        existing = self._series.get(labels)
+        if existing is None:
             self._by_name.setdefault(labels.get(METRIC_NAME), []).append(labels)
         else:
-            series = _joined(known, series)
+            series = _joined(existing, series)
         if (np.diff(series.timestamps_ms) <= 0).any():
             raise BadInput(f"cannot add samples to {labels}: their times do not ascend")
         self._series[labels] = series
@@ -95,18 +95,18 @@ def _column(parts: list[tuple[MemorySeries, int, int]]) -> HistogramColumn | Non
     return HistogramColumn.of(samples)
 
 
-def _joined(known: MemorySeries, more: MemorySeries) -> MemorySeries:
+def _joined(left: MemorySeries, right: MemorySeries) -> MemorySeries:
     histograms = None
-    if known.histograms is not None or more.histograms is not None:
+    if left.histograms is not None or right.histograms is not None:
         histograms = [
-            *(known.histograms or [None] * len(known.values)),
-            *(more.histograms or [None] * len(more.values)),
+            *(left.histograms or [None] * len(left.values)),
+            *(right.histograms or [None] * len(right.values)),
         ]
-    order = np.argsort(np.concatenate([known.timestamps_ms, more.timestamps_ms]), kind="stable")
+    order = np.argsort(np.concatenate([left.timestamps_ms, right.timestamps_ms]), kind="stable")
     return MemorySeries(
-        known.labels,
-        np.concatenate([known.timestamps_ms, more.timestamps_ms])[order],
-        np.concatenate([known.values, more.values])[order],
-        np.concatenate([known.start_timestamps_ms, more.start_timestamps_ms])[order],
+        left.labels,
+        np.concatenate([left.timestamps_ms, right.timestamps_ms])[order],
+        np.concatenate([left.values, right.values])[order],
+        np.concatenate([left.start_timestamps_ms, right.start_timestamps_ms])[order],
         None if histograms is None else [histograms[i] for i in order.tolist()],
     )

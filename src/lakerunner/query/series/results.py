@@ -32,7 +32,7 @@ class StringResult:
 
 @dataclass(frozen=True, slots=True)
 class VectorResult:
-    """One sample per series, in the order of the answer. Where `histograms[i]` is set, it is the value."""
+    """One sample per series, in result order. Where `histograms[i]` is set, it is the value."""
 
     time_ms: int
     labels: list[LabelSet]
@@ -51,9 +51,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class StepMatrix:
-    """The result of a range query as it was computed: a row per series, a column per step.
+    """The result of a range query as computed: one row per series, one column per step.
 
-    Cell (i, s) is a float where `valid`, a histogram where `hmask` (if there are any at all), and nothing elsewhere.
+    Cell (i, s) is a float where `valid`, a histogram where `hmask`, and empty elsewhere.
     """
 
     labels: list[LabelSet]
@@ -64,15 +64,15 @@ class StepMatrix:
     hmask: npt.NDArray[np.bool_] | None = None
 
     def row(self, i: int) -> Series:
-        valid, held = self.valid[i], None if self.hmask is None else self.hmask[i]
-        if held is None or self.histograms is None:
+        valid, hmask = self.valid[i], None if self.hmask is None else self.hmask[i]
+        if hmask is None or self.histograms is None:
             return Series(self.labels[i], self.times_ms[valid], self.values[i, valid], NO_TIMES, [])
-        hists = self.histograms[i, held].tolist()
-        return Series(self.labels[i], self.times_ms[valid], self.values[i, valid], self.times_ms[held], hists)
+        hists = self.histograms[i, hmask].tolist()
+        return Series(self.labels[i], self.times_ms[valid], self.values[i, valid], self.times_ms[hmask], hists)
 
 
 class MatrixResult:
-    """Series sorted by their labels; made one by one when asked for, so that a writer of columns need not make any."""
+    """Series sorted by their labels. They are built on first use: writers that read `steps` do without them."""
 
     __slots__ = ("_series", "steps")
 
@@ -97,8 +97,8 @@ class MatrixResult:
     @property
     def samples(self) -> int:
         if self.steps is not None:
-            held = 0 if self.steps.hmask is None else int(self.steps.hmask.sum())
-            return int(self.steps.valid.sum()) + held
+            histograms = 0 if self.steps.hmask is None else int(self.steps.hmask.sum())
+            return int(self.steps.valid.sum()) + histograms
         return sum(len(one.timestamps_ms) + len(one.histograms) for one in self.series)
 
 

@@ -12,7 +12,7 @@ from lakerunner.query.series.histograms.histogram import Ints
 
 @dataclass(frozen=True, slots=True)
 class QueryTimes:
-    """The query's own times, which expressions may refer to. A step of 0 asks for one moment."""
+    """The query's own times, which expressions may refer to. An instant query has step 0."""
 
     start_ms: int
     end_ms: int

@@ -1,1 +1,1 @@
-"""What every query language of ours is built from: positions, tokens, limits, and errors that point."""
+"""Shared by the parsers of all query languages: tokens with positions, string literals, limits, parse errors."""

@@ -1,4 +1,4 @@
-"""A parse error points: line, column, and the token underlined."""
+"""Parse errors that point at the token: by line and column, and underlined in the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHOWN_WIDTH = 100
 
 
 class ParseError(BadInput):
-    """The text is not a query of this language. `start` and `end` are offsets into `text`."""
+    """The text is not a valid query. `start` and `end` are offsets into `text`."""
 
     def __init__(
         self, reason: str, *, text: str, start: int, end: int, language: str = "query", hint: str | None = None
@@ -25,7 +25,7 @@ class ParseError(BadInput):
         super().__init__(f"cannot parse {language}: {reason}", hint=hint, where=f"{self.line}:{self.column}")
 
     def rendered(self) -> str:
-        """The error with the line concerned and the token underlined, for terminals and logs."""
+        """The error, the line of the query, and the token underlined, for terminals and logs."""
         line_start = self.text.rfind("\n", 0, self.start) + 1
         line_end = self.text.find("\n", self.start)
         line_end = len(self.text) if line_end < 0 else line_end

@@ -1,20 +1,20 @@
-"""What a query may cost before it is even understood: length of the text, depth of the tree."""
+"""Limits on a query before it runs: the length of its text and the depth of its tree."""
 
 from __future__ import annotations
 
 from lakerunner.query.syntax.errors import ParseError
 
-#: Characters of one query. Generated queries of dashboards stay below a tenth of it.
+#: Characters of one query. Generated dashboard queries stay below a tenth of this.
 MAX_TEXT_LENGTH = 256 * 1024
 
 #: Nesting of parentheses, calls and unary operators. Chains of left-associative operators do not nest.
-#: Every level costs a few Python frames in the parser, the checker, the printer and the evaluator,
-#: which must all stay below the interpreter's recursion limit of 1,000.
+#: Every level costs a few Python frames in the parser, the checker, the printer and the evaluator.
+#: All of them must stay below the interpreter's recursion limit of 1,000.
 MAX_DEPTH = 100
 
 
 def check_length(text: str, language: str) -> None:
-    """Refuse a text that is too long, before reading it."""
+    """Refuse a text that is too long, before tokenizing it."""
     if len(text) > MAX_TEXT_LENGTH:
         raise ParseError(
             f"it has {len(text):,} characters, more than {MAX_TEXT_LENGTH:,}",

@@ -1,21 +1,33 @@
-"""Strings as query languages write them."""
+"""String literals of the query languages, which follow Go's syntax."""
 
 from __future__ import annotations
+
+import re
 
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.query.syntax.tokens import Token
 
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _QUOTED = {value: f"\\{letter}" for letter, value in _ESCAPES.items()} | {'"': '\\"'}
 
 
 def quote(value: str) -> str:
-    """A string in double quotes, as Go and the query languages write it.
+    """A string in double quotes, with Go's escape sequences.
 
     >>> quote('a"b')
     '"a\\\\"b"'
     """
     return f'"{"".join(map(_escaped, value))}"'
+
+
+def quote_unless_plain(name: str) -> str:
+    """A label name, quoted only where the languages cannot write it without quotes.
+
+    >>> quote_unless_plain("job"), quote_unless_plain("service.name")
+    ('job', '"service.name"')
+    """
+    return name if _PLAIN_NAME.fullmatch(name) else quote(name)
 
 
 def _escaped(c: str) -> str:
@@ -24,7 +36,7 @@ def _escaped(c: str) -> str:
     if c.isprintable():
         return c
     code = ord(c)
-    # A byte that is not UTF-8 is a lone surrogate here.
+    # Bytes that are not UTF-8 are represented by lone surrogates.
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     if code < 0x80:
@@ -33,7 +45,7 @@ def _escaped(c: str) -> str:
 
 
 def unquote(text: str, token: Token, language: str) -> str:
-    """The value of a string token, with Go's escape sequences read."""
+    """The value of a string token, with Go's escape sequences resolved."""
     raw = token.text
     if raw[0] == "`" or "\\" not in raw:
         return raw[1:-1]
@@ -47,7 +59,7 @@ def unquote(text: str, token: Token, language: str) -> str:
         piece, used = _escape(text, token, raw, at, language)
         out.append(piece)
         at += used
-    # Bytes that are not UTF-8 survive as lone surrogates: whoever needs proper text can tell, and says so.
+    # Bytes that are not UTF-8 survive as lone surrogates; callers that need valid text refuse them.
     return b"".join(out).decode(errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Tokens with positions, and a cursor over them that refuses with a pointing error."""
+"""Tokens with positions, and a cursor over them whose errors point at the token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakerunner.query.syntax.limits import check_length
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`kind` is the language's own name for it; `text` is what was written; `end` is one past its last character."""
+    """Each language names its own kinds. `text` is as written; `end` is the offset after the last character."""
 
     kind: str
     text: str
@@ -24,7 +24,7 @@ END = "end of input"
 
 
 class Cursor:
-    """Reads tokens one by one, with look-ahead. Languages derive their parsers from it."""
+    """Reads tokens one by one, with look-ahead. The base class of the languages' parsers."""
 
     language = "query"
 
@@ -43,7 +43,7 @@ class Cursor:
 
     @property
     def previous(self) -> Token:
-        """The token last taken."""
+        """The token before the current one."""
         return self._tokens[self._index - 1]
 
     def peek(self, ahead: int = 1) -> Token:

@@ -1,1 +1,1 @@
-"""Operations on vectors over steps: aggregation, matching, range functions and their kernels."""
+"""Operations on vectors over steps, for all query languages: aggregation, matching, range functions, kernels."""

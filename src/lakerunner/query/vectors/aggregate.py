@@ -1,16 +1,15 @@
-"""Aggregations: series grouped once by their labels, folded for all steps at once."""
+"""Aggregations: series are grouped by their labels once, then folded for all steps at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 import xxhash
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.promql.ast import Aggregate, String, unwrapped
 from lakerunner.query.series.block import Block, Bools, EvaluationError
 from lakerunner.query.series.go_format import general, plain
 from lakerunner.query.series.histograms.histogram import Floats, Ints
@@ -33,62 +32,71 @@ _MODES = {
 }
 
 
-def _grouping(expr: Aggregate) -> Callable[[LabelSet], LabelSet]:
-    names = expr.grouping
-    if expr.without:
-        return lambda labels: labels.without(METRIC_NAME, *names)
-    if not names:
-        nothing = LabelSet(())
-        return lambda labels: nothing
-    return lambda labels: labels.keep(*names)
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    op: str
+    grouping: tuple[str, ...] = ()
+    #: True: group by all labels except `grouping` and the metric name. False: by `grouping` alone.
+    without: bool = False
+    #: Offsets in the query text, for annotations: of the aggregation, of its vector, of its parameter.
+    position: int = 0
+    vector_position: int = 0
+    param_position: int = 0
+
+    def groups(self, block: Block) -> tuple[list[LabelSet], Ints]:
+        """The labels of the groups, and the group of every series."""
+        return grouped(block.labels, self.grouping, without=self.without)
+
+    def group_labels(self, labels: LabelSet) -> LabelSet:
+        """The labels of the group that a series belongs to."""
+        return labels.without(METRIC_NAME, *self.grouping) if self.without else labels.keep(*self.grouping)
 
 
-def _groups(expr: Aggregate, block: Block) -> tuple[list[LabelSet], Ints]:
-    """The groups' labels, and the group of every series."""
-    return grouped(block.labels, expr.grouping, without=expr.without)
-
-
-def _drops(block: Block, group: Ints, number: int) -> Bools:
+def _dropped_names(block: Block, group: Ints, number: int) -> Bools:
     """A group drops its name if any of its members does."""
     drop = np.zeros(number, dtype=bool)
     np.logical_or.at(drop, group, block.drop_name)
     return drop
 
 
-def aggregate(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats | None) -> Block:
+def aggregate(evaluation: Evaluation, aggregation: Aggregation, block: Block, param: Floats | None) -> Block:
+    """Apply any aggregation except `count_values`. `param` has one value per step."""
     evaluation.check_time()
-    if expr.op in ("topk", "bottomk", "limitk", "limit_ratio"):
+    op = aggregation.op
+    if op in ("topk", "bottomk", "limitk", "limit_ratio"):
         assert param is not None
-        return _choose(evaluation, expr, block, param)
-    if expr.op == "count_values":
-        return _count_values(evaluation, expr, block)
-    if expr.op == "quantile":
+        return _choose(evaluation, aggregation, block, param)
+    if op == "quantile":
         assert param is not None
-        _note_quantiles(evaluation, expr, param)
+        _note_quantiles(evaluation, aggregation, param)
     if not block.labels:
         return block
-    labels, group = _groups(expr, block)
+    labels, group = aggregation.groups(block)
     shape = (len(labels), block.shape[1])
     out = np.zeros(shape)
-    drop = _drops(block, group, len(labels))
-    if expr.op == "quantile":
+    drop = _dropped_names(block, group, len(labels))
+    if op == "quantile":
         assert param is not None
-        return _quantile(evaluation, expr, block, param, (labels, group, drop))
+        return _quantile(evaluation, aggregation, block, param, (labels, group, drop))
     number = np.zeros(shape, dtype=np.int64)
-    counted = block.present if expr.op in ("count", "group") else block.valid
-    kernels.fold_groups(_MODES[expr.op], block.values, counted, group, out, number)
+    counted = block.present if op in ("count", "group") else block.valid
+    kernels.fold_groups(_MODES[op], block.values, counted, group, out, number)
     result = Block(labels, out, number > 0, drop)
-    if block.hmask is not None and expr.op not in ("count", "group"):
-        result = fold_histograms(evaluation, expr, block, group, result)
+    if block.hmask is not None and op not in ("count", "group"):
+        result = fold_histograms(evaluation, op, block, group, result, aggregation.vector_position)
     return result.pruned()
 
 
 def _quantile(
-    evaluation: Evaluation, expr: Aggregate, block: Block, q: Floats, groups: tuple[list[LabelSet], Ints, Bools]
+    evaluation: Evaluation,
+    aggregation: Aggregation,
+    block: Block,
+    q: Floats,
+    groups: tuple[list[LabelSet], Ints, Bools],
 ) -> Block:
     labels, group, drop = groups
     if block.hmask is not None and block.hmask.any():
-        evaluation.notes.histogram_ignored("quantile", unwrapped(expr.expr).start)
+        evaluation.notes.histogram_ignored("quantile", aggregation.vector_position)
     offsets, rows = grouped_rows(group, len(labels))
     out = np.zeros((len(labels), block.shape[1]))
     ok = np.zeros(out.shape, dtype=bool)
@@ -96,58 +104,56 @@ def _quantile(
     return Block(labels, out, ok, drop).pruned()
 
 
-def _note_quantiles(evaluation: Evaluation, expr: Aggregate, q: Floats) -> None:
-    """The worst of the parameters that are none, whether or not there is data for them."""
-    assert expr.param is not None
+def _note_quantiles(evaluation: Evaluation, aggregation: Aggregation, q: Floats) -> None:
+    """Warn of the most extreme invalid parameters, whether or not their steps have data."""
     worst = [math.nan] if np.isnan(q).any() else []
-    # NaN is then the largest and the smallest, unless there is an infinity.
+    # With a NaN among the parameters, it is both extremes, unless an infinity outranks it.
     highest, lowest = float(reduce(largest, q)), float(reduce(least, q))
     worst += [highest] if highest > 1 else []
     worst += [lowest] if lowest < 0 else []
     for value in worst:
-        evaluation.notes.invalid_quantile(value, unwrapped(expr.param).start)
+        evaluation.notes.invalid_quantile(value, aggregation.param_position)
 
 
 def grouped_rows(group: Ints, number: int) -> tuple[Ints, Ints]:
-    """Rows ordered by group, in their own order within; and where every group begins."""
+    """Where each group begins, and the rows sorted by group; within a group they keep their order."""
     rows = np.argsort(group, kind="stable").astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=number))]).astype(np.int64)
     return offsets, rows
 
 
-def _choose(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floats) -> Block:
-    """topk, bottomk, limitk, limit_ratio: some of the input series, as they are."""
+def _choose(evaluation: Evaluation, aggregation: Aggregation, block: Block, param: Floats) -> Block:
+    """topk, bottomk, limitk, limit_ratio: a selection of the input series, unchanged."""
+    op = aggregation.op
     if np.isnan(param).any() and not evaluation.planning:
-        what = "Ratio" if expr.op == "limit_ratio" else "Parameter"
+        what = "Ratio" if op == "limit_ratio" else "Parameter"
         raise EvaluationError(f"{what} value is NaN")
-    if expr.op == "limit_ratio":
-        assert expr.param is not None
-        return _limit_ratio(evaluation, expr, block, param)
+    if op == "limit_ratio":
+        return _limit_ratio(evaluation, aggregation, block, param)
     if not len(param) or param.max() < 1:
         return Block.empty(block.shape[1])
     _check_k(param)
     if not block.labels:
         return block
-    ranked = expr.op != "limitk"
-    position = expr.start
+    ranked = op != "limitk"
     if ranked and block.hmask is not None:
         if (block.hmask & (param >= 1)).any():
-            evaluation.notes.histogram_ignored(expr.op, position)
+            evaluation.notes.histogram_ignored(op, aggregation.position)
         block = block.floats()
-    # Of equals, the first by labels: the choice must not depend on the order in which a source gives its series.
+    # Ties go to the first by labels: the choice must not depend on the order of the source's series.
     sorted_rows = in_order(block.labels)
     block = block if sorted_rows is None else block.rows(sorted_rows)
-    labels, group = _groups(expr, block)
+    labels, group = aggregation.groups(block)
     offsets, rows = grouped_rows(group, len(labels))
     keep = np.zeros(block.shape, dtype=bool)
     order = np.zeros(block.shape[0])
     limit = np.minimum(param, block.shape[0])
     for g in range(len(labels)):
-        evaluation.look_now_and_then()
+        evaluation.check_time_sometimes()
         members = rows[offsets[g] : offsets[g + 1]]
         present = block.present[members]
         if ranked:
-            ranks = _ranks(block.values[members], present, largest=expr.op == "topk")
+            ranks = _ranks(block.values[members], present, largest=op == "topk")
         else:
             ranks = np.cumsum(present, axis=0) - 1
         keep[members] = present & (ranks < np.floor(limit))
@@ -166,7 +172,7 @@ def _check_k(param: Floats) -> None:
 
 
 def _ranks(values: Floats, present: Bools, largest: bool) -> Ints:
-    """The place of every cell among its group's: NaN after all numbers, what is absent after all."""
+    """The rank of every cell within its group: NaN after all numbers, absent cells last."""
     keys = np.where(np.isnan(values), np.inf, -values if largest else values)
     worst = np.where(present, np.where(np.isnan(values), 1, 0), 2)
     ranks = np.empty(values.shape, dtype=np.int64)
@@ -175,23 +181,22 @@ def _ranks(values: Floats, present: Bools, largest: bool) -> Ints:
     return ranks
 
 
-def _limit_ratio(evaluation: Evaluation, expr: Aggregate, block: Block, ratio: Floats) -> Block:
-    assert expr.param is not None
+def _limit_ratio(evaluation: Evaluation, aggregation: Aggregation, block: Block, ratio: Floats) -> Block:
     capped = np.clip(ratio, -1.0, 1.0)
-    position = unwrapped(expr.param).start
+    position = aggregation.param_position
     if ratio.max() > 1:
         evaluation.notes.invalid_ratio(float(ratio.max()), 1.0, position)
     if ratio.min() < -1:
         evaluation.notes.invalid_ratio(float(ratio.min()), -1.0, position)
     if not block.labels:
         return block
-    place = np.array([_place(labels) for labels in block.labels])[:, np.newaxis]
-    chosen = ((capped >= 0) & (place < capped)) | ((capped < 0) & (place >= 1.0 + capped))
+    share = np.array([_hash_share(labels) for labels in block.labels])[:, np.newaxis]
+    chosen = ((capped >= 0) & (share < capped)) | ((capped < 0) & (share >= 1.0 + capped))
     return block.masked(chosen & (ratio != 0)).pruned()
 
 
-def _place(labels: LabelSet) -> float:
-    """A number in [0, 1) that depends on the labels alone: Prometheus' own hash, so that samples agree."""
+def _hash_share(labels: LabelSet) -> float:
+    """A number in [0, 1) that depends on the labels alone. Prometheus' own hash: both choose the same series."""
     encoded = bytearray()
     for text in (text for pair in labels for text in pair):
         raw = text.encode(errors="surrogateescape")
@@ -201,51 +206,43 @@ def _place(labels: LabelSet) -> float:
     return float(xxhash.xxh64_intdigest(bytes(encoded))) / float(2**64 - 1)
 
 
-def check_value_label(expr: Aggregate) -> str:
-    """The label that count_values is to write its values to; refused if it can be none."""
-    assert expr.param is not None
-    param = unwrapped(expr.param)
-    assert isinstance(param, String)
-    label = param.value
+def check_value_label(label: str) -> None:
+    """Refuse a label that `count_values` cannot write."""
     if not label or any(0xD800 <= ord(c) <= 0xDFFF for c in label):
         raise EvaluationError(f"invalid label name {quote(label)}")
-    return label
 
 
-def _count_values(evaluation: Evaluation, expr: Aggregate, block: Block) -> Block:
-    label = check_value_label(expr)
+def count_values(evaluation: Evaluation, aggregation: Aggregation, label: str, block: Block) -> Block:
+    """How many series of each group have each value. The value becomes the label `label`."""
+    evaluation.check_time()
+    check_value_label(label)
     if not block.labels:
         return block
-    group_labels = _grouping(_with_label(expr, label))
+    if not aggregation.without and label not in aggregation.grouping:
+        # The value's label belongs to the group: `by` keeps it, and so does `without` unless it lists the label.
+        aggregation = replace(aggregation, grouping=(*aggregation.grouping, label))
     counts: dict[LabelSet, Ints] = {}
     steps = block.shape[1]
     for row, labels in enumerate(block.labels):
-        for text, cells in _texts(evaluation, block, row):
-            key = group_labels(labels.with_label(label, text))
+        for text, cells in _value_texts(evaluation, block, row):
+            key = aggregation.group_labels(labels.with_label(label, text))
             if key not in counts:
-                # As many series as values: a metric that never repeats one would fill the memory.
+                # Every distinct value makes a series: a metric that never repeats one would fill the memory.
                 evaluation.check_series(len(counts) + 1)
                 evaluation.spend(steps)
                 counts[key] = np.zeros(steps, dtype=np.int64)
             counts[key] += cells
-    made = list(counts)
-    values = np.array([counts[key] for key in made], dtype=np.float64).reshape(len(made), steps)
-    return Block(made, values, values > 0, np.zeros(len(made), dtype=bool)).pruned()
+    result_labels = list(counts)
+    values = np.array([counts[key] for key in result_labels], dtype=np.float64).reshape(len(result_labels), steps)
+    return Block(result_labels, values, values > 0, np.zeros(len(result_labels), dtype=bool)).pruned()
 
 
-def _with_label(expr: Aggregate, label: str) -> Aggregate:
-    """The value's label belongs to the group: kept by `by`, and by `without` unless listed there."""
-    if expr.without or label in expr.grouping:
-        return expr
-    return Aggregate(expr.op, expr.expr, expr.param, (*expr.grouping, label), expr.without)
-
-
-def _texts(evaluation: Evaluation, block: Block, row: int) -> list[tuple[str, Bools]]:
-    """The distinct values of a series as text, with the steps at which it has them."""
+def _value_texts(evaluation: Evaluation, block: Block, row: int) -> list[tuple[str, Bools]]:
+    """The distinct values of a series as text, each with the steps at which the series has it."""
     found: dict[str, Bools] = {}
     valid = block.valid[row]
     for value in np.unique(block.values[row, valid]).tolist():
-        evaluation.look_now_and_then()
+        evaluation.check_time_sometimes()
         same = np.isnan(block.values[row]) if math.isnan(value) else block.values[row] == value
         found[plain(value)] = valid & same
     if block.hmask is not None and block.hists is not None:

@@ -1,29 +1,28 @@
-"""Warnings and infos: what a reader of the result should know about how it came to be."""
+"""Annotations: the warnings and infos that accompany a result."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.go_format import general
 from lakerunner.query.syntax.errors import position_of
-from lakerunner.query.syntax.strings import quote
+from lakerunner.query.syntax.strings import quote, quote_unless_plain
 
-_PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MONOTONICITY = (
     "input to histogram_quantile needed to be fixed for monotonicity "
     "(see https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)"
 )
 
 
-def plain_or_quoted(name: str) -> str:
-    """A label's name, in quotes where it could not be written without."""
-    return name if _PLAIN_LABEL.fullmatch(name) else quote(name)
+def format_labels(labels: LabelSet) -> str:
+    """Labels as messages show them, the metric name among the others."""
+    return "{" + ", ".join(f"{quote_unless_plain(name)}={quote(value)}" for name, value in labels) + "}"
 
 
 def _named(message: str, metric: str) -> str:
@@ -36,35 +35,44 @@ def _utc(time_ms: int) -> str:
 
 @dataclass
 class Annotations:
-    """Collects messages, each once: with the position of the expression that gave it last, as Prometheus does."""
+    """Collects messages, each once. Its position is that of the expression that emitted it last, as in Prometheus."""
 
+    #: The query, in which positions are offsets.
     text: str
+    #: The query language, which users see before every message.
+    language: str
     _warnings: dict[str, int] = field(default_factory=dict)
     _infos: dict[str, int] = field(default_factory=dict)
-    #: How often a message was given; only some say it.
+    #: How often a message was emitted, for those that report it.
     _counts: dict[str, int] = field(default_factory=dict)
-    #: message -> position, first and last bucket, largest difference, samples, first and last time.
+    #: Per message: position, first and last bucket, largest difference, samples, first and last time.
     _forced: dict[str, tuple[int, float, float, float, int, int, int]] = field(default_factory=dict)
 
     def absorb(self, later: Annotations) -> None:
-        """Take over what an evaluation of later steps has said."""
+        """Add the annotations of an evaluation of later steps."""
         for message, count in later._counts.items():
             self._counts[message] = self._counts.get(message, 0) + count
-        # What is counted stays where it was first met.
+        # Counted messages keep their first position.
         first = {message: at for message, at in self._warnings.items() if message in later._counts}
         self._warnings |= later._warnings | first
         self._infos |= later._infos
         for message, (position, low, high, worst, samples, start_ms, end_ms) in later._forced.items():
-            known = self._forced.get(message)
-            if known is not None:
-                low, high, worst = min(low, known[1]), max(high, known[2]), max(worst, known[3])
-                samples, start_ms, end_ms = samples + known[4], min(start_ms, known[5]), max(end_ms, known[6])
+            earlier = self._forced.get(message)
+            if earlier is not None:
+                low, high, worst = min(low, earlier[1]), max(high, earlier[2]), max(worst, earlier[3])
+                samples, start_ms, end_ms = samples + earlier[4], min(start_ms, earlier[5]), max(end_ms, earlier[6])
             self._forced[message] = (position, low, high, worst, samples, start_ms, end_ms)
 
     def to_json(self) -> dict[str, Any]:
-        # Bounds of buckets may be infinite, which JSON cannot say.
-        forced = {message: [*map(repr, about)] for message, about in self._forced.items()}
-        return {"warnings": self._warnings, "infos": self._infos, "counts": self._counts, "forced": forced}
+        # As text: bucket bounds may be infinite, which JSON cannot express.
+        forced = {message: [*map(repr, details)] for message, details in self._forced.items()}
+        return {
+            "language": self.language,
+            "warnings": self._warnings,
+            "infos": self._infos,
+            "counts": self._counts,
+            "forced": forced,
+        }
 
     @classmethod
     def from_json(cls, text: str, document: Mapping[str, Any]) -> Annotations:
@@ -72,7 +80,14 @@ class Annotations:
             message: (int(at), float(first), float(last), float(worst), int(samples), int(start_ms), int(end_ms))
             for message, (at, first, last, worst, samples, start_ms, end_ms) in document["forced"].items()
         }
-        return cls(text, dict(document["warnings"]), dict(document["infos"]), dict(document["counts"]), forced)
+        return cls(
+            text,
+            document["language"],
+            dict(document["warnings"]),
+            dict(document["infos"]),
+            dict(document["counts"]),
+            forced,
+        )
 
     def warn(self, message: str, position: int) -> None:
         self._warnings[message] = position
@@ -81,22 +96,20 @@ class Annotations:
         self._infos[message] = position
 
     def _placed(self, kind: str, message: str, position: int) -> str:
-        """With its place, where columns are bytes."""
+        """The message with its line and column. Columns count bytes, as in Prometheus."""
         line, column = position_of(self.text, position)
         column += len(self.text[position - column + 1 : position].encode(errors="surrogateescape")) - (column - 1)
-        return f"{kind}: {message} ({line}:{column})"
+        return f"{self.language} {kind}: {message} ({line}:{column})"
 
     def warnings(self) -> list[str]:
-        return sorted(
-            self._placed("PromQL warning", self._counted(message), at) for message, at in self._warnings.items()
-        )
+        return sorted(self._placed("warning", self._counted(message), at) for message, at in self._warnings.items())
 
     def _counted(self, message: str) -> str:
         count = self._counts.get(message, 1)
         return message if count == 1 else f"{message} ({count} occurrences)"
 
     def infos(self) -> list[str]:
-        infos = [self._placed("PromQL info", message, at) for message, at in self._infos.items()]
+        infos = [self._placed("info", message, at) for message, at in self._infos.items()]
         return sorted([*infos, *self._forced_texts()])
 
     # -- the messages ------------------------------------------------------------------------------------------
@@ -129,7 +142,7 @@ class Annotations:
 
     def start_overlap(self, metric: str, position: int, windows: int = 1) -> None:
         message = f"sample has start time that overlaps with previous sample timestamp for metric {quote(metric)}"
-        # What is counted stays where it was first met.
+        # Counted messages keep their first position.
         self.warn(message, self._warnings.get(message, position))
         self._counts[message] = self._counts.get(message, 0) + windows
 
@@ -181,7 +194,7 @@ class Annotations:
     def forced_monotonicity(
         self, metric: str, position: int, time_ms: int, lowest: float, highest: float, difference: float
     ) -> None:
-        """One message for all samples concerned, saying how bad it was."""
+        """Emit one message for all affected samples, with the worst case."""
         message = _named(_MONOTONICITY, metric)
         position, first, last, worst, samples, start_ms, end_ms = self._forced.get(
             message, (position, math.inf, -math.inf, 0.0, 0, time_ms, time_ms)
@@ -201,24 +214,24 @@ class Annotations:
         for message, (position, first, last, worst, samples, start_ms, end_ms) in self._forced.items():
             buckets = f"from buckets {general(first)} to {general(last)}"
             extent = f"with a max diff of {worst:.2g}, over {samples} samples from {_utc(start_ms)} to {_utc(end_ms)}"
-            out.append(self._placed("PromQL info", f"{message}, {buckets}, {extent}", position))
+            out.append(self._placed("info", f"{message}, {buckets}, {extent}", position))
         return out
 
 
 class LastOfStep(Annotations):
-    """Of the messages of one operator at one step only the last is kept: that is all that Prometheus remembers.
+    """Keeps only the last message of one operator at each step, as Prometheus does.
 
-    `at(step, place)` says which pair of samples the messages to come are about; the pair of the highest place is last.
+    `at(step, order)` says which pair of samples the next messages are about; the pair with the highest order is last.
     """
 
     def __init__(self, target: Annotations) -> None:
-        super().__init__(target.text)
+        super().__init__(target.text, target.language)
         self._target = target
         self._last: dict[int, tuple[tuple[int, int], Callable[[], None]]] = {}
-        self._step, self._place = 0, (0, 0)
+        self._step, self._order = 0, (0, 0)
 
-    def at(self, step: int, place: tuple[int, int]) -> LastOfStep:
-        self._step, self._place = step, place
+    def at(self, step: int, order: tuple[int, int]) -> LastOfStep:
+        self._step, self._order = step, order
         return self
 
     def warn(self, message: str, position: int) -> None:
@@ -227,10 +240,10 @@ class LastOfStep(Annotations):
     def info(self, message: str, position: int) -> None:
         self._keep(partial(self._target.info, message, position))
 
-    def _keep(self, say: Callable[[], None]) -> None:
-        known = self._last.get(self._step)
-        if known is None or known[0] <= self._place:
-            self._last[self._step] = (self._place, say)
+    def _keep(self, emit: Callable[[], None]) -> None:
+        kept = self._last.get(self._step)
+        if kept is None or kept[0] <= self._order:
+            self._last[self._step] = (self._order, emit)
 
     def flush(self) -> None:
         for step in sorted(self._last):

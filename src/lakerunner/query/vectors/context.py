@@ -1,4 +1,4 @@
-"""What one evaluation carries along: the query's times, its source, its limits, what it has to say."""
+"""The state of one evaluation: the query's times, its source, its limits, its annotations."""
 
 from __future__ import annotations
 
@@ -13,52 +13,54 @@ from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 
-#: What a histogram weighs beside a sample of 16 bytes.
+#: The memory of a histogram, in samples of 16 bytes.
 _SAMPLES_PER_HISTOGRAM = 32
-#: Turns of a loop over series between two looks at the clock: some milliseconds of the slowest.
-_TURNS_PER_LOOK = 256
-_LABEL_BYTES_PER_LOOK = 1 << 20
+#: Iterations of a loop over series between two checks of the clock: a few milliseconds of the slowest loop.
+_ITERATIONS_PER_CHECK = 256
+_LABEL_BYTES_PER_CHECK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How the engine behaves, and what a query may cost."""
+    """How evaluation behaves, and what a query may cost. A language ignores the options that it does not use."""
 
     #: How far back an instant selector looks for the latest sample.
     lookback_ms: int = 300_000
-    #: The step of subqueries that give none.
+    #: The step of subqueries that do not specify one.
     default_step_ms: int = 60_000
-    #: Samples read and cells made, all nodes together.
+    #: Samples read and cells computed by one query.
     max_samples: int = 50_000_000
-    #: Series in any one vector.
+    #: Series in any vector of a query.
     max_series: int = 1_000_000
     #: Steps of a range query.
     max_steps: int = 11_000
-    #: Bytes of labels that label_replace and label_join may write, all series together.
+    #: Bytes of labels that one query may write, for all series together (label_replace, label_join).
     max_label_bytes: int = 67_108_864
     timeout_s: float = 120.0
-    #: Whether `__type__` labels, rather than name suffixes, say what is a counter.
+    #: Recognise counters by their `__type__` label instead of by name suffixes.
     type_and_unit_labels: bool = False
 
 
 @dataclass(slots=True)
 class Evaluation:
+    """One query, or some of its steps, being evaluated."""
+
     source: SeriesSource
     query: QueryTimes
     options: EngineOptions
     notes: Annotations
-    #: Raises to stop the evaluation: the client has gone, the server stops.
+    #: Raises to stop the evaluation, for instance when the client disconnects or the server stops.
     cancelled: Callable[[], None] | None = None
     samples: int = 0
     label_bytes: int = 0
-    #: What was read already, by what was asked for.
+    #: The batches read so far, by matchers, start and end.
     selected: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = field(default_factory=dict)
-    #: Nothing is read: what depends on values must not stop the evaluation.
+    #: The source is empty, to find out what it would be asked for: checks of values must not fail.
     planning: bool = False
-    #: Only counts and sums of histograms are asked for, so that resets are worked out while reading.
+    #: Read only the counts and sums of histograms, and determine their resets while reading.
     histogram_stats: bool = False
-    _stats_barred: bool = False
-    _turns: int = 0
+    _needs_buckets: bool = False
+    _iterations: int = 0
     _deadline_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,22 +68,25 @@ class Evaluation:
 
     @contextmanager
     def reading_stats(self) -> Iterator[None]:
-        """Within: the argument of histogram_count and its like, unless something around it needs the buckets."""
+        """While evaluating the argument of a function that reads only counts and sums, such as histogram_count.
+
+        An enclosing `reading_buckets` takes precedence.
+        """
         before = self.histogram_stats
-        self.histogram_stats = not self._stats_barred
+        self.histogram_stats = not self._needs_buckets
         yield
         self.histogram_stats = before
 
     @contextmanager
     def reading_buckets(self) -> Iterator[None]:
-        """Within: the argument of a function or subquery that needs whole histograms."""
-        before = self.histogram_stats, self._stats_barred
-        self.histogram_stats, self._stats_barred = False, True
+        """While evaluating the argument of a function or subquery that needs complete histograms."""
+        before = self.histogram_stats, self._needs_buckets
+        self.histogram_stats, self._needs_buckets = False, True
         yield
-        self.histogram_stats, self._stats_barred = before
+        self.histogram_stats, self._needs_buckets = before
 
     def check_time(self) -> None:
-        """Raise when the query must stop. Called between nodes, and every so often by nodes that may run long."""
+        """Raise if the query must stop. Called between operations, and regularly by those that may run long."""
         if self.cancelled is not None:
             self.cancelled()
         if time.monotonic() > self._deadline_s:
@@ -99,14 +104,14 @@ class Evaluation:
             )
 
     def spend_histograms(self, number: int) -> None:
-        """Histograms that are made, each an object with arrays of its own."""
+        """Account for histograms that are built, each an object with its own arrays."""
         self.spend(number * _SAMPLES_PER_HISTOGRAM)
 
     def spend_label(self, text: str) -> None:
-        """A label that is written for one series. It is looked here whether the query must stop."""
+        """Account for a label that is written for one series, and check the time now and then."""
         before = self.label_bytes
         self.label_bytes += len(text)
-        if before // _LABEL_BYTES_PER_LOOK != self.label_bytes // _LABEL_BYTES_PER_LOOK:
+        if before // _LABEL_BYTES_PER_CHECK != self.label_bytes // _LABEL_BYTES_PER_CHECK:
             self.check_time()
         if self.label_bytes > self.options.max_label_bytes:
             raise LimitHit(
@@ -114,12 +119,12 @@ class Evaluation:
                 "(max_label_bytes, which is fixed)",
                 hint="write shorter labels, or narrow the selectors",
             )
-        self.look_now_and_then()
+        self.check_time_sometimes()
 
-    def look_now_and_then(self) -> None:
-        """As `check_time`, for the turns of a loop: nearly all of them cost nothing."""
-        self._turns += 1
-        if self._turns % _TURNS_PER_LOOK == 0:
+    def check_time_sometimes(self) -> None:
+        """As `check_time`, for the iterations of a loop: nearly all calls cost nothing."""
+        self._iterations += 1
+        if self._iterations % _ITERATIONS_PER_CHECK == 0:
             self.check_time()
 
     def check_series(self, number: int) -> None:

@@ -1,6 +1,6 @@
-"""Compiled loops that read quantiles and fractions off native histograms. `c` is always a column's `Arrays`.
+"""Compiled loops for quantiles and fractions of native histograms. `c` is always a column's `Arrays`.
 
-The same as `histogram_quantile.quantile` and `fraction` say of one histogram, to the last bit.
+Results equal those of `series.histograms.quantile`, which takes one histogram, to the last bit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numba import njit
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, MAX_SCHEMA, fractions
 
 _LARGEST = float(np.finfo(np.float64).max)
-#: The bounds between 0.5 and 1 that a power of two is divided at, by schema.
+#: The bucket bounds between 0.5 and 1, by schema.
 FRACTIONS = np.zeros((MAX_SCHEMA + 1, 1 << MAX_SCHEMA))
 for _schema in range(MAX_SCHEMA + 1):
     FRACTIONS[_schema, : 1 << _schema] = fractions(_schema)
@@ -35,13 +35,13 @@ def _bound(index, schema, fractions):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _number(c, row):  # type: ignore[no-untyped-def]
-    """How many buckets `_bucket` can give: negative ones, the zero bucket, positive ones."""
+    """The number of buckets: negative ones, the zero bucket, positive ones."""
     return c.neg_offsets[row + 1] - c.neg_offsets[row] + 1 + c.pos_offsets[row + 1] - c.pos_offsets[row]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _count(c, row, at):  # type: ignore[no-untyped-def]
-    """What is in a bucket, counted upwards from the lowest. The zero bucket is always among them."""
+    """The count of bucket `at`, numbered from the lowest upwards. The zero bucket always has a number."""
     negative = c.neg_offsets[row + 1] - c.neg_offsets[row]
     if at < negative:
         return c.neg_count[c.neg_offsets[row + 1] - 1 - at]
@@ -52,7 +52,7 @@ def _count(c, row, at):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _last(c, row):  # type: ignore[no-untyped-def]
-    """The highest bucket that there is. A zero bucket without observations is none."""
+    """The highest bucket. An empty zero bucket does not count as one."""
     last = _number(c, row) - 1
     zero_at = c.neg_offsets[row + 1] - c.neg_offsets[row]
     return last - 1 if last == zero_at and _count(c, row, last) == 0 else last
@@ -60,7 +60,7 @@ def _last(c, row):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _bounds(c, row, at, fractions):  # type: ignore[no-untyped-def]
-    """The lower and upper bound of a bucket, counted as for `_count`; none reaches into the zero bucket."""
+    """The bounds of bucket `at`, numbered as for `_count` and clipped at the zero bucket."""
     negative = c.neg_offsets[row + 1] - c.neg_offsets[row]
     schema, width = c.schema[row], c.zero_threshold[row]
     if at < negative:
@@ -88,7 +88,7 @@ def _total(c, row):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _reached(c, row, rank, forward):  # type: ignore[no-untyped-def]
-    """The bucket in which the rank is reached, or else the last that has anything; and the counts up to it."""
+    """The bucket that reaches the rank, or else the last populated one; and the sum of the counts up to it."""
     found, running = -1, 0.0
     number = _number(c, row)
     for k in range(number):
@@ -104,18 +104,18 @@ def _reached(c, row, rank, forward):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _quantile(q, c, row, fractions):  # type: ignore[no-untyped-def]
-    """The quantile; or, for the caller to raise 2 to it, its logarithm. 0: as it is, 1: 2 to it, -1: minus that."""
+    """A value v and a mode: the quantile is v (mode 0), 2 ** v (mode 1) or -(2 ** v) (mode -1)."""
     count, unknown = c.observations[row], math.isnan(c.sum[row])
     if q < 0 or q > 1:
         return (-math.inf if q < 0 else math.inf), 0
     if count == 0 or math.isnan(q):
         return math.nan, 0
-    # Observations of NaN are in the count but in no bucket, so that ranks hold only from the lower end.
+    # NaN observations are counted but are in no bucket: ranks are right only from the lowest bucket upwards.
     forward = unknown or q < 0.5
     rank = (q if forward else 1 - q) * count
     at, running = _reached(c, row, rank, forward)
     if at < 0:
-        # Observations that are in no bucket: taken to be at zero, unless they are known to be NaN.
+        # Observations in no bucket count as zero, unless they are known to be NaN.
         return (0.0 if (count if count < 0 else 0.0) < rank and not unknown else math.nan), 0
     custom = c.schema[row] == CUSTOM_SCHEMA
     low, high = _bounds(c, row, at, fractions)
@@ -127,7 +127,7 @@ def _quantile(q, c, row, fractions):  # type: ignore[no-untyped-def]
     elif custom and high == math.inf:
         return low, 0
     elif not custom and low < 0 < high and negative != positive:
-        # A histogram with buckets on one side only has nothing on the other side of zero.
+        # Clip the zero bucket at zero if the histogram has buckets on one side only.
         low, high = (0.0, high) if positive else (low, 0.0)
     total = count if count < running else running
     if total < rank:
@@ -136,7 +136,7 @@ def _quantile(q, c, row, fractions):  # type: ignore[no-untyped-def]
     rest = (rank - (total - number)) if forward else (total - rank)
     last = _last(c, row)
     if unknown and at < last:
-        # Looking for observations of NaN, Prometheus goes on to the last bucket, and then takes that one's bounds.
+        # As in Prometheus: its search for NaN observations ends at the last bucket, whose bounds it then uses.
         low, high = _bounds(c, row, last, fractions)
         number = _count(c, row, last)
     share = rest / number
@@ -150,7 +150,7 @@ def _quantile(q, c, row, fractions):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def quantiles(c, rows, q, fractions, out, power, unplaced):  # type: ignore[no-untyped-def]
-    """Quantile `q[i]` of histogram `rows[i]`. `unplaced`: it has observations of NaN, which are in no bucket."""
+    """Quantile `q[i]` of histogram `rows[i]`. `unplaced[i]`: the histogram has NaN observations, in no bucket."""
     for i in range(len(rows)):
         row = rows[i]
         out[i], power[i] = _quantile(q[i], c, row, fractions)
@@ -159,7 +159,7 @@ def quantiles(c, rows, q, fractions, out, power, unplaced):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _rank(bound, c, row, fractions):  # type: ignore[no-untyped-def]
-    """How many observations lie below the bound."""
+    """The number of observations below the bound."""
     custom = c.schema[row] == CUSTOM_SCHEMA
     negative, positive = c.neg_offsets[row + 1] > c.neg_offsets[row], c.pos_offsets[row + 1] > c.pos_offsets[row]
     zero_at = c.neg_offsets[row + 1] - c.neg_offsets[row]
@@ -170,13 +170,13 @@ def _rank(bound, c, row, fractions):  # type: ignore[no-untyped-def]
             continue
         first, last = _bounds(c, row, at, fractions)
         zero_bucket = first <= 0 <= last
-        # A custom bucket around zero begins there, even one from -1 to 0: Prometheus takes it for the zero bucket.
+        # As in Prometheus, a custom bucket around zero, even one from -1 to 0, is treated as the zero bucket.
         if zero_bucket and negative != positive:
             first, last = (0.0, last) if positive else (first, 0.0)
         if first >= bound:
             return below
         if first < bound < last:
-            # Nobody knows where in an infinite bucket the observations are: none of them is between two values.
+            # Observations in an infinite bucket have no known position: none of them lies between two values.
             if first == -math.inf:
                 return count
             if custom or zero_bucket:
@@ -205,6 +205,6 @@ def fractions_between(c, rows, lower, upper, fractions, out, unplaced):  # type:
         else:
             total = _total(c, row) if unknown else c.observations[row]
             first, last = _rank(lower[i], c, row, fractions), _rank(upper[i], c, row, fractions)
-            # Not min(): a rank that is NaN stays.
+            # Not min(): a NaN rank must stay NaN.
             first, last = total if total < first else first, total if total < last else last
             out[i] = (last - first) / c.observations[row]

@@ -1,4 +1,4 @@
-"""Compiled loops that fold the samples of a window into one number, with the sums that Prometheus keeps."""
+"""Compiled loops that fold the samples of a window into one number, with the same rounding as Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT, SUM, AVG, MIN, MAX, STDVAR, STDDEV, FIRST, LAST, PRESENT, TS_FIRST, TS_LA
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def neumaier(term, total, error):  # type: ignore[no-untyped-def]
-    """One step of a compensated sum: what rounding lost goes into `error`."""
+    """One step of a compensated sum: `error` accumulates what rounding loses."""
     new = total + term
     if math.isinf(new):
         return new, 0.0
@@ -23,7 +23,7 @@ def neumaier(term, total, error):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _average(values, lo, hi):  # type: ignore[no-untyped-def]
-    """The sum divided by the number, until the sum would overflow: from there on an incremental mean."""
+    """The sum divided by the number; once the sum would overflow, an incremental mean."""
     total, error, mean, incremental = values[lo], 0.0, 0.0, False
     for j in range(lo + 1, hi):
         count = float(j - lo + 1)
@@ -64,7 +64,7 @@ def _sum(values, lo, hi):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _extreme(values, lo, hi, largest, newest):  # type: ignore[no-untyped-def]
-    """Index of the smallest or largest value; NaN only if there is nothing else. Of equals the first, or the newest."""
+    """Index of the smallest or largest value; NaN only if all are NaN. Ties go to the first, or to the newest."""
     best = lo
     for j in range(lo, hi):
         a, b = values[j], values[best]
@@ -174,7 +174,7 @@ def smoothing(begin, end, values, level_factor, trend_factor, out, ok):  # type:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sorted_quantile(q, ordered):  # type: ignore[no-untyped-def]
-    """The quantile of values that ascend, NaN first."""
+    """The quantile of ascending values, NaN first."""
     n = len(ordered)
     if n == 0 or math.isnan(q):
         return math.nan
@@ -191,7 +191,7 @@ def sorted_quantile(q, ordered):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def nan_first(values):  # type: ignore[no-untyped-def]
-    """Sorted, with NaN as the smallest of all."""
+    """The values sorted, with NaN before all numbers."""
     ordered = np.sort(values)
     n = len(ordered)
     nans = 0

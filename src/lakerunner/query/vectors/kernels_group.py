@@ -11,14 +11,14 @@ from lakerunner.query.vectors.kernels_fold import nan_first, neumaier, sorted_qu
 
 SUM, AVG, MIN, MAX, COUNT, GROUP, STDVAR, STDDEV = range(8)
 
-#: Differences between neighbouring buckets below this are rounding, not observations.
+#: Smaller relative differences between neighbouring buckets are rounding errors, not observations.
 SMALL_DELTA = 1e-12
 _SMALLEST_NORMAL = 2.2250738585072014e-308
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _finish_groups(mode, out, number, error, mean, incremental):  # type: ignore[no-untyped-def]
-    """From running sums to results."""
+    """Turn the running sums into results."""
     for g in range(out.shape[0]):
         for s in range(out.shape[1]):
             n = number[g, s]
@@ -40,7 +40,7 @@ def _finish_groups(mode, out, number, error, mean, incremental):  # type: ignore
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-untyped-def]
-    """Fold the series of each group, step by step. `number` counts what went in; 0 means no result."""
+    """Fold the series of each group, step by step. `number` counts the samples of each result; 0: no result."""
     groups, steps = out.shape
     error = np.zeros((groups, steps))
     mean = np.zeros((groups, steps))
@@ -115,7 +115,7 @@ def _almost_equal(a, b, tolerance):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gather(offsets, rows, bound, values, valid, g, s, upper, count):  # type: ignore[no-untyped-def]
-    """The buckets of group g at step s; those of equal bounds added up. Rows come sorted by bound."""
+    """Collect the buckets of group g at step s, adding up equal bounds. Rows are sorted by bound."""
     n = 0
     for k in range(offsets[g], offsets[g + 1]):
         row = rows[k]
@@ -132,9 +132,9 @@ def _gather(offsets, rows, bound, values, valid, g, s, upper, count):  # type: i
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _make_monotonic(upper, count, n):  # type: ignore[no-untyped-def]
-    """Counts that fall are lifted to the one before; tiny differences are levelled without a word.
+    """Raise counts that fall below the one before. Tiny differences are levelled without being reported.
 
-    Returns the first and the last bound concerned, and the largest fall.
+    Returns the first and the last bound that was raised, and the largest difference.
     """
     first, last, worst = 0.0, 0.0, 0.0
     previous = count[0]
@@ -156,9 +156,9 @@ def _make_monotonic(upper, count, n):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _quantile_of(q, upper, count, n):  # type: ignore[no-untyped-def]
-    """Linear within the bucket; the last bucket has no end, so its beginning is the answer."""
+    """Interpolate linearly within the bucket. The last bucket is infinite: its lower bound is the result."""
     rank = q * count[n - 1]
-    # By halves, as Prometheus does: counts of NaN are in no order, and then the way decides.
+    # Binary search, as in Prometheus: NaN counts have no order, so that the result depends on the search.
     b, end = 0, n - 1
     while b < end:
         middle = (b + end) // 2
@@ -179,7 +179,7 @@ def _quantile_of(q, upper, count, n):  # type: ignore[no-untyped-def]
 def bucket_quantiles(  # type: ignore[no-untyped-def]
     offsets, rows, bound, values, valid, q, out, ok, forced, lowest, highest, difference
 ):
-    """Quantiles of classic histograms. Where counts had to be made monotonic, `forced` says so and how much."""
+    """Quantiles of classic histograms. `forced` marks where counts had to be made monotonic."""
     for g in range(len(offsets) - 1):
         size = offsets[g + 1] - offsets[g]
         upper, count = np.empty(size), np.empty(size)
@@ -206,14 +206,14 @@ def bucket_quantiles(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _rank_of(value, upper, count, n):  # type: ignore[no-untyped-def]
-    """How many observations of a classic histogram lie below a value."""
+    """The number of observations of a classic histogram below a value."""
     below = 0.0
     for k in range(n):
         low = upper[k - 1] if k else (0.0 if upper[0] > 0 else -math.inf)
         if low >= value:
             return below
         if upper[k] > value:
-            # Nobody knows where in an infinite bucket the observations are: none of them is between two values.
+            # Observations in an infinite bucket have no known position: none of them lies between two values.
             if math.isinf(low):
                 return count[k]
             if math.isinf(upper[k]):

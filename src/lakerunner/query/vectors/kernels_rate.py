@@ -7,10 +7,10 @@ from numba import njit
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyped-def]
-    """Whether a start timestamp says that the counter began anew after the previous sample.
+    """Whether the start timestamp shows that the counter restarted after the previous sample.
 
-    A start equal to the previous sample's time is a delta sample, unless the previous one knew no start of its own:
-    then it is a cumulative series whose true start is unknown.
+    A start equal to the previous sample's time marks a delta sample, unless the previous sample has no known start:
+    then the series is cumulative, and its true start is unknown.
     """
     if start == 0 or start >= time or start < prev_time:
         return False
@@ -23,10 +23,11 @@ def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyp
 def window_factor(  # type: ignore[no-untyped-def]
     first_ms, last_ms, pairs, start_ms, after_ms, until_ms, counter, increase, first_value
 ):
-    """How much larger the increase over the window is than that between its first and last sample.
+    """The factor that extrapolates the increase between the first and the last sample to the window.
 
-    Up to the window's edge if a sample may be expected there, else half a gap further. A known start of the counter
-    (not 0) is a sample of value zero: no guess to the left is needed. A counter is never taken to have been below zero.
+    Extrapolates to the window's edge if a sample can be expected near it, else by half the average gap. A known start
+    of the counter (not 0) counts as a sample of value zero: nothing is extrapolated to the left. A counter is never
+    extrapolated below zero.
     """
     sampled = (last_ms - first_ms) / 1000
     between = sampled / pairs if pairs else 0.0
@@ -50,7 +51,7 @@ def window_factor(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gained(values, first, last):  # type: ignore[no-untyped-def]
-    """The increase from one sample to another of a counter that has known no start but its falls."""
+    """The increase of a counter from one sample to another, if only falling values reveal its resets."""
     result = values[last] - values[first]
     for j in range(first + 1, last + 1):
         if values[j] < values[j - 1]:
@@ -62,9 +63,9 @@ def _gained(values, first, last):  # type: ignore[no-untyped-def]
 def extrapolated_plain(  # type: ignore[no-untyped-def]
     offsets, ts, values, after, until, counter, per_second, range_s, out, ok
 ):
-    """As `extrapolated`, where no start is known: most of all rates that anybody asks for.
+    """As `extrapolated`, without start timestamps: the usual case.
 
-    A loop of its own: it takes two thirds of the other's time, and no array of starts need be made.
+    A separate loop, because it takes two thirds of the other's time and needs no array of starts.
     """
     for i in range(len(offsets) - 1):
         begin, stop = offsets[i], offsets[i + 1]
@@ -98,7 +99,7 @@ def extrapolated(  # type: ignore[no-untyped-def]
 ):
     """rate (counter, per_second), increase (counter) and delta over the windows (after[s], until[s]], which ascend.
 
-    Windows only move forward, so every pair of samples is looked at once: a window without a reset costs nothing more.
+    Windows only move forward, so that every pair of samples is visited once: windows without a reset cost no more.
     """
     for i in range(len(offsets) - 1):
         begin, stop = offsets[i], offsets[i + 1]
@@ -176,7 +177,7 @@ def count_resets(begin, end, ts, values, starts, out, ok):  # type: ignore[no-un
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _between(ts, values, p, j, at, counter):  # type: ignore[no-untyped-def]
-    """The value at a time between two samples. After a reset, the counter is taken to rise from zero."""
+    """Interpolate between two samples. After a reset, a counter rises from zero."""
     before = values[p]
     if counter and values[j] < before:
         before = 0.0
@@ -187,8 +188,11 @@ def _between(ts, values, p, j, at, counter):  # type: ignore[no-untyped-def]
 def extended(  # type: ignore[no-untyped-def]
     begin, end, ts, values, after, until, smoothed, counter, per_second, range_s, out, ok
 ):
-    """rate, increase and delta without extrapolation: from the sample at or before the window (anchored), or between
-    values interpolated at the window's edges (smoothed). The windows given reach beyond the edges."""
+    """rate, increase and delta without extrapolation.
+
+    Anchored: from the sample at or before the window's start. Smoothed: between values interpolated at both edges. The
+    sample ranges `begin` to `end` extend beyond the window accordingly.
+    """
     for i in range(begin.shape[0]):
         for s in range(begin.shape[1]):
             lo, hi = begin[i, s], end[i, s]
@@ -233,7 +237,7 @@ def extended(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def smoothed_at(offsets, ts, values, at, lookback_ms, out, ok):  # type: ignore[no-untyped-def]
-    """The value of a smoothed selector: between the samples around the time, or the last one carried forward."""
+    """The value of a smoothed selector: interpolated around the time, or else the last value carried forward."""
     for i in range(len(offsets) - 1):
         last = offsets[i + 1]
         hi = offsets[i]

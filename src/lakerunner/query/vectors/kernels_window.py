@@ -1,4 +1,4 @@
-"""Compiled loops that find samples: the window of every step, the latest sample at every step."""
+"""Compiled loops that find samples: those in the window of every step, and the latest one at every step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakerunner.query.series.histograms.histogram import Ints
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def window_bounds(offsets, ts, after, until, begin, end):  # type: ignore[no-untyped-def]
-    """For series i and step s, the samples in (after[s], until[s]] are begin[i, s] to end[i, s]. Steps ascend."""
+    """Find the samples in (after[s], until[s]] of every series i: begin[i, s] up to end[i, s]. Steps ascend."""
     for i in range(len(offsets) - 1):
         last = offsets[i + 1]
         lo = offsets[i]
@@ -29,7 +29,7 @@ def window_bounds(offsets, ts, after, until, begin, end):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def latest_index(offsets, ts, stale, at, lookback_ms, out):  # type: ignore[no-untyped-def]
-    """The sample that series i shows at time at[s]: the last one, unless it is too old or says the series ended."""
+    """The index of series i's last sample at time at[s]; -1 if it is too old or a stale marker."""
     for i in range(len(offsets) - 1):
         last = offsets[i + 1]
         hi = offsets[i]
@@ -45,7 +45,7 @@ def latest_index(offsets, ts, stale, at, lookback_ms, out):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def latest_values(offsets, ts, values, bits, stale_bits, at, lookback_ms, out, ok):  # type: ignore[no-untyped-def]
-    """The value that series i shows at time at[s], as by `latest_index`. `bits` are the values seen as integers."""
+    """As `latest_index`, but writes the sample's value. `bits` are the values reinterpreted as integers."""
     for i in range(len(offsets) - 1):
         first, last = offsets[i], offsets[i + 1]
         hi = first
@@ -63,9 +63,9 @@ def latest_values(offsets, ts, values, bits, stale_bits, at, lookback_ms, out, o
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def anchored_begin(ts, after, begin, end):  # type: ignore[no-untyped-def]
-    """Move windows that reach back beyond after[s] to begin with the last sample at or before it.
+    """Let every window begin with the last sample at or before after[s].
 
-    A window without a sample after after[s] becomes empty.
+    The given windows reach back beyond after[s]. A window without a sample later than after[s] becomes empty.
     """
     for i in range(begin.shape[0]):
         for s in range(begin.shape[1]):
@@ -93,7 +93,10 @@ def latest(offsets: Ints, ts: Ints, stale: npt.NDArray[np.bool_], at: Ints, look
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def mark_jumps(offsets, ts, after, until, out):  # type: ignore[no-untyped-def]
-    """Set the first samples of windows that begin after the first sample at or beyond the end of the window before."""
+    """Mark the first sample of every window that begins after the last sample read for the window before.
+
+    The last sample read for a window is the first one at or after its end.
+    """
     for i in range(len(offsets) - 1):
         stop = offsets[i + 1]
         reached, first = offsets[i], offsets[i]

@@ -1,4 +1,4 @@
-"""Functions on labels and order: label_replace, label_join, sorting."""
+"""Functions that change labels or the order of series: label_replace, label_join, sorting."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lakerunner.query.vectors.context import Evaluation
 
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|(\$))", re.ASCII)
 _CHUNK = re.compile(r"[0-9]+|[^0-9]+")
-#: Up to so many elements Go sorts by insertion.
-_FEW = 12
+#: Go uses insertion sort for up to this many elements.
+_INSERTION_SORT_MAX = 12
 
 
 def _check_label(name: str, role: str, function: str) -> None:
@@ -27,7 +27,7 @@ def _check_label(name: str, role: str, function: str) -> None:
 
 
 def check_label_replace(target: str, pattern: str) -> None:
-    """Before the vector is evaluated: what is wrong with the arguments is said first."""
+    """Refuse invalid arguments. Called before the vector is evaluated, whose errors come second."""
     try:
         compile_anchored(pattern)
     except BadInput:
@@ -54,9 +54,9 @@ def label_replace(evaluation: Evaluation, block: Block, target: str, template: s
 
 
 def _pieces(template: str, regex: Any) -> list[str | int]:
-    """The template taken apart once for all series: text as it is, and numbers of groups.
+    """Split the template, once for all series, into literal text and group numbers.
 
-    `$1`, `${1}` and `${name}` are groups, `$$` is a dollar; what names no group is empty.
+    `$1`, `${1}` and `${name}` are groups, `$$` is a dollar; references to unknown groups are empty.
     """
     pieces: list[str | int] = []
     end = 0
@@ -96,7 +96,7 @@ def label_join(evaluation: Evaluation, block: Block, target: str, separator: str
 
 
 def sorted_by_value(block: Block, descending: bool) -> Block:
-    """For one step. NaN comes last either way; histograms have no place in an order."""
+    """Sort a block of one step. NaN comes last in both directions; histograms are removed."""
     block = block.floats().pruned()
     values = block.values[:, 0]
     keys = -values if descending else values
@@ -104,11 +104,11 @@ def sorted_by_value(block: Block, descending: bool) -> Block:
 
 
 def sorted_by_labels(evaluation: Evaluation, block: Block, names: Sequence[str], descending: bool) -> Block:
-    """In natural order of the given labels, then of all labels."""
+    """Sort by the given labels in natural order, then by all labels."""
     sign = -1 if descending else 1
 
     def compare(left: int, right: int) -> int:
-        evaluation.look_now_and_then()
+        evaluation.check_time_sometimes()
         one, other = block.labels[left], block.labels[right]
         for name in names:
             if one.get(name) != other.get(name):
@@ -116,11 +116,13 @@ def sorted_by_labels(evaluation: Evaluation, block: Block, names: Sequence[str],
         return sign * ((one.pairs > other.pairs) - (one.pairs < other.pairs))
 
     rows = list(range(len(block.labels)))
-    return block.rows(_inserted(rows, compare) if len(rows) <= _FEW else sorted(rows, key=cmp_to_key(compare)))
+    return block.rows(
+        _insertion_sorted(rows, compare) if len(rows) <= _INSERTION_SORT_MAX else sorted(rows, key=cmp_to_key(compare))
+    )
 
 
-def _inserted(rows: list[int], compare: Callable[[int, int], int]) -> list[int]:
-    """Sorted as Go sorts a few: what is equal as a number (`1`, `01`) keeps the order that this walk gives it."""
+def _insertion_sorted(rows: list[int], compare: Callable[[int, int], int]) -> list[int]:
+    """Sort as Go sorts short lists. It decides the order of values that are equal as numbers, like `1` and `01`."""
     for i in range(1, len(rows)):
         while i > 0 and compare(rows[i], rows[i - 1]) < 0:
             rows[i], rows[i - 1] = rows[i - 1], rows[i]
@@ -129,7 +131,7 @@ def _inserted(rows: list[int], compare: Callable[[int, int], int]) -> list[int]:
 
 
 def _is_before(left: str, right: str) -> bool:
-    """Runs of digits compare as numbers if 64 bits can hold them, everything else as text."""
+    """Natural order: runs of digits compare as numbers if they fit into 64 bits, everything else as text."""
     ours, theirs = _CHUNK.findall(left), _CHUNK.findall(right)
     for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         one, other = _integer(a), _integer(b)
@@ -143,6 +145,6 @@ def _is_before(left: str, right: str) -> bool:
 
 
 def _integer(chunk: str) -> int:
-    """-1 for what is none."""
+    """The value of a run of digits, or -1."""
     value = int(chunk) if chunk.isascii() and chunk.isdigit() else -1
     return value if value < 1 << 63 else -1

@@ -1,4 +1,4 @@
-"""What the binary operators do to two values: arrays of floats at once, histograms one by one."""
+"""Binary operators on values: on whole arrays of floats, and on single histograms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakerunner.query.series.histograms.math import IncompatibleSchemas, add, su
 from lakerunner.query.series.histograms.trim import trim
 from lakerunner.query.vectors.annotations import Annotations
 
-_COMPARISONS: dict[str, Callable[[Floats, Floats], Bools]] = {
+_COMPARING: dict[str, Callable[[Floats, Floats], Bools]] = {
     "==": np.equal,
     "!=": np.not_equal,
     ">": np.greater,
@@ -20,7 +20,7 @@ _COMPARISONS: dict[str, Callable[[Floats, Floats], Bools]] = {
     ">=": np.greater_equal,
     "<=": np.less_equal,
 }
-_ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {
+_COMPUTING: dict[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
@@ -29,21 +29,27 @@ _ARITHMETIC: dict[str, Callable[[Floats, Floats], Floats]] = {
     "^": np.power,
     "atan2": np.arctan2,
 }
+COMPARISONS = frozenset(_COMPARING)
+#: Operators whose result is another quantity, which the metric name no longer describes.
+ARITHMETIC = frozenset(_COMPUTING)
+SET_OPERATORS = frozenset({"and", "or", "unless"})
+#: Remove the observations of a histogram above (`</`) or below (`>/`) a value.
+TRIM_OPERATORS = frozenset({"</", ">/"})
 
 
 def arithmetic(op: str, left: Floats, right: Floats) -> Floats:
     with np.errstate(all="ignore"):
-        return _ARITHMETIC[op](left, right)
+        return _COMPUTING[op](left, right)
 
 
 def compared(op: str, left: Floats, right: Floats) -> Bools:
-    return _COMPARISONS[op](left, right)
+    return _COMPARING[op](left, right)
 
 
 def histogram_operation(
     op: str, left: float | Histogram, right: float | Histogram, notes: Annotations, position: int
 ) -> tuple[Histogram, bool] | None:
-    """The result and whether a comparison holds; None, with a message, where the operator has no meaning.
+    """The result, and whether a comparison holds. None, with an annotation, if the types do not fit the operator.
 
     At least one side is a histogram.
     """
@@ -58,7 +64,7 @@ def histogram_operation(
                 return left.scaled(right).compact(), True
             if op == "/":
                 return left.divided(right).compact(), True
-            if op in ("</", ">/"):
+            if op in TRIM_OPERATORS:
                 return trim(left, right, upper=op == "</"), True
         case float(), Histogram():
             if op == "*":
@@ -77,7 +83,7 @@ def _summed(
         notes.incompatible_layout(op, position)
         return None
     if result.hint_collision:
-        # Prometheus gives no sample here, only the warning.
+        # As in Prometheus, the warning replaces the sample.
         notes.hint_collision(operation, position)
         return None
     if result.bounds_reconciled:

@@ -1,4 +1,4 @@
-"""Functions over range vectors: windows of every step, folded by compiled loops; histograms beside them."""
+"""Functions over range vectors. Compiled loops fold the floats of every window; histograms are done separately."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import pairwise
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME
-from lakerunner.query.promql.eval.selectors import repeated
 from lakerunner.query.series.block import Block, Bools, EvaluationError, any_series, any_step, with_histograms
 from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
 from lakerunner.query.series.label_list import metrics
 from lakerunner.query.vectors import kernels_fold as fold
 from lakerunner.query.vectors import kernels_rate as rates
 from lakerunner.query.vectors.context import Evaluation
-from lakerunner.query.vectors.histograms.ranges import HISTOGRAM_FUNCTIONS, Window, plain_windows
+from lakerunner.query.vectors.histograms.ranges import HISTOGRAM_FUNCTIONS, Window, uniform_windows
+from lakerunner.query.vectors.instant import repeated
 from lakerunner.query.vectors.kernels_window import anchored_begin, windows
-from lakerunner.query.vectors.samples import Samples
+from lakerunner.query.vectors.range_samples import RangeSamples
 
 _FOLDS = {
     "count_over_time": fold.COUNT,
@@ -53,34 +53,36 @@ OTHER_FUNCTIONS = frozenset(
         "resets",
     ]
 )
-#: These act like an offset: the result is still the metric.
+#: These act like an offset: their result is still the metric.
 _KEEP_NAME = frozenset({"first_over_time", "last_over_time"})
 _NO_WINDOWS: Ints = np.zeros((0, 0), dtype=np.int64)
 _COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
-#: Samples that a compiled loop visits between two looks at the clock: half a second of the slowest loop, which sorts.
-_VISITS = 8_000_000
+#: Samples that a compiled loop visits between two checks of the clock: half a second of the slowest loop, which sorts.
+_SAMPLES_PER_CHECK = 8_000_000
 
 
 @dataclass(slots=True)
 class RangeVector:
     """Samples with the windows of every step. With `fixed`, one window stands for all steps."""
 
-    samples: Samples
+    samples: RangeSamples
     #: The window of step s is (after[s], until[s]].
     after: Ints
     until: Ints
     fixed: bool
     range_ms: int
-    #: Where in the text the argument stands, for annotations.
+    #: Offset of the argument in the query text, for annotations.
     position: int
     anchored: bool = False
     smoothed: bool = False
-    #: How far beyond the window the extended selectors reach.
+    #: How far anchored and smoothed vectors reach beyond the window.
     lookback_ms: int = 0
 
 
 @dataclass(slots=True)
 class _Call:
+    """A function call, or the part of it for some series or steps."""
+
     name: str
     vector: RangeVector
     params: list[Floats]
@@ -91,12 +93,11 @@ class _Call:
     ok: Bools
     after: Ints
     until: Ints
-    #: Of a part: the row of the whole that is its first, and where its results belong.
-    first_row: int = 0
-    place: tuple[Floats, Bools] | None = None
+    #: Set if `out` and `ok` are copies: the arrays that their content belongs to.
+    target: tuple[Floats, Bools] | None = None
 
     def rows(self, first: int, last: int) -> _Call:
-        """The windows of some series."""
+        """The call for some series."""
         chosen = slice(first, last)
         return replace(
             self,
@@ -104,43 +105,42 @@ class _Call:
             end=self.end[chosen],
             out=self.out[chosen],
             ok=self.ok[chosen],
-            first_row=first,
         )
 
     def steps(self, first: int, last: int) -> _Call:
-        """The windows of some steps, copied: compiled loops want their rows whole in memory."""
+        """The call for some steps, on copies: compiled loops need contiguous rows."""
         chosen = slice(first, last)
-        place = self.out[:, chosen], self.ok[:, chosen]
+        target = self.out[:, chosen], self.ok[:, chosen]
         return replace(
             self,
             params=[param[chosen] for param in self.params],
             times=self.times[chosen],
             begin=self.begin[:, chosen].copy(),
             end=self.end[:, chosen].copy(),
-            out=place[0].copy(),
-            ok=place[1].copy(),
+            out=target[0].copy(),
+            ok=target[1].copy(),
             after=self.after[chosen],
             until=self.until[chosen],
-            place=place,
+            target=target,
         )
 
-    def done(self) -> None:
-        """What was computed in a copy goes where it belongs."""
-        if self.place is not None:
-            self.place[0][:], self.place[1][:] = self.out, self.ok
+    def write_back(self) -> None:
+        """Copy the results to the arrays of the complete call."""
+        if self.target is not None:
+            self.target[0][:], self.target[1][:] = self.out, self.ok
 
 
 def _parts(c: _Call) -> Iterator[_Call]:
-    """The call in parts that take a fraction of a second each; mostly that is one."""
+    """Split the call into parts that take a fraction of a second each; usually there is only one."""
     visits = (c.end - c.begin).sum(axis=1)
-    if int(visits.sum()) <= _VISITS:
+    if int(visits.sum()) <= _SAMPLES_PER_CHECK:
         yield c
         return
-    part_of = np.cumsum(visits) // _VISITS
+    part_of = np.cumsum(visits) // _SAMPLES_PER_CHECK
     firsts = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), len(visits)]
     for first, last in pairwise(firsts):
         part = c.rows(first, last)
-        pieces = -(-int(visits[first:last].sum()) // (2 * _VISITS))
+        pieces = -(-int(visits[first:last].sum()) // (2 * _SAMPLES_PER_CHECK))
         width = max(1, -(-len(c.until) // max(1, pieces)))
         if width >= len(c.until):
             yield part
@@ -149,7 +149,7 @@ def _parts(c: _Call) -> Iterator[_Call]:
 
 
 def call(evaluation: Evaluation, name: str, vector: RangeVector, params: list[Floats], times: Ints) -> Block:
-    """Apply the function at every step. `params` are its scalar arguments, a value per step."""
+    """Apply the function at every step. `params` are its scalar arguments, with one value per step."""
     if vector.fixed and all(_constant(param) for param in params) and name != "predict_linear":
         block = _apply(evaluation, name, vector, [param[:1] for param in params], times[:1])
         return repeated(evaluation, block, len(times))
@@ -180,10 +180,11 @@ def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[
     if vector.anchored and name in ("changes", "resets"):
         request.begin = begin.copy()
         anchored_begin(floats.ts, vector.after, request.begin, end)
-    for part in _parts(request):
+    # Kernels that find the windows themselves go through all series in slices of their own.
+    for part in [request] if _finds_windows(name, vector) else _parts(request):
         evaluation.check_time()
         _run_kernel(evaluation, part)
-        part.done()
+        part.write_back()
     request.begin = begin
     drop = samples.drop_name if name in _KEEP_NAME else np.ones(len(samples.labels), dtype=bool)
     block = Block(samples.labels, request.out, request.ok, drop)
@@ -195,7 +196,7 @@ def _apply(evaluation: Evaluation, name: str, vector: RangeVector, params: list[
 
 
 def _finds_windows(name: str, vector: RangeVector) -> bool:
-    """Whether the function's kernel goes along the windows by itself."""
+    """Whether the function's kernel finds the windows itself."""
     return name in ("rate", "increase", "delta") and not vector.anchored and not vector.smoothed
 
 
@@ -213,9 +214,9 @@ def _run_kernel(evaluation: Evaluation, c: _Call) -> None:
     elif c.name in ("rate", "increase", "delta"):
         _rate(evaluation, c)
     elif c.name in ("irate", "idelta"):
-        rates.last_two(c.begin, c.end, ts, values, _all(starts, ts), c.name == "irate", c.out, c.ok)
+        rates.last_two(c.begin, c.end, ts, values, _starts_or_zeros(starts, ts), c.name == "irate", c.out, c.ok)
     elif c.name == "resets":
-        rates.count_resets(c.begin, c.end, ts, values, _all(starts, ts), c.out, c.ok)
+        rates.count_resets(c.begin, c.end, ts, values, _starts_or_zeros(starts, ts), c.out, c.ok)
     elif c.name in ("deriv", "predict_linear"):
         ahead = c.params[0] if c.params else np.zeros(len(c.times))
         fold.regression(c.begin, c.end, ts, values, c.times, ahead, c.name == "predict_linear", c.out, c.ok)
@@ -228,7 +229,7 @@ def _run_kernel(evaluation: Evaluation, c: _Call) -> None:
         _smooth(c, values)
 
 
-def _all(starts: Ints, ts: Ints) -> Ints:
+def _starts_or_zeros(starts: Ints, ts: Ints) -> Ints:
     return starts if len(starts) else np.zeros(len(ts), dtype=np.int64)
 
 
@@ -247,7 +248,7 @@ def _rate(evaluation: Evaluation, c: _Call) -> None:
 
 
 def _plain_rates(evaluation: Evaluation, c: _Call, rows: slice, how: tuple[bool, bool, float]) -> None:
-    """Of some series, whose windows the kernel finds as it goes."""
+    """Rates of some series, without extended windows. The kernel finds the windows as it goes."""
     vector, floats = c.vector, c.vector.samples.floats
     offsets = floats.offsets[rows.start : rows.stop + 1]
     if not len(floats.starts):
@@ -266,10 +267,10 @@ def _plain_rates(evaluation: Evaluation, c: _Call, rows: slice, how: tuple[bool,
 
 
 def _slices(offsets: Ints, steps: int) -> Iterator[slice]:
-    """Series in slices that take a fraction of a second each, where a sample or a step is visited once."""
+    """Split the series into slices that take a fraction of a second each, if every sample and step is visited once."""
     rows = len(offsets) - 1
     visits = offsets[1:] - offsets[0] + steps * np.arange(1, rows + 1)
-    ends = (np.flatnonzero(np.diff(visits // _VISITS)) + 1).tolist()
+    ends = (np.flatnonzero(np.diff(visits // _SAMPLES_PER_CHECK)) + 1).tolist()
     for first, last in pairwise([0, *ends, rows]):
         yield slice(first, last)
 
@@ -282,7 +283,7 @@ def _smooth(c: _Call, values: Floats) -> None:
         begin, end = windows(hists.offsets, hists.ts, *_reach(c.vector))
         filled |= any_series(end > begin)
     for factor, what in ((level, "smoothing"), (trend, "trend")):
-        # NaN is neither.
+        # A NaN factor passes: it is neither too small nor too large.
         bad = factor[filled & ((factor <= 0) | (factor >= 1))]
         if len(bad):
             raise EvaluationError(f"invalid {what} factor. Expected: 0 < {what[0]}f < 1, got: {bad[0]:f}")
@@ -290,8 +291,8 @@ def _smooth(c: _Call, values: Floats) -> None:
 
 
 def _note_quantiles(evaluation: Evaluation, c: _Call, q: Floats) -> None:
-    asked = any_series(c.ok)
-    for value in q[asked & ~((q >= 0) & (q <= 1))].tolist():
+    has_result = any_series(c.ok)
+    for value in q[has_result & ~((q >= 0) & (q <= 1))].tolist():
         evaluation.notes.invalid_quantile(value, c.vector.position)
 
 
@@ -310,8 +311,11 @@ def _note_non_counters(evaluation: Evaluation, vector: RangeVector, block: Block
 
 
 def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> Block:
-    """Redo the windows that hold histograms: those that need care one by one, for what they yield depends on all
-    that is in them."""
+    """Correct the windows that contain histograms.
+
+    Uniform windows are computed as columns; the result of the others depends on all their samples, so that they are
+    done one by one.
+    """
     samples, vector = c.vector.samples, c.vector
     points = samples.hist_points
     begin, end = windows(points.offsets, points.ts, *_reach(vector))
@@ -323,9 +327,9 @@ def _with_histogram_windows(evaluation: Evaluation, c: _Call, block: Block) -> B
     evaluation.check_time()
     grid = None
     if not vector.anchored and not vector.smoothed:
-        grid = plain_windows(evaluation, c.name, vector, (begin, end), filled, c.end > c.begin)
+        grid = uniform_windows(evaluation, c.name, vector, (begin, end), filled, c.end > c.begin)
     for row, step in zip(*filled.nonzero(), strict=True):
-        evaluation.look_now_and_then()
+        evaluation.check_time_sometimes()
         window = Window(
             samples, int(row), int(c.begin[row, step]), int(c.end[row, step]), int(begin[row, step]),
             int(end[row, step]), int(vector.after[step]), int(vector.until[step]), vector,

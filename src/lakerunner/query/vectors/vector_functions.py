@@ -1,4 +1,4 @@
-"""Functions of one instant vector that act on every value by itself."""
+"""Functions of an instant vector that transform every value independently."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def apply_float(name: str, block: Block) -> Block:
 
 
 def round_to(block: Block, nearest: Floats) -> Block:
-    """Ties go up. Multiplying by the inverse loses less than dividing."""
+    """Round to multiples of `nearest`; ties go up. Multiplying by the inverse is more precise than dividing."""
     with np.errstate(all="ignore"):
         inverse = 1.0 / nearest
         return block.mapped(np.floor(block.values * inverse + 0.5) / inverse)
@@ -69,7 +69,7 @@ def largest(left: Floats, right: Floats) -> Floats:
 
 
 def clamp(block: Block, low: Floats, high: Floats) -> Block:
-    """Steps where the bounds cross have no result."""
+    """Limit values to the range `low` to `high`. Steps with `low` above `high` have no result."""
     values = largest(low, least(high, block.values))
     return block.masked(np.broadcast_to(~(high < low), block.shape)).floats().mapped(values)
 
@@ -77,12 +77,12 @@ def clamp(block: Block, low: Floats, high: Floats) -> Block:
 def _clock(seconds: Floats) -> tuple[Ints, Ints]:
     """Days since the epoch, and the second of the day, of UTC times.
 
-    What is no int64 (NaN, infinities) is 2**63 seconds after the epoch: that is what Prometheus makes of it on amd64.
+    Values that do not fit into int64 (NaN, infinities) become 2**63 seconds, as in Prometheus on amd64.
     """
     fits = np.abs(seconds) < 2.0**63
-    whole = np.where(fits, seconds, 0.0).astype(np.int64)
+    whole_seconds = np.where(fits, seconds, 0.0).astype(np.int64)
     end_day, end_second = divmod(1 << 63, _DAY_S)
-    return np.where(fits, whole // _DAY_S, end_day), np.where(fits, whole % _DAY_S, end_second)
+    return np.where(fits, whole_seconds // _DAY_S, end_day), np.where(fits, whole_seconds % _DAY_S, end_second)
 
 
 def _date(seconds: Floats) -> np.ndarray:
@@ -128,7 +128,7 @@ def _variances(hists: HistogramGrid) -> Floats:
     return np.array([variance(hists.column.at(row)) for row in hists.row.tolist()], dtype=np.float64)
 
 
-#: Of histograms in a row, the number of each.
+#: The number that each function computes from every histogram of a one-dimensional grid.
 HISTOGRAM_VALUES: dict[str, Callable[[HistogramGrid], Floats]] = {
     "histogram_avg": lambda hists: hists.column.sum[hists.row] / hists.column.count[hists.row],
     "histogram_count": lambda hists: hists.column.count[hists.row],
@@ -140,7 +140,7 @@ HISTOGRAM_VALUES: dict[str, Callable[[HistogramGrid], Floats]] = {
 
 
 def apply_histogram(block: Block, name: str) -> Block:
-    """A number for every histogram; floats have none."""
+    """Replace every histogram by a number, and remove floats."""
     values, valid = np.zeros(block.shape), np.zeros(block.shape, dtype=bool)
     if block.hists is not None and block.hmask is not None:
         valid = block.hmask

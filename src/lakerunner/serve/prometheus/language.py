@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.query.promql.ast import Expr
 from lakerunner.query.promql.parser import parse
-from lakerunner.query.promql.pretty import pretty
+from lakerunner.query.promql.printer import pretty
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.dialect import Handler

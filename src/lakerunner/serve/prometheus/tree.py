@@ -9,7 +9,6 @@ from lakerunner.query.promql.ast import (
     Binary,
     Call,
     Expr,
-    Matching,
     MatrixSelector,
     Number,
     Paren,
@@ -25,6 +24,7 @@ from lakerunner.query.promql.durations import Duration, DurationNumber, duration
 from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.vectors.matching import Matching
 
 #: Durations that refer to the query's times have none here.
 _NO_TIMES = QueryTimes(0, 0, 0)

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.eval import selectors
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.column import Arrays, HistogramColumn, stacked
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
 from lakerunner.query.series.histograms.quantile import fraction, has_nan_observations, quantile
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult
-from lakerunner.query.vectors import kernels_distribution, ranges
+from lakerunner.query.vectors import kernels_distribution, ranges, selection
 from lakerunner.query.vectors.histograms import aggregate as aggregate_histogram
 from lakerunner.query.vectors.histograms.columnar import Sums, sums
 from tests.query.engine import Engine
@@ -169,27 +168,27 @@ def _mark_jumps(offsets: np.ndarray, ts: np.ndarray, after: np.ndarray, until: n
                 out[begin + inside[0]] = True
 
 
-def _told_hints(
-    c: Arrays, rows: np.ndarray, offsets: np.ndarray, forgets: np.ndarray, hint: object, careful: np.ndarray
+def _detect_resets(
+    c: Arrays, rows: np.ndarray, offsets: np.ndarray, forgets: np.ndarray, hint: object, previous_row: np.ndarray
 ) -> None:
     for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         known: list[int] = []
         for row, forget in zip(rows[begin:end].tolist(), forgets[begin:end].tolist(), strict=True):
             known = [] if forget else known
             if row >= 0 and known and c.hint[row] == ResetHint.UNKNOWN:
-                careful[row] = known[-1]
+                previous_row[row] = known[-1]
             known += [row] if row >= 0 else []
 
 
 @contextmanager
 def _one_by_one() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "plain_windows", lambda *arguments: None)
+        patch.setattr(ranges, "uniform_windows", lambda *arguments: None)
         patch.setattr(aggregate_histogram, "sums", _no_sums)
         patch.setattr(kernels_distribution, "quantiles", _quantiles)
         patch.setattr(kernels_distribution, "fractions_between", _fractions)
-        patch.setattr(selectors, "mark_jumps", _mark_jumps)
-        patch.setattr(selectors, "told_hints", _told_hints)
+        patch.setattr(selection, "mark_jumps", _mark_jumps)
+        patch.setattr(selection, "detect_resets", _detect_resets)
         yield
 
 
@@ -262,7 +261,7 @@ def test_sums_leave_what_overflows_and_layouts_that_differ() -> None:
     column = HistogramColumn.of([huge, fine, finer])
     rows, begin = np.array([0, 0, 1, 2, 1, 1]), np.array([0, 2, 4])
     found = sums(column, rows, begin, begin + 2, False, np.zeros(3, dtype=bool))
-    assert found.careful.tolist() == [True, True, False]
+    assert found.skipped.tolist() == [True, True, False]
     assert found.row.tolist() == [-1, -1, 0]
     assert found.column.at(0).count == 6.0
     assert found.column.at(0).pos_count.tolist() == [6.0]

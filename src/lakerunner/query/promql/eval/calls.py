@@ -1,4 +1,4 @@
-"""Function calls: arguments evaluated as the function needs them, then the function."""
+"""Function calls: evaluates the arguments, then the function."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from lakerunner.model.errors import Bug
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.ast import Call, Expr, MatrixSelector, String, VectorSelector, unwrapped
 from lakerunner.query.promql.eval.info import enrich
-from lakerunner.query.promql.eval.selectors import repeated, select_latest
+from lakerunner.query.promql.eval.selectors import latest_of
 from lakerunner.query.series.block import Block, Bools, any_series
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.matchers import MatchKind
 from lakerunner.query.vectors import label_functions, ranges, vector_functions
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms import functions as histogram_functions
+from lakerunner.query.vectors.instant import repeated
 
 #: Functions that read only the count and the sum of a histogram.
 _STATS = frozenset({"histogram_avg", "histogram_count", "histogram_sum"})
-#: Where the range vector stands among the arguments, if there are others.
+#: The index of the range vector among several arguments.
 _RANGE_FUNCTIONS_WITH_SCALAR = {"quantile_over_time": 1, "predict_linear": 0, "double_exponential_smoothing": 0}
 
 
 class Calls(ABC):
-    """The function half of the evaluator."""
+    """The part of the evaluator that calls functions."""
 
     evaluation: Evaluation
-    #: The first and the last time of the evaluation; an end that is no step counts too.
+    #: The first and the last time of the evaluation. The last one need not be a step.
     start_ms: int
     end_ms: int
 
@@ -72,7 +73,7 @@ class Calls(ABC):
             "start": query.start_ms,
             "end": query.end_ms,
             "range": query.range_ms,
-            # A range of one step has none, unlike in a duration.
+            # Unlike in durations, the step is 0 if the range has one step.
             "step": query.step_ms if query.range_ms else 0,
         }[expr.name]
         return np.full(len(times), value_ms / 1000)
@@ -94,8 +95,8 @@ class Calls(ABC):
         return Block.single(LabelSet(()), self.scalar(expr.args[0], times))
 
     def _absent(self, expr: Call, times: Ints) -> Block:
-        there = any_series(self.block(expr.args[0], times).present)
-        return self._absence(expr.args[0], ~there)
+        present = any_series(self.block(expr.args[0], times).present)
+        return self._absence(expr.args[0], ~present)
 
     def _absence(self, arg: Expr, missing: Bools) -> Block:
         return Block.single(_certain_labels(arg), np.ones(len(missing)), missing).pruned()
@@ -121,7 +122,7 @@ class Calls(ABC):
         return vector_functions.round_to(self.block(expr.args[0], times), nearest)
 
     def _timestamp(self, expr: Call, times: Ints) -> Block:
-        """Of a selector the time of the sample itself; of anything else the time of the step."""
+        """For a selector the time of the sample; for other expressions the time of the step."""
         arg = unwrapped(expr.args[0])
         if not isinstance(arg, VectorSelector):
             block = self.block(arg, times)
@@ -130,7 +131,7 @@ class Calls(ABC):
             values = np.broadcast_to(times / 1000, block.shape)
             drop = np.ones(len(block.labels), dtype=bool)
             return Block(block.labels, values, block.present, drop)
-        found = select_latest(self.evaluation, arg, times)
+        found = latest_of(self.evaluation, arg, times)
         source = found.batch.timestamps_ms if expr.name == "timestamp" else found.batch.start_timestamps_ms
         if source is None or not len(source):
             return Block.empty(len(times))
@@ -173,43 +174,43 @@ class Calls(ABC):
             with self.evaluation.reading_stats():
                 block = self.block(expr.args[0], times)
         else:
-            block = self._whole_histograms(expr.args[0], times)
+            block = self._block_with_buckets(expr.args[0], times)
         return vector_functions.apply_histogram(block, expr.name)
 
-    def _whole_histograms(self, arg: Expr, times: Ints) -> Block:
+    def _block_with_buckets(self, arg: Expr, times: Ints) -> Block:
         with self.evaluation.reading_buckets():
             return self.block(arg, times)
 
     def _histogram_quantile(self, expr: Call, times: Ints) -> Block:
         q = self.scalar(expr.args[0], times)
-        block = self._whole_histograms(expr.args[1], times)
+        block = self._block_with_buckets(expr.args[1], times)
         at, vector_at = unwrapped(expr.args[0]).start, unwrapped(expr.args[1]).start
         self._note_quantile(q, at)
-        parts = histogram_functions.split(self.evaluation, block, vector_at)
-        return histogram_functions.quantile_block(self.evaluation, parts, q, times, vector_at)
+        kinds = histogram_functions.split(self.evaluation, block, vector_at)
+        return histogram_functions.quantile_block(self.evaluation, kinds, q, times, vector_at)
 
     def _note_quantile(self, q: Floats, position: int) -> None:
         for value in np.unique(q[~((q >= 0) & (q <= 1))]).tolist():
             self.evaluation.notes.invalid_quantile(value, position)
 
     def _histogram_quantiles(self, expr: Call, times: Ints) -> Block:
-        block = self._whole_histograms(expr.args[0], times)
+        block = self._block_with_buckets(expr.args[0], times)
         qs = [self.scalar(arg, times) for arg in expr.args[2:]]
         for q, arg in zip(qs, expr.args[2:], strict=True):
             self._note_quantile(q, unwrapped(arg).start)
         position = unwrapped(expr.args[0]).start
-        parts = histogram_functions.split(self.evaluation, block, position)
+        kinds = histogram_functions.split(self.evaluation, block, position)
         label = _text(expr.args[1])
-        block = histogram_functions.quantiles_block(self.evaluation, parts, label, qs, times, position)
-        # Two series of the same labels are refused here in a range; in an instant query only at its end.
+        block = histogram_functions.quantiles_block(self.evaluation, kinds, label, qs, times, position)
+        # As in Prometheus: a range query refuses duplicate series here, an instant query only in its result.
         return block if self.start_ms == self.end_ms else block.merged()
 
     def _histogram_fraction(self, expr: Call, times: Ints) -> Block:
         lower, upper = (self.scalar(arg, times) for arg in expr.args[:2])
-        block = self._whole_histograms(expr.args[2], times)
+        block = self._block_with_buckets(expr.args[2], times)
         position = unwrapped(expr.args[2]).start
-        parts = histogram_functions.split(self.evaluation, block, position)
-        return histogram_functions.fraction_block(self.evaluation, parts, lower, upper, position)
+        kinds = histogram_functions.split(self.evaluation, block, position)
+        return histogram_functions.fraction_block(self.evaluation, kinds, lower, upper, position)
 
     # -- range vectors -----------------------------------------------------------------------------------------
 
@@ -263,7 +264,7 @@ def _text(arg: Expr) -> str:
 
 
 def _certain_labels(arg: Expr) -> LabelSet:
-    """The labels that anything the selector matched would have had: those required to equal one value."""
+    """The labels that every matching series would have: those with a matcher for equality."""
     node = unwrapped(arg)
     if isinstance(node, MatrixSelector):
         node = node.vector

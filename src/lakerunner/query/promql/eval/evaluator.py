@@ -1,4 +1,4 @@
-"""Walks the tree: every node once, over all steps at once."""
+"""The evaluator: walks the tree and evaluates every node once, for all steps together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ import numpy as np
 from lakerunner.model.errors import Bug
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.ast import (
-    COMPARISONS,
-    SET_OPERATORS,
-    TRIM_OPERATORS,
     Aggregate,
     Binary,
     Call,
@@ -29,24 +26,28 @@ from lakerunner.query.promql.ast import (
 from lakerunner.query.promql.durations import positive_duration_ms
 from lakerunner.query.promql.eval.calls import Calls
 from lakerunner.query.promql.eval.pinned import is_pinned
-from lakerunner.query.promql.eval.selectors import reference_times, repeated, select, vector
+from lakerunner.query.promql.eval.selectors import instant_vector, reference_times
 from lakerunner.query.promql.functions import ANCHORED_SAFE, SMOOTHED_SAFE
 from lakerunner.query.series.block import Block, EvaluationError, with_histograms
 from lakerunner.query.series.histograms.histogram import Floats, Ints
-from lakerunner.query.vectors.aggregate import aggregate, check_value_label
-from lakerunner.query.vectors.binary import vector_scalar, vector_vector
+from lakerunner.query.series.results import MatrixResult
+from lakerunner.query.vectors.aggregate import Aggregation, aggregate, check_value_label, count_values
+from lakerunner.query.vectors.binary import set_operation, vector_scalar, vector_vector
 from lakerunner.query.vectors.context import Evaluation
-from lakerunner.query.vectors.operators import arithmetic, compared
+from lakerunner.query.vectors.instant import repeated
+from lakerunner.query.vectors.matching import BinaryOperation
+from lakerunner.query.vectors.operators import COMPARISONS, SET_OPERATORS, TRIM_OPERATORS, arithmetic, compared
+from lakerunner.query.vectors.range_samples import RangeSamples, from_batch, from_block
 from lakerunner.query.vectors.ranges import RangeVector
-from lakerunner.query.vectors.samples import Samples, from_batch, from_block
-from lakerunner.query.vectors.sets import set_operation
+from lakerunner.query.vectors.raw_range import raw_matrix
+from lakerunner.query.vectors.selection import select
 
-#: A scalar has a value at every step.
+#: Scalars have one value per step.
 Value = Floats | Block | str
 
 
 class Evaluator(Calls):
-    """Evaluates at `times`, which ascend. Scalars are arrays, vectors are blocks, strings are text."""
+    """Evaluates expressions at ascending times. Scalars are arrays, vectors are blocks."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
@@ -55,7 +56,7 @@ class Evaluator(Calls):
 
     @contextmanager
     def _between(self, start_ms: int, end_ms: int) -> Iterator[None]:
-        """Within: the steps of a subquery, or the one time at which something pinned is evaluated."""
+        """While evaluating the steps of a subquery, or a pinned expression at its one time."""
         before = self.start_ms, self.end_ms
         self.start_ms, self.end_ms = start_ms, end_ms
         yield
@@ -81,7 +82,7 @@ class Evaluator(Calls):
             case Paren(expr=inner):
                 return self.value(inner, times)
             case VectorSelector():
-                return vector(self.evaluation, expr, times)
+                return instant_vector(self.evaluation, expr, times)
             case Unary():
                 return self._unary(expr, times)
             case Binary():
@@ -118,16 +119,16 @@ class Evaluator(Calls):
         return with_histograms(negated, cells)
 
     def _binaries(self, expr: Binary, times: Ints) -> Value:
-        """Up the left spine in a loop: long chains of operators are common in generated queries."""
+        """Evaluate a chain of left-associative operators in a loop: generated queries have long ones."""
         spine = [expr]
         while isinstance(spine[-1].left, Binary):
             spine.append(spine[-1].left)
         if any(node.op in TRIM_OPERATORS for node in spine):
             with self.evaluation.reading_buckets():
-                return self._along(spine, times)
-        return self._along(spine, times)
+                return self._chain(spine, times)
+        return self._chain(spine, times)
 
-    def _along(self, spine: list[Binary], times: Ints) -> Value:
+    def _chain(self, spine: list[Binary], times: Ints) -> Value:
         found = self.value(spine[-1].left, times)
         for node in reversed(spine):
             found = self._binary(node, found, self.value(node.right, times))
@@ -142,22 +143,33 @@ class Evaluator(Calls):
             if expr.op in TRIM_OPERATORS:
                 raise EvaluationError(f'operator "{expr.op}" not allowed for Scalar operations')
             return arithmetic(expr.op, left, right)
+        operation = BinaryOperation(expr.op, expr.matching, expr.return_bool, expr.start)
         if isinstance(left, np.ndarray):
             assert isinstance(right, Block)
-            return vector_scalar(self.evaluation, expr, right, left, swapped=True)
+            return vector_scalar(self.evaluation, operation, right, left, swapped=True)
         if isinstance(right, np.ndarray):
-            return vector_scalar(self.evaluation, expr, left, right, swapped=False)
+            return vector_scalar(self.evaluation, operation, left, right, swapped=False)
         if expr.op in SET_OPERATORS:
-            return set_operation(expr, left, right)
-        return vector_vector(self.evaluation, expr, left, right)
+            return set_operation(expr.op, expr.matching, left, right)
+        return vector_vector(self.evaluation, operation, left, right)
 
     def _aggregate(self, expr: Aggregate, times: Ints) -> Block:
-        param = None
+        literal = None if expr.param is None else unwrapped(expr.param)
+        aggregation = Aggregation(
+            expr.op,
+            expr.grouping,
+            expr.without,
+            position=expr.start,
+            vector_position=unwrapped(expr.expr).start,
+            param_position=0 if literal is None else literal.start,
+        )
         if expr.op == "count_values":
-            check_value_label(expr)
-        elif expr.param is not None:
-            param = self.scalar(expr.param, times)
-        return aggregate(self.evaluation, expr, self.block(expr.expr, times), param)
+            assert isinstance(literal, String)
+            # An invalid label is reported before the vector is evaluated.
+            check_value_label(literal.value)
+            return count_values(self.evaluation, aggregation, literal.value, self.block(expr.expr, times))
+        param = None if expr.param is None else self.scalar(expr.param, times)
+        return aggregate(self.evaluation, aggregation, self.block(expr.expr, times), param)
 
     # -- range vectors -----------------------------------------------------------------------------------------
 
@@ -178,7 +190,7 @@ class Evaluator(Calls):
         reach = lookback_ms if selector.anchored or selector.smoothed else 0
         start_ms = int(after[0]) - reach + 1
         end_ms = int(until[-1]) + (reach if selector.smoothed else 0)
-        batch = select(self.evaluation, selector, start_ms, end_ms, (after, until))
+        batch = select(self.evaluation, selector.matchers, start_ms, end_ms, (after, until))
         return RangeVector(
             from_batch(batch), after, until, fixed, range_ms, node.start, selector.anchored, selector.smoothed, reach
         )
@@ -187,11 +199,11 @@ class Evaluator(Calls):
         range_ms = positive_duration_ms(node.range, self.evaluation.query)
         until, fixed = reference_times(self.evaluation, node, times)
         samples = self.subquery_samples(node, until, range_ms)
-        # Messages about a subquery are placed at the beginning of the query, as Prometheus has them.
+        # As in Prometheus, annotations about a subquery point at the beginning of the query.
         return RangeVector(samples, until - range_ms, until, fixed, range_ms, position=0)
 
-    def subquery_samples(self, node: Subquery, until: Ints, range_ms: int) -> Samples:
-        """The inner expression at the multiples of the step that lie in any window, and only there."""
+    def subquery_samples(self, node: Subquery, until: Ints, range_ms: int) -> RangeSamples:
+        """Evaluate the inner expression at all multiples of the step that lie in a window."""
         step_ms = self.evaluation.options.default_step_ms
         if node.step is not None:
             step_ms = positive_duration_ms(node.step, self.evaluation.query)
@@ -212,9 +224,14 @@ class Evaluator(Calls):
             return from_block(self.block(node.expr, inner), inner)
 
     def _span(self, node: Subquery, range_ms: int, step_ms: int) -> tuple[int, int]:
-        """From the first step of the subquery to its end, which need not be a step."""
+        """The first step of the subquery, and its end, which need not be a step."""
         edges, _ = reference_times(self.evaluation, node, np.array([self.start_ms, self.end_ms], dtype=np.int64))
         return (int(edges[0]) - range_ms) // step_ms * step_ms + step_ms, int(edges[-1])
+
+
+def raw_range(evaluator: Evaluator, expr: Expr, times: Ints) -> MatrixResult:
+    """The samples of a range vector that is the complete query."""
+    return raw_matrix(evaluator.evaluation, evaluator.range_vector(expr, times, ""))
 
 
 def _check_extended(selector: VectorSelector, function: str) -> None:

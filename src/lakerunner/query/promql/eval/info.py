@@ -1,4 +1,4 @@
-"""info(): series enriched with the labels of the info metric of the same target."""
+"""info(): adds the labels of a target's info series to the target's other series."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from lakerunner.query.promql.ast import (
     VectorSelector,
     children,
 )
-from lakerunner.query.promql.eval.selectors import latest_in, reference_times
+from lakerunner.query.promql.eval.selectors import reference_times
 from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.block import Block, Bools, EvaluationError, any_series, any_step
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher, MatchKind
-from lakerunner.query.vectors.binary import shown
+from lakerunner.query.vectors.annotations import format_labels
 from lakerunner.query.vectors.context import Evaluation
+from lakerunner.query.vectors.instant import latest_samples
 
-#: What makes two series be of the same target.
+#: Series with equal values of these labels belong to the same target.
 _IDENTIFYING = ("instance", "job")
 _DEFAULT_NAME = Matcher(METRIC_NAME, MatchKind.EQUAL, "target_info")
 
 _ANY_INFO_NAME = Matcher(METRIC_NAME, MatchKind.REGEX, ".+_info")
 
 
-class _Info:
-    """The info series of one metric name, by target; where several are there, the newest sample wins."""
+class _InfoSeries:
+    """Info series by metric name and target. Of several, the one with the newest sample wins."""
 
     def __init__(self, batch: SeriesBatch, index: Ints) -> None:
         self.batch = batch
@@ -50,7 +51,7 @@ class _Info:
         self.names = sorted({labels.get(METRIC_NAME) for labels in batch.labels})
 
     def chosen(self, name: str, labels: LabelSet) -> Ints:
-        """The row of the info series for these labels at every step, or -1."""
+        """The row of the info series for a series with these labels at every step, or -1."""
         rows = self.by_target.get((name, *(labels.get(part) for part in _IDENTIFYING)), [])
         steps = self.index.shape[1]
         best = np.full(steps, -1, dtype=np.int64)
@@ -62,12 +63,12 @@ class _Info:
             best[better], newest[better] = row, time[better]
         return best
 
-    def refuse_duplicates(self, asked: Bools) -> None:
-        """Of no target may two info series have their samples at the same time, at a step that is asked for."""
+    def refuse_duplicates(self, steps: Bools) -> None:
+        """Fail if two info series of a target have samples of the same time at one of the steps."""
         found: list[tuple[int, int, int, int]] = []
         for rows in self.by_target.values():
             times = np.where(self.index[rows] >= 0, self.batch.timestamps_ms[self.index[rows]], -1)
-            for step in asked.nonzero()[0].tolist() if len(rows) > 1 else ():
+            for step in steps.nonzero()[0].tolist() if len(rows) > 1 else ():
                 newest = times[:, step].max()
                 same = (times[:, step] == newest).nonzero()[0].tolist()
                 if newest >= 0 and len(same) > 1:
@@ -76,9 +77,9 @@ class _Info:
         if not found:
             return
         _, second, first, time_ms = min(found)
-        known, new = shown(self.batch.labels[first]), shown(self.batch.labels[second])
+        existing, new = format_labels(self.batch.labels[first]), format_labels(self.batch.labels[second])
         raise EvaluationError(
-            f"found duplicate series for info metric: existing {known} @ {time_ms}, new {new} @ {time_ms}"
+            f"found duplicate series for info metric: existing {existing} @ {time_ms}, new {new} @ {time_ms}"
         )
 
 
@@ -99,7 +100,7 @@ def enrich(evaluation: Evaluation, base_expr: Expr, base: Block, selector: Vecto
         if is_info[row]:
             out.append((row, labels, np.ones(steps, dtype=bool)))
         else:
-            out += [(row, made, cells) for made, cells in _joined(labels, info, data_matchers, base.present[row])]
+            out += [(row, joined, cells) for joined, cells in _joined(labels, info, data_matchers, base.present[row])]
     if not out:
         return Block.empty(steps)
     rows = base.rows([row for row, _, _ in out]).masked(np.array([cells for _, _, cells in out]))
@@ -115,7 +116,7 @@ def info_matchers(call: Call) -> tuple[Matcher, ...]:
 
 
 def _info_names(given: Sequence[Matcher]) -> Sequence[Matcher]:
-    """Which metrics are info metrics: what was asked for. Mere exclusions leave all others that are named so."""
+    """The matchers of info metric names. With negative matchers only, all other `*_info` metrics are meant."""
     if not given:
         return [_DEFAULT_NAME]
     if any(matcher.kind in (MatchKind.EQUAL, MatchKind.REGEX) for matcher in given):
@@ -124,9 +125,9 @@ def _info_names(given: Sequence[Matcher]) -> Sequence[Matcher]:
 
 
 def _joined(
-    labels: LabelSet, info: _Info | None, data_matchers: Sequence[Matcher], present: Bools
+    labels: LabelSet, info: _InfoSeries | None, data_matchers: Sequence[Matcher], present: Bools
 ) -> list[tuple[LabelSet, Bools]]:
-    """The enriched label sets of one series, each with the steps at which it holds."""
+    """The enriched label sets of one series, each with its steps."""
     steps = len(present)
     choices = np.zeros((0, steps), dtype=np.int64)
     if info is not None and info.names:
@@ -168,16 +169,16 @@ def _fetch(
     name_matchers: Sequence[Matcher],
     data_matchers: Sequence[Matcher],
     times: Ints,
-) -> _Info | None:
-    """The info series of the targets at hand, as of the times that the expression looks at."""
+) -> _InfoSeries | None:
+    """Read the info series of the given targets at the times that the expression refers to."""
     identifying = []
     for name in _IDENTIFYING:
         values = sorted({labels.get(name) for labels in enriched} - {""})
         if not values:
-            # Targets that nothing tells apart have no info series.
+            # Without identifying labels there are no info series.
             return None
         identifying.append(Matcher(name, MatchKind.REGEX, "|".join(_quoted(value) for value in values)))
-    at = _looked_at(evaluation, base_expr, times)
+    at = _common_times(evaluation, base_expr, times)
     lookback_ms = evaluation.options.lookback_ms
     batch = evaluation.source.select(
         [*name_matchers, *identifying, *data_matchers],
@@ -185,29 +186,29 @@ def _fetch(
         int(at.max()),
     )
     evaluation.spend(len(batch.values))
-    index = latest_in(batch, at, lookback_ms)
+    index = latest_samples(batch, at, lookback_ms)
     if batch.histograms is not None and len(batch.labels):
-        held = (index >= 0) & (batch.histograms.row[index] >= 0)
-        if held.any():
-            labels = batch.labels[int(any_step(held).argmax())]
-            raise EvaluationError(f"this should be an info metric, with float samples: {shown(labels)}")
-    return _Info(batch, index)
+        is_histogram = (index >= 0) & (batch.histograms.row[index] >= 0)
+        if is_histogram.any():
+            labels = batch.labels[int(any_step(is_histogram).argmax())]
+            raise EvaluationError(f"this should be an info metric, with float samples: {format_labels(labels)}")
+    return _InfoSeries(batch, index)
 
 
 def _quoted(value: str) -> str:
     return "".join(c if c.isalnum() or c == "_" or ord(c) > 127 else f"\\x{{{ord(c):x}}}" for c in value)
 
 
-def _looked_at(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:
-    """The times that all selectors of the expression agree on; otherwise those of the evaluation."""
-    paths, everywhere = _paths_to_selectors(expr)
-    looked_at = [_along(evaluation, path, times) for path in paths]
-    if not looked_at or not everywhere or any(not np.array_equal(looked_at[0], other) for other in looked_at[1:]):
+def _common_times(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:
+    """The times that all selectors of the expression refer to if they agree, else the times of the evaluation."""
+    paths, all_selected = _paths_to_selectors(expr)
+    referred = [_times_along(evaluation, path, times) for path in paths]
+    if not referred or not all_selected or any(not np.array_equal(referred[0], other) for other in referred[1:]):
         return times
-    return looked_at[0]
+    return referred[0]
 
 
-def _along(evaluation: Evaluation, path: Sequence[VectorSelector | Subquery], times: Ints) -> Ints:
+def _times_along(evaluation: Evaluation, path: Sequence[VectorSelector | Subquery], times: Ints) -> Ints:
     at = times
     for node in path:
         found, fixed = reference_times(evaluation, node, at)
@@ -216,15 +217,15 @@ def _along(evaluation: Evaluation, path: Sequence[VectorSelector | Subquery], ti
 
 
 def _paths_to_selectors(expr: Expr) -> tuple[list[tuple[VectorSelector | Subquery, ...]], bool]:
-    """Every selector that gives vectors, after the subqueries around it; and whether no vector comes without one.
+    """The path to every vector selector, through its subqueries; and whether every vector comes from a selector.
 
-    With a stack: chains of operators may be long.
+    Not recursive: chains of operators may be long.
     """
     paths: list[tuple[VectorSelector | Subquery, ...]] = []
-    everywhere = True
-    waiting: list[tuple[Expr, tuple[VectorSelector | Subquery, ...]]] = [(expr, ())]
-    while waiting:
-        node, path = waiting.pop()
+    all_selected = True
+    pending: list[tuple[Expr, tuple[VectorSelector | Subquery, ...]]] = [(expr, ())]
+    while pending:
+        node, path = pending.pop()
         if isinstance(node, VectorSelector):
             paths.append((*path, node))
             continue
@@ -234,13 +235,13 @@ def _paths_to_selectors(expr: Expr) -> tuple[list[tuple[VectorSelector | Subquer
         if isinstance(node, Call):
             below = below[:1] if node.name == "info" else below
         vectors = [child for child in below if _has_series(child)]
-        everywhere = everywhere and bool(vectors)
-        waiting += [(child, path) for child in reversed(vectors)]
-    return paths, everywhere
+        all_selected = all_selected and bool(vectors)
+        pending += [(child, path) for child in reversed(vectors)]
+    return paths, all_selected
 
 
 def _has_series(expr: Expr) -> bool:
-    """Whether the expression gives series, rather than a number or a text."""
+    """Whether the expression yields series, and not a scalar or a string."""
     while True:
         match expr:
             case Number() | String():

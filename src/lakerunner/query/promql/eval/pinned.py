@@ -1,15 +1,15 @@
-"""Expressions that `@` pins to one time: evaluated once, at the first step, whatever the number of steps.
+"""Expressions that `@` pins to one time: they are evaluated once, at the first step.
 
-What is pinned is decided as in Prometheus, because it shows: the parameter of a pinned aggregation is taken at the
-first step only, and a pinned `sort` does sort.
+The rules are those of Prometheus, because they are visible: a pinned aggregation uses its parameter at the first step,
+and a pinned `sort` does sort.
 """
 
 from __future__ import annotations
 
 from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, Subquery, VectorSelector, children
 
-#: Functions whose result changes with the time of the evaluation even if their arguments do not.
-_OF_TIME = frozenset(
+#: Functions whose result depends on the evaluation time even if their arguments do not.
+_TIME_DEPENDENT = frozenset(
     [
         *("day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year"),
         *("predict_linear", "time", "timestamp"),
@@ -18,27 +18,27 @@ _OF_TIME = frozenset(
 
 
 def is_pinned(expr: Expr) -> bool:
-    """Whether all selectors in the expression have an `@`, and there are any, or functions of no time instead.
+    """Whether the expression has selectors or calls, all selectors have an `@`, and no call depends on the time.
 
-    With a stack: chains may be long.
+    Not recursive: chains of operators may be long.
     """
     found = False
-    waiting = [expr]
-    while waiting:
-        node = waiting.pop()
+    pending = [expr]
+    while pending:
+        node = pending.pop()
         selector = node.vector if isinstance(node, MatrixSelector) else node
         if isinstance(selector, VectorSelector | Subquery):
             if selector.at is None:
                 return False
             found = True
-        elif isinstance(node, Call) and node.name in _OF_TIME:
+        elif isinstance(node, Call) and node.name in _TIME_DEPENDENT:
             return False
         elif isinstance(node, Aggregate):
-            waiting.append(node.expr)
+            pending.append(node.expr)
         elif isinstance(node, Call):
             found = True
-            # The second argument of info only says which labels; it looks at no time of its own.
-            waiting += node.args[:1] if node.name == "info" else node.args
+            # The second argument of info() only names labels; it is never evaluated.
+            pending += node.args[:1] if node.name == "info" else node.args
         else:
-            waiting += children(node)
+            pending += children(node)
     return found

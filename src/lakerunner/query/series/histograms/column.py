@@ -1,4 +1,4 @@
-"""Native histograms of many samples as columns, in the shape that segments store them."""
+"""Native histograms of many samples as columns, in the layout of stored segments."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
 
 
 class Arrays(NamedTuple):
-    """The arrays of a column as compiled loops take them: read-only all of them, so that one compilation serves."""
+    """A column's arrays as compiled loops take them. All are read-only, so that each loop is compiled only once."""
 
     schema: npt.NDArray[np.int8]
     hint: npt.NDArray[np.int8]
-    #: The counts: a tuple has a `count` already.
+    #: The column's `count`; tuples already have a method of that name.
     observations: Floats
     sum: Floats
     zero_threshold: Floats
@@ -36,8 +36,8 @@ class Arrays(NamedTuple):
 class HistogramColumn:
     """`row[i]` is the histogram of sample i, or -1 where the sample is a float.
 
-    Buckets of histogram r are `index[offsets[r]:offsets[r + 1]]` and the counts beside them; positive and negative
-    apart; custom bounds likewise.
+    Histogram r has the buckets `index[offsets[r]:offsets[r + 1]]`, with the counts at the same places. Positive and
+    negative buckets are separate. Custom bounds are stored in the same way.
     """
 
     row: Ints
@@ -55,19 +55,19 @@ class HistogramColumn:
     neg_count: Floats
     bounds_offsets: Ints
     bounds: Floats
-    _made: dict[int, Histogram] = field(default_factory=dict, repr=False)
+    _built: dict[int, Histogram] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.schema)
 
     def at(self, row: int) -> Histogram:
-        """The histogram of one row. Made once: the same object each time."""
-        made = self._made.get(row)
-        if made is None:
+        """The histogram of one row. Built once: later calls return the same object."""
+        histogram = self._built.get(row)
+        if histogram is None:
             pos = slice(self.pos_offsets[row], self.pos_offsets[row + 1])
             neg = slice(self.neg_offsets[row], self.neg_offsets[row + 1])
             bounds = self.bounds[self.bounds_offsets[row] : self.bounds_offsets[row + 1]]
-            made = self._made[row] = Histogram(
+            histogram = self._built[row] = Histogram(
                 schema=int(self.schema[row]),
                 count=float(self.count[row]),
                 sum=float(self.sum[row]),
@@ -80,7 +80,7 @@ class HistogramColumn:
                 bounds=tuple(bounds.tolist()),
                 hint=ResetHint(int(self.hint[row])),
             )
-        return made
+        return histogram
 
     def arrays(self) -> Arrays:
         return Arrays(
@@ -93,7 +93,7 @@ class HistogramColumn:
 
     @classmethod
     def of(cls, samples: Sequence[Histogram | None]) -> HistogramColumn:
-        """The column of samples, `None` where a sample is a float."""
+        """The column of a list of samples, in which floats are None."""
         present = [sample for sample in samples if sample is not None]
         row = np.full(len(samples), -1, dtype=np.int64)
         row[[i for i, sample in enumerate(samples) if sample is not None]] = np.arange(len(present))
@@ -113,12 +113,12 @@ class HistogramColumn:
             neg_count=_joined([h.neg_count for h in present]),
             bounds_offsets=_offsets([len(h.bounds) for h in present]),
             bounds=_joined([np.array(h.bounds, dtype=np.float64) for h in present]),
-            _made=dict(enumerate(present)),
+            _built=dict(enumerate(present)),
         )
 
 
 class ColumnHistograms(Sequence[Histogram]):
-    """Rows of a column as a sequence of histograms, made only when looked at."""
+    """Rows of a column as a sequence of histograms, which are built on access."""
 
     def __init__(self, column: HistogramColumn, rows: Ints) -> None:
         self.column = column
@@ -138,7 +138,7 @@ class ColumnHistograms(Sequence[Histogram]):
 
 
 def stacked(columns: Sequence[HistogramColumn]) -> HistogramColumn:
-    """The histograms of several columns in one, each its own sample: those of the second after those of the first."""
+    """Concatenate columns. In the result, every histogram is one sample."""
     if len(columns) == 1:
         return columns[0]
     return HistogramColumn(
@@ -160,8 +160,8 @@ def stacked(columns: Sequence[HistogramColumn]) -> HistogramColumn:
     )
 
 
-def taken(offsets: Ints, values: Floats, rows: Ints) -> tuple[Ints, Floats]:
-    """The lists of some rows, as offsets and values of their own."""
+def gather_lists(offsets: Ints, values: Floats, rows: Ints) -> tuple[Ints, Floats]:
+    """The lists of the given rows, as new offsets and values."""
     lengths = np.diff(offsets)[rows]
     out = _offsets(lengths)
     if not out[-1]:

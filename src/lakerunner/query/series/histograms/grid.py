@@ -1,4 +1,4 @@
-"""The histograms of a matrix's cells, as rows of a column: objects are made only of those that are looked at."""
+"""The histograms in the cells of a matrix, as rows of a column: objects are built on access only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HistogramGrid:
     @overload
     def __getitem__(self, key: Any) -> HistogramGrid: ...
     def __getitem__(self, key: Any) -> Histogram | HistogramGrid:
-        """One cell's histogram, or the grid of some cells, which may have one dimension only."""
+        """One cell's histogram, or the grid of several cells, possibly with one dimension."""
         chosen = self.row[key]
         return HistogramGrid(self.column, chosen) if isinstance(chosen, np.ndarray) else self.column.at(int(chosen))
 
@@ -40,20 +40,20 @@ class HistogramGrid:
         return HistogramGrid(self.column, self.row.copy())
 
     def repeated(self, steps: int) -> HistogramGrid:
-        """The one step of every row, at every step."""
+        """A grid of one step, repeated for `steps` steps."""
         return HistogramGrid(self.column, np.repeat(self.row, steps, axis=1))
 
 
 def joined(grids: Sequence[HistogramGrid | None], shapes: Sequence[tuple[int, int]]) -> list[HistogramGrid]:
-    """The grids over one column. None stands for a grid of that shape without histograms."""
+    """Rebase grids on one common column. None stands for a grid of that shape without histograms."""
     columns: list[HistogramColumn] = []
     first: dict[int, int] = {}
-    held = 0
+    total = 0
     for grid in grids:
         if grid is not None and id(grid.column) not in first:
-            first[id(grid.column)] = held
+            first[id(grid.column)] = total
             columns.append(grid.column)
-            held += len(grid.column)
+            total += len(grid.column)
     column = stacked(columns)
     out = []
     for grid, shape in zip(grids, shapes, strict=True):

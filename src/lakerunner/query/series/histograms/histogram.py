@@ -1,7 +1,7 @@
-"""Native histograms: one value of a series that is a whole distribution.
+"""A native histogram: one sample that is a distribution.
 
-Buckets are kept as two parallel arrays, index and count, for each sign: the same content as Prometheus' spans,
-but ready for array arithmetic. Histograms are values: operations return new ones.
+The buckets of each sign are two parallel arrays, index and count: the same content as Prometheus' spans, but ready for
+array arithmetic. Histograms are values: operations return new ones.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Histogram:
         )
 
     def divided(self, divisor: float) -> Histogram:
-        """Division by zero empties the buckets: infinitely many observations are in no place in particular."""
+        """Division by zero removes the buckets: infinitely many observations have no position."""
         hint = ResetHint.GAUGE if divisor < 0 else self.hint
         with np.errstate(all="ignore"):
             count, total, zero = np.array([self.count, self.sum, self.zero_count]) / divisor
@@ -95,7 +95,7 @@ class Histogram:
         return self if self.hint is hint else replace(self, hint=hint)
 
     def equals(self, other: Histogram) -> bool:
-        """The same buckets with the same counts, to the bit. The hint does not count."""
+        """Whether buckets and counts are equal to the bit. The hint is ignored."""
         return (
             self.schema == other.schema
             and _bits(self.count, self.sum, self.zero_count, self.zero_threshold)
@@ -119,7 +119,7 @@ class Histogram:
         return -bucket_bound(self.neg_index, self.schema), -bucket_bound(self.neg_index - 1, self.schema)
 
     def all_buckets(self) -> tuple[Floats, Floats, Floats]:
-        """Lower bounds, upper bounds and counts of all buckets, ascending; none reaches into the zero bucket."""
+        """Lower bounds, upper bounds and counts of all buckets, ascending and clipped at the zero bucket."""
         lower, upper = self.positive_bounds()
         if self.custom:
             return lower, upper, self.pos_count
@@ -135,7 +135,7 @@ class Histogram:
         )
 
     def __str__(self) -> str:
-        """As Prometheus prints it, which `count_values` makes a label of."""
+        """As Prometheus prints it. `count_values` uses the text as a label value."""
         out = [f"count:{general(self.count)}, sum:{general(self.sum)}"]
         lower, upper, count = self.all_buckets_unclipped()
         for low, high, number in zip(lower.tolist(), upper.tolist(), count.tolist(), strict=True):
@@ -146,7 +146,7 @@ class Histogram:
         return f"{{{', '.join(out)}}}"
 
     def all_buckets_unclipped(self) -> tuple[Floats, Floats, Floats]:
-        """As `all_buckets`, with the buckets' own bounds even where they reach into the zero bucket."""
+        """As `all_buckets`, without clipping at the zero bucket."""
         return replace(self, zero_threshold=0.0).all_buckets() if not self.zero_count else self._with_zero()
 
     def _with_zero(self) -> tuple[Floats, Floats, Floats]:
@@ -165,7 +165,7 @@ def _bits(*values: float) -> bytes:
 
 @lru_cache(maxsize=16)
 def fractions(schema: int) -> Floats:
-    """The bounds between 0.5 and 1 that a power of two is divided at, to the last digit as in Prometheus' tables."""
+    """The bucket bounds between 0.5 and 1, to the last digit as in Prometheus' tables."""
     bounds = np.array([0.5])
     for finer in range(1, schema + 1):
         bounds = np.stack([bounds, bounds * (1 / 2.0 ** (-(0.5**finer)))], axis=1).reshape(-1)

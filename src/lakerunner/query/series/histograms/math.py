@@ -22,10 +22,10 @@ class IncompatibleSchemas(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """The result of an addition or subtraction, and what had to be bent for it."""
+    """The result of an addition or subtraction, and what users should know about it."""
 
     value: Histogram
-    #: One side said "reset", the other "not reset".
+    #: One side's hint is "reset", the other's "not reset".
     hint_collision: bool = False
     #: Custom bounds differed: only the common ones remain.
     bounds_reconciled: bool = False
@@ -86,7 +86,7 @@ class _Layout:
             return cls(left.schema, 0.0, tuple(sorted(shared)), True)
         threshold = max(left.zero_threshold, right.zero_threshold)
         if left.zero_threshold != right.zero_threshold:
-            # A threshold inside a populated bucket of either side grows to that bucket's end, and so on.
+            # While the threshold cuts a populated bucket of either side, it grows to that bucket's end.
             while True:
                 wider = max(_grown_threshold(left, threshold), _grown_threshold(right, threshold))
                 if wider == threshold:
@@ -123,7 +123,7 @@ class _Layout:
 
 
 def _merged(index: Ints, count: Floats) -> tuple[Ints, Floats]:
-    """Counts of equal indexes added up; the indexes ascend already."""
+    """Add up the counts of equal indexes, which ascend."""
     unique, inverse = np.unique(index, return_inverse=True)
     out = np.zeros(len(unique))
     np.add.at(out, inverse, count)
@@ -156,7 +156,7 @@ def _grown_threshold(histogram: Histogram, threshold: float) -> float:
 
 
 def _with_zero_threshold(histogram: Histogram, threshold: float) -> Histogram:
-    """Buckets that begin below the threshold become part of the zero bucket."""
+    """Move the buckets that begin below the threshold into the zero bucket."""
     pos_in = bucket_bound(histogram.pos_index - 1, histogram.schema) < threshold
     neg_in = bucket_bound(histogram.neg_index - 1, histogram.schema) < threshold
     zero = histogram.zero_count + float(histogram.pos_count[pos_in].sum()) + float(histogram.neg_count[neg_in].sum())
@@ -182,7 +182,7 @@ def _joined_hint(left: ResetHint, right: ResetHint) -> tuple[ResetHint, bool]:
 
 
 def is_reset(current: Histogram, previous: Histogram) -> bool:
-    """Whether a counter restarted between the two: something in it shrank, or its layout became finer."""
+    """Whether a counter restarted between the two: a count shrank, or the layout became finer."""
     if current.hint is ResetHint.RESET:
         return True
     if current.hint is ResetHint.NOT_RESET:
@@ -206,7 +206,7 @@ def is_reset(current: Histogram, previous: Histogram) -> bool:
 
 
 def _shrank(index: Ints, count: Floats, before_index: Ints, before_count: Floats) -> bool:
-    """Whether a populated bucket is gone or has less than before. Those that were not there before do not count."""
+    """Whether a populated bucket disappeared or lost observations. New buckets do not matter."""
     if np.array_equal(index, before_index):
         return bool((count < before_count).any())
     kept = np.isin(before_index, index)
@@ -284,7 +284,7 @@ class CompensatedSum:
         )
 
     def mean(self, number: float) -> Histogram:
-        """The total divided by `number`: value and error apart, so that large sums do not lose the small parts."""
+        """Divide the total by `number`. Value and error are divided separately, so that large sums keep small terms."""
         out = self.copy()
         out.value, out._error = self.value.divided(number), self._error.divided(number)
         return out.total()

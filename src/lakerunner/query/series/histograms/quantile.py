@@ -1,4 +1,4 @@
-"""What can be read off a native histogram: quantiles, fractions, spread."""
+"""Quantiles, fractions and the variance of a native histogram."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lakerunner.query.series.histograms.histogram import Floats, Histogram
 def quantile(q: float, histogram: Histogram) -> float:
     """The value below which the fraction `q` of the observations lies.
 
-    Within a bucket the observations are taken to lie evenly: on a logarithmic scale in exponential buckets,
-    on a linear one in custom buckets and in the zero bucket.
+    Observations are assumed to be spread evenly within a bucket: on a logarithmic scale in exponential buckets, on a
+    linear scale in custom buckets and in the zero bucket.
     """
     if q < 0:
         return -math.inf
@@ -22,14 +22,14 @@ def quantile(q: float, histogram: Histogram) -> float:
     if histogram.count == 0 or math.isnan(q):
         return math.nan
     lower, upper, count = histogram.all_buckets()
-    # Observations of NaN are in the count but in no bucket, so that ranks hold only from the lower end.
+    # NaN observations are counted but are in no bucket: ranks are right only from the lowest bucket upwards.
     forward = math.isnan(histogram.sum) or q < 0.5
     rank = (q if forward else 1 - q) * histogram.count
     populated = np.flatnonzero(count != 0)
     if not forward:
         populated = populated[::-1]
     if not len(populated):
-        # Observations that are in no bucket: taken to be at zero, unless they are known to be NaN.
+        # Observations in no bucket count as zero, unless they are known to be NaN.
         return 0.0 if min(0.0, histogram.count) < rank and not math.isnan(histogram.sum) else math.nan
     running = np.cumsum(count[populated])
     reached = np.flatnonzero(running >= rank)
@@ -49,7 +49,7 @@ def quantile(q: float, histogram: Histogram) -> float:
         return math.nan if math.isnan(histogram.sum) else high
     rest = (rank - (total - number)) if forward else (total - rank)
     if math.isnan(histogram.sum) and bucket < len(count) - 1:
-        # Looking for observations of NaN, Prometheus goes on to the last bucket, and then takes that one's bounds.
+        # As in Prometheus: its search for NaN observations ends at the last bucket, whose bounds it then uses.
         low, high, number = float(lower[-1]), float(upper[-1]), float(count[-1])
     with np.errstate(all="ignore"):
         fraction = float(np.float64(rest) / np.float64(number))
@@ -62,7 +62,7 @@ def quantile(q: float, histogram: Histogram) -> float:
 
 
 def _one_sided(histogram: Histogram, low: float, high: float) -> tuple[float, float]:
-    """A histogram with buckets on one side only has nothing on the other side of zero."""
+    """Clip the zero bucket at zero if the histogram has buckets on one side only."""
     if low < 0 < high:
         if not len(histogram.neg_index) and len(histogram.pos_index):
             return 0.0, high
@@ -72,10 +72,10 @@ def _one_sided(histogram: Histogram, low: float, high: float) -> tuple[float, fl
 
 
 def has_nan_observations(histogram: Histogram) -> bool:
-    """NaN observations make the sum NaN and are in no bucket; infinities of both signs do only the former."""
+    """NaN observations make the sum NaN and are in no bucket; infinities of both signs only make the sum NaN."""
     if not math.isnan(histogram.sum):
         return False
-    return _placed(histogram.all_buckets()[2]) < histogram.count
+    return _in_buckets(histogram.all_buckets()[2]) < histogram.count
 
 
 def fraction(lower: float, upper: float, histogram: Histogram) -> float:
@@ -93,20 +93,20 @@ def fraction(lower: float, upper: float, histogram: Histogram) -> float:
 
 
 def _total(histogram: Histogram, count: Floats) -> float:
-    return _placed(count) if math.isnan(histogram.sum) else histogram.count
+    return _in_buckets(count) if math.isnan(histogram.sum) else histogram.count
 
 
-def _placed(count: Floats) -> float:
-    """Observations that are in any bucket, added from the lowest bucket upwards."""
+def _in_buckets(count: Floats) -> float:
+    """The number of observations in buckets, summed from the lowest bucket upwards."""
     return float(np.cumsum(count)[-1]) if len(count) else 0.0
 
 
 def _rank(bound: float, histogram: Histogram, low: Floats, high: Floats, count: Floats, below: Floats) -> float:
-    """How many observations lie below the bound."""
+    """The number of observations below the bound."""
     for i in range(len(low)):
         first, last = float(low[i]), float(high[i])
         zero_bucket = first <= 0 <= last
-        # A custom bucket around zero begins there, even one from -1 to 0: Prometheus takes it for the zero bucket.
+        # As in Prometheus, a custom bucket around zero, even one from -1 to 0, is treated as the zero bucket.
         if zero_bucket and not len(histogram.neg_index) and len(histogram.pos_index):
             first = 0.0
         elif zero_bucket and not len(histogram.pos_index) and len(histogram.neg_index):
@@ -114,7 +114,7 @@ def _rank(bound: float, histogram: Histogram, low: Floats, high: Floats, count: 
         if first >= bound:
             return float(below[i])
         if first < bound < last:
-            # Nobody knows where in an infinite bucket the observations are: none of them is between two values.
+            # Observations in an infinite bucket have no known position: none of them lies between two values.
             if first == -math.inf:
                 return float(count[i])
             if histogram.custom or zero_bucket:
@@ -133,7 +133,7 @@ def _log_share(bound: float, first: float, last: float) -> float:
 
 
 def variance(histogram: Histogram) -> float:
-    """The variance, with every observation taken to lie in the middle of its bucket."""
+    """The variance, assuming that every observation lies in the middle of its bucket."""
     with np.errstate(all="ignore"):
         mean = float(np.float64(histogram.sum) / np.float64(histogram.count))
         lower, upper, count = histogram.all_buckets()

@@ -9,10 +9,10 @@ from lakerunner.query.series.histograms.histogram import Floats, Histogram
 
 
 def trim(histogram: Histogram, limit: float, upper: bool) -> Histogram:
-    """`upper` keeps what is at most `limit`, otherwise what is at least.
+    """`upper` keeps observations of at most `limit`, otherwise those of at least `limit`.
 
-    A bucket that the limit cuts is interpolated. The sum of what remains is estimated from the middles of the
-    remaining intervals, since nobody knows which observations went; if nothing went, it stays as it was.
+    A bucket that the limit cuts is interpolated. The sum is estimated from the middles of the remaining intervals,
+    since the removed observations are not known; if nothing was removed, the sum stays.
     """
     trimmer = _Trimmer(histogram.custom, limit, upper)
     pos = trimmer.side(*histogram.positive_bounds(), histogram.pos_count, positive=True)
@@ -63,10 +63,10 @@ class _Trimmer:
         return kept
 
     def _infinite(self, low: float, high: float, number: float) -> tuple[float, float]:
-        """What stays of an infinite bucket that the limit cuts, and where it is taken to lie.
+        """How much remains of an infinite bucket that the limit cuts, and its assumed position.
 
-        A first bucket with a positive end is taken to begin at zero. On the open side of the limit everything may
-        lie at the limit itself; otherwise nobody knows, and the bucket goes.
+        A first bucket with a positive upper bound is assumed to begin at zero. If the kept side is infinite, all
+        observations are assumed to lie at the limit; otherwise the bucket is removed.
         """
         limit = self.limit
         if low == -math.inf:
@@ -90,19 +90,19 @@ class _Trimmer:
         return middle if positive else -middle
 
     def zero_bucket(self, width: float, number: float, has_positive: bool, has_negative: bool) -> float:
-        """The zero bucket reaches only to the side on which there is anything at all."""
+        """The zero bucket extends to both sides of zero, or only to the one side that has observations."""
         low = 0.0 if has_positive and not has_negative else -width
         high = 0.0 if has_negative and not has_positive else width
         limit = self.limit
         if limit <= low or limit >= high:
-            whole = (limit > low) == self.upper
-            return self._keep(number, number if whole else 0.0, (low + high) / 2 if whole else 0.0)
+            keeps_all = (limit > low) == self.upper
+            return self._keep(number, number if keeps_all else 0.0, (low + high) / 2 if keeps_all else 0.0)
         first, last = (low, limit) if self.upper else (limit, high)
         return self._keep(number, number * ((last - first) / (high - low)), (first + last) / 2)
 
 
 def _below(limit: float, low: float, high: float, number: float, *, positive: bool, linear: bool) -> float:
-    """How much of a finite bucket lies at or below the limit."""
+    """How many observations of a finite bucket lie at or below the limit."""
     if limit <= low:
         return 0.0
     if limit >= high:

@@ -1,4 +1,4 @@
-"""histogram_quantile, histogram_quantiles and histogram_fraction: over native and classic histograms alike."""
+"""histogram_quantile, histogram_quantiles and histogram_fraction, for native and classic histograms."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _NUMBER = re.compile(r"(?i:[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity
 
 @lru_cache(maxsize=1024)
 def bucket_bound_of(text: str) -> float | None:
-    """The value of an `le` label, or None where it is none."""
+    """The value of an `le` label, or None if it is not a number."""
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
 @dataclass(slots=True)
 class _Classic:
-    """Classic histograms: series that differ in `le` alone are the buckets of one."""
+    """Classic histograms: series that differ only in `le` are the buckets of one histogram."""
 
     block: Block
     valid: Bools
@@ -43,22 +43,22 @@ class _Classic:
 
 
 @dataclass(slots=True)
-class Split:
-    """The two kinds of histograms in a vector. Where both are of the same series, neither counts."""
+class HistogramKinds:
+    """The native and the classic histograms of a vector. Where one series has both, neither is used."""
 
     native: Block
     classic: _Classic
 
 
 def _without_le(pairs: _Pairs) -> tuple[_Pairs, str]:
-    """The labels of the histogram that a bucket is of, and the bucket's bound: no label set is made of each bucket."""
+    """A bucket's labels without `le`, and its `le`. Pairs, because building a label set per bucket is slow."""
     for place, (name, value) in enumerate(pairs):
         if name == "le":
             return pairs[:place] + pairs[place + 1 :], value
     return pairs, ""
 
 
-def split(evaluation: Evaluation, block: Block, position: int) -> Split:
+def split(evaluation: Evaluation, block: Block, position: int) -> HistogramKinds:
     found: dict[_Pairs, int] = {}
     numbers: list[float] = []
     index: list[int] = []
@@ -79,7 +79,7 @@ def split(evaluation: Evaluation, block: Block, position: int) -> Split:
     offsets, _ = grouped_rows(group, len(found))
     classic = _Classic(block, valid, list(map(LabelSet, found)), offsets, order.astype(np.int64), bounds)
     native = Block(block.labels, block.values, np.zeros_like(valid), block.drop_name, block.hists, hmask)
-    return Split(native, classic)
+    return HistogramKinds(native, classic)
 
 
 def _without_conflicts(
@@ -96,7 +96,7 @@ def _without_conflicts(
 
 
 class _Native:
-    """The native histograms of a vector: cell after cell, with the series and the step of each."""
+    """The native histograms of a vector as flat arrays, with the series and the step of each."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -111,7 +111,7 @@ class _Native:
         return {self.block.labels[row].get(METRIC_NAME) for row in np.unique(self.series[cells]).tolist()}
 
     def numbers(self, found: Floats) -> Block:
-        """The vector with a number in place of every histogram."""
+        """The vector with every histogram replaced by its number."""
         values, valid = np.zeros(self.block.shape), np.zeros(self.block.shape, dtype=bool)
         values[self.series, self.steps] = found
         valid[self.series, self.steps] = True
@@ -120,12 +120,12 @@ class _Native:
 
 def _native_quantile(evaluation: Evaluation, block: Block, q: Floats, position: int) -> Block:
     native = _Native(block)
-    asked = q[native.steps]
+    cell_q = q[native.steps]
     found, power, unplaced = np.zeros(native.number), np.zeros(native.number, np.int8), np.zeros(native.number, bool)
-    distribution.quantiles(native.column.arrays(), native.rows, asked, distribution.FRACTIONS, found, power, unplaced)
-    # Raised here: compiled, 2 to a power differs from numpy's in the last bit.
+    distribution.quantiles(native.column.arrays(), native.rows, cell_q, distribution.FRACTIONS, found, power, unplaced)
+    # Not in the kernel: compiled powers of 2 differ from numpy's in the last bit.
     found = np.where(power == 0, found, power * np.exp2(found))
-    unplaced &= (asked >= 0) & (asked <= 1)
+    unplaced &= (cell_q >= 0) & (cell_q <= 1)
     for name in native.names(unplaced & np.isnan(found)):
         evaluation.notes.quantile_is_nan(name, position)
     for name in native.names(unplaced & ~np.isnan(found)):
@@ -145,9 +145,9 @@ def _native_fraction(evaluation: Evaluation, block: Block, lower: Floats, upper:
     return native.numbers(found)
 
 
-def quantile_block(evaluation: Evaluation, parts: Split, q: Floats, times: Ints, position: int) -> Block:
-    native = _native_quantile(evaluation, parts.native, q, position)
-    return concatenated([native, _classic_quantile(evaluation, parts.classic, q, times, position)], len(q))
+def quantile_block(evaluation: Evaluation, kinds: HistogramKinds, q: Floats, times: Ints, position: int) -> Block:
+    native = _native_quantile(evaluation, kinds.native, q, position)
+    return concatenated([native, _classic_quantile(evaluation, kinds.classic, q, times, position)], len(q))
 
 
 def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, times: Ints, position: int) -> Block:
@@ -166,27 +166,27 @@ def _classic_quantile(evaluation: Evaluation, classic: _Classic, q: Floats, time
     return Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
 
 
-def fraction_block(evaluation: Evaluation, parts: Split, lower: Floats, upper: Floats, position: int) -> Block:
-    classic = parts.classic
+def fraction_block(evaluation: Evaluation, kinds: HistogramKinds, lower: Floats, upper: Floats, position: int) -> Block:
+    classic = kinds.classic
     shape = (len(classic.labels), classic.block.shape[1])
     out, ok = np.zeros(shape), np.zeros(shape, dtype=bool)
     kernels.bucket_fractions(
         classic.offsets, classic.rows, classic.bound, classic.block.values, classic.valid,
         np.ascontiguousarray(lower), np.ascontiguousarray(upper), out, ok,
     )  # fmt: skip
-    of_classic = Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
-    return concatenated([_native_fraction(evaluation, parts.native, lower, upper, position), of_classic], shape[1])
+    from_classic = Block(classic.labels, out, ok, np.ones(shape[0], dtype=bool)).pruned()
+    return concatenated([_native_fraction(evaluation, kinds.native, lower, upper, position), from_classic], shape[1])
 
 
 def quantiles_block(
-    evaluation: Evaluation, parts: Split, label: str, qs: Sequence[Floats], times: Ints, position: int
+    evaluation: Evaluation, kinds: HistogramKinds, label: str, qs: Sequence[Floats], times: Ints, position: int
 ) -> Block:
-    """One series per quantile, told apart by a label. A quantile that changes from step to step changes its label."""
+    """One series per quantile, distinguished by a label. A quantile that varies by step has several series."""
     blocks = []
     for q in qs:
-        made = quantile_block(evaluation, parts, q, times, position)
+        quantiles = quantile_block(evaluation, kinds, q, times, position)
         for value in np.unique(q).tolist():
             same = np.isnan(q) if math.isnan(value) else q == value
-            part = made.masked(np.broadcast_to(same, made.shape)).pruned()
+            part = quantiles.masked(np.broadcast_to(same, quantiles.shape)).pruned()
             blocks.append(part.relabelled([labels.with_label(label, open_metrics(value)) for labels in part.labels]))
     return concatenated(blocks, len(times))

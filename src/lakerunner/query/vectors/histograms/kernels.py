@@ -1,7 +1,7 @@
 """Compiled loops over columns of native histograms: rates, sums, resets. `c` is always a column's `Arrays`.
 
-Each takes what needs no care: histograms that differ in which buckets they have and in what is in them, but not in
-their layout. What it leaves is marked, and is done one by one.
+They handle histograms of equal layout, whatever buckets are populated. They mark the others in `skipped`, and callers
+do those one by one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numba import njit
 from lakerunner.query.vectors.kernels_fold import neumaier
 from lakerunner.query.vectors.kernels_rate import is_start_reset, window_factor
 
-#: Columns of a matrix of histograms before the buckets.
+#: The columns of a matrix of histograms; buckets begin at `BUCKETS`.
 COUNT, SUM, ZERO, BUCKETS = range(4)
-#: Buckets beyond this among those of one series are more likely sparse than worth a matrix.
+#: Distinct buckets of one series. With more, they are probably too sparse for a matrix.
 _MAX_BUCKETS = 4_096
-#: The same for the indexes between the lowest and the highest bucket: all that there are of the finest schema.
+#: Indexes from the lowest to the highest bucket: all indexes of the finest schema.
 _MAX_REACH = 1 << 20
 _UNKNOWN, _RESET, _NOT_RESET, _GAUGE = range(4)
 
@@ -38,7 +38,7 @@ def _same_layout(c, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _alike(c, rows):  # type: ignore[no-untyped-def]
+def _all_same_layout(c, rows):  # type: ignore[no-untyped-def]
     same = True
     for i in range(1, len(rows)):
         same = same and _same_layout(c, rows[0], rows[i])
@@ -46,8 +46,8 @@ def _alike(c, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _reach(offsets, index, rows):  # type: ignore[no-untyped-def]
-    """The lowest index of any of the rows' buckets, and how many indexes there are from it to the highest."""
+def _index_range(offsets, index, rows):  # type: ignore[no-untyped-def]
+    """The lowest bucket index of the rows, and the number of indexes from it to the highest."""
     low, high = 0, -1
     for row in rows:
         begin, end = offsets[row], offsets[row + 1]
@@ -60,8 +60,8 @@ def _reach(offsets, index, rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _slots(offsets, index, rows):  # type: ignore[no-untyped-def]
-    """All indexes of the rows' buckets, the lowest of them, and the place among them of every index from there on."""
-    low, width = _reach(offsets, index, rows)
+    """The distinct bucket indexes of the rows, the lowest of them, and the slot of every index from the lowest on."""
+    low, width = _index_range(offsets, index, rows)
     slot = np.full(min(width, _MAX_REACH), -1, np.int64)
     if width > _MAX_REACH:
         return np.empty(_MAX_BUCKETS + 1, np.int64), low, slot
@@ -99,7 +99,7 @@ def _matrix(c, rows, pos, neg):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fell(rows, i):  # type: ignore[no-untyped-def]
-    """Whether anything in row i is less than before. The sum may be, without a reset."""
+    """Whether any count in row i is lower than in the row before. The sum may fall without a reset."""
     fell = rows[i, COUNT] < rows[i - 1, COUNT]
     for k in range(ZERO, rows.shape[1]):
         fell |= rows[i, k] < rows[i - 1, k]
@@ -108,7 +108,7 @@ def _fell(rows, i):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_resets(rows, hints, ts, starts, counter):  # type: ignore[no-untyped-def]
-    """Up to each row, how often the counter began anew, and how often a start overlaps with the sample before."""
+    """Per row, the resets up to it, and the start timestamps up to it that overlap with the sample before."""
     resets, overlaps = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     for i in range(1, len(rows)):
         p = i - 1
@@ -130,9 +130,9 @@ def find_resets(rows, hints, ts, starts, counter):  # type: ignore[no-untyped-de
 def extrapolated_row(  # type: ignore[no-untyped-def]
     rows, resets, lo, hi, ts, starts, after, until, counter, per_second, range_s, out
 ):
-    """rate, increase or delta over one window of one series. Whether there is one.
+    """Compute rate, increase or delta over one window of one series. Returns whether there is a result.
 
-    `resets[i]` is the number of resets up to row i: windows without one cost nothing more.
+    `resets[i]` is the number of resets up to row i: windows without a reset cost no more.
     """
     if lo >= hi:
         return False
@@ -143,7 +143,7 @@ def extrapolated_row(  # type: ignore[no-untyped-def]
     if first == last:
         out[:] = 0.0
     elif resets[first + 1] > resets[first]:
-        # What came before a reset right at the beginning does not count at all.
+        # A reset after the first sample: the first sample does not count at all.
         out[:] = rows[last]
     else:
         for k in range(len(out)):
@@ -168,8 +168,8 @@ def extrapolated_row(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _roomier(array, size):  # type: ignore[no-untyped-def]
-    """The array if it has room for so many, else a larger one with the same beginning."""
+def _grown(array, size):  # type: ignore[no-untyped-def]
+    """The array if it has at least `size` elements, else a larger copy."""
     if size <= len(array):
         return array
     out = np.empty(max(size, 2 * len(array)), array.dtype)
@@ -191,67 +191,67 @@ def rates(  # type: ignore[no-untyped-def]
     counter,
     per_second,
     range_s,
-    careful,
+    skipped,
     overlapping,
     out_row,
     pos_index,
     pos_count,
 ):
-    """rate, increase and delta of many series of histograms. The samples of series i are `rows[offsets[i]:...]`.
+    """rate, increase and delta of many series of histograms. Series i has the samples `rows[offsets[i]:...]`.
 
-    Series set in `careful` are left out, and others are set there that must be. Gives the histograms' heads (count,
-    sum, zero count), hints, the row that each has its layout from, offsets, indexes and counts of the buckets of
-    both signs; `out_row` says where each cell's is among them. The positive buckets' arrays are given, and are left for
-    larger ones only if they do not suffice.
+    Series in `skipped` are left out, and the kernel adds those that it cannot handle. Returns the results' heads
+    (count, sum, zero count), hints, the row whose layout each has, and offsets, indexes and counts of the buckets of
+    both signs. `out_row` is the result of every cell. `pos_index` and `pos_count` are memory for the positive buckets,
+    replaced by larger arrays only if they are too small.
     """
     cells = 0
-    for i in range(len(careful)):
+    for i in range(len(skipped)):
         for s in range(begin.shape[1]):
-            if not careful[i] and end[i, s] > begin[i, s]:
+            if not skipped[i] and end[i, s] > begin[i, s]:
                 cells += 1
-    head, hint, like = np.empty((cells, BUCKETS)), np.empty(cells, np.int8), np.empty(cells, np.int64)
+    head, hint, layout_row = np.empty((cells, BUCKETS)), np.empty(cells, np.int8), np.empty(cells, np.int64)
     pos_offsets, neg_offsets = np.zeros(cells + 1, np.int64), np.zeros(cells + 1, np.int64)
     neg_index, neg_count = np.empty(64, np.int64), np.empty(64)
     made = 0
-    for i in range(len(careful)):
+    for i in range(len(skipped)):
         lo, hi = offsets[i], offsets[i + 1]
-        if careful[i] or lo == hi:
+        if skipped[i] or lo == hi:
             continue
-        mine = rows[lo:hi]
-        hints = c.hint[mine]
+        own = rows[lo:hi]
+        hints = c.hint[own]
         gauges = np.sum(hints == _GAUGE)
-        careful[i] = not _alike(c, mine) or (gauges > 0 if counter else gauges < len(mine))
-        if careful[i]:
+        skipped[i] = not _all_same_layout(c, own) or (gauges > 0 if counter else gauges < len(own))
+        if skipped[i]:
             continue
-        pos = _slots(c.pos_offsets, c.pos_index, mine)
-        neg = _slots(c.neg_offsets, c.neg_index, mine)
-        careful[i] = len(pos[0]) + len(neg[0]) > _MAX_BUCKETS
-        if careful[i]:
+        pos = _slots(c.pos_offsets, c.pos_index, own)
+        neg = _slots(c.neg_offsets, c.neg_index, own)
+        skipped[i] = len(pos[0]) + len(neg[0]) > _MAX_BUCKETS
+        if skipped[i]:
             continue
-        matrix = _matrix(c, mine, pos, neg)
-        my_ts, my_starts = ts[lo:hi], starts[lo:hi]
-        resets, overlaps = find_resets(matrix, hints, my_ts, my_starts, counter)
+        matrix = _matrix(c, own, pos, neg)
+        own_ts, own_starts = ts[lo:hi], starts[lo:hi]
+        resets, overlaps = find_resets(matrix, hints, own_ts, own_starts, counter)
         out = np.empty(matrix.shape[1])
         split = BUCKETS + len(pos[0])
         pos_out, neg_out = out[BUCKETS:split], out[split:]
         pos_union, neg_union = pos[0], neg[0]
         size = pos_offsets[made] + len(pos_union) * begin.shape[1]
-        pos_index, pos_count = _roomier(pos_index, size), _roomier(pos_count, size)
+        pos_index, pos_count = _grown(pos_index, size), _grown(pos_count, size)
         size = neg_offsets[made] + len(neg_union) * begin.shape[1]
-        neg_index, neg_count = _roomier(neg_index, size), _roomier(neg_count, size)
+        neg_index, neg_count = _grown(neg_index, size), _grown(neg_count, size)
         for s in range(begin.shape[1]):
             first, last = begin[i, s] - lo, end[i, s] - lo
             if last > first and overlaps[last - 1] > overlaps[first]:
                 overlapping[i] += 1
             if not extrapolated_row(
-                matrix, resets, first, last, my_ts, my_starts, after[s], until[s], counter, per_second, range_s, out
+                matrix, resets, first, last, own_ts, own_starts, after[s], until[s], counter, per_second, range_s, out
             ):
                 continue
             for k in range(BUCKETS):
                 head[made, k] = out[k]
-            # A single sample, counted from its own start, is the sample itself.
+            # A single sample with a known start is its own result.
             hint[made] = hints[first] if last - first == 1 else _GAUGE
-            like[made] = mine[0]
+            layout_row[made] = own[0]
             pos_used, neg_used = pos_offsets[made], neg_offsets[made]
             for k in range(len(pos_union)):
                 if pos_out[k] != 0:
@@ -265,7 +265,7 @@ def rates(  # type: ignore[no-untyped-def]
             out_row[i, s] = made
             made += 1
     return (
-        head[:made], hint[:made], like[:made],
+        head[:made], hint[:made], layout_row[:made],
         pos_offsets[: made + 1], pos_index[: pos_offsets[made]], pos_count[: pos_offsets[made]],
         neg_offsets[: made + 1], neg_index[: neg_offsets[made]], neg_count[: neg_offsets[made]],
     )  # fmt: skip
@@ -273,7 +273,7 @@ def rates(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def members(row, held, group, groups):  # type: ignore[no-untyped-def]
-    """The histograms of every group at every step, in the order of the series: cell g * steps + s. And the series."""
+    """The histograms of every group g at every step s, and their series. Cell g * steps + s; in series order."""
     steps = row.shape[1]
     offsets = np.zeros(groups * steps + 1, np.int64)
     for i in range(row.shape[0]):
@@ -295,7 +295,7 @@ def members(row, held, group, groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _joined_hints(hint, rows):  # type: ignore[no-untyped-def]
-    """The hint of the sum, and whether one said "reset" and another "not reset"."""
+    """The hint of the sum, and whether "reset" and "not reset" both occur."""
     out = hint[rows[0]]
     seen_reset, seen_not_reset = False, False
     for row in rows:
@@ -308,8 +308,8 @@ def _joined_hints(hint, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_up(offsets, index, count, rows, low, total, error):  # type: ignore[no-untyped-def]
-    """Compensated sums of the rows' buckets, in the order of the rows."""
+def _sum_buckets(offsets, index, count, rows, low, total, error):  # type: ignore[no-untyped-def]
+    """Compensated sums of the rows' buckets, in row order."""
     total[:] = 0.0
     error[:] = 0.0
     for row in rows:
@@ -319,76 +319,84 @@ def _add_up(offsets, index, count, rows, low, total, error):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _settle(total, error, number):  # type: ignore[no-untyped-def]
-    """From running sums to sums, or to means with a number other than 0.
+def _finish_sums(total, error, number):  # type: ignore[no-untyped-def]
+    """Turn running sums into sums, or into means if `number` is not 0.
 
-    Whether all of them are finite; only that of the observations may be NaN.
+    Returns whether all of them are finite; only the sum of observations may be NaN.
     """
-    sound = True
+    finite = True
     for k in range(len(total)):
-        sound &= math.isfinite(total[k]) or (k == SUM and math.isnan(total[k]))
+        finite &= math.isfinite(total[k]) or (k == SUM and math.isnan(total[k]))
         total[k] = total[k] / number + error[k] / number if number else total[k] + error[k]
-    return sound
+    return finite
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sums(c, rows, begin, end, mean, careful, collision, out_row):  # type: ignore[no-untyped-def]
-    """Sums or means of lists of histograms, list i being `rows[begin[i]:end[i]]`. As `rates` otherwise: lists set in
-    `careful` are left out, and others set there. `collision`: hints contradict each other."""
-    lists = len(careful)
-    head, hint, like = np.empty((lists, BUCKETS)), np.empty(lists, np.int8), np.empty(lists, np.int64)
+def sums(c, rows, begin, end, mean, skipped, collision, out_row):  # type: ignore[no-untyped-def]
+    """Sums or means of lists of histograms. List i is `rows[begin[i]:end[i]]`.
+
+    Lists in `skipped` are left out, and the kernel adds those that it cannot handle. `collision` marks lists with
+    contradicting hints. Returns the same arrays as `rates`.
+    """
+    lists = len(skipped)
+    head, hint, layout_row = np.empty((lists, BUCKETS)), np.empty(lists, np.int8), np.empty(lists, np.int64)
     pos_offsets, neg_offsets = np.zeros(lists + 1, np.int64), np.zeros(lists + 1, np.int64)
     pos_index, pos_count = np.empty(64, np.int64), np.empty(64)
     neg_index, neg_count = np.empty(64, np.int64), np.empty(64)
     total, error = np.empty(256), np.empty(256)
     made = 0
     for i in range(lists):
-        mine = rows[begin[i] : end[i]]
-        if careful[i] or not len(mine):
+        own = rows[begin[i] : end[i]]
+        if skipped[i] or not len(own):
             continue
-        pos_low, pos_width = _reach(c.pos_offsets, c.pos_index, mine)
-        neg_low, neg_width = _reach(c.neg_offsets, c.neg_index, mine)
+        pos_low, pos_width = _index_range(c.pos_offsets, c.pos_index, own)
+        neg_low, neg_width = _index_range(c.neg_offsets, c.neg_index, own)
         split = BUCKETS + pos_width
-        careful[i] = split + neg_width > _MAX_REACH or not _alike(c, mine)
-        if careful[i]:
+        skipped[i] = split + neg_width > _MAX_REACH or not _all_same_layout(c, own)
+        if skipped[i]:
             continue
-        total, error = _roomier(total, split + neg_width), _roomier(error, split + neg_width)
-        total[COUNT], total[SUM], total[ZERO] = c.observations[mine[0]], c.sum[mine[0]], c.zero_count[mine[0]]
+        total, error = _grown(total, split + neg_width), _grown(error, split + neg_width)
+        total[COUNT], total[SUM], total[ZERO] = (
+            c.observations[own[0]],
+            c.sum[own[0]],
+            c.zero_count[own[0]],
+        )
         error[:BUCKETS] = 0.0
-        # A sum that overflows on the way may be NaN in the end; but a mean went another way from there on.
-        sound = not math.isinf(total[SUM])
-        for row in mine[1:]:
+        # An overflow shows here only: the sum may end as NaN, and a mean is computed differently from there on.
+        overflowed = math.isinf(total[SUM])
+        for row in own[1:]:
             total[COUNT], error[COUNT] = neumaier(c.observations[row], total[COUNT], error[COUNT])
             total[SUM], error[SUM] = neumaier(c.sum[row], total[SUM], error[SUM])
             total[ZERO], error[ZERO] = neumaier(c.zero_count[row], total[ZERO], error[ZERO])
-            sound &= not math.isinf(total[SUM])
+            overflowed |= math.isinf(total[SUM])
         width = split + neg_width
-        _add_up(c.pos_offsets, c.pos_index, c.pos_count, mine, pos_low, total[BUCKETS:split], error[BUCKETS:split])
-        _add_up(c.neg_offsets, c.neg_index, c.neg_count, mine, neg_low, total[split:width], error[split:width])
-        careful[i] = not (_settle(total[:width], error[:width], float(len(mine)) if mean else 0.0) and sound)
-        if careful[i]:
+        _sum_buckets(c.pos_offsets, c.pos_index, c.pos_count, own, pos_low, total[BUCKETS:split], error[BUCKETS:split])
+        _sum_buckets(c.neg_offsets, c.neg_index, c.neg_count, own, neg_low, total[split:width], error[split:width])
+        finite = _finish_sums(total[:width], error[:width], float(len(own)) if mean else 0.0)
+        skipped[i] = overflowed or not finite
+        if skipped[i]:
             continue
         head[made] = total[:BUCKETS]
-        hint[made], collision[i] = _joined_hints(c.hint, mine)
-        like[made] = mine[0]
+        hint[made], collision[i] = _joined_hints(c.hint, own)
+        layout_row[made] = own[0]
         used = pos_offsets[made]
-        pos_index, pos_count = _roomier(pos_index, used + pos_width), _roomier(pos_count, used + pos_width)
-        pos_offsets[made + 1] = _kept(pos_low, total[BUCKETS:split], pos_index, pos_count, used)
+        pos_index, pos_count = _grown(pos_index, used + pos_width), _grown(pos_count, used + pos_width)
+        pos_offsets[made + 1] = _append_populated(pos_low, total[BUCKETS:split], pos_index, pos_count, used)
         used = neg_offsets[made]
-        neg_index, neg_count = _roomier(neg_index, used + neg_width), _roomier(neg_count, used + neg_width)
-        neg_offsets[made + 1] = _kept(neg_low, total[split:width], neg_index, neg_count, used)
+        neg_index, neg_count = _grown(neg_index, used + neg_width), _grown(neg_count, used + neg_width)
+        neg_offsets[made + 1] = _append_populated(neg_low, total[split:width], neg_index, neg_count, used)
         out_row[i] = made
         made += 1
     return (
-        head[:made], hint[:made], like[:made],
+        head[:made], hint[:made], layout_row[:made],
         pos_offsets[: made + 1], pos_index[: pos_offsets[made]], pos_count[: pos_offsets[made]],
         neg_offsets[: made + 1], neg_index[: neg_offsets[made]], neg_count[: neg_offsets[made]],
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _kept(low, counts, out_index, out_count, used):  # type: ignore[no-untyped-def]
-    """Write the buckets that are not empty behind the `used` ones. How many are used then."""
+def _append_populated(low, counts, out_index, out_count, used):  # type: ignore[no-untyped-def]
+    """Append the populated buckets after the first `used` ones. Returns the new number of used ones."""
     for k in range(len(counts)):
         if counts[k] != 0:
             out_index[used], out_count[used] = k + low, counts[k]
@@ -398,7 +406,7 @@ def _kept(low, counts, out_index, out_count, used):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _shrank(offsets, index, count, now, before):  # type: ignore[no-untyped-def]
-    """Whether a populated bucket is gone or has less than before."""
+    """Whether a populated bucket disappeared or lost observations."""
     k, end = offsets[now], offsets[now + 1]
     for b in range(offsets[before], offsets[before + 1]):
         while k < end and index[k] < index[b]:
@@ -412,10 +420,11 @@ def _shrank(offsets, index, count, now, before):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def told_hints(c, rows, offsets, forgets, hint, careful):  # type: ignore[no-untyped-def]
-    """Set the hints that are unknown by what the series had before. `forgets`: at that sample it is not known.
+def detect_resets(c, rows, offsets, forgets, hint, previous_row):  # type: ignore[no-untyped-def]
+    """Replace unknown hints by comparing each histogram with the one before it in the series.
 
-    Where the layout changed, `careful[row]` is the row before, and the hint is left.
+    `forgets[i]`: the histogram before sample i is not known. Where the layout changed, the hint stays as it is, and
+    `previous_row[row]` is set to the row to compare with.
     """
     for i in range(len(offsets) - 1):
         previous = -1
@@ -427,7 +436,7 @@ def told_hints(c, rows, offsets, forgets, hint, careful):  # type: ignore[no-unt
                 continue
             if previous >= 0 and c.hint[row] == _UNKNOWN:
                 if not _same_layout(c, row, previous):
-                    careful[row] = previous
+                    previous_row[row] = previous
                 elif (
                     c.observations[row] < c.observations[previous]
                     or c.zero_count[row] < c.zero_count[previous]

@@ -1,4 +1,4 @@
-"""What range functions make of windows with native histograms in them."""
+"""Range functions over windows that contain native histograms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.columnar import rates, sums
 from lakerunner.query.vectors.histograms.rates import extended_rate, extrapolated_rate, instant_rate
 from lakerunner.query.vectors.kernels_rate import is_start_reset
-from lakerunner.query.vectors.samples import Samples
+from lakerunner.query.vectors.range_samples import RangeSamples
 
 if TYPE_CHECKING:
     from lakerunner.query.vectors.ranges import RangeVector
@@ -28,9 +28,9 @@ Result = float | Histogram | None
 
 @dataclass(slots=True)
 class Window:
-    """One window of one series. Floats and histograms are ranges of their own arrays."""
+    """One window of one series: a range of the float samples and a range of the histogram samples."""
 
-    samples: Samples
+    samples: RangeSamples
     row: int
     float_begin: int
     float_end: int
@@ -39,12 +39,12 @@ class Window:
     after_ms: int
     until_ms: int
     vector: RangeVector
-    #: What the floats alone gave.
+    #: The result of the float samples alone.
     float_result: float | None
     function: str
 
     @property
-    def floats(self) -> int:
+    def float_count(self) -> int:
         return self.float_end - self.float_begin
 
     @property
@@ -66,7 +66,7 @@ class Window:
         return int(self.samples.floats.ts[index])
 
     def merged(self) -> list[tuple[int, int, float | Histogram]]:
-        """All samples by time: (time, start timestamp, value)."""
+        """All samples in time order."""
         points, hist_points = self.samples.floats, self.samples.hist_points
         floats: list[tuple[int, int, float | Histogram]] = [
             (int(points.ts[i]), int(points.starts[i]), float(self.samples.values[i]))
@@ -79,46 +79,49 @@ class Window:
         return sorted([*floats, *hists], key=lambda sample: sample[0])
 
 
-def plain_windows(
+def uniform_windows(
     evaluation: Evaluation, function: str, vector: RangeVector, windows: tuple[Ints, Ints], filled: Bools, floats: Bools
 ) -> HistogramGrid | None:
-    """What functions that give histograms make of the windows that need no care. Those are taken out of `filled`.
+    """Compute as columns what functions with histogram results make of uniform windows.
 
-    `floats`: the windows that have floats in them.
+    `filled` are the windows with histograms; those that are done are removed from it. `floats` are the windows with
+    float samples.
     """
     samples, (begin, end) = vector.samples, windows
     hists = samples.hists
     if function in ("rate", "increase", "delta"):
         found = rates(vector, function, begin, end, np.diff(samples.floats.offsets) > 0)
-        filled &= found.careful[:, np.newaxis]
+        filled &= found.skipped[:, np.newaxis]
         for row in found.overlapping.nonzero()[0].tolist():
             name = samples.labels[row].get(METRIC_NAME)
             evaluation.notes.start_overlap(name, vector.position, int(found.overlapping[row]))
         return found.grid
-    plain = filled & ~floats
+    uniform = filled & ~floats
     if function in ("sum_over_time", "avg_over_time"):
-        folded = sums(hists.column, hists.rows, begin.ravel(), end.ravel(), function == "avg_over_time", ~plain.ravel())
+        folded = sums(
+            hists.column, hists.rows, begin.ravel(), end.ravel(), function == "avg_over_time", ~uniform.ravel()
+        )
         if folded.collision.any():
             evaluation.notes.hint_collision("aggregation", vector.position)
-        filled &= floats | folded.careful.reshape(filled.shape)
+        filled &= floats | folded.skipped.reshape(filled.shape)
         return HistogramGrid(folded.column, folded.row.reshape(filled.shape))
     if function in ("first_over_time", "last_over_time"):
         filled &= floats
-        at = np.where(plain, begin if function == "first_over_time" else end - 1, 0)
-        return HistogramGrid(hists.column, np.where(plain, hists.rows[at], -1))
+        at = np.where(uniform, begin if function == "first_over_time" else end - 1, 0)
+        return HistogramGrid(hists.column, np.where(uniform, hists.rows[at], -1))
     return None
 
 
 def _only_floats(evaluation: Evaluation, window: Window) -> Result:
-    """min, max, quantile and such: histograms do not take part, and a mixed window says so."""
-    if window.floats == 0:
+    """min, max, quantile and others ignore histograms, with an annotation if the window also has floats."""
+    if window.float_count == 0:
         return None
     evaluation.notes.histograms_ignored_in_range(window.name, window.position)
     return window.float_result
 
 
 def _count(evaluation: Evaluation, window: Window) -> Result:
-    return float(window.floats + len(window.hists))
+    return float(window.float_count + len(window.hists))
 
 
 def _present(evaluation: Evaluation, window: Window) -> Result:
@@ -126,25 +129,25 @@ def _present(evaluation: Evaluation, window: Window) -> Result:
 
 
 def _first(evaluation: Evaluation, window: Window) -> Result:
-    if window.floats and window.float_time(window.float_begin) < window.hist_time(window.hist_begin):
+    if window.float_count and window.float_time(window.float_begin) < window.hist_time(window.hist_begin):
         return window.float_result
     return window.hists[0]
 
 
 def _last(evaluation: Evaluation, window: Window) -> Result:
-    if window.floats and window.float_time(window.float_end - 1) > window.hist_time(window.hist_end - 1):
+    if window.float_count and window.float_time(window.float_end - 1) > window.hist_time(window.hist_end - 1):
         return window.float_result
     return window.hists[-1]
 
 
 def _time_of_first(evaluation: Evaluation, window: Window) -> Result:
     first = window.hist_time(window.hist_begin)
-    return (min(first, window.float_time(window.float_begin)) if window.floats else first) / 1000
+    return (min(first, window.float_time(window.float_begin)) if window.float_count else first) / 1000
 
 
 def _time_of_last(evaluation: Evaluation, window: Window) -> Result:
     last = window.hist_time(window.hist_end - 1)
-    return (max(last, window.float_time(window.float_end - 1)) if window.floats else last) / 1000
+    return (max(last, window.float_time(window.float_end - 1)) if window.float_count else last) / 1000
 
 
 def _sum(evaluation: Evaluation, window: Window) -> Result:
@@ -156,7 +159,7 @@ def _average(evaluation: Evaluation, window: Window) -> Result:
 
 
 def _fold(evaluation: Evaluation, window: Window, average: bool) -> Result:
-    if window.floats:
+    if window.float_count:
         evaluation.notes.mixed_samples(window.name, window.position)
         return None
     try:
@@ -181,7 +184,7 @@ def sum_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
 
 
 def mean_of(histograms: Sequence[Histogram]) -> tuple[Histogram, bool]:
-    """The mean: from the sum as long as that does not overflow, incrementally from there on."""
+    """The mean, and whether custom bounds had to be reconciled. Incremental once the sum would overflow."""
     total = CompensatedSum(histograms[0])
     incremental = False
     for count, histogram in enumerate(histograms[1:], 2):
@@ -240,13 +243,13 @@ def _count_pairs(window: Window, differs: Callable[[Sample, Sample], bool]) -> R
 
 
 def _regression(evaluation: Evaluation, window: Window) -> Result:
-    if window.floats:
+    if window.float_count:
         evaluation.notes.histograms_ignored_in_range(window.name, window.position)
     return window.float_result
 
 
 def _rate(evaluation: Evaluation, window: Window) -> Result:
-    if window.floats:
+    if window.float_count:
         evaluation.notes.mixed_samples(window.name, window.position)
         return None
     if window.vector.anchored or window.vector.smoothed:

@@ -21,7 +21,7 @@ def _as_gauge(histogram: Histogram) -> Histogram:
 
 
 class _Rate:
-    """One window's computation, which may leave messages on the way."""
+    """The computation for one window, with its annotations."""
 
     def __init__(self, evaluation: Evaluation, window: Window) -> None:
         self.notes = evaluation.notes
@@ -33,7 +33,7 @@ class _Rate:
         self.counter = window.function not in ("delta", "idelta")
 
     def start_reset(self, i: int) -> bool:
-        """Whether the start timestamps say that the counter began anew between samples i and i + 1."""
+        """Whether the start timestamps show a reset between samples i and i + 1."""
         return bool(is_start_reset(self.starts[i], self.times[i], self.starts[i + 1], self.times[i + 1]))
 
     def note(self, result: Sum, operation: str) -> Histogram:
@@ -58,10 +58,10 @@ class _Rate:
             self.notes.not_a_gauge(self.window.name, self.window.position)
 
     def increase(self) -> Histogram | None:
-        """Last minus first, and what resets in between took away."""
+        """The last minus the first histogram, plus what resets in between removed."""
         first, last = self.hists[0], self.hists[-1]
         if self.counter and (self.start_reset(0) or is_reset(self.hists[1], first)):
-            # What came before a reset does not count, not even its bucket layout.
+            # The first sample, before a reset, does not count, nor does its bucket layout.
             second = self.hists[1]
             first = Histogram(schema=second.schema, bounds=second.bounds)
         relevant = [first, last, *(self.hists[1:-1] if self.counter else ())]
@@ -116,7 +116,7 @@ def _extrapolated(rate: _Rate, window: Window) -> Histogram | None:
     between_samples = sampled / (len(hists) - 1) if len(hists) > 1 else 0.0
     threshold = between_samples * 1.1
     if rate.counter and starts[0] != 0 and window.after_ms < starts[0] < times[0]:
-        # The counter is known to have been zero at its start: no guess to the left.
+        # The counter was zero at its known start: nothing is extrapolated to the left.
         to_start = 0.0
         sampled = (times[-1] - starts[0]) / 1000
         result = hists[0] if result is None else rate.add(result, hists[0])
@@ -132,12 +132,12 @@ def _extrapolated(rate: _Rate, window: Window) -> Histogram | None:
     factor = (sampled + to_start + to_end) / sampled if sampled else 1.0
     if window.function == "rate":
         factor /= window.vector.range_ms / 1000
-    # Which empty buckets a sample has is a matter of how it was stored: quantiles must not depend on them.
+    # Empty buckets depend on how samples were stored: quantiles must not depend on them.
     return result.scaled(factor).compact()
 
 
 def instant_rate(evaluation: Evaluation, window: Window) -> float | Histogram | None:
-    """irate and idelta: from the last two samples, whatever they are."""
+    """irate and idelta: from the last two samples, floats or histograms."""
     samples = window.merged()[-2:]
     if len(samples) < 2:
         return None
@@ -177,7 +177,7 @@ def extended_rate(evaluation: Evaluation, window: Window) -> Histogram | None:
 
 
 def _extended(rate: _Rate, window: Window) -> Histogram | None:
-    """From the sample at or before the window (anchored), or from edge to edge by interpolation (smoothed)."""
+    """Anchored: from the sample at or before the window. Smoothed: between values interpolated at both edges."""
     hists, times, smoothed = rate.hists, rate.times, window.vector.smoothed
     after_ms, until_ms = window.after_ms, window.until_ms
     last = len(hists) - 1
@@ -209,16 +209,16 @@ def _extended(rate: _Rate, window: Window) -> Histogram | None:
 
 def _interpolated(rate: _Rate, i: int, at_ms: int) -> Histogram:
     first, second = rate.hists[i], rate.hists[i + 1]
-    made, steps = between(first, rate.times[i], second, rate.times[i + 1], at_ms, rate.counter)
-    for index, step in enumerate(steps):
-        rate.note(step, "subtraction" if index == 0 else "addition")
-    return made
+    histogram, sums = between(first, rate.times[i], second, rate.times[i + 1], at_ms, rate.counter)
+    for index, sum_ in enumerate(sums):
+        rate.note(sum_, "subtraction" if index == 0 else "addition")
+    return histogram
 
 
 def _corrected(
     rate: _Rate, result: Histogram, first: int, last: int, left: Histogram, right: Histogram, interpolated: bool
 ) -> Histogram:
-    """Add what resets between the edges took away, except one that the left edge was interpolated over."""
+    """Add what resets between the edges removed, except a reset that the left edge was interpolated across."""
     begin, previous = first + 1, left
     if interpolated and is_reset(rate.hists[first + 1], rate.hists[first]):
         previous = rate.hists[first + 1]

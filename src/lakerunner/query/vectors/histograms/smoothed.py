@@ -1,23 +1,22 @@
-"""A smoothed instant selector over native histograms: a histogram between the two around the time."""
+"""Smoothed instant vectors of native histograms: interpolated between the two samples around the time."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME
-from lakerunner.query.promql.ast import VectorSelector
 from lakerunner.query.series.block import Block, with_histograms
 from lakerunner.query.series.histograms.histogram import Histogram, Ints, ResetHint
 from lakerunner.query.series.histograms.math import IncompatibleSchemas, Sum, add, is_reset, subtract
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.kernels_window import windows
-from lakerunner.query.vectors.samples import Samples
+from lakerunner.query.vectors.range_samples import RangeSamples
 
 
 def between(
     first: Histogram, first_ms: int, second: Histogram, second_ms: int, at_ms: int, counter: bool
 ) -> tuple[Histogram, list[Sum]]:
-    """The histogram at a time between two. After a reset, a counter is taken to rise from zero."""
+    """Interpolate between two histograms, and return the sums taken. After a reset, a counter rises from zero."""
     if at_ms == first_ms:
         return first, []
     if at_ms == second_ms:
@@ -32,8 +31,8 @@ def between(
     return total.value, [difference, total]
 
 
-def smooth_histograms(evaluation: Evaluation, node: VectorSelector, samples: Samples, block: Block, at: Ints) -> Block:
-    """The block of smoothed floats, corrected where there are histograms within reach."""
+def smooth_histograms(evaluation: Evaluation, samples: RangeSamples, block: Block, at: Ints, position: int) -> Block:
+    """Correct a block of smoothed floats at the steps that have histograms within the look-back."""
     lookback_ms = evaluation.options.lookback_ms
     after, until = at - lookback_ms, at + lookback_ms
     hists, floats = samples.hist_points, samples.floats
@@ -44,17 +43,17 @@ def smooth_histograms(evaluation: Evaluation, node: VectorSelector, samples: Sam
         block.valid[row, step] = False
         name = samples.labels[row].get(METRIC_NAME)
         if float_end[row, step] > float_begin[row, step]:
-            evaluation.notes.mixed_samples(name, node.start)
+            evaluation.notes.mixed_samples(name, position)
             continue
         within = slice(int(begin[row, step]), int(end[row, step]))
-        made = _at(evaluation, node, samples, within, int(at[step]), name)
-        if made is not None:
-            cells.append((row, step, made))
+        smoothed = _smoothed_at(evaluation, samples, within, int(at[step]), name, position)
+        if smoothed is not None:
+            cells.append((row, step, smoothed))
     return with_histograms(block, cells)
 
 
-def _at(
-    evaluation: Evaluation, node: VectorSelector, samples: Samples, within: slice, at_ms: int, name: str
+def _smoothed_at(
+    evaluation: Evaluation, samples: RangeSamples, within: slice, at_ms: int, name: str, position: int
 ) -> Histogram | None:
     times, hists = samples.hist_points.ts[within], samples.hists[within]
     i = int(np.searchsorted(times, at_ms))
@@ -64,15 +63,15 @@ def _at(
         return None
     before = hists[i - 1]
     if i == len(times):
-        # Carried forward, it says nothing about the sample before it any more.
+        # Once carried forward, its hint no longer refers to the sample before it.
         return before.with_hint(ResetHint.UNKNOWN)
     counter = not before.hint is hists[i].hint is ResetHint.GAUGE
     try:
-        made, steps = between(before, int(times[i - 1]), hists[i], int(times[i]), at_ms, counter)
+        smoothed, sums = between(before, int(times[i - 1]), hists[i], int(times[i]), at_ms, counter)
     except IncompatibleSchemas:
-        evaluation.notes.mixed_schemas(name, node.start)
+        evaluation.notes.mixed_schemas(name, position)
         return None
-    for index, step in enumerate(steps):
-        if step.bounds_reconciled:
-            evaluation.notes.bounds_reconciled("subtraction" if index == 0 else "addition", node.start)
-    return made
+    for index, sum_ in enumerate(sums):
+        if sum_.bounds_reconciled:
+            evaluation.notes.bounds_reconciled("subtraction" if index == 0 else "addition", position)
+    return smoothed
