@@ -92,7 +92,7 @@ class LakeSource:
         leaf = Leaf(self.org_id, tuple(matchers), start_ms, end_ms)
         answers = sorted(self.answers(leaf, Kind.SAMPLES), key=lambda answer: answer.segment_id)
         parts: list[Samples] = [part for answer in answers for part in answer.samples]
-        return self._timed("merge", lambda: merge(parts, start_ms))
+        return self._timed("merge", lambda: merge(parts, self.org_id, start_ms))
 
     def evaluate(self, part: Part) -> Evaluated | None:
         """The part done by a worker, where one can."""

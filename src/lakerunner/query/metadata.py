@@ -16,7 +16,7 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.fanout.request import Kind
 from lakerunner.query.lake_source import LakeSource
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.series.interned import label_sets
+from lakerunner.query.series.interned import INTERNED
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
 #: One selector or several: a series that any of them accepts is meant. None at all means every series.
@@ -57,7 +57,8 @@ class Cardinality:
 
 def series(source: LakeSource, selectors: Selectors, start_ms: int, end_ms: int, limit: int = 0) -> list[LabelSet]:
     """The series that any selector accepts, in the order of their labels; with a limit, that many of them."""
-    found = {labels for table in _tables(source, Kind.SERIES, selectors, start_ms, end_ms) for labels in _sets(table)}
+    tables = _tables(source, Kind.SERIES, selectors, start_ms, end_ms)
+    found = {labels for table in tables for labels in _sets(source, table)}
     ordered = sorted(found, key=lambda labels: labels.pairs)
     return ordered[:limit] if limit else ordered
 
@@ -145,12 +146,12 @@ def _tables(
                 yield answer.table
 
 
-def _sets(table: pa.Table) -> list[LabelSet]:
+def _sets(source: LakeSource, table: pa.Table) -> list[LabelSet]:
     table = table.combine_chunks()
     if not table.num_rows:
         return []
     tids = table.column("tid").to_pylist()
-    return label_sets(tids, range(len(tids)), [""] * len(tids), table.column("labels").chunk(0))
+    return INTERNED.of_maps(source.org_id, tids, table.column("labels").chunk(0))
 
 
 def _named(metric: str) -> Matcher | None:

@@ -86,7 +86,7 @@ class ErrandSource:
         parts = [part for answer in answers for part in answer.samples]
         if self._budget is not None:
             self._budget.settle(sum(part.size_bytes for part in parts))
-        return merge(parts, start_ms)
+        return merge(parts, errand.org_id, start_ms)
 
     def _look(self) -> None:
         if self._stopped:

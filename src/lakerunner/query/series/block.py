@@ -13,7 +13,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.grid import HistogramGrid, joined
 from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
-from lakerunner.query.series.label_list import computed, distinct
+from lakerunner.query.series.label_list import computed, distinct, taken
 
 Bools = npt.NDArray[np.bool_]
 
@@ -43,7 +43,7 @@ class Block:
     NaN is a value like any other; only the masks say what is there. `hists` exists when any histogram does.
     """
 
-    labels: list[LabelSet]
+    labels: Sequence[LabelSet]
     values: Floats
     valid: Bools
     #: The metric name of series i goes in the end (it stays until then, for functions that still ask for it).
@@ -82,7 +82,7 @@ class Block:
             chosen = chosen.nonzero()[0]
         chosen = chosen.astype(np.int64)
         return Block(
-            [self.labels[i] for i in chosen.tolist()],
+            taken(self.labels, chosen),
             self.values[chosen],
             self.valid[chosen],
             self.drop_name[chosen],
@@ -124,7 +124,7 @@ class Block:
             None if self.hmask is None else spread(self.hmask),
         )
 
-    def relabelled(self, labels: list[LabelSet], drop_name: Bools | None = None) -> Block:
+    def relabelled(self, labels: Sequence[LabelSet], drop_name: Bools | None = None) -> Block:
         drop = self.drop_name if drop_name is None else drop_name
         return Block(labels, self.values, self.valid, drop, self.hists, self.hmask)
 
@@ -168,6 +168,7 @@ class Block:
 
     def finished(self) -> Block:
         """With the names dropped that were to be dropped: the form in which results leave the evaluator."""
+        labels: Sequence[LabelSet]
         if not self.drop_name.any():
             labels = self.labels
         elif self.drop_name.all():

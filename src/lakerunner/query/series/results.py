@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,7 @@ class VectorResult:
     """One sample per series, in the order of the answer. Where `histograms[i]` is set, it is the value."""
 
     time_ms: int
-    labels: list[LabelSet]
+    labels: Sequence[LabelSet]
     values: Floats
     histograms: list[Histogram | None]
 
@@ -53,7 +53,7 @@ class StepMatrix:
     Cell (i, s) is a float where `valid`, a histogram where `hmask` (if there are any at all), and nothing elsewhere.
     """
 
-    labels: list[LabelSet]
+    labels: Sequence[LabelSet]
     times_ms: Ints
     values: Floats
     valid: npt.NDArray[np.bool_]

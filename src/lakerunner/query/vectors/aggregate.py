@@ -14,7 +14,7 @@ from lakerunner.query.promql.ast import Aggregate, String, unwrapped
 from lakerunner.query.series.block import Block, Bools, EvaluationError
 from lakerunner.query.series.go_format import general, plain
 from lakerunner.query.series.histograms.histogram import Floats, Ints
-from lakerunner.query.series.label_list import grouped, in_order
+from lakerunner.query.series.label_list import LabelList, grouped, in_order
 from lakerunner.query.syntax.strings import quote
 from lakerunner.query.vectors import kernels_group as kernels
 from lakerunner.query.vectors.context import Evaluation
@@ -43,7 +43,7 @@ def _grouping(expr: Aggregate) -> Callable[[LabelSet], LabelSet]:
     return lambda labels: labels.keep(*names)
 
 
-def _groups(expr: Aggregate, block: Block) -> tuple[list[LabelSet], Ints]:
+def _groups(expr: Aggregate, block: Block) -> tuple[LabelList, Ints]:
     """The groups' labels, and the group of every series."""
     return grouped(block.labels, expr.grouping, without=expr.without)
 
@@ -84,7 +84,7 @@ def aggregate(evaluation: Evaluation, expr: Aggregate, block: Block, param: Floa
 
 
 def _quantile(
-    evaluation: Evaluation, expr: Aggregate, block: Block, q: Floats, groups: tuple[list[LabelSet], Ints, Bools]
+    evaluation: Evaluation, expr: Aggregate, block: Block, q: Floats, groups: tuple[LabelList, Ints, Bools]
 ) -> Block:
     labels, group, drop = groups
     if block.hmask is not None and block.hmask.any():

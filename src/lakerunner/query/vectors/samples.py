@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +37,7 @@ class Points:
 class Samples:
     """Range-vector material: no stale markers in it."""
 
-    labels: list[LabelSet]
+    labels: Sequence[LabelSet]
     #: Whether the series' names are already to be dropped (results of subqueries).
     drop_name: Bools
     floats: Points

@@ -1,6 +1,6 @@
 """Samples as Arrow record batches and back: one row a series, its samples in lists, which are the same arrays.
 
-Labels travel with every part, packed; the receiver makes label sets only of series that it has not met.
+Labels travel with every part, packed; the receiver makes label sets only when it looks at them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakerunner.query.scan.samples.runs import Samples, offsets_of
+from lakerunner.query.scan.samples.series_table import TableLabels
 from lakerunner.query.series.histograms.column import HistogramColumn
-from lakerunner.query.series.interned import INTERNED, packed
+from lakerunner.query.series.label_list import LabelList, packed_labels
 
 #: Samples of one batch: what goes over the network, and may be given up, at a time.
 _BATCH_SAMPLES = 1 << 19
@@ -51,24 +52,24 @@ SCHEMA = pa.schema(
 def to_batches(samples: Samples) -> Iterator[pa.RecordBatch]:
     """The samples in batches of whole runs."""
     samples = samples.tight()
+    labels = samples.labels.packed() if isinstance(samples.labels, TableLabels) else packed_labels(samples.labels)
     begin = 0
     while begin < len(samples.tids):
         limit = samples.offsets[begin] + _BATCH_SAMPLES
         end = max(begin + 1, int(np.searchsorted(samples.offsets, limit, side="right")) - 1)
-        yield _batch(samples, begin, end)
+        yield _batch(samples, labels, begin, end)
         begin = end
 
 
 def from_batch(batch: pa.RecordBatch) -> Samples:
     """The samples of one batch. Arrays are those of the message, not copies."""
     tids = batch.column("tid").to_numpy()
-    labels = INTERNED.unpacked(tids.tolist(), batch.column("labels"))
     offsets, times = _list(batch.column("timestamps_ms"))
     _, values = _list(batch.column("values"))
     starts, column = batch.column("start_timestamps_ms"), batch.column("histograms")
     return Samples(
         tids,
-        labels,
+        LabelList.of_packed(batch.column("labels")),
         offsets,
         times.to_numpy(),
         values.to_numpy(),
@@ -77,7 +78,7 @@ def from_batch(batch: pa.RecordBatch) -> Samples:
     )
 
 
-def _batch(samples: Samples, begin: int, end: int) -> pa.RecordBatch:
+def _batch(samples: Samples, labels: pa.BinaryArray, begin: int, end: int) -> pa.RecordBatch:
     first, last = int(samples.offsets[begin]), int(samples.offsets[end])
     offsets = pa.array((samples.offsets[begin : end + 1] - first).astype(np.int32))
 
@@ -92,7 +93,7 @@ def _batch(samples: Samples, begin: int, end: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array(samples.tids[begin:end]),
-            pa.array(list(map(packed, samples.labels[begin:end])), pa.binary()),
+            labels[begin:end],
             listed(samples.timestamps_ms, pa.list_(pa.int64())),
             listed(samples.values, pa.list_(pa.float64())),
             listed(samples.start_timestamps_ms, pa.list_(pa.int64())),

@@ -62,7 +62,7 @@ def _plain(
 ) -> ClassicGroup:
     lengths = np.bincount(series, minlength=len(parents.tids))
     rows = np.flatnonzero(lengths)
-    made = [INTERNED.derived(int(parents.tids[row]), labels[row], suffix) for row in rows.tolist()]
+    made = [INTERNED.derived(labels[row], suffix) for row in rows.tolist()]
     samples = Samples(
         np.array([tid for tid, _ in made], np.int64),
         [one for _, one in made],
@@ -127,7 +127,7 @@ def _named(
         if known is None:
             known = texts[bounds.tobytes()] = (*map(plain, bounds.tolist()), "+Inf")
         for le in known:
-            tid, one = INTERNED.derived(int(parents.tids[parent]), labels[parent], BUCKET, le)
+            tid, one = INTERNED.derived(labels[parent], BUCKET, le)
             tids.append(tid)
             made.append(one)
             le_of.append(les.setdefault(le, len(les)))

@@ -120,7 +120,7 @@ def _classic(
             bounds = row["bounds"] or []
             at = int(np.searchsorted(bounds, row["value"])) if bounds else 0
             le = plain(bounds[at]) if at < len(bounds) else "+Inf"
-        made = INTERNED.derived(row["tid"], labels[row["tid"]], suffix, le)[1]
+        made = INTERNED.derived(labels[row["tid"]], suffix, le)[1]
         if all(matcher.matches(made.get(matcher.name)) for matcher in matchers):
             mine.append(row)
             sets.append(made)
