@@ -16,6 +16,8 @@ from bench.promql.sets import END_MS, HOUR_MS
 
 #: Short queries are repeated for this long per turn: a single one is below the resolution of the CPU clock.
 _TURN_S, _MAX_REPEATS = 0.2, 40
+#: A server is idle that takes less than this share of a core for so long.
+_IDLE_SHARE, _IDLE_LOOK_S, _IDLE_WITHIN_S = 0.1, 1.0, 30.0
 
 
 @dataclass(slots=True)
@@ -57,8 +59,19 @@ def cold(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
             server.stop()
             server.forget()
             server.start()
+            _wait_until_idle(server)
             _turn(server, case, so_far, 1)
     return spent
+
+
+def _wait_until_idle(server: Server) -> None:
+    """Work of the start that goes on after a server is ready is not the question's: other processes, compactions."""
+    end = time.monotonic() + _IDLE_WITHIN_S
+    while time.monotonic() < end:
+        before_s = server.cpu_s()
+        time.sleep(_IDLE_LOOK_S)
+        if server.cpu_s() - before_s < _IDLE_SHARE * _IDLE_LOOK_S:
+            return
 
 
 def _turn(server: Server, case: Case, spent: Spent, times: int) -> None:

@@ -96,7 +96,7 @@ class LakeQuery:
         leaf = Leaf.of_samples(matchers, start_ms, end_ms)
         answers = sorted(self.scan(leaf, Kind.SAMPLES), key=lambda answer: answer.segment_id)
         parts: list[Samples] = [part for answer in answers for part in answer.samples]
-        return self._timed("merge", lambda: merge(parts, start_ms))
+        return self._timed("merge", lambda: merge(parts, self.org_id, start_ms))
 
     def push_down(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
         """Some steps of a plan, evaluated by the worker that has most of their segments; None where none can."""

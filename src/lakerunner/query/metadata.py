@@ -19,7 +19,7 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.fanout.protocol import Kind
 from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.series.interned import label_sets
+from lakerunner.query.series.interned import INTERNED
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
 #: One selector or several: a series that any of them accepts is meant. None at all means every series.
@@ -61,7 +61,9 @@ class Cardinality:
 
 def series(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: int) -> list[LabelSet]:
     """The series that any selector accepts, in the order of their labels."""
-    found = {labels for table in _tables(source, Kind.SERIES, selectors, start_ms, end_ms) for labels in _sets(table)}
+    found = {
+        labels for table in _tables(source, Kind.SERIES, selectors, start_ms, end_ms) for labels in _sets(source, table)
+    }
     if len(found) > source.limits.max_series:
         raise LimitHit(
             f"cannot list {len(found):,} series: more than {source.limits.max_series:,} (api.max_series)",
@@ -148,12 +150,12 @@ def _tables(
                 yield answer.table
 
 
-def _sets(table: pa.Table) -> list[LabelSet]:
+def _sets(source: LakeQuery, table: pa.Table) -> list[LabelSet]:
     table = table.combine_chunks()
     if not table.num_rows:
         return []
     tids = table.column("tid").to_pylist()
-    return label_sets(tids, range(len(tids)), [""] * len(tids), table.column("labels").chunk(0))
+    return INTERNED.of_maps(source.org_id, tids, table.column("labels").chunk(0))
 
 
 def _named(metric: str) -> Matcher | None:

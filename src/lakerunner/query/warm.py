@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+import uuid
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
-from lakerunner.model.labels import LabelSet
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.model.signals.metrics import SERIES
 from lakerunner.query.languages import MODULES, language
-from lakerunner.query.scan.samples.decoded import choose
+from lakerunner.query.scan.samples.decoded import choose, decoded
 from lakerunner.query.scan.samples.merge import merge
-from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.scan.samples.series_table import SeriesTable, TableLabels
 from lakerunner.runtime.telemetry import log
 
 
@@ -23,7 +27,13 @@ def warm() -> None:
 
 
 def _warm_scan(times_ms: np.ndarray) -> None:
-    labels = LabelSet.of({"__name__": "m"})
-    whole = Samples(np.array([labels.tid()]), [labels], np.array([0, 20]), times_ms, np.arange(20.0), times_ms)
+    """As from a segment: kernels are compiled apart for arrays that cannot be written, as Arrow's are."""
+    labels = LabelSet.of({METRIC_NAME: "m"})
+    number, tid = len(times_ms), labels.tid()
+    table = SeriesTable.of(
+        pa.Table.from_pylist([{"tid": tid, "metric_name": "m", "labels": []}], schema=SERIES.schema())
+    )
+    rows = {"tid": np.full(number, tid), "timestamp": times_ms, "value": np.arange(float(number))}
+    whole = decoded(pa.table(rows)).samples
     part, _ = choose(whole, np.array([True]), 15_000, 60_000)
-    merge([whole, Samples(part.tids, [labels], part.offsets, whole.timestamps_ms, whole.values, begins=part.begins)])
+    merge([replace(one, labels=TableLabels(table, one.tids)) for one in (whole, part)], uuid.UUID(int=0))

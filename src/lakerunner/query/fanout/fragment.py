@@ -107,7 +107,7 @@ class FragmentEvaluation:
         parts = [part for answer in answers for part in answer.samples]
         if self._budget is not None:
             self._budget.settle(sum(part.size_bytes for part in parts))
-        return merge(parts, start_ms)
+        return merge(parts, request.org_id, start_ms)
 
     def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
         return scan_segments(self._workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out)

@@ -16,3 +16,10 @@ def allocated(length: int, kind: type) -> npt.NDArray[Any]:
     time of large rates.
     """
     return np.frombuffer(pa.allocate_buffer(length * 8), kind, length)
+
+
+def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where runs of these lengths begin, one after another, and where the last one ends."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets

@@ -13,7 +13,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.grid import HistogramGrid, joined
 from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
-from lakerunner.query.series.label_list import computed, distinct
+from lakerunner.query.series.label_list import computed, distinct, taken
 
 Bools = npt.NDArray[np.bool_]
 
@@ -43,7 +43,7 @@ class Block:
     NaN is a value like any other; only the masks say which cells are empty. `hists` is None without histograms.
     """
 
-    labels: list[LabelSet]
+    labels: Sequence[LabelSet]
     values: Floats
     valid: Bools
     #: The result loses the metric name of series i. Until then the name stays, for functions that need it.
@@ -82,7 +82,7 @@ class Block:
             chosen = chosen.nonzero()[0]
         chosen = chosen.astype(np.int64)
         return Block(
-            [self.labels[i] for i in chosen.tolist()],
+            taken(self.labels, chosen),
             self.values[chosen],
             self.valid[chosen],
             self.drop_name[chosen],
@@ -124,7 +124,7 @@ class Block:
             None if self.hmask is None else spread(self.hmask),
         )
 
-    def relabelled(self, labels: list[LabelSet], drop_name: Bools | None = None) -> Block:
+    def relabelled(self, labels: Sequence[LabelSet], drop_name: Bools | None = None) -> Block:
         drop = self.drop_name if drop_name is None else drop_name
         return Block(labels, self.values, self.valid, drop, self.hists, self.hmask)
 
@@ -168,6 +168,7 @@ class Block:
 
     def finished(self) -> Block:
         """The block as a result: metric names are removed where `drop_name` is set."""
+        labels: Sequence[LabelSet]
         if not self.drop_name.any():
             labels = self.labels
         elif self.drop_name.all():

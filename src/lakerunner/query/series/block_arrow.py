@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from lakerunner.model.labels import LabelSet
-from lakerunner.query.scan.samples.arrow import HISTOGRAM, histogram_column, histogram_structs
-from lakerunner.query.scan.samples.runs import with_rows
 from lakerunner.query.series.block import Block, Bools
+from lakerunner.query.series.histograms.arrow import HISTOGRAM, histogram_column, histogram_structs
+from lakerunner.query.series.histograms.column import with_rows
 from lakerunner.query.series.histograms.grid import HistogramGrid
-from lakerunner.query.series.interned import INTERNED, packed
-from lakerunner.query.series.label_list import LabelList, label_list
+from lakerunner.query.series.label_list import LabelList, label_list, packed_labels
 from lakerunner.runtime.byte_lru import ByteLru
 
 #: Cells of one batch.
@@ -23,6 +21,8 @@ _BATCH_CELLS = 1 << 19
 SCHEMA = pa.schema(
     [
         pa.field("labels", pa.binary()),
+        #: The place among all rows in the order of their labels; null where the sender does not know it.
+        pa.field("rank", pa.int64()),
         pa.field("values", pa.list_(pa.float64())),
         #: Bits of the steps that have a float; null: all have.
         pa.field("valid", pa.binary()),
@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
 _LABELS: ByteLru[LabelList] = ByteLru(256 << 20)
 
 
-def _labels_of(column: pa.BinaryArray) -> LabelList:
+def _labels_of(column: pa.BinaryArray, ranks: pa.Int64Array) -> LabelList:
     """The labels received: the same list for the same series, so that what is made of it is made once."""
     digest = xxhash.xxh3_128(f"{column.offset} {len(column)}".encode())
     for buffer in column.buffers()[1:]:
@@ -44,9 +44,18 @@ def _labels_of(column: pa.BinaryArray) -> LabelList:
     key = digest.digest()
     known = _LABELS.get(key)
     if known is None:
-        known = LabelList(INTERNED.of_packed(column.to_pylist()))
+        known = LabelList.of_packed(_copied(column), None if ranks.null_count else ranks.to_numpy().copy())
         _LABELS.put(key, known, known.size_bytes)
     return known
+
+
+def _copied(column: pa.BinaryArray) -> pa.BinaryArray:
+    """In memory of its own: a view would keep the whole message with all its values."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    text = np.frombuffer(column.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]].copy()
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(column), [None, pa.py_buffer(offsets - offsets[0]), pa.py_buffer(text)]
+    )
 
 
 def to_batches(block: Block) -> Iterator[pa.RecordBatch]:
@@ -65,7 +74,7 @@ def from_batches(batches: Sequence[pa.RecordBatch], steps: int) -> Block:
     columns = {name: table.column(name).chunk(0) for name in table.column_names}
     values = columns["values"].flatten().to_numpy().reshape(rows, steps)
     valid = _mask(columns["valid"], steps, absent=True)
-    labels = _labels_of(columns["labels"])
+    labels = _labels_of(columns["labels"], columns["rank"])
     block = Block(labels, values, valid, np.zeros(rows, dtype=bool))
     if columns["held"].null_count == rows:
         return block
@@ -80,6 +89,7 @@ def from_batches(batches: Sequence[pa.RecordBatch], steps: int) -> Block:
 def _batch(block: Block, rows: slice) -> pa.RecordBatch:
     values, valid = np.ascontiguousarray(block.values[rows]), block.valid[rows]
     number, steps = values.shape
+    ranks = label_list(block.labels).ranks
     offsets = pa.array(np.arange(number + 1, dtype=np.int32) * steps)
     held = pa.nulls(number, pa.binary())
     histograms = pa.nulls(number, pa.list_(HISTOGRAM))
@@ -91,7 +101,8 @@ def _batch(block: Block, rows: slice) -> pa.RecordBatch:
         held, histograms = _bits(mask), pa.ListArray.from_arrays(pa.array(held_offsets), structs)
     return pa.RecordBatch.from_arrays(
         [
-            _packed(block.labels)[rows],
+            packed_labels(block.labels)[rows],
+            pa.nulls(number, pa.int64()) if ranks is None else pa.array(ranks[rows]),
             pa.ListArray.from_arrays(offsets, pa.array(values.ravel(), from_pandas=False)),
             pa.nulls(number, pa.binary()) if valid.all() else _bits(valid),
             held,
@@ -99,10 +110,6 @@ def _batch(block: Block, rows: slice) -> pa.RecordBatch:
         ],
         schema=SCHEMA,
     )
-
-
-def _packed(labels: list[LabelSet]) -> pa.BinaryArray:
-    return label_list(labels).kept("packed", lambda: pa.array(list(map(packed, labels)), pa.binary()))
 
 
 def _bits(mask: Bools) -> pa.Array:

@@ -1,16 +1,18 @@
-"""Label sets of stored series: decoded once, shared by all segments and queries of the process."""
+"""Label sets that are needed again and again: made once, shared by all queries of the process."""
 
 from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import overload
 
 import pyarrow as pa
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.scan.samples.names import LE
+from lakerunner.query.series.classic_names import LE
 
 #: Label sets kept, at about a kilobyte each. When it is full, all are let go: what is in use comes back at once.
 _MAX_INTERNED = 500_000
@@ -19,31 +21,26 @@ _ESCAPED = b"!"
 
 
 class Interned:
-    """Label sets by the id of their series. A series is in every segment of its life; its labels are made once."""
+    """Label sets by what they are made of. A series is in every segment of its life; its labels are made once.
+
+    The id of a series is a 64-bit hash, and two label sets with the same id are easy to find. So an id counts only
+    within its org: otherwise an org that chose its labels well would see labels of another, or show it false ones.
+    """
 
     def __init__(self, limit: int = _MAX_INTERNED) -> None:
         self._limit = limit
-        self._by_tid: dict[int, LabelSet] = {}
-        self._derived: dict[tuple[int, str, str], tuple[int, LabelSet]] = {}
+        self._by_tid: dict[tuple[bytes, int], LabelSet] = {}
+        self._derived: dict[tuple[LabelSet, str, str], tuple[int, LabelSet]] = {}
         self._by_text: dict[bytes, LabelSet] = {}
         self._lock = threading.Lock()
-
-    def get(self, tid: int) -> LabelSet | None:
-        return self._by_tid.get(tid)
-
-    def put(self, tid: int, labels: LabelSet) -> LabelSet:
-        with self._lock:
-            if len(self._by_tid) >= self._limit:
-                self._by_tid = {}
-            return self._by_tid.setdefault(tid, labels)
 
     def clear(self) -> None:
         with self._lock:
             self._by_tid, self._derived, self._by_text = {}, {}, {}
 
-    def derived(self, tid: int, parent: LabelSet, suffix: str, le: str = "") -> tuple[int, LabelSet]:
+    def derived(self, parent: LabelSet, suffix: str, le: str = "") -> tuple[int, LabelSet]:
         """The id and labels of a classic series of a histogram."""
-        key = (tid, suffix, le)
+        key = (parent, suffix, le)
         made = self._derived.get(key)
         if made is None:
             labels = parent.with_label(METRIC_NAME, parent.get(METRIC_NAME) + suffix)
@@ -55,15 +52,20 @@ class Interned:
                 self._derived[key] = made
         return made
 
-    def unpacked(self, tids: Sequence[int], column: pa.BinaryArray) -> list[LabelSet]:
-        """The label sets of a column of packed ones; only those that are new here are read."""
-        found = [self._by_tid.get(tid) for tid in tids]
-        for place in [place for place, labels in enumerate(found) if labels is None]:
-            found[place] = self.put(tids[place], unpacked(column[place].as_py()))
+    def of_maps(self, org_id: uuid.UUID, tids: Sequence[int], maps: pa.MapArray) -> list[LabelSet]:
+        """The label sets of an org's series; only those whose ids are new here are read from the maps."""
+        keys = [(org_id.bytes, tid) for tid in tids]
+        found = [self._by_tid.get(key) for key in keys]
+        missing = [place for place, labels in enumerate(found) if labels is None]
+        for place, made in zip(missing, _of_maps(maps.take(pa.array(missing, pa.int64()))), strict=True):
+            with self._lock:
+                if len(self._by_tid) >= self._limit:
+                    self._by_tid = {}
+                found[place] = self._by_tid.setdefault(keys[place], made)
         return [labels for labels in found if labels is not None]
 
     def of_packed(self, texts: Sequence[bytes]) -> list[LabelSet]:
-        """The label sets of packed ones that have no id: what functions and aggregations made."""
+        """The label sets of packed ones."""
         found = [self._by_text.get(text) for text in texts]
         for place in [place for place, labels in enumerate(found) if labels is None]:
             made = found[place] = unpacked(texts[place])
@@ -118,23 +120,13 @@ class LazyLabels(Sequence[LabelSet]):
         return self._all()[index]
 
 
-def label_sets(tids: Sequence[int], rows: Sequence[int], names: Sequence[str], maps: pa.MapArray) -> list[LabelSet]:
-    """The label sets of some rows of a column of maps. `tids` and `names` are beside the rows."""
-    found = [INTERNED.get(tid) for tid in tids]
-    missing = [place for place, labels in enumerate(found) if labels is None]
-    if missing:
-        taken = maps.take(pa.array([rows[place] for place in missing], pa.int64()))
-        offsets = taken.offsets.to_pylist()
-        keys, values = texts(taken.keys), texts(taken.items)
-        for nth, place in enumerate(missing):
-            pairs = list(
-                zip(keys[offsets[nth] : offsets[nth + 1]], values[offsets[nth] : offsets[nth + 1]], strict=True)
-            )
-            if names[place]:
-                pairs.append((METRIC_NAME, names[place]))
-            pairs.sort()
-            found[place] = INTERNED.put(tids[place], LabelSet(tuple(pairs)))
-    return [labels for labels in found if labels is not None]
+def _of_maps(maps: pa.MapArray) -> list[LabelSet]:
+    offsets = maps.offsets.to_pylist()
+    keys, values = texts(maps.keys), texts(maps.items)
+    return [
+        LabelSet(tuple(sorted(zip(keys[begin:end], values[begin:end], strict=True))))
+        for begin, end in pairwise(offsets)
+    ]
 
 
 def texts(column: pa.Array) -> list[str]:

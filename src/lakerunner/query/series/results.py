@@ -35,7 +35,7 @@ class VectorResult:
     """One sample per series, in result order. Where `histograms[i]` is set, it is the value."""
 
     time_ms: int
-    labels: list[LabelSet]
+    labels: Sequence[LabelSet]
     values: Floats
     histograms: list[Histogram | None]
 
@@ -56,7 +56,7 @@ class StepMatrix:
     Cell (i, s) is a float where `valid`, a histogram where `hmask`, and empty elsewhere.
     """
 
-    labels: list[LabelSet]
+    labels: Sequence[LabelSet]
     times_ms: Ints
     values: Floats
     valid: npt.NDArray[np.bool_]

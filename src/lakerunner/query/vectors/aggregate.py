@@ -13,7 +13,7 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.series.block import Block, Bools, EvaluationError
 from lakerunner.query.series.go_format import general, plain
 from lakerunner.query.series.histograms.histogram import Floats, Ints
-from lakerunner.query.series.label_list import grouped, in_order
+from lakerunner.query.series.label_list import LabelList, grouped, in_order
 from lakerunner.query.syntax.strings import quote
 from lakerunner.query.vectors import kernels_group as kernels
 from lakerunner.query.vectors.context import Evaluation
@@ -43,7 +43,7 @@ class Aggregation:
     vector_position: int = 0
     param_position: int = 0
 
-    def groups(self, block: Block) -> tuple[list[LabelSet], Ints]:
+    def groups(self, block: Block) -> tuple[LabelList, Ints]:
         """The labels of the groups, and the group of every series."""
         return grouped(block.labels, self.grouping, without=self.without)
 
@@ -92,7 +92,7 @@ def _quantile(
     aggregation: Aggregation,
     block: Block,
     q: Floats,
-    groups: tuple[list[LabelSet], Ints, Bools],
+    groups: tuple[LabelList, Ints, Bools],
 ) -> Block:
     labels, group, drop = groups
     if block.hmask is not None and block.hmask.any():

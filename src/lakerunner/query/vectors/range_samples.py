@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +37,7 @@ class SampleTimes:
 class RangeSamples:
     """Samples without stale markers."""
 
-    labels: list[LabelSet]
+    labels: Sequence[LabelSet]
     #: Series that will lose their metric name (results of subqueries).
     drop_name: Bools
     floats: SampleTimes

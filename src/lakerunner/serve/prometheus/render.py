@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.histograms.histogram import Floats, Ints
@@ -74,6 +75,23 @@ class Pieces:
         return cls(np.frombuffer(b"".join(pieces), dtype=np.uint8), offsets)
 
     @classmethod
+    def of_labels(cls, labels: Sequence[LabelSet]) -> Pieces:
+        packed = label_list(labels).packed
+        if packed is None or (known := cls._of_json(packed)) is None:
+            return cls.of([labels_json(one) for one in labels])
+        return known
+
+    @classmethod
+    def _of_json(cls, packed: pa.BinaryArray) -> Pieces | None:
+        """The same bytes, where every label set is packed as JSON."""
+        offsets = np.frombuffer(packed.buffers()[1], np.int32)[packed.offset : packed.offset + len(packed) + 1]
+        joined = np.frombuffer(packed.buffers()[2] or b"", np.uint8)
+        if not (joined[offsets[:-1]] == ord("{")).all():
+            return None
+        joined.flags.writeable = False  # The kernel is compiled for bytes that nobody changes.
+        return cls(joined, offsets.astype(np.int64))
+
+    @classmethod
     def of_times(cls, times_ms: Ints) -> Pieces:
         return cls.of([b'[%s,"' % text for text in time_texts(times_ms)])
 
@@ -89,14 +107,14 @@ def _matrix(matrix: MatrixResult) -> list[bytes]:
 
 
 def _written(
-    labels: list[LabelSet],
+    labels: Sequence[LabelSet],
     times: Pieces,
     values: Floats,
     valid: npt.NDArray[np.bool_],
     around: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
 ) -> bytes:
     """The objects of all series, between commas."""
-    heads = label_list(labels).kept("json", lambda: Pieces.of([labels_json(one) for one in labels]))
+    heads = label_list(labels).kept("json", lambda: Pieces.of_labels(labels))
     every = bool(valid.all())
     numbers = np.ascontiguousarray(values).ravel() if every else values[valid]
     digits = np.frombuffer(raw_texts(numbers), dtype=np.uint8)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import uuid
+
 import numpy as np
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.model.labels import LabelSet
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.model.signals.metrics import SERIES
+from lakerunner.query.scan.samples import merge as merge_module
 from lakerunner.query.scan.samples.merge import merge
-from lakerunner.query.scan.samples.runs import Samples, offsets_of
+from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.scan.samples.series_table import SeriesTable, TableLabels
+from lakerunner.query.series.arrays import offsets_of
 from lakerunner.query.series.batch import STALE, STALE_BITS
 from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.label_list import LabelList
 
+_ORG = uuid.UUID(int=1)
 _SERIES = [LabelSet.of({"__name__": "m", "n": str(number)}) for number in range(4)]
 _part = st.lists(
     st.tuples(st.integers(0, 3), st.lists(st.integers(0, 12), min_size=1, max_size=6).map(sorted)),
@@ -51,7 +60,8 @@ def test_merging_is_like_a_dictionary(parts: list[tuple[list[tuple[int, list[int
                 sample = (value, time + 1 if starts else 0, value if hists and value % 3 == 0 else None)
                 expected.setdefault(_SERIES[series], {}).setdefault(time, sample)
     batch = merge(
-        [_samples(runs, number, starts=starts, hists=hists) for number, (runs, starts, hists) in enumerate(parts)]
+        [_samples(runs, number, starts=starts, hists=hists) for number, (runs, starts, hists) in enumerate(parts)],
+        _ORG,
     )
     assert list(batch.labels) == sorted(expected, key=lambda labels: labels.pairs)
     for row, labels in enumerate(batch.labels):
@@ -76,6 +86,34 @@ def test_the_bits_of_a_stale_marker_stay() -> None:
     tid = np.array([_SERIES[0].tid()])
     first = Samples(tid, _SERIES[:1], np.array([0, 1]), np.array([1]), np.array([STALE]))
     second = Samples(tid, _SERIES[:1], np.array([0, 2]), np.array([0, 1]), np.array([1.0, 2.0]))
-    batch = merge([first, second])
+    batch = merge([first, second], _ORG)
     assert batch.timestamps_ms.tolist() == [0, 1]
     assert batch.values.view(np.uint64)[1] == STALE_BITS
+
+
+_labels = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["", "x", "y", "xy", "é"]), max_size=3)
+_segment = st.lists(_labels.map(lambda labels: LabelSet.of({METRIC_NAME: "m", **labels})), min_size=1, max_size=6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(_segment, st.booleans()), min_size=1, max_size=4))
+def test_series_of_several_tables_are_in_the_order_of_their_labels(segments: list[tuple[list[LabelSet], bool]]) -> None:
+    """Tables have dictionaries of their own. Labels of some parts come over the network, without a table."""
+    merge_module._KNOWN.clear()
+    merge_module._ORDERS.clear()
+    parts = []
+    for number, (series, tabled) in enumerate(segments):
+        series = sorted(set(series), key=lambda labels: labels.tid())
+        tids = np.array([labels.tid() for labels in series])
+        rows = [{"tid": one.tid(), "metric_name": "m", "labels": list(one.without(METRIC_NAME))} for one in series]
+        table = SeriesTable.of(pa.Table.from_pylist(rows, schema=SERIES.schema()))
+        labels = TableLabels(table, tids) if tabled else LabelList(series)
+        times = np.full(len(series), number)
+        parts.append(Samples(tids, labels, np.arange(len(series) + 1), times, tids.astype(np.float64)))
+    batch = merge(parts, _ORG)
+    expected = sorted({labels for series, _ in segments for labels in series}, key=lambda labels: labels.pairs)
+    assert list(batch.labels) == expected
+    # Whose samples they are.
+    lengths = np.diff(batch.offsets)
+    assert batch.values.tolist() == np.repeat([float(labels.tid()) for labels in expected], lengths).tolist()
+    assert lengths.tolist() == [sum(one in series for series, _ in segments) for one in expected]

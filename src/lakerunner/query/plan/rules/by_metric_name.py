@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import Segment
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.scan.samples.names import VARIANTS, base_names
+from lakerunner.query.series.classic_names import VARIANTS, base_names
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
 _COLUMN = "metric_name"

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.scan.samples.decoded import ClassicGroup, choose, contained, with_run_starts
-from lakerunner.query.scan.samples.names import BUCKET, LE, SUM
-from lakerunner.query.scan.samples.runs import Samples, offsets_of, within
+from lakerunner.query.scan.samples.runs import Samples, within
+from lakerunner.query.series.arrays import offsets_of
 from lakerunner.query.series.batch import STALE, STALE_BITS
+from lakerunner.query.series.classic_names import BUCKET, LE, SUM
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Floats, Ints
@@ -62,7 +63,7 @@ def _plain(
 ) -> ClassicGroup:
     lengths = np.bincount(series, minlength=len(parents.tids))
     rows = np.flatnonzero(lengths)
-    made = [INTERNED.derived(int(parents.tids[row]), labels[row], suffix) for row in rows.tolist()]
+    made = [INTERNED.derived(labels[row], suffix) for row in rows.tolist()]
     samples = Samples(
         np.array([tid for tid, _ in made], np.int64),
         [one for _, one in made],
@@ -127,7 +128,7 @@ def _named(
         if known is None:
             known = texts[bounds.tobytes()] = (*map(plain, bounds.tolist()), "+Inf")
         for le in known:
-            tid, one = INTERNED.derived(int(parents.tids[parent]), labels[parent], BUCKET, le)
+            tid, one = INTERNED.derived(labels[parent], BUCKET, le)
             tids.append(tid)
             made.append(one)
             le_of.append(les.setdefault(le, len(les)))

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.scan.samples.names import BUCKET, COUNT
 from lakerunner.query.scan.samples.opened import OpenedFile, Opener, Tally
 from lakerunner.query.scan.samples.row_groups import Wanted, choose
 from lakerunner.query.scan.samples.segment import Spend
 from lakerunner.query.scan.samples.series_rows import LABELS
+from lakerunner.query.series.classic_names import BUCKET, COUNT
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.interned import INTERNED
 from lakerunner.query.series.matchers import Matcher
@@ -120,7 +120,7 @@ def _classic(
             bounds = row["bounds"] or []
             at = int(np.searchsorted(bounds, row["value"])) if bounds else 0
             le = plain(bounds[at]) if at < len(bounds) else "+Inf"
-        made = INTERNED.derived(row["tid"], labels[row["tid"]], suffix, le)[1]
+        made = INTERNED.derived(labels[row["tid"]], suffix, le)[1]
         if all(matcher.matches(made.get(matcher.name)) for matcher in matchers):
             mine.append(row)
             sets.append(made)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.query.scan.samples.runs import offsets_of, with_rows
-from lakerunner.query.series.histograms.column import HistogramColumn, stacked
+from lakerunner.query.series.arrays import offsets_of
+from lakerunner.query.series.histograms.column import HistogramColumn, stacked, with_rows
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 
 #: The columns that make a histogram.

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.labels import METRIC_NAME
-from lakerunner.query.scan.samples.names import BUCKET, LE
 from lakerunner.query.scan.samples.opened import Opener, Tally
 from lakerunner.query.scan.samples.segment import Spend
 from lakerunner.query.scan.samples.series_rows import scan_series
 from lakerunner.query.scan.samples.series_table import Chosen, SeriesTable
+from lakerunner.query.series.classic_names import BUCKET, LE
 from lakerunner.query.series.matchers import Matcher
 
 #: What was asked for: names, or values of the one label.

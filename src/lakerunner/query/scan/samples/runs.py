@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.series.histograms.column import HistogramColumn
+from lakerunner.query.series.arrays import offsets_of
+from lakerunner.query.series.histograms.column import HistogramColumn, with_rows
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 
 
@@ -101,12 +102,6 @@ class Samples:
         )
 
 
-def offsets_of(lengths: Ints) -> Ints:
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
-
-
 def within(starts: Ints, lengths: Ints) -> Ints:
     """All places of runs that begin at `starts`.
 
@@ -117,8 +112,3 @@ def within(starts: Ints, lengths: Ints) -> Ints:
     total = int(ends[-1]) if len(ends) else 0
     places: Ints = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
     return places
-
-
-def with_rows(column: HistogramColumn, row: Ints) -> HistogramColumn:
-    """The same histograms beside other samples."""
-    return replace(column, row=row)

@@ -11,9 +11,8 @@ from lakerunner.query.scan.samples.opened import Opener, Tally
 from lakerunner.query.scan.samples.row_groups import RowGroup
 from lakerunner.query.scan.samples.row_groups import choose as choose_groups
 from lakerunner.query.scan.samples.runs import Samples
-from lakerunner.query.scan.samples.series_table import SeriesTable
+from lakerunner.query.scan.samples.series_table import SeriesTable, TableLabels
 from lakerunner.query.series.histograms.histogram import Ints
-from lakerunner.query.series.interned import LazyLabels
 from lakerunner.query.series.matchers import Matcher
 
 #: Told the bytes that this scan holds; raises when they are too many, or the answer is no longer wanted.
@@ -72,7 +71,7 @@ def _stored(decoded: DecodedGroup, table: SeriesTable, tids: Ints, cut: tuple[in
     """Series as they are stored."""
     whole = decoded.samples
     part, _ = choose(whole, contained(whole.tids, tids), *cut)
-    return replace(part, labels=LazyLabels(lambda: table.label_sets(table.rows_of(part.tids))))
+    return replace(part, labels=TableLabels(table, part.tids))
 
 
 def _classic(decoded: DecodedGroup, table: SeriesTable, suffix: str) -> ClassicGroup:

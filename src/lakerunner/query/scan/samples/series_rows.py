@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.scan.samples.names import BUCKET, LE
 from lakerunner.query.scan.samples.opened import OpenedFile, Opener, Tally
 from lakerunner.query.scan.samples.row_groups import Wanted, choose
 from lakerunner.query.scan.samples.segment import Spend
 from lakerunner.query.scan.samples.series_table import SeriesTable
+from lakerunner.query.series.classic_names import BUCKET, LE
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.interned import INTERNED
 from lakerunner.query.series.matchers import Matcher
@@ -43,7 +43,7 @@ def scan_series(
     for suffix, rows in chosen.classic.items():
         labels, tids = table.label_sets(rows), table.tids[rows].tolist()
         if suffix != BUCKET:
-            made = [INTERNED.derived(tid, one, suffix) for tid, one in zip(tids, labels, strict=True)]
+            made = [INTERNED.derived(one, suffix) for one in labels]
             parts.append(_rows(table, rows, [tid for tid, _ in made], [one for _, one in made]))
             continue
         le_matchers = [matcher for matcher in matchers if matcher.name == LE]
@@ -57,7 +57,7 @@ def scan_series(
         for row, tid, parent in zip(rows.tolist(), tids, labels, strict=True):
             for le in (*map(plain, bounds.get(tid, ())), "+Inf"):
                 if all(matcher.matches(le) for matcher in le_matchers):
-                    made_tid, made_labels = INTERNED.derived(tid, parent, BUCKET, le)
+                    made_tid, made_labels = INTERNED.derived(parent, BUCKET, le)
                     of_row.append(row)
                     tids_of.append(made_tid)
                     labels_of.append(made_labels)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
-from lakerunner.query.scan.samples.names import BUCKET, CLASSIC, LE
 from lakerunner.query.scan.samples.row_groups import Wanted
+from lakerunner.query.scan.samples.runs import within
+from lakerunner.query.series.classic_names import BUCKET, CLASSIC, LE
 from lakerunner.query.series.histograms.histogram import Ints
-from lakerunner.query.series.interned import label_sets
+from lakerunner.query.series.interned import packed
+from lakerunner.query.series.label_columns import LabelColumn, LabelColumns
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
 Mask = npt.NDArray[np.bool_]
@@ -23,6 +26,8 @@ Mask = npt.NDArray[np.bool_]
 _BYTES_PER_LABEL = 24
 #: Choices of series kept with each table.
 _KEPT_CHOICES = 16
+#: All labels are packed when one series in so many is asked for.
+_PACKED_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +83,24 @@ class SeriesTable:
     classic: Mask
     _offsets: Ints
     _keys: Coded
-    _values: Coded
+    #: Of each label of each series, its place in the dictionary of all values.
+    _value_codes: npt.NDArray[np.int32]
+    _values: pa.StringArray
     #: Label sets that were asked for, and which those are. Threads may make the same one twice: it is the same.
     _sets: npt.NDArray[np.object_]
     _made: Mask
     _by_label: dict[str, Coded] = field(default_factory=dict)
     _order: Ints | None = None
+    _packed: pa.BinaryArray | None = None
     _chosen: dict[tuple[Matcher, ...], Chosen] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: pa.Table) -> SeriesTable:
         table = table.combine_chunks()
         maps = _only(table, "labels")
+        # Labels become Python text much later: bytes that are no UTF-8 must be found while the file can be read again.
+        maps.validate(full=True)
+        value_codes, values = _encoded(_within(maps, maps.items))
         kinds, temporality = _only(table, "type"), _only(table, "temporality")
         classic = pc.and_(pc.fill_null(pc.equal(kinds, "histogram"), False), temporality.is_valid())
         return cls(
@@ -99,7 +110,8 @@ class SeriesTable:
             classic=classic.to_numpy(zero_copy_only=False),
             _offsets=maps.offsets.to_numpy().astype(np.int64) - maps.offsets[0].as_py(),
             _keys=_coded(_within(maps, maps.keys)),
-            _values=_coded(_within(maps, maps.items)),
+            _value_codes=value_codes,
+            _values=values,
             _sets=np.full(table.num_rows, None, object),
             _made=np.zeros(table.num_rows, np.bool_),
         )
@@ -110,7 +122,7 @@ class SeriesTable:
     @property
     def size_bytes(self) -> int:
         """What it costs to keep, with the labels that queries will have asked for."""
-        return int(self.table.nbytes) + _BYTES_PER_LABEL * len(self._keys.codes) + 64 * len(self)
+        return int(self.table.nbytes) + _BYTES_PER_LABEL * len(self._keys.codes) + 256 * len(self)
 
     def label(self, name: str) -> Coded:
         """A label of all series. Kept: dashboards ask for the same few."""
@@ -127,10 +139,8 @@ class SeriesTable:
             return Coded(codes, ("",))
         mine = np.flatnonzero(self._keys.codes == self._keys.values.index(name))
         rows = np.searchsorted(self._offsets, mine, side="right") - 1
-        distinct, inverse = np.unique(self._values.codes[mine], return_inverse=True)
-        values = [self._values.values[code] for code in distinct.tolist()]
-        codes[rows] = inverse + 1
-        return Coded(codes, ("", *values))
+        column = LabelColumn.of(name, len(self), rows, self._value_codes[mine], self._values)
+        return Coded(codes, ("",)) if column is None else Coded(column.codes, column.values.to_pylist())
 
     def label_names(self, rows: Ints) -> set[str]:
         """Names of labels that any of the rows has, the metric's own included."""
@@ -178,13 +188,34 @@ class SeriesTable:
         rows: Ints = self._order[np.searchsorted(self.tids, tids, sorter=self._order)]
         return rows
 
+    def columns(self, rows: Ints) -> LabelColumns:
+        """The labels of some rows, without an object per series."""
+        lengths = self._offsets[rows + 1] - self._offsets[rows]
+        at = within(self._offsets[rows], lengths)
+        keys, values, places = self._keys.codes[at], self._value_codes[at], np.repeat(np.arange(len(rows)), lengths)
+        # Brings labels of one name together. numpy sorts 16 bits by counting.
+        by_name = np.argsort(keys.astype(np.int16) if len(self._keys.values) < 1 << 15 else keys, kind="stable")
+        ends = np.cumsum(np.bincount(keys, minlength=len(self._keys.values))).tolist()
+        names = pa.array(self.names.values, pa.string())
+        found = [LabelColumn.of(METRIC_NAME, len(rows), np.arange(len(rows)), self.names.codes[rows], names)]
+        for name, begin, end in zip(self._keys.values, [0, *ends], ends, strict=False):
+            mine = by_name[begin:end]
+            if len(mine) and name != METRIC_NAME:
+                found.append(LabelColumn.of(name, len(rows), places[mine], values[mine], self._values))
+        return LabelColumns.of(len(rows), found)
+
+    def packed(self, rows: Ints) -> pa.BinaryArray:
+        """The labels of some rows as they go over the network. Packing all rows at once is cheap, and kept."""
+        if self._packed is None and len(rows) * _PACKED_AT_ONCE < len(self):
+            return pa.array(list(map(packed, self.label_sets(rows))), pa.binary())
+        if self._packed is None:
+            self._packed = self.columns(np.arange(len(self))).packed()
+        return self._packed.take(pa.array(rows))
+
     def label_sets(self, rows: Ints) -> list[LabelSet]:
         missing = rows[~self._made[rows]]
         if len(missing):
-            names = [self.names.values[code] for code in self.names.codes[missing].tolist()]
-            maps = _only(self.table, "labels")
-            made = label_sets(self.tids[missing].tolist(), missing.tolist(), names, maps)
-            for row, labels in zip(missing.tolist(), made, strict=True):
+            for row, labels in zip(missing.tolist(), self.columns(missing).sets(), strict=True):
                 self._sets[row] = labels
             self._made[missing] = True
         sets: list[LabelSet] = self._sets[rows].tolist()
@@ -203,5 +234,39 @@ def _within(maps: pa.MapArray, flat: pa.Array) -> pa.Array:
 
 
 def _coded(column: pa.Array) -> Coded:
-    encoded = pc.fill_null(column, "").dictionary_encode()
-    return Coded(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist())
+    codes, values = _encoded(column)
+    return Coded(codes, values.to_pylist())
+
+
+def _encoded(column: pa.Array) -> tuple[npt.NDArray[np.int32], pa.StringArray]:
+    """Codes and the texts that they stand for; a null is the empty text."""
+    if column.null_count:
+        column = pc.fill_null(column.cast(pa.string()), "")
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    return encoded.indices.to_numpy(), encoded.dictionary
+
+
+class TableLabels(Sequence[LabelSet]):
+    """Labels of series of a table, known by their ids. `merge` looks at them only where it does not know the series."""
+
+    def __init__(self, table: SeriesTable, tids: Ints) -> None:
+        self.table = table
+        self._tids = tids
+
+    def __len__(self) -> int:
+        return len(self._tids)
+
+    @overload
+    def __getitem__(self, index: int) -> LabelSet: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LabelSet]: ...
+    def __getitem__(self, index: int | slice) -> LabelSet | list[LabelSet]:
+        if isinstance(index, slice):
+            return self.table.label_sets(self.table.rows_of(self._tids[index]))
+        return self.table.label_sets(self.table.rows_of(self._tids[[index]]))[0]
+
+    def __iter__(self) -> Iterator[LabelSet]:
+        return iter(self[:])
+
+    def packed(self) -> pa.BinaryArray:
+        return self.table.packed(self.table.rows_of(self._tids))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -189,3 +189,8 @@ def _joined_ints(parts: Sequence[Ints]) -> Ints:
 
 def _joined_offsets(parts: Sequence[Ints]) -> Ints:
     return _offsets(_joined_ints([np.diff(part) for part in parts]))
+
+
+def with_rows(column: HistogramColumn, row: Ints) -> HistogramColumn:
+    """The same histograms beside other samples."""
+    return replace(column, row=row)

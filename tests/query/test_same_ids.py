@@ -1,0 +1,81 @@
+"""Series of two orgs whose ids are the same, as anybody can make them: neither org sees the labels of the other."""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+import pytest
+
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.query import metadata
+from lakerunner.query.lake_source import LakeSource
+from lakerunner.query.promql.engine import Engine
+from lakerunner.query.scan.samples.arrow import from_batch, to_batches
+from lakerunner.query.scan.samples.merge import merge
+from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.results import VectorResult
+from tests.query.lake_of_series import LakeOfSeries
+
+_OWNERS = ("alice", "bob")
+_QUERIES = ("m", "rate(m[1m])", "sum by (owner) (m)", "h_bucket", "h_count", "sum by (owner, le) (h_bucket)")
+_TIMES = np.arange(10) * 15_000
+
+
+@pytest.fixture
+def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash does not see the label `owner`, so that both orgs' series get the same ids."""
+    tid = LabelSet.tid
+    monkeypatch.setattr(LabelSet, "tid", lambda labels: tid(labels.without("owner")))
+
+
+def _series(owner: str) -> MemorySource:
+    loaded = MemorySource()
+    bounds = np.array([1.0, 2.0])
+    for number in range(3):
+        labels = {"owner": owner, "n": str(number)}
+        loaded.add(LabelSet.of({METRIC_NAME: "m", **labels}), _TIMES, np.arange(10.0))
+        hists = [
+            Histogram(schema=CUSTOM_SCHEMA, count=n, sum=n, pos_index=np.array([0]), pos_count=[n], bounds=bounds)
+            for n in np.arange(10.0)
+        ]
+        loaded.add(LabelSet.of({METRIC_NAME: "h", **labels}), _TIMES, np.zeros(10), histograms=hists)
+    return loaded
+
+
+def _owners(source: LakeSource, text: str) -> set[str]:
+    found = Engine(source).instant(text, int(_TIMES[-1])).value
+    assert isinstance(found, VectorResult) and len(found.labels)
+    return {labels.get("owner") for labels in found.labels}
+
+
+@pytest.mark.usefixtures("same_ids")
+@pytest.mark.parametrize("text", _QUERIES)
+def test_an_answer_has_the_labels_of_its_org(lake: LakeOfSeries, text: str) -> None:
+    orgs = {owner: lake.write(_series(owner), temporality="cumulative") for owner in _OWNERS}
+    for owner in (*_OWNERS, *reversed(_OWNERS)):
+        assert _owners(lake.lake.source(orgs[owner]), text) == {owner}
+
+
+@pytest.mark.usefixtures("same_ids")
+def test_lists_of_series_have_the_labels_of_their_org(lake: LakeOfSeries) -> None:
+    orgs = {owner: lake.write(_series(owner), temporality="cumulative") for owner in _OWNERS}
+    for owner in (*_OWNERS, *reversed(_OWNERS)):
+        source = lake.lake.source(orgs[owner])
+        found = metadata.series(source, [], 0, int(_TIMES[-1]))
+        assert {labels.get("owner") for labels in found} == {owner}
+        # Three counters, and of three histograms each: itself, three buckets, sum and count.
+        assert len(found) == 3 + 3 * 6
+
+
+@pytest.mark.usefixtures("same_ids")
+def test_parts_of_workers_are_named_by_their_own_labels() -> None:
+    for owner in _OWNERS:
+        labels = LabelSet.of({METRIC_NAME: "m", "owner": owner})
+        one = np.array([0])
+        sent = Samples(np.array([labels.tid()]), [labels], np.array([0, 1]), one, one.astype(np.float64))
+        [batch] = to_batches(sent)
+        merged = merge([from_batch(batch)], uuid.uuid5(uuid.NAMESPACE_URL, owner))
+        assert list(merged.labels) == [labels]
