@@ -11,10 +11,14 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import orjson
+import pyarrow as pa
+import pyarrow.ipc
 
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Missing, Unavailable
 
 _TIMEOUT_S = 600.0
+#: The key of the summary in the metadata of the last batch of rows.
+_SUMMARY = b"lakerunner.summary"
 #: How often a broken stream is resumed before its error is reported.
 _RESUMES = 3
 _ERRORS: dict[int, type[LakeError]] = {400: BadInput, 401: Denied, 404: Missing, 422: LimitHit}
@@ -47,6 +51,20 @@ class ApiClient:
             failures += 1
             if failures > _RESUMES:
                 raise Unavailable(f"cannot read the answer of {self.url}: {reason}", hint="run the query again")
+
+    def rows(self, signal: str, body: Mapping[str, object]) -> Iterator[tuple[pa.RecordBatch, Any]]:
+        """Batches of rows, each with the summary that came with it: None, but for the last."""
+        try:
+            with self._open(f"/api/v1/rows/{signal}", orjson.dumps(body)) as answer:
+                reader = pa.ipc.open_stream(answer)
+                while True:
+                    batch, metadata = reader.read_next_batch_with_custom_metadata()
+                    summary = None if metadata is None else orjson.loads(metadata[_SUMMARY])
+                    yield batch, summary
+        except StopIteration:
+            return
+        except (OSError, http.client.HTTPException, pa.ArrowException) as error:
+            raise Unavailable(f"cannot read the answer of {self.url}: {error}", hint="ask again") from None
 
     def _frames(self, body: Mapping[str, object], last_id: str) -> Iterator[tuple[str, Any, str]]:
         headers = {"Last-Event-ID": last_id} if last_id else {}

@@ -16,6 +16,9 @@ from lakerunner.serve.rendering.json import json_response
 
 PATH = "/api/v1/openapi.json"
 _JSON, _TEXT, _EVENTS = "application/json", "text/plain", "text/event-stream"
+_ARROW = "application/vnd.apache.arrow.stream"
+#: Media of answers that come in pieces. By POST, what they ask for is a JSON object.
+_STREAMED = (_EVENTS, _ARROW)
 _FORM = "application/x-www-form-urlencoded"
 _ERRORS = (
     ("400", "The request cannot be read."),
@@ -56,6 +59,7 @@ def _health(path: str, sentence: str) -> _Operation:
 _TIMES = "start end"
 _QUERY = "query! timeout limit lookback_delta nocache partial explain stats"
 _STREAM = "q! s e step limit lookback timeout nocache partial explain summary reverse fields"
+_ROWS = "where s e limit oldest_first fields timeout partial explain"
 _NAMES = schemas.array(schemas.STRING)
 _OPERATIONS = (
     _prometheus("query", "GET POST", "The value of an expression at one time.", schemas.VALUES, f"{_QUERY} time"),
@@ -99,6 +103,16 @@ _OPERATIONS = (
         _STREAM,
         schemas.LAKE_ERROR,
         _EVENTS,
+    ),
+    _Operation(
+        "/api/v1/rows/{signal}",
+        "GET POST",
+        "Rows of logs or traces that satisfy a filter, as an Arrow IPC stream. By POST the parameters are members of a "
+        "JSON object.",
+        schemas.BYTES,
+        _ROWS,
+        schemas.LAKE_ERROR,
+        _ARROW,
     ),
     _lake("queries", "GET", "Queries that run or wait now.", schemas.ALL_RUNNING),
     _lake("queries/{query_id}", "DELETE", "Stop a query.", schemas.RUNNING),
@@ -168,14 +182,16 @@ def _responses(operation: _Operation) -> dict[str, object]:
 
 def _parameters(operation: _Operation) -> Iterator[tuple[str, bool, Schema]]:
     """Name, whether it must be given, and how it looks."""
-    known = schemas.STREAM_PARAMETERS if operation.media == _EVENTS else schemas.PARAMETERS
+    known = {_EVENTS: schemas.STREAM_PARAMETERS, _ARROW: schemas.ROW_PARAMETERS}.get(
+        operation.media, schemas.PARAMETERS
+    )
     for word in operation.parameters.split():
         name = word.rstrip("!")
         yield name, word.endswith("!"), known[name]
 
 
 def _body(operation: _Operation) -> dict[str, object]:
-    media = _JSON if operation.media == _EVENTS else _FORM
+    media = _JSON if operation.media in _STREAMED else _FORM
     schema = {
         "type": "object",
         "properties": {name: schema for name, _, schema in _parameters(operation)},

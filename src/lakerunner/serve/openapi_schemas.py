@@ -7,6 +7,7 @@ from lakerunner.index.org_limits import LIMIT_NAMES
 Schema = dict[str, object]
 
 STRING: Schema = {"type": "string"}
+BYTES: Schema = {"type": "string", "format": "binary"}
 NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0, "maximum": 10**15}
 FLAG: Schema = {"type": "boolean"}
@@ -59,6 +60,7 @@ PARAMETERS: dict[str, Schema] = {
     "stats": {"type": "string", "enum": ["all"]},
     "name": {"type": "string", "minLength": 1, "examples": ["job", "U__http_2e_method"]},
     "query_id": {"type": "string", "minLength": 1},
+    "signal": {"enum": ["logs", "traces"]},
 }
 STREAM_PARAMETERS: dict[str, Schema] = {
     "q": PROMQL,
@@ -74,6 +76,23 @@ STREAM_PARAMETERS: dict[str, Schema] = {
     "summary": FLAG,
     "reverse": {"const": False, "description": "Metrics have no reverse."},
     "fields": {"type": "array", "maxItems": 0, "description": "Metrics have no fields."},
+}
+
+
+ROW_PARAMETERS: dict[str, Schema] = {
+    "where": {
+        "type": "string",
+        "format": "row-filter",
+        "examples": ['service_name = "cart" and severity_number >= 17'],
+    },
+    "s": _MOMENT,
+    "e": _MOMENT,
+    "limit": COUNT,
+    "oldest_first": FLAG,
+    "fields": {"type": "array", "items": STRING},
+    "timeout": _STREAM_SPAN,
+    "partial": FLAG,
+    "explain": FLAG,
 }
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 
 from lakerunner.cli.api_client import ApiClient
 from lakerunner.cli.point_output import Point, PointFormat, write_points
+from lakerunner.cli.rows import RowFormat, write_rows
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
+from lakerunner.model.signals import signal_named
 from lakerunner.model.time import parse_duration_s
 from lakerunner.query.promql.parser import parse
+from lakerunner.query.rows.parser import parse as parse_filter
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.runtime.run import EXIT_FAILED, EXIT_MISUSE, EXIT_OK
 from lakerunner.serve.params import parse_time_ms
@@ -60,7 +65,7 @@ def metrics(
         raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
     body = _body(expr, since, start, end, step) | {"limit": limit, "nocache": fresh}
     return _pointing_at_errors(
-        expr, lambda: write_points(_points(_client(cli, url, key, org).stream(body)), output, plot=plot)
+        lambda: parse(expr), lambda: write_points(_points(_client(cli, url, key, org).stream(body)), output, plot=plot)
     )
 
 
@@ -87,7 +92,7 @@ def explain(
             elif kind == "error":
                 raise _stream_error(data)
 
-    return _pointing_at_errors(expr, run)
+    return _pointing_at_errors(lambda: parse(expr), run)
 
 
 @app.command()
@@ -133,6 +138,67 @@ def series(
     cli.output.rows(found, sorted({name for labels in found for name in labels}))
 
 
+class RowSignal(enum.StrEnum):
+    LOGS = "logs"
+    TRACES = "traces"
+
+
+@app.command()
+@verb
+def rows(
+    cli: Cli,
+    signal: Annotated[RowSignal, typer.Argument(help="Which rows: log records or spans.")],
+    where: Annotated[
+        str,
+        typer.Option(
+            help="Filter, such as 'service_name = \"cart\" and severity_number >= 17'; see docs/rows.md.",
+            show_default="all rows",
+        ),
+    ] = "",
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    limit: Annotated[int, typer.Option(help="Rows to show; 0 means all of them.", min=0)] = 50,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Begin with the oldest rows.")] = False,
+    field: Annotated[
+        list[str] | None, typer.Option("--field", help="Column to show; may be repeated.", show_default="all")
+    ] = None,
+    attributes: Annotated[bool, typer.Option("--attributes", help="Show attributes in text output.")] = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+    output: Annotated[RowFormat, typer.Option("--output", "-o", help="Format of the rows.")] = RowFormat.TEXT,
+) -> int:
+    """Show log records or spans that satisfy a filter, the newest first."""
+    start_ms, end_ms = _times(since, start, end)
+    body: dict[str, object] = {"where": where, "s": start_ms, "e": end_ms, "limit": limit, "oldest_first": oldest_first}
+    if field:
+        body["fields"] = field
+
+    def show() -> None:
+        batches = _rows(_client(cli, url, key, org).rows(signal.value, body))
+        write_rows(batches, output, signal_named(signal.value), attributes=attributes)
+
+    return _pointing_at_errors(lambda: parse_filter(where) if where.strip() else None, show)
+
+
+def _rows(parts: Iterable[tuple[pa.RecordBatch, Any]]) -> Iterator[pa.RecordBatch]:
+    """The batches that have rows; progress on a terminal, warnings and errors at the end."""
+    show, rows = sys.stderr.isatty() and not sys.stdout.isatty(), 0
+    for batch, summary in parts:
+        if batch.num_rows:
+            rows += batch.num_rows
+            yield batch
+            if show:
+                sys.stderr.write(f"\r{rows:,} rows ")
+        if summary is not None:
+            if show:
+                sys.stderr.write("\n")
+            if "error" in summary:
+                raise _stream_error(summary["error"])
+            _warn(summary["warnings"])
+
+
 def _client(cli: Cli, url: str, key: str, org: str) -> ApiClient:
     settings = cli.settings
     here = f"http://{settings.http.host}:{settings.http.port}"
@@ -160,10 +226,10 @@ def _time_ms(option: str, text: str, now_ms: int) -> int:
     return parse_time_ms(option, text)
 
 
-def _pointing_at_errors(expr: str, run: Any) -> int:
+def _pointing_at_errors(check: Callable[[], object], run: Callable[[], object]) -> int:
     """Check the syntax before sending the query, and show a syntax error with its token underlined."""
     try:
-        parse(expr)
+        check()
         run()
     except ParseError as error:
         sys.stderr.write(f"lakerunner: {error.rendered()}\n")

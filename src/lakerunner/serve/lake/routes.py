@@ -7,9 +7,10 @@ from starlette.routing import BaseRoute
 from lakerunner.serve.api import Api
 from lakerunner.serve.lake.limits import limit_routes
 from lakerunner.serve.lake.queries import running_routes
+from lakerunner.serve.lake.rows import row_routes
 from lakerunner.serve.lake.stream import stream_routes
 from lakerunner.serve.lanes.slow import SlowLane
 
 
 def lake_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
-    return [*stream_routes(api), *running_routes(api, lane), *limit_routes(api)]
+    return [*stream_routes(api), *row_routes(api), *running_routes(api, lane), *limit_routes(api)]

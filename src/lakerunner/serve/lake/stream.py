@@ -18,8 +18,9 @@ from lakerunner.serve.caller import Caller
 from lakerunner.serve.dialect import DialectRoute
 from lakerunner.serve.errors import OWN, error_document
 from lakerunner.serve.lake.frames import frame
+from lakerunner.serve.lake.pipe import Pipe
 from lakerunner.serve.lake.request import stream_request
-from lakerunner.serve.lake.stream_work import Pipe, StreamWork
+from lakerunner.serve.lake.stream_work import StreamWork
 from lakerunner.serve.service import now_ms
 from lakerunner.serve.waiting import disconnected, observed
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from dataclasses import dataclass, field
 
 from lakerunner.query.language import StepPlan
@@ -12,47 +10,12 @@ from lakerunner.query.series.results import MatrixResult
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.lake.cursor import id_stem
 from lakerunner.serve.lake.frames import frame, result_frames
+from lakerunner.serve.lake.pipe import Pipe
 from lakerunner.serve.lake.request import StreamRequest
 from lakerunner.serve.service import Answer, Opened, QueryService
 
-#: Pieces made and not yet sent. A client that reads slowly makes the evaluation wait, until its time is over.
-_PIECES = 16
-#: How often a thread that waits for its client looks whether it is still wanted.
-_LOOK_S = 0.25
 #: Samples of an answer that is put together again to be kept.
 _KEPT_SAMPLES = 2_000_000
-
-
-class Pipe:
-    """Bytes from a thread to the event loop, a bounded number of pieces at a time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._room = threading.Semaphore(_PIECES)
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.ended = False
-
-    def put(self, piece: bytes, query: RunningQuery) -> None:
-        """From the thread. Waits for room; raises when the query is not wanted any more."""
-        while not self._room.acquire(timeout=_LOOK_S):
-            query.check()
-        self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
-
-    def end(self) -> None:
-        """On the loop: nothing comes after what was put."""
-        self._pieces.put_nowait(None)
-
-    async def get(self, timeout_s: float) -> bytes | None:
-        """The next piece; None after that time, or at the end."""
-        try:
-            piece = await asyncio.wait_for(self._pieces.get(), timeout_s)
-        except TimeoutError:
-            return None
-        if piece is None:
-            self.ended = True
-        else:
-            self._room.release()
-        return piece
 
 
 @dataclass
