@@ -413,7 +413,7 @@ def _resumed(parts: Iterable[pa.RecordBatch | EvaluateAnswer], given: int) -> It
                 # Then the rows given before may not be the ones left out here.
                 raise Unavailable("cannot go on with the rows: the next worker cannot read a segment")
             yield part
-        elif left < part.num_rows:
+        elif left == 0 or left < part.num_rows:
             yield part.slice(left)
             left = 0
         else:

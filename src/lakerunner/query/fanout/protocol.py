@@ -195,7 +195,7 @@ def packed_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return pa.RecordBatch.from_pydict({"batch": [sink.getvalue()]}, schema=PACKED_SCHEMA)
+    return pa.RecordBatch.from_pydict({"batch": [sink.getvalue().to_pybytes()]}, schema=PACKED_SCHEMA)
 
 
 def unpacked_batch(packed: pa.RecordBatch) -> pa.RecordBatch:
