@@ -230,7 +230,7 @@ def by_duckdb(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], case:
     query = f"SELECT {names} FROM read_parquet(?) WHERE {case.where} ORDER BY timestamp DESC, timestamp_nanos DESC"  # noqa: S608
     if case.limit is not None:
         query += f" LIMIT {case.limit}"
-    reader = connection.execute(query, [list(paths)]).to_arrow_reader(100_000)
+    reader = connection.sql(query, params=[list(paths)]).to_arrow_reader(100_000)
     return sum(batch.num_rows for batch in reader)
 
 
