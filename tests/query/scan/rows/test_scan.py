@@ -17,9 +17,10 @@ from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.scan.rows import opened
+from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segment, scan_segments
-from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups
+from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups, small_pages
 
 S = 1_000_000_000
 #: More rows than one page holds.
@@ -284,3 +285,24 @@ def test_spans_keep_their_events(tmp_path: Path) -> None:
 def test_metrics_have_no_rows_to_scan() -> None:
     with pytest.raises(BadInput, match="metrics"):
         RowScan(METRICS)
+
+
+def test_small_pages_are_read_one_by_one(lake: LakeOfRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_pages(monkeypatch, 10)
+    segment = lake.write(logs(list(range(100)), message="x", attr_a="y"), {"attr_a": pa.string()})
+    (group,) = list_groups(lake, segment)
+    found = group.page_bounds("timestamp")
+    assert found is not None
+    layout, bounds = found
+    assert layout.first_rows.tolist() == list(range(0, 101, 10))
+    assert [(one.low, one.high) for one in bounds] == [(0, 999)] * 10
+    rows = np.array([3, 55, 56, 99])
+    assert group.column("timestamp", rows).cast(pa.int64()).to_pylist() == rows.tolist()
+    assert group.columns(["message", "attr_a"], rows)["attr_a"].to_pylist() == ["y"] * 4
+
+
+def list_groups(lake: LakeOfRows, segment: RowSegment) -> list[GroupReader]:
+    tally = RowTally()
+    found = lake.opener.open(segment, tally)
+    numbers = range(found.footer.metadata.num_row_groups)
+    return [GroupReader(found, number, lambda held_bytes: None, tally) for number in numbers]
