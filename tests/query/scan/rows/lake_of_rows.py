@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,3 +74,14 @@ GROUP_ROWS = 64
 
 def small_groups(monkeypatch: Any, rows: int = GROUP_ROWS) -> None:
     monkeypatch.setattr(segment_writer, "MAX_GROUP_ROWS", rows)
+
+
+def small_pages(monkeypatch: Any, rows: int) -> None:
+    """A few rows per page, so that few rows make several."""
+    parquet = segment_writer.pq
+
+    class Module:
+        ParquetWriter = functools.partial(parquet.ParquetWriter, max_rows_per_page=rows, write_batch_size=1)
+        SortingColumn = parquet.SortingColumn
+
+    monkeypatch.setattr(segment_writer, "pq", Module)

@@ -37,7 +37,7 @@ from lakerunner.query.scan.rows.predicate import (
     to_json,
 )
 from lakerunner.query.scan.rows.request import RowScan, RowTally
-from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups
+from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups, small_pages
 from tests.query.scan.rows.naive import satisfies, text_of
 
 _TEXTS = st.sampled_from(
@@ -140,6 +140,7 @@ def test_the_scan_gives_what_a_plain_loop_gives(
     columns = ("attr_a", "resource_a", "message", "attr_none") if data.draw(st.booleans()) else None
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         small_groups(patch, data.draw(st.sampled_from([4, 16])))
+        small_pages(patch, data.draw(st.sampled_from([1, 3, 1_000])))
         if data.draw(st.booleans()):
             patch.setattr(opened, "SMALL_BYTES", 0)
         if not late:

@@ -32,6 +32,8 @@ Ints = npt.NDArray[np.int64]
 Test = Callable[[pa.Array], Mask]
 #: Below this many equal texts, comparing one by one is as fast as a hash set.
 _FEW_VALUES = 3
+#: Hits of a substring in one array, above which it counts as frequent.
+_MAX_HITS = 500
 
 
 class Columns(Protocol):
@@ -126,15 +128,47 @@ def test_of(leaf: Leaf) -> Test:
             expression = leaf.expression
             return lambda array: _textual(array, lambda text: pc.match_substring_regex(text, expression))
         case Contains(_, needle):
-            return lambda array: _textual(array, lambda text: pc.match_substring(text, needle))
+            return lambda array: _contains(text_of(array), needle) if has_text(array.type) else _none(array)
         case Exists():
             return lambda array: mask_of(array.is_valid())
 
 
 def _textual(array: pa.Array, search: Callable[[pa.Array], pa.Array]) -> Mask:
-    if not has_text(array.type):
-        return np.zeros(len(array), np.bool_)
-    return mask_of(search(text_of(array)))
+    return mask_of(search(text_of(array))) if has_text(array.type) else _none(array)
+
+
+def _none(array: pa.Array) -> Mask:
+    return np.zeros(len(array), np.bool_)
+
+
+def _contains(texts: pa.Array, needle: str) -> Mask:
+    """Which texts have the needle in them.
+
+    All texts are searched as one: a rare needle is found several times faster than by Arrow's kernel, which begins anew
+    with each value. A frequent one is left to that kernel, since here every hit costs a step of the interpreter.
+    """
+    _, offsets_buffer, data = texts.buffers()
+    wanted = needle.encode()
+    if not wanted or data is None or not len(texts):
+        return mask_of(pc.match_substring(texts, needle))
+    offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    body = data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
+    ends = offsets[1:] - offsets[0]
+    found = np.zeros(len(texts), np.bool_)
+    at, hits = body.find(wanted), 0
+    while at >= 0:
+        hits += 1
+        if hits > _MAX_HITS:
+            return mask_of(pc.match_substring(texts, needle))
+        row = int(np.searchsorted(ends, at, side="right"))
+        end = int(ends[row])
+        # One that reaches into the next text is none of either.
+        if at + len(wanted) <= end:
+            found[row] = True
+            at = body.find(wanted, end)
+        else:
+            at = body.find(wanted, at + 1)
+    return found & mask_of(texts.is_valid()) if texts.null_count else found
 
 
 def _in(values: tuple[object, ...]) -> Test:

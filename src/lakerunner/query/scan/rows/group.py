@@ -44,11 +44,13 @@ class _Piece:
         places = rows
         if self.pages is not None and self.layout is not None:
             first_rows = self.layout.first_rows
-            numbers = np.array(self.pages)
+            numbers = np.array(self.pages, np.int64)
             starts = first_rows[numbers]
             counts = first_rows[numbers + 1] - starts
-            which = np.searchsorted(starts, rows, side="right") - 1
-            places = rows - starts[which] + (np.cumsum(counts) - counts)[which]
+            # How far the rows of each page moved, because pages before it are not here.
+            moved = starts - (np.cumsum(counts) - counts)
+            begins = np.searchsorted(rows, starts)
+            places = rows - np.repeat(moved, np.diff(np.append(begins, len(rows))))
         if len(places) == len(self.array):
             return self.array
         if len(places) and places[-1] - places[0] + 1 == len(places):

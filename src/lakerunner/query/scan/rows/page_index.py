@@ -31,7 +31,7 @@ class Pages:
 
     def of_rows(self, rows: Ints) -> Ints:
         """The pages that hold these rows, which ascend."""
-        found: Ints = np.unique(np.searchsorted(self.first_rows, rows, side="right") - 1)
+        found: Ints = np.flatnonzero(np.diff(np.searchsorted(rows, self.first_rows)))
         return found
 
 
