@@ -10,10 +10,10 @@ import pytest
 
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.intake.events import IGNORED, ObjectEvent, ParsedEvent, unreadable
-from lakerunner.intake.record import Recorder, version_of
+from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejected import RejectedKind, Rejection, count_rejected, forget_excess, put_rejected
 from lakerunner.model.errors import Unavailable
-from lakerunner.store.bucket import ObjectMeta
+from lakerunner.store.bucket import ObjectMeta, version_of
 from tests.components.postgres import PostgresServer
 from tests.intake.conftest import ORG, Lake, write
 
