@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -140,7 +141,7 @@ def run_batch(
         failure, run_alone = error, not error.retryable
     except Exception as error:  # noqa: BLE001  (no way out of a batch may leave a delivery unanswered)
         # The machine may be at fault (memory, file handles), so the item is tried again until attempts run out.
-        log().exception("batch failed", stage=stage, items=len(items))
+        log().error("batch failed", stage=stage, items=len(items), trace="".join(traceback.format_exception(error)))
         failure = Unavailable(f"cannot run the batch: {type(error).__name__}: {error}")
     for item in items:
         if item.item_id not in ends:
