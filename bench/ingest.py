@@ -31,22 +31,21 @@ from lakerunner.bus.messages import ObjectSeen, encode
 from lakerunner.bus.relay import relay_once
 from lakerunner.index import ledger, outbox
 from lakerunner.index.embedded import EmbeddedPostgres
-from lakerunner.index.ledger import RawObject
 from lakerunner.index.migrate import migrate
 from lakerunner.index.outbox import Outgoing
 from lakerunner.intake.buckets import own_bucket
-from lakerunner.intake.record import version_of
 from lakerunner.model.errors import LakeError
+from lakerunner.model.raw_object import RawObject
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS, signal_named
-from lakerunner.pipeline.boxer_role import IngestBoxer
-from lakerunner.pipeline.ingest_role import Ingest
-from lakerunner.pipeline.ingest_task import IngestTask, ObjectRef, run_task
-from lakerunner.pipeline.items import shares
+from lakerunner.pipeline.ingest.stage import INGEST, shares
+from lakerunner.pipeline.ingest.task import IngestTask, run_task
+from lakerunner.pipeline.stages import boxer_role, worker_role
 from lakerunner.runtime.settings import DataSettings, HttpSettings, LogSettings, Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import configure_telemetry
 from lakerunner.store import keys
+from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 
@@ -117,8 +116,8 @@ class Deployment:
         self.store = open_store(StoreConfig.of(self.settings))
         self._postgres = EmbeddedPostgres(folder)
         self._process = self._postgres.spawn(folder / "postgres.log")
-        self.ingest = Ingest(self.settings)
-        self.boxer = IngestBoxer(self.settings)
+        self.ingest = worker_role(INGEST)(self.settings)
+        self.boxer = boxer_role(INGEST)(self.settings)
         self.database = self.ingest.database
         self._migrate()
         self._stop = Stop()
@@ -204,7 +203,7 @@ class Deployment:
 
 
 def _import_only(_: int) -> bool:
-    import lakerunner.pipeline.ingest_task  # noqa: F401
+    import lakerunner.pipeline.ingest.task  # noqa: F401
 
     time.sleep(0.2)
     return True
@@ -223,10 +222,9 @@ def ceiling(
     settings = deployment.settings.pipeline
     source = StoreConfig.of(deployment.settings)
     target = StoreConfig(url=(scratch / f"ceiling-{uuid.uuid4().hex}").as_uri())
-    refs = [ObjectRef(raw.object_id, raw.bucket, raw.key, raw.version, raw.size_bytes) for raw in raws]
     tasks = [
         IngestTask(uuid.uuid4(), ORG, "c", signal.name, share, {raws[0].bucket: source}, target)
-        for share in shares(refs, settings.task_bytes, settings.expansion)
+        for share in shares(raws, settings.task_bytes, settings.expansion)
     ]
     started = time.perf_counter()
     rows = sum(pool.map(_do, tasks))

@@ -46,6 +46,7 @@ from lakerunner.query.scan.rows.predicate import (
 )
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
+from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
@@ -273,7 +274,7 @@ def measure(folder: Path, rows: int, runs: int, only: str) -> None:
         least, _ = best_ms(lambda case=case: floor(paths, case), max(1, runs - 1))
         tell(f"{case.name}, hot, cpu", cpu, "ms", "DuckDB", peer)
         tell(f"{case.name}, hot, cpu", cpu, "ms", "pyarrow reads the columns of all segments", least)
-        keeping = RowsOpener(store, hot, decoded_bytes=DECODED_BYTES)
+        keeping = RowsOpener(store, hot, decoded=ByteLru(DECODED_BYTES))
         count(keeping, segments, case, RowTally())
         again, _ = best_ms(lambda case=case, keeping=keeping: count(keeping, segments, case, RowTally()), runs)
         tell(f"{case.name}, decoded before, cpu", again, "ms", "DuckDB", peer)
@@ -287,7 +288,7 @@ def measure(folder: Path, rows: int, runs: int, only: str) -> None:
 def peak_of_all(folder: Path, segments: Sequence[RowSegment], trace_id: str) -> float:
     """Resident MiB at the peak of a process of its own, above those before its first scan."""
     store = open_store(StoreConfig((folder / "bucket").as_uri()))
-    opener = RowsOpener(store, ObjectCache(store, folder / "hot", 100 << 30), decoded_bytes=SMALL_DECODED_BYTES)
+    opener = RowsOpener(store, ObjectCache(store, folder / "hot", 100 << 30), decoded=ByteLru(SMALL_DECODED_BYTES))
     before = psutil.Process().memory_info().rss
     for case in cases(trace_id) * 2:
         count(opener, segments, case, RowTally())

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.bus import dead_letters, topics
-from lakerunner.bus.contract import Consumer, Delivery, Outgoing
-from lakerunner.bus.stage import run_batches, run_stage
+from lakerunner.bus.contract import Consumer, Delivery, Outgoing, answer, run_steps
 from lakerunner.index import outbox
 from lakerunner.index.database import Database
 from lakerunner.model.errors import BadInput, LakeError, Missing, Unavailable
@@ -218,17 +217,19 @@ def test_a_poison_message_goes_to_the_dead_letters_and_its_neighbours_pass(
     handled: list[str] = []
     stop = Stop()
 
-    def handle(delivery: Delivery) -> None:
-        if delivery.payload == b"poison":
-            raise error
-        handled.append(delivery.payload.decode())
-
-    def stop_when_all_passed(_: LakeError | None) -> None:
-        if handled and total_lag(under_test) == 0:
-            stop.request()
-
     with under_test.consumer() as consumer:
-        run_stage(consumer, handle, stop, poll_s=0.1, on_health=stop_when_all_passed)
+
+        def step() -> None:
+            for delivery in consumer.poll(64, 0.1):
+                poison = delivery.payload == b"poison"
+                answer(consumer, delivery, error if poison else None)
+                if not poison:
+                    handled.append(delivery.payload.decode())
+            consumer.commit()
+            if handled and total_lag(under_test) == 0:
+                stop.request()
+
+        run_steps(step, stop, "test")
     assert handled == ["a", "b"]
     (dead,) = dead_letters.dead_letters(under_test.bus)
     letter = dead.letter
@@ -236,27 +237,6 @@ def test_a_poison_message_goes_to_the_dead_letters_and_its_neighbours_pass(
     assert (letter.attempts, letter.code, letter.reason) == (attempts, error.code, str(error))
     assert (letter.partition, letter.offset) == (topics.partition_of("org", PARTITIONS), 1)
     assert total_lag(under_test) == 0
-
-
-def test_a_bug_in_a_batch_handler_buries_only_the_culprit(under_test: BusUnderTest) -> None:
-    under_test.publish("a", "poison", "b")
-    handled: list[str] = []
-    stop = Stop()
-
-    def handle(deliveries: object) -> None:
-        assert isinstance(deliveries, list | tuple)
-        if any(d.payload == b"poison" for d in deliveries):
-            raise ZeroDivisionError("division by zero")
-        handled.extend(d.payload.decode() for d in deliveries)
-        if "b" in handled:
-            stop.request()
-
-    with under_test.consumer() as consumer:
-        run_batches(consumer, handle, stop, poll_s=0.1)
-    assert handled == ["a", "b"]
-    (dead,) = dead_letters.dead_letters(under_test.bus, TOPIC)
-    assert (dead.letter.code, dead.letter.payload) == ("bug", b"poison")
-    assert "division by zero" in dead.letter.reason
 
 
 def test_a_message_that_kills_its_workers_ends_in_the_dead_letters(

@@ -15,10 +15,8 @@ from pathlib import Path
 from lakerunner.bus.contract import Delivery
 from lakerunner.bus.open import open_bus
 from lakerunner.bus.relay import relay_once
-from lakerunner.bus.stage import run_stage
 from lakerunner.index.database import Database
 from lakerunner.runtime.settings_load import load_settings
-from lakerunner.runtime.stop import Stop
 
 
 def main(group: str, topic: str, mode: str, log_path: Path) -> None:
@@ -43,7 +41,11 @@ def main(group: str, topic: str, mode: str, log_path: Path) -> None:
         return
     consumer = bus.consumer(group, [topic])
     if mode == "deadly":
-        run_stage(consumer, handle, Stop(), poll_s=0.1)
+        while True:
+            for delivery in consumer.poll(64, 0.1):
+                handle(delivery)
+                consumer.done(delivery)
+            consumer.commit()
     while not (taken := consumer.poll(1, 0.5)):
         pass
     note(taken[0].payload.decode())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakerunner.index.database import Database
-from lakerunner.pipeline.session import spark_session, stop_session
+from lakerunner.pipeline.spark.session import spark_session, stop_session
 from lakerunner.runtime.settings import SparkSettings
 from tests.components.kafka import KafkaBroker, kafka_jars
 from tests.components.moto import CREDENTIALS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-from lakerunner.pipeline.session import _java_home
+from lakerunner.pipeline.spark.session import _java_home
 from lakerunner.runtime.java import find_java
 from tests.components.process import RunningProcess, free_port
 

@@ -12,8 +12,8 @@ from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
 from lakerunner.model.errors import LakeError
 from lakerunner.pipeline.boxer import Boxer
-from lakerunner.pipeline.ingest_role import Ingest
-from lakerunner.pipeline.ingest_worker import IngestWorker
+from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
+from lakerunner.pipeline.worker import Worker
 from lakerunner.runtime.stop import Stop
 from tests.faults.event_folder import EventFolder
 from tests.pipeline.lake import OBJECT_TOPICS, WORK_TOPICS, Lake
@@ -79,14 +79,14 @@ def relay(lake: Lake) -> Loop:
 def boxer(lake: Lake) -> Loop:
     def run(stop: Stop) -> None:
         with lake.consumer("boxer-ingest", *OBJECT_TOPICS) as consumer:
-            Boxer(lake.database, consumer, lake.settings.pipeline).run(stop)
+            Boxer(INGEST, lake.database, consumer, lake.settings.pipeline).run(stop)
 
     return run
 
 
-def ingest(lake: Lake, role: Ingest) -> Loop:
+def ingest(lake: Lake, runner: IngestRunner) -> Loop:
     def run(stop: Stop) -> None:
         with lake.consumer("ingest", *WORK_TOPICS) as consumer:
-            IngestWorker(lake.database, consumer, lake.settings.pipeline, role.do_batch).run(stop)
+            Worker(INGEST, lake.database, consumer, lake.settings.pipeline, runner).run(stop)
 
     return run

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakerunner.model.errors import LakeError
-from lakerunner.pipeline.session import spark_session, stop_session
+from lakerunner.pipeline.spark.session import spark_session, stop_session
 from lakerunner.runtime.settings import SparkSettings
 from tests.components.kafka import KafkaBroker, kafka_jars
 from tests.components.postgres import PostgresServer
@@ -45,8 +45,8 @@ POINTS: Mapping[str, str] = {
     "ingest_after_write": "ingest",
     "before_commit": "ingest",
     "after_commit": "ingest",
-    "ingest_before_bus_commit": "ingest",
-    "ingest_after_bus_commit": "ingest",
+    "worker_before_bus_commit": "ingest",
+    "worker_after_bus_commit": "ingest",
 }
 BUSES = ("postgres", "kafka")
 

@@ -17,7 +17,6 @@ from lakerunner.index.outbox import Outgoing
 from lakerunner.intake.buckets import own_bucket
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
-from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.runtime.settings import Settings
 from lakerunner.store import keys
 from tests.faults import clean_roles
@@ -25,7 +24,7 @@ from tests.faults.clean_roles import beside, until
 from tests.faults.event_folder import EventFolder
 from tests.faults.exactness import check_index, check_rows, orphans
 from tests.faults.victims import EVENTS_VARIABLE, ForkedVictim, SparkVictim, Victim
-from tests.pipeline.lake import COLLECTOR, ORG, Lake, otlp, settings_of
+from tests.pipeline.lake import COLLECTOR, ORG, Lake, otlp, runner_on, settings_of
 
 if TYPE_CHECKING:
     from tests.faults.ingest import Cell, Components
@@ -47,12 +46,9 @@ class Trial:
         self.events_folder = folder / "events"
         self.sent: dict[Signal, list[bytes]] = defaultdict(list)
         self.keys: list[str] = []
-        self.role = Ingest(self.lake.settings)
-        self.role._spark = components.spark
+        self.runner = runner_on(components.spark, self.lake)
 
     def close(self) -> None:
-        self.role.bus.close()
-        self.role.database.close()
         self.lake.close()
         if self._components.kafka is not None and self.cell.bus == "kafka":
             self._components.kafka.delete_topics(self.lake.settings.bus.prefix)
@@ -176,7 +172,7 @@ class Trial:
             clean_roles.intake(lake, self.events),
             clean_roles.relay(lake),
             clean_roles.boxer(lake),
-            clean_roles.ingest(lake, self.role),
+            clean_roles.ingest(lake, self.runner),
         ]
 
     def _recorded(self) -> int:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -22,9 +23,9 @@ from lakerunner.bus.relay import Relay
 from lakerunner.index.role import IndexedRole
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
-from lakerunner.pipeline.boxer_role import IngestBoxer
-from lakerunner.pipeline.ingest_role import Ingest
-from lakerunner.pipeline.ingest_task import IngestTask, TaskResult, run_task
+from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
+from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
+from lakerunner.pipeline.stages import boxer_role, worker_role
 from lakerunner.runtime import crash
 from lakerunner.runtime.role import Role
 from lakerunner.runtime.run import run_role
@@ -49,22 +50,18 @@ class EventIntake(IndexedRole):
         SourceLoop(source, recorder, self.settings.intake.batch).run(stop)
 
 
-class IngestWithoutSpark(Ingest):
-    """The ingest role whose tasks run in its own process: a death within a task is the death of all."""
+def run_here(tasks: Sequence[IngestTask]) -> list[TaskResult]:
+    return [run_task(task) for task in tasks]
 
-    def start(self) -> None:
-        IndexedRole.start(self)
-        self.bus.ensure_topics()
 
-    def _run_tasks(self, tasks: Sequence[IngestTask]) -> list[TaskResult]:
-        return [run_task(task) for task in tasks]
-
+#: Ingest whose tasks run in the worker's own process: a death within a task is the death of all.
+WITHOUT_SPARK = replace(INGEST, runner=lambda settings, database: IngestRunner(settings, database, run_here))
 
 ROLES: dict[str, type[Role]] = {
     "intake": EventIntake,
     "relay": Relay,
-    "boxer": IngestBoxer,
-    "ingest": IngestWithoutSpark,
+    "boxer": boxer_role(INGEST),
+    "ingest": worker_role(WITHOUT_SPARK),
 }
 
 

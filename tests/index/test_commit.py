@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from lakerunner.index import ledger, outbox, work
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
-from lakerunner.index.ledger import ObjectOutcome, RawObject
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.segments import SegmentRef, live_segments, ref
 from lakerunner.index.status import index_status
 from lakerunner.index.work import ItemState, WorkItem
 from lakerunner.model.errors import Bug, Missing
 from lakerunner.model.ids import fresh_id
+from lakerunner.model.raw_object import ObjectOutcome, RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_DAY, NS_PER_S, TimeRange
 
@@ -129,7 +129,7 @@ def test_an_item_whose_input_is_gone_is_stale_and_does_nothing(database: Databas
     assert live(database) == {ab.segment_id, c.segment_id}
     assert outbox.pending(database, 10) == []
     with database.transaction() as tx:
-        assert work.load_item(tx, second)[1] is ItemState.STALE
+        assert work.load_items(tx, [second]) == ({}, {second: ItemState.STALE})
     assert commit_item(database, ItemResult(second, [bc], [ref(b), ref(c)])) is Outcome.STALE
 
 
@@ -160,7 +160,7 @@ def test_objects_of_another_item_cannot_be_ended(database: Database) -> None:
         commit_item(database, ItemResult(mine, [segment()], (), [ObjectOutcome(theirs[0], 10)]))
     assert live(database) == set()
     with database.transaction() as tx:
-        assert work.load_item(tx, mine)[1] is ItemState.OPEN
+        assert list(work.load_items(tx, [mine])[0]) == [mine]
 
 
 def test_an_unknown_item_is_missing(database: Database) -> None:

@@ -2,7 +2,7 @@ import uuid
 
 from lakerunner.index import ledger, work
 from lakerunner.index.database import Database
-from lakerunner.index.ledger import RawObject
+from lakerunner.model.raw_object import RawObject
 
 ORG = uuid.UUID(int=7)
 
@@ -31,11 +31,18 @@ def test_an_object_belongs_to_one_item(database: Database) -> None:
         first, second = work.item_id("ingest", [a]), work.item_id("ingest", [a, b])
         assert ledger.bundle(tx, [a], first) == [a]
         assert ledger.bundle(tx, [a, b], second) == [b]
-        assert ledger.objects_of_item(tx, first) == [raw("a")]
+        assert ledger.lock_seen(tx, [a, b]) == set()
+        found = ledger.objects_of_items(tx, [first, second])
+        assert {item: [each for each, _ in objects] for item, objects in found.items()} == {
+            first: [raw("a")],
+            second: [raw("b")],
+        }
 
 
 def test_parts_of_a_name_do_not_run_together() -> None:
-    assert ledger.object_id("s3://a", "b", "c") != ledger.object_id("s3://ab", "", "c")
+    one = RawObject(ORG, "edge", "logs", "s3://a", "b", "c", 1)
+    other = RawObject(ORG, "edge", "logs", "s3://ab", "", "c", 1)
+    assert one.object_id != other.object_id
 
 
 def test_an_items_id_is_that_of_its_inputs_in_any_order() -> None:

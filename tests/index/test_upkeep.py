@@ -27,7 +27,7 @@ def test_ended_things_are_forgotten_and_open_ones_kept(database: Database) -> No
     assert run_upkeep(database, EAGER, lease) == {"outbox": 1, "work_item": 1}
     assert [p.message.payload for p in outbox.pending(database, 10)] == [b"2"]
     with database.transaction() as tx:
-        assert work.load_item(tx, waiting)[0].item_id == waiting
+        assert list(work.load_items(tx, [ended, waiting])[0]) == [waiting]
 
 
 def test_who_lost_the_lease_removes_nothing(database: Database) -> None:

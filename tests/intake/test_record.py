@@ -10,10 +10,10 @@ import pytest
 
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.intake.events import IGNORED, ObjectEvent, ParsedEvent, unreadable
-from lakerunner.intake.record import Recorder, version_of
+from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejections import RejectedKind, Rejection, forget_excess, list_rejected, put_rejected
 from lakerunner.model.errors import Unavailable
-from lakerunner.store.bucket import ObjectMeta
+from lakerunner.store.bucket import ObjectMeta, version_of
 from tests.components.postgres import PostgresServer
 from tests.intake.conftest import ORG, Lake, write
 

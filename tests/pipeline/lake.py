@@ -6,29 +6,31 @@ import gzip
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf.message import Message
 
 from lakerunner.bus import topics
+from lakerunner.bus.announce import object_seen
 from lakerunner.bus.contract import Bus
-from lakerunner.bus.messages import ObjectSeen, encode
 from lakerunner.bus.open import open_bus
 from lakerunner.bus.relay import relay_once
 from lakerunner.index import ledger, outbox
 from lakerunner.index.database import Database
-from lakerunner.index.ledger import RawObject
-from lakerunner.index.outbox import Outgoing
 from lakerunner.index.segments import live_segments
 from lakerunner.intake.buckets import own_bucket
-from lakerunner.intake.record import version_of
+from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
-from lakerunner.model.signals import SIGNALS, signal_named
+from lakerunner.model.signals import SIGNALS
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.ingest.stage import IngestRunner
+from lakerunner.pipeline.ingest.task import run_task
+from lakerunner.pipeline.spark.job import run_tasks
 from lakerunner.runtime.settings import (
     BusSettings,
     DataSettings,
@@ -41,10 +43,14 @@ from lakerunner.runtime.settings import (
 )
 from lakerunner.runtime.settings_load import settings_as_env
 from lakerunner.store import keys
+from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.nanos import join_nanos
 from lakerunner.store.open import open_store
 from tests.formats import otlp_samples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ORG = uuid.UUID(int=7)
 COLLECTOR = "shop"
@@ -181,11 +187,9 @@ class Lake:
             consumer.close()
 
 
-def object_seen(raw: RawObject) -> Outgoing:
-    message = ObjectSeen(
-        raw.object_id, raw.org_id, raw.collector, raw.signal, raw.bucket, raw.key, raw.version, raw.size_bytes
-    )
-    return Outgoing(topics.objects(signal_named(raw.signal)).name, str(raw.org_id), encode(message))
+def runner_on(spark: SparkSession, lake: Lake) -> IngestRunner:
+    """Ingest on the suite's Spark session, which it must not stop."""
+    return IngestRunner(lake.settings, lake.database, partial(run_tasks, spark, "ingest", run_task))
 
 
 OBJECT_TOPICS = tuple(topics.objects(signal).name for signal in SIGNALS)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from lakerunner.pipeline.boxer_role import IngestBoxer
-from lakerunner.pipeline.ingest_role import Ingest
+from lakerunner.pipeline.stages import stage_roles
 from lakerunner.runtime.run import run_role
 from lakerunner.runtime.settings_load import load_settings
 
-ROLES = {role.name: role for role in (IngestBoxer, Ingest)}
+ROLES = {role.name: role for role in stage_roles()}
 
 if __name__ == "__main__":
     sys.exit(run_role(ROLES[sys.argv[1]], load_settings(env=os.environ)))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import boto3
 
 from lakerunner.index.orgs import create_org
-from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.runtime.settings import BusSettings, IntakeSettings, Settings, StoreSettings
 from tests.components.moto import CREDENTIALS, REGION, Moto, create_bucket_with_queue
-from tests.pipeline.lake import ORG, Lake, settings_of
+from tests.pipeline.lake import ORG, Lake, runner_on, settings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def s3_settings(url: str, folder: Path, moto: Moto, endpoint: str = "") -> Settings:
@@ -39,17 +42,13 @@ def s3_settings(url: str, folder: Path, moto: Moto, endpoint: str = "") -> Setti
 
 
 class S3Lake:
-    """The lake and the ingest role over it, with the suite's Spark session."""
+    """The lake and the ingest runner over it, with the suite's Spark session."""
 
-    def __init__(self, settings: Settings, spark: object) -> None:
+    def __init__(self, settings: Settings, spark: SparkSession) -> None:
         self.lake = Lake(settings)
         with self.lake.database.transaction() as tx:
             create_org(tx, "acme", ORG)
-        self.role = Ingest(settings)
-        self.role._spark = spark  # type: ignore[assignment]
+        self.runner = runner_on(spark, self.lake)
 
     def close(self) -> None:
-        # Not role.close(): the session belongs to the suite.
-        self.role.bus.close()
-        self.role.database.close()
         self.lake.close()

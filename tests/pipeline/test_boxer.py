@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from lakerunner.bus import topics
 from lakerunner.bus.messages import WorkReady, decode
-from lakerunner.index.ledger import RawObject, objects_of_item
+from lakerunner.index.ledger import objects_of_items
 from lakerunner.index.outbox import Outgoing
+from lakerunner.model.raw_object import RawObject
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.boxer import Boxer
-from lakerunner.pipeline.bundle import bundle_objects
+from lakerunner.pipeline.ingest.stage import INGEST
+from lakerunner.pipeline.items import make_item
 from lakerunner.runtime.settings import PipelineSettings
 from tests.pipeline.lake import COLLECTOR, OBJECT_TOPICS, ORG, Lake
 
@@ -24,7 +26,7 @@ def seen(number: int, size_bytes: int = 10, collector: str = COLLECTOR) -> RawOb
 
 def steps(lake: Lake, until: Callable[[], bool], settings: PipelineSettings | None = None) -> None:
     with lake.consumer("boxer-ingest", *OBJECT_TOPICS) as consumer:
-        boxer = Boxer(lake.database, consumer, settings or lake.settings.pipeline)
+        boxer = Boxer(INGEST, lake.database, consumer, settings or lake.settings.pipeline)
         end = time.monotonic() + 15
         while not until():
             assert time.monotonic() < end, lake.states()
@@ -46,8 +48,9 @@ def test_objects_become_items_that_are_announced(lake: Lake) -> None:
     ready = [decode(WorkReady, record.payload) for record in lake.bus.read(topics.work(LOGS, "ingest").name)]
     assert {each.stage for each in ready} == {"ingest"} and len(ready) == 2
     with lake.database.transaction() as tx:
-        found = [{raw.collector for raw in objects_of_item(tx, each.item_id)} for each in ready]
-    assert sorted(map(sorted, found)) == [["other"], [COLLECTOR]]
+        items = objects_of_items(tx, [each.item_id for each in ready]).values()
+    found = [[raw.collector for raw, _ in objects] for objects in items]
+    assert sorted(map(sorted, found)) == [["other"], [COLLECTOR, COLLECTOR]]
 
 
 def test_large_objects_are_spread_over_items(lake: Lake) -> None:
@@ -71,10 +74,10 @@ def test_a_restart_before_the_bundle_is_closed_loses_nothing(lake: Lake) -> None
     patient = lake.settings.pipeline.model_copy(update={"bundle_age_s": 60, "bundle_idle_s": 60})
     lake.record([seen(1), seen(2)])
     with lake.consumer("boxer-ingest", *OBJECT_TOPICS) as consumer:
-        boxer = Boxer(lake.database, consumer, patient)
+        boxer = Boxer(INGEST, lake.database, consumer, patient)
         for _ in range(5):
             boxer.step()
-        assert boxer._packer.held == 2
+        assert boxer.held == 2
     assert lake.states() == {"seen": 2}
     steps(lake, lambda: lake.states() == {"bundled": 2})
 
@@ -89,11 +92,8 @@ def test_a_message_that_cannot_be_read_goes_to_the_dead_letters(lake: Lake) -> N
 def test_boxers_with_the_same_objects_make_one_item(lake: Lake) -> None:
     raws = [seen(number) for number in range(20)]
     lake.record(raws)
-    ids = [raw.object_id for raw in raws]
     with ThreadPoolExecutor(6) as pool:
-        made = list(
-            pool.map(lambda turn: bundle_objects(lake.database, ORG, "logs", ids[:: 1 - 2 * (turn % 2)]), range(6))
-        )
+        made = list(pool.map(lambda turn: make_item(lake.database, INGEST, raws[:: 1 - 2 * (turn % 2)]), range(6)))
     assert sum(each is not None for each in made) == 1
     assert items(lake) == 1 and lake.states() == {"bundled": 20}
 
@@ -111,10 +111,10 @@ def test_bundles_wait_while_ingest_has_enough_to_do(lake: Lake) -> None:
         steps(lake, lambda number=number: items(lake) == number + 1, settings)  # type: ignore[misc]
     lake.record([seen(10)])
     with lake.consumer("boxer-ingest", *OBJECT_TOPICS) as consumer:
-        boxer = Boxer(lake.database, consumer, settings)
+        boxer = Boxer(INGEST, lake.database, consumer, settings)
         for _ in range(6):
             boxer.step()
-        assert boxer._packer.held == 1 and items(lake) == 4
+        assert boxer.held == 1 and items(lake) == 4
         with lake.database.transaction() as tx:
             tx.execute("UPDATE work_item SET state = 'done'")
         end = time.monotonic() + 5

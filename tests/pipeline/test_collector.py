@@ -51,7 +51,7 @@ def s3_lake(moto: Moto, database_url: str, tmp_path: Path, spark: SparkSession) 
 
 def test_rows_are_what_the_generator_sent(moto: Moto, s3_lake: S3Lake, tmp_path: Path) -> None:
     lake = s3_lake.lake
-    loops = [clean_roles.relay(lake), clean_roles.boxer(lake), clean_roles.ingest(lake, s3_lake.role)]
+    loops = [clean_roles.relay(lake), clean_roles.boxer(lake), clean_roles.ingest(lake, s3_lake.runner)]
     with beside(_intake(s3_lake), *loops):
         with running_collector(tmp_path, moto, own_bucket(lake.settings).removeprefix("s3://")) as collector:
             pace = ("--rate", "500", "--batch-size", "25")

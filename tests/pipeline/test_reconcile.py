@@ -7,14 +7,18 @@ import pytest
 from lakerunner.bus import topics
 from lakerunner.bus.messages import ObjectSeen, WorkReady, decode
 from lakerunner.index import leases, outbox
-from lakerunner.index.ledger import RawObject
+from lakerunner.index.overdue import Overdue
 from lakerunner.model.errors import Conflict
+from lakerunner.model.raw_object import RawObject
 from lakerunner.model.signals import LOGS
-from lakerunner.pipeline.bundle import bundle_objects
+from lakerunner.pipeline.ingest.stage import INGEST
+from lakerunner.pipeline.items import make_item
 from lakerunner.pipeline.reconcile import Reconciled, reconcile
+from lakerunner.pipeline.stages import STAGES
 from tests.pipeline.lake import COLLECTOR, ORG, Lake
 
 AFTER_S = 300.0
+EVER = Overdue(AFTER_S, 1e9)
 
 
 def seen(number: int) -> RawObject:
@@ -33,10 +37,10 @@ def pending(lake: Lake) -> list[outbox.Outgoing]:
 
 def test_what_was_lost_is_announced_as_it_was(lake: Lake) -> None:
     lake.record([seen(1), seen(2)])
-    made = bundle_objects(lake.database, ORG, "logs", [seen(2).object_id])
+    made = make_item(lake.database, INGEST, [seen(2)])
     lake.relay()
     age(lake, AFTER_S + 1)
-    assert reconcile(lake.database, AFTER_S, 1e9) == Reconciled(objects=1, items=1)
+    assert reconcile(lake.database, STAGES, EVER) == Reconciled(inputs=1, items=1)
     first, second = pending(lake)
     assert first.topic == topics.objects(LOGS).name
     told = decode(ObjectSeen, first.payload)
@@ -48,11 +52,11 @@ def test_what_was_lost_is_announced_as_it_was(lake: Lake) -> None:
 def test_what_is_young_or_over_is_left_alone(lake: Lake) -> None:
     lake.record([seen(1)])
     age(lake, AFTER_S - 5)
-    assert reconcile(lake.database, AFTER_S, 1e9) == Reconciled(0, 0)
+    assert reconcile(lake.database, STAGES, EVER) == Reconciled(0, 0)
     with lake.database.transaction() as tx:
         tx.execute("UPDATE raw_object SET state = 'done', item_id = %s", [seen(1).object_id])
     age(lake, 10 * AFTER_S)
-    assert reconcile(lake.database, AFTER_S, 1e9) == Reconciled(0, 0)
+    assert reconcile(lake.database, STAGES, EVER) == Reconciled(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +66,14 @@ def test_each_is_announced_at_doubling_ages(age_s: float, due: int, lake: Lake) 
     lake.record([seen(1)])
     lake.relay()
     age(lake, age_s)
-    assert reconcile(lake.database, AFTER_S, since_s=60.0).objects == due
+    assert reconcile(lake.database, STAGES, Overdue(AFTER_S, 60.0)).inputs == due
 
 
 def test_more_than_a_page_is_announced_in_turns(lake: Lake) -> None:
     lake.record([seen(number) for number in range(2_300)])
     lake.relay()
     age(lake, AFTER_S + 1)
-    assert reconcile(lake.database, AFTER_S, 1e9).objects == 2_300
+    assert reconcile(lake.database, STAGES, EVER).inputs == 2_300
     told = {decode(ObjectSeen, message.payload).object_id for message in pending(lake)}
     assert len(told) == 2_300
 
@@ -81,4 +85,4 @@ def test_only_the_leader_announces(lake: Lake) -> None:
     assert lease is not None
     leases.release(lake.database, lease)
     with pytest.raises(Conflict):
-        reconcile(lake.database, AFTER_S, 1e9, lease)
+        reconcile(lake.database, STAGES, EVER, lease)

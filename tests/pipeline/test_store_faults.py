@@ -61,7 +61,7 @@ class Troubled:
             clean_roles.intake(self.lake, self.events),
             clean_roles.relay(self.lake),
             clean_roles.boxer(self.lake),
-            clean_roles.ingest(self.lake, self.s3_lake.role),
+            clean_roles.ingest(self.lake, self.s3_lake.runner),
         ]
 
     @property

@@ -1,14 +1,21 @@
-"""The interface of a bus: durable publishing, consumers that acknowledge messages, and inspection."""
+"""What a bus is: durable publishing, consumers that say when a message is done, and the loop in which they are used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from lakerunner.index.outbox import Outgoing
-from lakerunner.model.errors import LakeError
+from lakerunner.model.errors import Conflict, LakeError
+from lakerunner.runtime.metrics import BUS_HANDLED, SWALLOWED
+from lakerunner.runtime.retry import Backoff
+from lakerunner.runtime.stop import Stop
+from lakerunner.runtime.telemetry import log
+
+#: Between two steps of a consumer's loop while index or bus are down.
+_TROUBLE = Backoff(base_s=0.2, cap_s=5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +113,35 @@ class Bus(Protocol):
     def close(self) -> None: ...
 
 
-__all__ = ["Bus", "Consumer", "Delivery", "Lag", "Outgoing", "Record"]
+def run_steps(step: Callable[[], None], stop: Stop, role: str) -> None:
+    """Repeat a step (poll, work, answer, commit) until asked to stop; wait while index or bus are down.
+
+    The consumer stays open. Its owner closes it, which hands back whatever was not answered.
+    """
+    failures = 0
+    while not stop:
+        try:
+            step()
+            failures = 0
+        except Conflict as error:
+            # The partition's messages went to another member, who handles them again.
+            SWALLOWED.labels("bus_partition_lost").inc()
+            log().info("partition lost", role=role, reason=str(error))
+        except LakeError as error:
+            if not error.retryable:
+                raise
+            failures += 1
+            log().warning("waiting for index or bus", role=role, error=str(error))
+            stop.wait(_TROUBLE.delay_s(failures))
+
+
+def answer(consumer: Consumer, delivery: Delivery, error: LakeError | None = None) -> None:
+    """Done without an error; else it comes again or goes to the dead letters, by the error's class."""
+    if error is None:
+        consumer.done(delivery)
+    else:
+        consumer.fail(delivery, error)
+    BUS_HANDLED.labels(delivery.topic, consumer.group, "done" if error is None else error.code).inc()
+
+
+__all__ = ["Bus", "Consumer", "Delivery", "Lag", "Outgoing", "Record", "answer", "run_steps"]

@@ -6,10 +6,10 @@ import base64
 import dataclasses
 import uuid
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import orjson
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from lakerunner.model.errors import BadInput
 
@@ -17,8 +17,19 @@ from lakerunner.model.errors import BadInput
 #: may add fields that older readers do not need.
 VERSION_FIELD = "v"
 
+#: The stage that takes raw objects, and those that take segments. A name here makes the topics of that stage.
+OBJECT_STAGE = "ingest"
+SEGMENT_STAGES = ("compact", "rollup")
+
+
+def _known_stage(name: str) -> str:
+    if name not in (OBJECT_STAGE, *SEGMENT_STAGES):
+        raise ValueError(f"there is no stage {name!r}")
+    return name
+
+
 Natural = Annotated[int, Field(ge=0)]
-Stage = Literal["ingest", "compact", "rollup"]
+StageName = Annotated[str, AfterValidator(_known_stage)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,7 @@ class WorkReady(Message):
     item_id: uuid.UUID
     org_id: uuid.UUID
     signal: str
-    stage: Stage
+    stage: StageName
 
 
 @dataclass(frozen=True, slots=True)

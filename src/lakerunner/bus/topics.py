@@ -5,7 +5,15 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from lakerunner.bus.messages import DeadLetter, Message, ObjectSeen, SegmentsMade, Stage, WorkReady
+from lakerunner.bus.messages import (
+    OBJECT_STAGE,
+    SEGMENT_STAGES,
+    DeadLetter,
+    Message,
+    ObjectSeen,
+    SegmentsMade,
+    WorkReady,
+)
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
@@ -33,17 +41,17 @@ def objects(signal: Signal) -> Topic:
     return Topic(f"objstore.ingest.{signal}", ObjectSeen)
 
 
-def work(signal: Signal, stage: Stage) -> Topic:
-    """Return the topic of work items, from a boxer to the stage that processes them."""
+def work(signal: Signal, stage: str) -> Topic:
+    """Work items, from a boxer to the stage that does them."""
     _check_stage(signal, stage)
     return Topic(f"segments.{signal}.{stage}", WorkReady)
 
 
-def made(signal: Signal, stage: Stage) -> Topic:
-    """Return the topic of new segments, for the boxer of the next stage."""
+def made(signal: Signal, stage: str) -> Topic:
+    """New segments, to the boxer of the stage that may take them further."""
     _check_stage(signal, stage)
-    if stage == "ingest":
-        raise BadInput("cannot name a topic of segments for ingest: ingest takes raw objects")
+    if stage == OBJECT_STAGE:
+        raise BadInput(f"cannot name a topic of segments for {stage}: it takes raw objects")
     return Topic(f"boxer.{signal}.{stage}", SegmentsMade)
 
 
@@ -52,17 +60,23 @@ def dead(topic: str) -> Topic:
     return Topic(DEAD_PREFIX + topic, DeadLetter)
 
 
-def _check_stage(signal: Signal, stage: Stage) -> None:
+def segment_stages(signal: Signal) -> tuple[str, ...]:
+    """The stages that take segments of the signal."""
+    return tuple(stage for stage in SEGMENT_STAGES if stage != "rollup" or signal.rolls_up)
+
+
+def _check_stage(signal: Signal, stage: str) -> None:
     if stage == "rollup" and not signal.rolls_up:
         raise BadInput(f"cannot name a rollup topic of {signal}: that signal has no coarser tiers")
+    if stage not in (OBJECT_STAGE, *SEGMENT_STAGES):
+        raise BadInput(f"cannot name a topic of {stage}: there is no such stage")
 
 
 def _of_signal(signal: Signal) -> tuple[Topic, ...]:
-    further: tuple[Stage, ...] = ("compact", "rollup") if signal.rolls_up else ("compact",)
     return (
         objects(signal),
-        work(signal, "ingest"),
-        *(topic for stage in further for topic in (made(signal, stage), work(signal, stage))),
+        work(signal, OBJECT_STAGE),
+        *(topic for stage in segment_stages(signal) for topic in (made(signal, stage), work(signal, stage))),
     )
 
 

@@ -10,7 +10,6 @@ from lakerunner import __version__
 from lakerunner.cli.verb import role_command
 from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query
 from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
-from lakerunner.pipeline.ingest_role import Ingest
 from lakerunner.runtime.run import EXIT_MISUSE
 
 app = typer.Typer(
@@ -40,7 +39,7 @@ def _root(
 for _function in (deployment.serve, demo.demo, deployment.migrate, deployment.status, deployment.doctor):
     app.command(rich_help_panel="Deployment")(_function)
 for _role in (*ROLES, *ROLES_BY_SIGNAL, *DEMO_ROLES):
-    if _role is not Ingest:  # `ingest` is also a noun; it runs the role when no verb follows
+    if _role.name != "ingest":  # a noun too, which runs the role when no verb follows it
         app.command(_role.name, rich_help_panel="Single roles")(role_command(_role))
 for _noun in (bus, config, ingest, key, org, profile, query):
     app.add_typer(_noun.app, name=_noun.__name__.rpartition(".")[2], rich_help_panel="Nouns")

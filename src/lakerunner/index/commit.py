@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from lakerunner.index import outbox
 from lakerunner.index.database import Connection, Database
-from lakerunner.index.ledger import ObjectOutcome, end_objects
+from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
+from lakerunner.index.segment_inputs import release_segments
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
 from lakerunner.index.work import ItemState
 from lakerunner.model.errors import Bug, Missing
+from lakerunner.model.raw_object import ObjectOutcome
 from lakerunner.model.segment import Segment
 from lakerunner.runtime.crash import crash_point
 
@@ -53,6 +55,7 @@ def commit_item(database: Database, result: ItemResult) -> Outcome:
             with tx.transaction():
                 _apply(tx, result)
         except _Stale as reason:
+            release_segments(tx, result.item_id)
             tx.execute(
                 "UPDATE work_item SET state = 'stale', reason = %s WHERE item_id = %s", [str(reason), result.item_id]
             )

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from lakerunner.index.database import Connection
 from lakerunner.model.errors import Missing
-from lakerunner.model.ids import hashed_id
+from lakerunner.model.raw_object import ObjectOutcome, RawObject
 
 
 class ObjectState(enum.StrEnum):
@@ -20,38 +20,6 @@ class ObjectState(enum.StrEnum):
     BUNDLED = "bundled"
     DONE = "done"
     QUARANTINED = "quarantined"
-
-
-@dataclass(frozen=True, slots=True)
-class RawObject:
-    """One version of one object. The same key uploaded again is another object."""
-
-    org_id: uuid.UUID
-    collector: str
-    signal: str
-    bucket: str
-    key: str
-    #: The etag, because listings do not return version ids. The same bytes uploaded again are the same object.
-    version: str
-    size_bytes: int
-
-    @property
-    def object_id(self) -> uuid.UUID:
-        return object_id(self.bucket, self.key, self.version)
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectOutcome:
-    """The result of reading an object: rows, or quarantine with a reason."""
-
-    object_id: uuid.UUID
-    row_count: int
-    quarantine_reason: str | None = None
-
-
-def object_id(bucket: str, key: str, version: str) -> uuid.UUID:
-    """Return the id of an object, which is the same for every event about it."""
-    return hashed_id(bucket.encode(), key.encode(), version.encode())
 
 
 def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]:
@@ -75,6 +43,16 @@ def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]
         ],
     ).fetchall()
     return [by_id[row["object_id"]] for row in rows]
+
+
+def lock_seen(tx: Connection, object_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """Lock those of the objects that have no item yet, until the transaction ends."""
+    # In order of id, so that two boxers with the same objects wait for each other and do not deadlock.
+    rows = tx.execute(
+        "SELECT object_id FROM raw_object WHERE object_id = ANY(%s) AND state = 'seen' ORDER BY object_id FOR UPDATE",
+        [list(object_ids)],
+    ).fetchall()
+    return {row["object_id"] for row in rows}
 
 
 def bundle(tx: Connection, object_ids: Sequence[uuid.UUID], item_id: uuid.UUID) -> list[uuid.UUID]:
@@ -105,14 +83,19 @@ def end_objects(tx: Connection, item_id: uuid.UUID, outcomes: Sequence[ObjectOut
     ).rowcount
 
 
-def objects_of_item(tx: Connection, item_id: uuid.UUID) -> list[RawObject]:
-    """Return the inputs of an ingest item in a fixed order."""
+def objects_of_items(tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[RawObject, float]]]:
+    """The objects of each item, each with the seconds since it was seen; oldest first, then by key."""
     rows = tx.execute(
-        "SELECT org_id, collector, signal, bucket, key, version, size_bytes FROM raw_object"
-        " WHERE item_id = %s ORDER BY object_id",
-        [item_id],
+        "SELECT item_id, org_id, collector, signal, bucket, key, version, size_bytes,"
+        " extract(epoch FROM now() - seen_at)::float8 AS waited_s FROM raw_object"
+        " WHERE item_id = ANY(%s) ORDER BY item_id, seen_at, key",
+        [list(item_ids)],
     ).fetchall()
-    return [RawObject(**row) for row in rows]
+    found: dict[uuid.UUID, list[tuple[RawObject, float]]] = {}
+    for row in rows:
+        waited_s = row.pop("waited_s")
+        found.setdefault(row.pop("item_id"), []).append((RawObject(**row), waited_s))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

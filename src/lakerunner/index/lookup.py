@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakerunner.index.database import Connection
-from lakerunner.index.segments import SegmentRef
-from lakerunner.model.segment import RAW_TIER_S, Pruning, Segment
+from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, segment_of_row
+from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 
 
@@ -53,20 +53,11 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
     """What those segments are, whatever their state."""
     rows = tx.execute(
-        "SELECT s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"
-        " s.tier_s, s.level, s.format_version, s.pruning FROM segment s"
-        " JOIN unnest(%s::int[], %s::uuid[]) AS r(dateint, segment_id)"
+        SELECT_SEGMENTS + " JOIN unnest(%s::int[], %s::uuid[]) AS r(dateint, segment_id)"
         " ON s.dateint = r.dateint AND s.segment_id = r.segment_id",
         [[ref.dateint for ref in refs], [ref.segment_id for ref in refs]],
     ).fetchall()
-    return [
-        Segment(
-            time_range=TimeRange(row.pop("start_ns"), row.pop("end_ns")),
-            pruning=Pruning.from_json(row.pop("pruning")),
-            **row,
-        )
-        for row in rows
-    ]
+    return [segment_of_row(row) for row in rows]
 
 
 def _first_day(want: Want) -> int:

@@ -17,6 +17,13 @@ from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 _PARTITION_LOCK = 0x6C72_7061
 
 
+#: Selects what `segment_of_row` reads.
+SELECT_SEGMENTS = (
+    "SELECT s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"
+    " s.tier_s, s.level, s.format_version, s.pruning FROM segment s"
+)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentRef:
     """Identifies a segment's row. The day selects the partition."""
@@ -98,12 +105,11 @@ def live_segments(
     # A segment is stored under the day of its first row, so one of the day before may reach into the range.
     first, last = dateint(max(0, time_range.start_ns - NS_PER_DAY)), dateint(time_range.end_ns)
     rows = tx.execute(
-        "SELECT segment_id, org_id, collector, signal, start_ns, end_ns, row_count, size_bytes, tier_s, level,"
-        " format_version, pruning FROM segment WHERE org_id = %s AND signal = %s AND tier_s = %s AND state = 'live'"
+        SELECT_SEGMENTS + " WHERE org_id = %s AND signal = %s AND tier_s = %s AND state = 'live'"
         " AND dateint BETWEEN %s AND %s AND start_ns < %s AND end_ns > %s ORDER BY start_ns, segment_id",
         [org_id, signal, tier_s, first, last, time_range.end_ns, time_range.start_ns],
     ).fetchall()
-    return [_segment(row) for row in rows]
+    return [segment_of_row(row) for row in rows]
 
 
 def count_by_state(tx: Connection) -> list[DictRow]:
@@ -114,6 +120,7 @@ def count_by_state(tx: Connection) -> list[DictRow]:
     ).fetchall()
 
 
-def _segment(row: DictRow) -> Segment:
+def segment_of_row(row: DictRow) -> Segment:
+    """The segment of a row of SELECT_SEGMENTS."""
     time_range = TimeRange(row.pop("start_ns"), row.pop("end_ns"))
     return Segment(time_range=time_range, pruning=Pruning.from_json(row.pop("pruning")), **row)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
 from lakerunner.index.database import Connection
-from lakerunner.model.errors import Missing
 from lakerunner.model.ids import hashed_id
 
 #: Increase it when a stage writes something else for the same inputs; then the same inputs get new ids.
@@ -60,14 +59,26 @@ def reopen_item(tx: Connection, item: WorkItem) -> None:
     )
 
 
-def load_item(tx: Connection, wanted: uuid.UUID) -> tuple[WorkItem, ItemState]:
+def load_items(
+    tx: Connection, wanted: Sequence[uuid.UUID]
+) -> tuple[dict[uuid.UUID, WorkItem], dict[uuid.UUID, ItemState]]:
+    """The open ones of these items, and the states of those that have ended. One in neither was forgotten."""
+    rows = tx.execute(
+        "SELECT item_id, stage, org_id, signal, plan, state FROM work_item WHERE item_id = ANY(%s)", [list(wanted)]
+    ).fetchall()
+    states = {row["item_id"]: ItemState(row.pop("state")) for row in rows}
+    items = {row["item_id"]: WorkItem(**row) for row in rows if states[row["item_id"]] is ItemState.OPEN}
+    return items, {item_id: state for item_id, state in states.items() if state is not ItemState.OPEN}
+
+
+def count_open(tx: Connection, stage: str, limit: int) -> int:
+    """How many items of the stage are open; counts no further than the limit."""
     row = tx.execute(
-        "SELECT item_id, stage, org_id, signal, plan, state FROM work_item WHERE item_id = %s", [wanted]
+        "SELECT count(*) AS items FROM (SELECT FROM work_item WHERE stage = %s AND state = 'open' LIMIT %s) AS waiting",
+        [stage, limit],
     ).fetchone()
-    if row is None:
-        raise Missing(f"cannot find the work item {wanted}")
-    state = ItemState(row.pop("state"))
-    return WorkItem(**row), state
+    assert row is not None
+    return int(row["items"])
 
 
 def count_by_state(tx: Connection) -> dict[str, int]:

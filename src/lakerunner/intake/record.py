@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from lakerunner.bus.announce import announce
 from lakerunner.index.database import Connection, Database
-from lakerunner.index.ledger import RawObject, record_seen
+from lakerunner.index.ledger import record_seen
 from lakerunner.index.orgs import list_orgs
 from lakerunner.index.profiles import list_profiles
 from lakerunner.intake.buckets import Buckets, own_bucket, resolve_address
@@ -20,10 +20,11 @@ from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, ObjectOwner, U
 from lakerunner.intake.metrics import BATCH_SECONDS, EVENTS
 from lakerunner.intake.rejections import RejectedKind, Rejection, clear_rejections, put_rejected
 from lakerunner.model.errors import BadInput, LakeError, Missing
+from lakerunner.model.raw_object import RawObject
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import log
-from lakerunner.store.bucket import ObjectMeta
+from lakerunner.store.bucket import ObjectMeta, version_of
 from lakerunner.store.object_store import ObjectStore
 
 #: Rejections logged per batch; the table has them all.
@@ -61,15 +62,6 @@ class _Batch:
     def reject(self, kind: RejectedKind, reason: str, bucket: str = "", key: str = "", body: str = "") -> None:
         self.recorded.counts[kind] += 1
         self.rejections.append(Rejection(kind, self.source, reason, bucket, key, body))
-
-
-def version_of(meta: ObjectMeta) -> str:
-    """Return what distinguishes two uploads under one key, equal for a listing and a HEAD.
-
-    It is the etag, because listings do not return version ids. Azure quotes etags only in headers.
-    """
-    etag = (meta.etag or "").removeprefix("W/").strip('"')
-    return etag or meta.version or f"{meta.modified_ns}-{meta.size_bytes}"
 
 
 def raw_object(bucket: str, meta: ObjectMeta, owner: ObjectOwner) -> RawObject:

@@ -1,4 +1,4 @@
-"""The roles that there are. Adding one is one class and one line."""
+"""The roles that there are. Adding one is one class and one line; a stage of the pipeline brings its own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from lakerunner.demo.role import Demo
 from lakerunner.intake.role import Pubsub
 from lakerunner.ops.monitor import Monitor
 from lakerunner.ops.sweeper import Sweeper
-from lakerunner.pipeline.boxer_role import IngestBoxer
-from lakerunner.pipeline.by_signal import by_signal
-from lakerunner.pipeline.ingest_role import Ingest
+from lakerunner.pipeline.stages import stage_roles, stage_roles_by_signal
 from lakerunner.query.worker.role import QueryWorker
 from lakerunner.runtime.role import Role
 from lakerunner.serve.query_api import QueryApi
@@ -20,8 +18,7 @@ ROLES: tuple[type[Role], ...] = (
     Monitor,
     Relay,
     Sweeper,
-    Ingest,
-    IngestBoxer,
+    *stage_roles(),
     Pubsub,
     QueryWorker,
 )
@@ -29,5 +26,5 @@ ROLES: tuple[type[Role], ...] = (
 #: What `serve --demo` runs besides.
 DEMO_ROLES: tuple[type[Role], ...] = (Demo,)
 
-#: The same work cut by signal, for houses of many machines.
-ROLES_BY_SIGNAL: tuple[type[Role], ...] = (*by_signal(IngestBoxer), *by_signal(Ingest))
+#: The stages again, one role per signal.
+ROLES_BY_SIGNAL: tuple[type[Role], ...] = stage_roles_by_signal()

@@ -6,10 +6,12 @@ import time
 
 from lakerunner.bus.postgres import forget_passed
 from lakerunner.index.leases import Lease, require_held
+from lakerunner.index.overdue import Overdue
 from lakerunner.index.singleton import SingletonRole
 from lakerunner.index.upkeep import run_upkeep
 from lakerunner.intake.rejections import forget_excess
 from lakerunner.pipeline.reconcile import reconcile
+from lakerunner.pipeline.stages import STAGES
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
@@ -31,8 +33,9 @@ class Sweeper(SingletonRole):
             if any(removed.values()):
                 log().info("tidied", **removed)
             now = time.monotonic()
-            again = reconcile(self.database, self.settings.pipeline.reconcile_after_s, now - reconciled_at, lease)
+            due = Overdue(self.settings.pipeline.reconcile_after_s, now - reconciled_at)
+            again = reconcile(self.database, STAGES, due, lease)
             reconciled_at = now
-            if again.objects or again.items:
-                log().warning("announced again", objects=again.objects, items=again.items)
+            if again.inputs or again.items:
+                log().warning("announced again", inputs=again.inputs, items=again.items)
             until.wait(self.settings.upkeep.interval_s)

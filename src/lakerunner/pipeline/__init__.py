@@ -1,1 +1,1 @@
-"""From raw objects to segments on Spark: boxers, which make work items, and the stages that do them."""
+"""From raw objects to segments, and from segments to better ones: one boxer and one worker loop for every stage."""

@@ -1,21 +1,21 @@
-"""The boxer of ingest: raw objects that were seen become work items of a good size, soon."""
+"""The boxer of any stage: gathers announced inputs into work items of a good size, soon."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Hashable
 from dataclasses import dataclass
 from time import monotonic
+from typing import Generic
 
-from lakerunner.bus.contract import Consumer, Delivery
-from lakerunner.bus.messages import ObjectSeen, decode
+from lakerunner.bus.contract import Consumer, Delivery, answer, run_steps
 from lakerunner.index.database import Database
-from lakerunner.model.errors import BadInput, Conflict, LakeError
-from lakerunner.model.signals import signal_named
-from lakerunner.pipeline.bundle import STAGE, bundle_objects
-from lakerunner.pipeline.packing import Bundle, Packer, PackLimits, estimated_bytes
+from lakerunner.index.work import count_open
+from lakerunner.model.errors import LakeError
+from lakerunner.pipeline.items import make_item
+from lakerunner.pipeline.packing import Bundle, Packer
+from lakerunner.pipeline.stage import I, Stage
 from lakerunner.runtime.crash import crash_point
-from lakerunner.runtime.metrics import BUS_HANDLED, SWALLOWED
-from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import PipelineSettings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
@@ -23,123 +23,117 @@ from lakerunner.runtime.telemetry import log
 _POLL_MESSAGES = 500
 #: The longest sleep, so that age is looked at even when nothing arrives.
 _POLL_S = 0.25
-#: Messages held unanswered: well below what a consumer may have out.
+#: Inputs held unanswered. Each stands for at most one message, and a consumer may have more messages out than this.
 _MAX_HELD = 2_500
-#: Open items at or above which ingest has enough to do, and bundles may grow.
+#: Open items at or above which the stage has enough to do, and bundles may grow.
 _BUSY_ITEMS = 4
-#: How long an answer to "is ingest busy" stays good.
+#: How long the answer to "is the stage busy" stays good.
 _BUSY_FRESH_S = 0.5
-_TROUBLE = Backoff(base_s=0.2, cap_s=5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Objects of one group may share a segment."""
+    """Inputs of one group may share an item."""
 
     org_id: uuid.UUID
-    collector: str
     signal: str
+    of_stage: Hashable
+
+
+@dataclass(slots=True)
+class Announcement:
+    """A delivery, and how many of its inputs have no item yet. It is answered when none is left."""
+
+    delivery: Delivery
+    left: int
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """An object in an open bundle, with the message that is answered when the bundle is durable."""
+class Held(Generic[I]):
+    """An input in an open bundle, with the message that announced it."""
 
-    seen: ObjectSeen
-    delivery: Delivery
-
-
-def pack_limits(settings: PipelineSettings) -> PackLimits:
-    return PackLimits(settings.bundle_bytes, settings.bundle_objects, settings.bundle_idle_s, settings.bundle_age_s)
+    input: I
+    announcement: Announcement
 
 
-class Boxer:
-    """One consumer's loop. A message is answered when its object has an item: a restart repeats, and never loses."""
+class Boxer(Generic[I]):
+    """One consumer's loop. A message is answered when its inputs have items: a restart repeats, and never loses."""
 
-    def __init__(self, database: Database, consumer: Consumer, settings: PipelineSettings) -> None:
+    def __init__(self, stage: Stage[I], database: Database, consumer: Consumer, settings: PipelineSettings) -> None:
+        self._stage = stage
         self._database = database
         self._consumer = consumer
         self._settings = settings
-        self._packer: Packer[Held] = Packer(pack_limits(settings), _MAX_HELD)
-        self._closed: list[Bundle[Held]] = []
+        self._packer: Packer[Held[I]] = Packer(stage.limits(settings), _MAX_HELD)
+        #: Polled, and not yet looked up in the index.
+        self._arrived: list[Delivery] = []
+        self._closed: list[Bundle[Held[I]]] = []
         self._busy = False
         self._busy_known_until_s = 0.0
 
+    @property
+    def held(self) -> int:
+        return self._packer.held
+
     def run(self, stop: Stop) -> None:
         """Until asked to stop. Open bundles are then dropped: their messages go back with the consumer."""
-        failures = 0
-        while not stop:
-            try:
-                self.step()
-                failures = 0
-            except Conflict as error:
-                # The partition's messages went to another member, who finds what was bundled to be done.
-                SWALLOWED.labels("bus_partition_lost").inc()
-                log().info("partition lost", reason=str(error))
-            except LakeError as error:
-                if not error.retryable:
-                    raise
-                failures += 1
-                log().warning("boxer waits", error=str(error), held=self._packer.held)
-                stop.wait(_TROUBLE.delay_s(failures))
+        run_steps(self.step, stop, f"boxer-{self._stage.name}")
 
     def step(self) -> None:
         """Take what there is, close what is due."""
-        for delivery in self._consumer.poll(_POLL_MESSAGES, self._patience_s()):
-            self._take(delivery)
-        self._closed += self._packer.due(monotonic(), idle=not self._ingest_is_busy())
-        if self._closed:
-            self._bundle_closed()
+        self._arrived += self._consumer.poll(_POLL_MESSAGES, self._patience_s())
+        self._take_arrived()
+        self._closed += self._packer.due(monotonic(), idle=not self._stage_is_busy())
+        self._make_items()
         crash_point("boxer_before_bus_commit")
         self._consumer.commit()
 
-    def _take(self, delivery: Delivery) -> None:
-        try:
-            seen = decode(ObjectSeen, delivery.payload)
-            signal_named(seen.signal)
-        except BadInput as error:
-            self._consumer.fail(delivery, error)
-            BUS_HANDLED.labels(delivery.topic, self._consumer.group, error.code).inc()
+    def _take_arrived(self) -> None:
+        """Put the announced inputs into bundles. While the index is down, what arrived stays for the next try."""
+        if not self._arrived:
             return
-        weight = estimated_bytes(seen.key, seen.size_bytes, self._settings.expansion)
-        group = Group(seen.org_id, seen.collector, seen.signal)
-        self._closed += self._packer.add(group, Held(seen, delivery), weight, monotonic())
+        found = self._stage.inputs.announced(self._database, [delivery.payload for delivery in self._arrived])
+        arrived, self._arrived = self._arrived, []
+        for delivery, inputs in zip(arrived, found, strict=True):
+            if isinstance(inputs, LakeError):
+                answer(self._consumer, delivery, inputs)
+                continue
+            if not inputs:
+                answer(self._consumer, delivery)
+                continue
+            announcement = Announcement(delivery, len(inputs))
+            for each in inputs:
+                group = Group(each.org_id, each.signal, self._stage.group(each))
+                weight = self._stage.weigh(each, self._settings)
+                self._closed += self._packer.add(group, Held(each, announcement), weight, monotonic())
 
-    def _bundle_closed(self) -> None:
-        """Make items of the closed bundles. One that could not be made stays for the next try."""
+    def _make_items(self) -> None:
+        """Make items of the closed bundles. A bundle whose item could not be made stays for the next try."""
         while self._closed:
             bundle = self._closed[0]
-            group = bundle.group
-            assert isinstance(group, Group)
             crash_point("boxer_before_bundle")
-            made = bundle_objects(
-                self._database, group.org_id, group.signal, [held.seen.object_id for held in bundle.things]
-            )
+            made = make_item(self._database, self._stage, [held.input for held in bundle.things])
             crash_point("boxer_after_bundle")
             for held in bundle.things:
-                self._consumer.done(held.delivery)
-                BUS_HANDLED.labels(held.delivery.topic, self._consumer.group, "done").inc()
+                held.announcement.left -= 1
+                if not held.announcement.left:
+                    answer(self._consumer, held.announcement.delivery)
             del self._closed[0]
             if made is not None:
+                first = bundle.things[0].input
                 log().info(
-                    "bundle closed", org=str(group.org_id), collector=group.collector, signal=group.signal,
-                    item=str(made), objects=len(bundle.things), estimated_bytes=bundle.weight,
+                    "bundle closed", stage=self._stage.name, org=str(first.org_id), collector=first.collector,
+                    signal=first.signal, item=str(made), inputs=len(bundle.things), weight=bundle.weight,
                 )  # fmt: skip
 
     def _patience_s(self) -> float:
         due_s = self._packer.next_due_s(idle=not self._busy)
         return _POLL_S if due_s is None else min(_POLL_S, max(0.0, due_s - monotonic()))
 
-    def _ingest_is_busy(self) -> bool:
+    def _stage_is_busy(self) -> bool:
         """Whether items wait already: then a larger bundle costs no freshness and saves segments."""
         if self._packer.held and monotonic() >= self._busy_known_until_s:
             with self._database.transaction() as tx:
-                row = tx.execute(
-                    "SELECT count(*) AS items FROM (SELECT 1 FROM work_item WHERE stage = %s AND state = 'open'"
-                    " LIMIT %s) AS waiting",
-                    [STAGE, _BUSY_ITEMS],
-                ).fetchone()
-            assert row is not None
-            self._busy = row["items"] >= _BUSY_ITEMS
+                self._busy = count_open(tx, self._stage.name, _BUSY_ITEMS) >= _BUSY_ITEMS
             self._busy_known_until_s = monotonic() + _BUSY_FRESH_S
         return self._busy

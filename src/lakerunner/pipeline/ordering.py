@@ -1,6 +1,6 @@
 """Sorting a table by its sort key: every column becomes small integers that keep its order, packed into one.
 
-Text is compared once a distinct value, and rows as integers. Measured against Arrow's own sort (1 core, 2026-11): 1M
+Text is compared once per distinct value, and rows as integers. Measured against Arrow's own sort (1 core, 2026-11): 1M
 log rows by (service, time) 0.15 s for 0.30, 2M samples by (name, series, time) 0.54 s for 0.86, 500k spans 0.13 s for
 0.18.
 """
@@ -37,14 +37,14 @@ def sorted_table(table: pa.Table, sort_key: Sequence[str]) -> pa.Table:
 
 
 def take(table: pa.Table, rows: Codes) -> pa.Table:
-    """Those rows. Columns are made whole first: taking from chunks resolves every row number anew."""
+    """Take those rows. Columns are made whole first: taking from chunks resolves every row number anew."""
     index = pa.array(rows)
     columns = [whole(column).take(index) for column in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array; dictionaries of its chunks are made one first."""
+    """The column as one array; the dictionaries of its chunks are unified first."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):
@@ -56,7 +56,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Codes, int]:
-    """A non-negative integer a row that orders as the value does, and the largest that may occur."""
+    """A non-negative integer per row that orders as the value does, and the largest that may occur."""
     array = whole(column)
     if pa.types.is_integer(array.type) or pa.types.is_timestamp(array.type):
         return _number_codes(array)

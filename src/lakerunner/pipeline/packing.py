@@ -21,7 +21,7 @@ _FULL = 0.9
 class PackLimits:
     max_weight: int
     max_count: int
-    #: An almost empty bundle is closed at this age when whoever takes it is idle, a fuller one sooner.
+    #: While the stage is idle, an almost empty bundle is closed at this age and a fuller one sooner.
     idle_age_s: float
     #: And at this age in any case.
     max_age_s: float
@@ -29,7 +29,7 @@ class PackLimits:
 
 @dataclass(slots=True)
 class Bundle(Generic[T]):
-    """Things of one group that go together."""
+    """Things of one group that become one work item."""
 
     group: Hashable
     opened_s: float
@@ -43,13 +43,13 @@ class Bundle(Generic[T]):
         return self.weight >= _FULL * limits.max_weight or len(self.things) >= limits.max_count
 
     def due_s(self, limits: PackLimits, *, idle: bool) -> float:
-        """When its time is over. What is missing to a full bundle decides how long it is worth waiting for."""
+        """When to close it. The emptier the bundle, the longer it is worth waiting for more."""
         missing = max(0.0, 1.0 - self.weight / limits.max_weight)
         return self.opened_s + (limits.idle_age_s * missing if idle else limits.max_age_s)
 
 
 class Packer(Generic[T]):
-    """Open bundles by group. What is closed is the caller's; what is open is still here, and counted."""
+    """Open bundles by group. Closed bundles belong to the caller; what is still open is counted in `held`."""
 
     def __init__(self, limits: PackLimits, max_held: int) -> None:
         self.limits = limits

@@ -20,6 +20,9 @@ STAGE_SECONDS = Histogram("lakerunner_stage_seconds", "Time of one work item.", 
 STAGE_ITEMS = Counter("lakerunner_stage_items", "Work items ended.", ["stage", "outcome"])
 STAGE_ROWS = Counter("lakerunner_stage_rows", "Rows written.", ["stage"])
 STAGE_BYTES = Counter("lakerunner_stage_bytes", "Bytes written.", ["stage"])
+STAGE_LAG = Gauge(
+    "lakerunner_stage_lag_seconds", "From the arrival of the oldest input to its commit, of the last item.", ["stage"]
+)
 
 OUTBOX_PENDING = Gauge("lakerunner_outbox_pending", "Messages waiting to be published.")
 OUTBOX_OLDEST_SECONDS = Gauge("lakerunner_outbox_oldest_seconds", "Age of the oldest message waiting to be published.")

@@ -21,6 +21,15 @@ class ObjectMeta:
     modified_ns: int
 
 
+def version_of(meta: ObjectMeta) -> str:
+    """What tells two uploads under one key apart, and the same whether the object was listed or asked for.
+
+    The etag and not the version id: listings do not tell version ids. Azure quotes etags in headers only.
+    """
+    etag = (meta.etag or "").removeprefix("W/").strip('"')
+    return etag or meta.version or f"{meta.modified_ns}-{meta.size_bytes}"
+
+
 class Bucket(Protocol):
     """A local folder, or a bucket at a cloud provider. Every method is safe to call from many threads.
 

@@ -19,7 +19,8 @@ from lakerunner.intake.buckets import own_bucket
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejections import RejectedKind, list_rejected
 from lakerunner.model.errors import BadInput, Missing
-from lakerunner.pipeline.ingest_role import Ingest
+from lakerunner.pipeline.ingest.stage import INGEST
+from lakerunner.pipeline.stages import worker_role
 
 app = typer.Typer(
     help="Turn raw objects of all signals into segments, on Spark. Without a verb, run the role. "
@@ -32,7 +33,7 @@ app.add_typer(quarantine, name="quarantine")
 @app.callback(invoke_without_command=True)
 def run(context: typer.Context, config: ConfigOption = None, set_: SetOption = None) -> None:
     if context.invoked_subcommand is None:
-        role_command(Ingest)(config=config, set_=set_)
+        role_command(worker_role(INGEST))(config=config, set_=set_)
 
 
 @app.command()

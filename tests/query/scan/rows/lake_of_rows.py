@@ -18,6 +18,7 @@ from lakerunner.query.scan.object_cache import ObjectCache
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
+from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store import keys, segment_writer
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
@@ -32,7 +33,7 @@ class LakeOfRows:
         self.bucket = folder / "bucket"
         self.store = open_store(StoreConfig(self.bucket.as_uri()))
         self.cache = ObjectCache(self.store, folder / "cache", 1 << 30)
-        self.opener = RowsOpener(self.store, self.cache, decoded_bytes=decoded_bytes)
+        self.opener = RowsOpener(self.store, self.cache, decoded=ByteLru(decoded_bytes))
 
     def write(self, rows: Sequence[dict[str, Any]], types: dict[str, pa.DataType] | None = None) -> RowSegment:
         """A segment of the rows. Attribute columns have the given types; those without one go to the overflow."""

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakerunner.model.signals import SIGNALS
-from lakerunner.pipeline.ingest_role import Ingest
 from tests.components.postgres import PostgresServer
 from tests.components.process import RunningProcess
 from tests.components.spark_cluster import running_cluster
 from tests.faults import clean_roles
 from tests.faults.clean_roles import beside, until
 from tests.faults.exactness import check_index, check_rows
-from tests.pipeline.lake import Lake, identities, otlp, settings_of
+from tests.pipeline.lake import Lake, identities, otlp, runner_on, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SENT = {signal: [otlp(signal, 80, seed) for seed in range(4)] for signal in SIGNALS}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -46,10 +45,8 @@ def test_a_cluster_stores_what_one_machine_stores(
 ) -> None:
     here = filled(postgres_server.new_database(), tmp_path / "here")
     there = filled(postgres_server.new_database(), tmp_path / "there")
-    role = Ingest(here.settings)
-    role._spark = spark
     try:
-        with beside(clean_roles.relay(here), clean_roles.boxer(here), clean_roles.ingest(here, role)):
+        with beside(clean_roles.relay(here), clean_roles.boxer(here), clean_roles.ingest(here, runner_on(spark, here))):
             until(lambda: is_done(here), "local mode")
         with running_cluster(tmp_path) as cluster:
             with (
@@ -65,8 +62,6 @@ def test_a_cluster_stores_what_one_machine_stores(
         for signal in SIGNALS:
             assert identities(there.rows(signal), signal) == identities(here.rows(signal), signal)
     finally:
-        role.bus.close()
-        role.database.close()
         here.close()
         there.close()
 

@@ -1,7 +1,7 @@
-"""What one Spark task of ingest does: read raw objects, decode, merge, sort, split by hour, write, and tell.
+"""What one Spark task of ingest does: read raw objects, decode, merge, sort, split by hour, write, and report.
 
-Nothing a task writes is visible: it reports names, and the driver's commit makes them true. So a task may die or be
-done twice at any point.
+Nothing that a task writes is visible: it reports segments, and the driver's commit makes them live. So a task may die
+or run twice at any point.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from lakerunner.formats.decoded import Decoded
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
-from lakerunner.index.ledger import ObjectOutcome
-from lakerunner.intake.record import version_of
 from lakerunner.model.errors import Bug, LakeError, Missing, Unavailable
 from lakerunner.model.ids import fresh_id
+from lakerunner.model.raw_object import ObjectOutcome, RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
-from lakerunner.pipeline.split import Tables, merged, parts
+from lakerunner.pipeline.ingest.split import Tables, merged, parts
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
+from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
@@ -42,17 +42,6 @@ _REASON_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectRef:
-    """A raw object as a task finds it."""
-
-    object_id: uuid.UUID
-    bucket: str
-    key: str
-    version: str
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class IngestTask:
     """Some or all objects of one work item, and everything that is needed to make segments of them."""
 
@@ -60,7 +49,7 @@ class IngestTask:
     org_id: uuid.UUID
     collector: str
     signal: str
-    objects: tuple[ObjectRef, ...]
+    objects: tuple[RawObject, ...]
     #: How to reach the buckets of the objects, by address, and the one that segments go to.
     sources: Mapping[str, StoreConfig]
     target: StoreConfig
@@ -82,13 +71,13 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    ref: ObjectRef
+    raw: RawObject
     body: bytes
     modified_ns: int
 
 
 def run_task(task: IngestTask) -> TaskResult:
-    """Do it. An error that is nobody's bytes' fault is the result's `error`: it concerns this item and no other."""
+    """Run the task. An error that no object is to blame for is the result's `error`: it concerns this item alone."""
     try:
         return _run(task)
     except LakeError as error:
@@ -126,57 +115,57 @@ def _run(task: IngestTask) -> TaskResult:
 
 
 def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcome, Decoded | None]]:
-    for ref, fetched in _fetch_all(task):
+    for raw, fetched in _fetch_all(task):
         if isinstance(fetched, LakeError):
-            yield _quarantined(ref, str(fetched)), None
+            yield _quarantined(raw, str(fetched)), None
             continue
         options = replace(task.options, fallback_time_ns=fetched.modified_ns)
         try:
-            decoded = read_object(fetched.body, signal, ref.key, task.limits, options)
+            decoded = read_object(fetched.body, signal, raw.key, task.limits, options)
         except LakeError as error:
             if error.retryable:
                 raise
-            yield _quarantined(ref, str(error)), None
+            yield _quarantined(raw, str(error)), None
             continue
         except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
             # The decoder met bytes that it was not written for. They stay in quarantine until it is.
-            yield _quarantined(ref, f"cannot read the object: {type(error).__name__}: {error}"), None
+            yield _quarantined(raw, f"cannot read the object: {type(error).__name__}: {error}"), None
             continue
         row_count = decoded.tables[signal.rows.suffix].num_rows
-        yield ObjectOutcome(ref.object_id, row_count), decoded if row_count else None
+        yield ObjectOutcome(raw.object_id, row_count), decoded if row_count else None
 
 
-def _quarantined(ref: ObjectRef, reason: str) -> ObjectOutcome:
+def _quarantined(raw: RawObject, reason: str) -> ObjectOutcome:
     # PostgreSQL's text cannot hold NUL.
-    return ObjectOutcome(ref.object_id, 0, reason.replace("\0", "\\0")[:_REASON_CHARS])
+    return ObjectOutcome(raw.object_id, 0, reason.replace("\0", "\\0")[:_REASON_CHARS])
 
 
-def _fetch_all(task: IngestTask) -> Iterator[tuple[ObjectRef, _Fetched | LakeError]]:
+def _fetch_all(task: IngestTask) -> Iterator[tuple[RawObject, _Fetched | LakeError]]:
     """The objects in their order, several requests at a time; those behind a slow one wait, within a cap of bytes."""
     with ThreadPoolExecutor(task.fetches, thread_name_prefix="fetch") as pool:
         waiting = deque(task.objects)
-        under_way: deque[tuple[ObjectRef, Future[_Fetched | LakeError]]] = deque()
+        under_way: deque[tuple[RawObject, Future[_Fetched | LakeError]]] = deque()
         ahead_bytes = 0
         while waiting or under_way:
             while waiting and (not under_way or (len(under_way) < task.fetches and ahead_bytes < _FETCHED_BYTES)):
-                ref = waiting.popleft()
-                ahead_bytes += ref.size_bytes
-                under_way.append((ref, pool.submit(_fetch, task, ref)))
-            ref, fetching = under_way.popleft()
-            yield ref, fetching.result()
-            ahead_bytes -= ref.size_bytes
+                raw = waiting.popleft()
+                ahead_bytes += raw.size_bytes
+                under_way.append((raw, pool.submit(_fetch, task, raw)))
+            raw, fetching = under_way.popleft()
+            yield raw, fetching.result()
+            ahead_bytes -= raw.size_bytes
 
 
-def _fetch(task: IngestTask, ref: ObjectRef) -> _Fetched | LakeError:
+def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
     """The bytes of exactly that version, or why they cannot be had for good. A store that is down raises."""
-    store = open_source(task.sources[ref.bucket])
+    store = open_source(task.sources[raw.bucket])
     try:
-        meta = store.head(ref.key)
-        if version_of(meta) != ref.version:
-            raise Missing(f"cannot read {ref.key!r}: it was overwritten before it was read")
+        meta = store.head(raw.key)
+        if version_of(meta) != raw.version:
+            raise Missing(f"cannot read {raw.key!r}: it was overwritten before it was read")
         if meta.size_bytes > task.limits.compressed_bytes:
             raise refuse("compressed_bytes", task.limits.compressed_bytes, f"it is {meta.size_bytes:,} bytes")
-        return _Fetched(ref, store.get(ref.key), meta.modified_ns)
+        return _Fetched(raw, store.get(raw.key), meta.modified_ns)
     except LakeError as error:
         if error.retryable:
             raise
@@ -201,5 +190,5 @@ def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore) 
 
 @lru_cache(maxsize=32)
 def open_source(config: StoreConfig) -> ObjectStore:
-    """One store a config and process: workers live long, and connections are worth keeping."""
+    """One store per config and process: workers live long, and connections are worth keeping."""
     return open_store(config)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.model.errors import BadInput
-from lakerunner.pipeline.session import _java_home, session_options
+from lakerunner.pipeline.spark.session import _java_home, session_options
 from lakerunner.runtime.java import Java, find_java
 from lakerunner.runtime.settings import SparkSettings
 
@@ -50,8 +50,5 @@ def test_java_of_the_system_is_used_in_its_place() -> None:
 
 
 def test_importing_the_roles_does_not_start_java() -> None:
-    code = (
-        "import lakerunner.pipeline.ingest_role as r, lakerunner.pipeline.boxer_role, pyspark;"
-        "assert pyspark.SparkContext._active_spark_context is None"
-    )
+    code = "import lakerunner.pipeline.stages, pyspark;assert pyspark.SparkContext._active_spark_context is None"
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": "src"}).returncode == 0

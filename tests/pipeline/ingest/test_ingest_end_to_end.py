@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -18,10 +18,11 @@ from lakerunner.index.commit import Outcome
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, SIGNALS, TRACES
 from lakerunner.pipeline.boxer import Boxer
-from lakerunner.pipeline.ingest_role import Ingest
-from lakerunner.pipeline.ingest_worker import IngestWorker
+from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
+from lakerunner.pipeline.items import load_items
+from lakerunner.pipeline.worker import Worker, run_batch
 from lakerunner.runtime.stop import Stop
-from tests.pipeline.lake import OBJECT_TOPICS, ORG, WORK_TOPICS, Lake, identities, otlp
+from tests.pipeline.lake import OBJECT_TOPICS, ORG, WORK_TOPICS, Lake, identities, otlp, runner_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,18 +31,13 @@ Drain = Callable[[], None]
 
 
 @pytest.fixture
-def role(lake: Lake, spark: SparkSession) -> Iterator[Ingest]:
-    role = Ingest(lake.settings)
-    role._spark = spark
-    yield role
-    # Not role.close(): the session belongs to the suite.
-    role.bus.close()
-    role.database.close()
+def runner(lake: Lake, spark: SparkSession) -> IngestRunner:
+    return runner_on(spark, lake)
 
 
 def box(lake: Lake, until: Callable[[], bool], timeout_s: float = 20.0) -> None:
     with lake.consumer("boxer-ingest", *OBJECT_TOPICS) as consumer:
-        boxer = Boxer(lake.database, consumer, lake.settings.pipeline)
+        boxer = Boxer(INGEST, lake.database, consumer, lake.settings.pipeline)
         end = time.monotonic() + timeout_s
         while not until():
             assert time.monotonic() < end, lake.states()
@@ -49,10 +45,10 @@ def box(lake: Lake, until: Callable[[], bool], timeout_s: float = 20.0) -> None:
     lake.relay()
 
 
-def ingest(lake: Lake, role: Ingest, until: Callable[[], bool], timeout_s: float = 60.0) -> None:
+def ingest(lake: Lake, runner: IngestRunner, until: Callable[[], bool], timeout_s: float = 60.0) -> None:
     stop = Stop()
     with lake.consumer("ingest", *WORK_TOPICS) as consumer:
-        worker = IngestWorker(lake.database, consumer, lake.settings.pipeline, role.do_batch)
+        worker = Worker(INGEST, lake.database, consumer, lake.settings.pipeline, runner)
         end = time.monotonic() + timeout_s
 
         def look(*_: object) -> None:
@@ -73,17 +69,17 @@ def all_bundled(lake: Lake) -> bool:
     return "seen" not in lake.states()
 
 
-def through(lake: Lake, role: Ingest) -> None:
+def through(lake: Lake, runner: IngestRunner) -> None:
     box(lake, lambda: all_bundled(lake))
-    ingest(lake, role, lambda: nothing_waits(lake))
+    ingest(lake, runner, lambda: nothing_waits(lake))
 
 
 @pytest.mark.parametrize("signal", SIGNALS, ids=str)
-def test_every_row_arrives_once_and_in_order(signal: Signal, lake: Lake, role: Ingest) -> None:
+def test_every_row_arrives_once_and_in_order(signal: Signal, lake: Lake, runner: IngestRunner) -> None:
     bodies = [otlp(signal, 200, seed) for seed in (1, 2, 3)]
     for number, body in enumerate(bodies):
         lake.put(signal, body, f"{signal}_{number}.binpb{'.gz' if number else ''}")
-    through(lake, role)
+    through(lake, runner)
     assert lake.states() == {"done": 3}
     sent = pa.concat_tables(
         [read_object(body, signal).tables[signal.rows.suffix] for body in bodies], promote_options="permissive"
@@ -98,10 +94,10 @@ def test_every_row_arrives_once_and_in_order(signal: Signal, lake: Lake, role: I
         assert segment.size_bytes == sum(lake.path(segment, n).stat().st_size for n in range(len(signal.tables)))
 
 
-def test_series_of_a_segment_are_those_of_its_samples(lake: Lake, role: Ingest) -> None:
+def test_series_of_a_segment_are_those_of_its_samples(lake: Lake, runner: IngestRunner) -> None:
     for seed in (1, 2):
         lake.put(METRICS, otlp(METRICS, 120, seed))
-    through(lake, role)
+    through(lake, runner)
     for segment in lake.segments(METRICS):
         samples = pq.read_table(lake.path(segment), partitioning=None)
         series = pq.read_table(lake.path(segment, 1), partitioning=None)
@@ -110,20 +106,20 @@ def test_series_of_a_segment_are_those_of_its_samples(lake: Lake, role: Ingest) 
         assert set(tids) == set(samples.column("tid").to_pylist())
 
 
-def test_segments_are_announced_to_the_next_stages(lake: Lake, role: Ingest) -> None:
+def test_segments_are_announced_to_the_next_stages(lake: Lake, runner: IngestRunner) -> None:
     lake.put(LOGS, otlp(LOGS, 20))
     lake.put(METRICS, otlp(METRICS, 20))
-    through(lake, role)
+    through(lake, runner)
     lake.relay()
     assert lake.topic(topics.made(LOGS, "compact").name) == 1
     assert lake.topic(topics.made(METRICS, "compact").name) == 1
     assert lake.topic(topics.made(METRICS, "rollup").name) == 1
 
 
-def test_duckdb_and_spark_read_the_segments_without_us(lake: Lake, role: Ingest, spark: SparkSession) -> None:
+def test_duckdb_and_spark_read_the_segments_without_us(lake: Lake, runner: IngestRunner, spark: SparkSession) -> None:
     for signal in SIGNALS:
         lake.put(signal, otlp(signal, 100))
-    through(lake, role)
+    through(lake, runner)
     for signal in SIGNALS:
         files = [str(lake.path(segment)) for segment in lake.segments(signal)]
         counted = lake.row_count(signal)
@@ -135,7 +131,7 @@ def test_duckdb_and_spark_read_the_segments_without_us(lake: Lake, role: Ingest,
         assert set(signal.rows.schema().names) <= set(frame.columns)
 
 
-def test_a_bad_object_is_quarantined_and_its_neighbours_land(lake: Lake, role: Ingest) -> None:
+def test_a_bad_object_is_quarantined_and_its_neighbours_land(lake: Lake, runner: IngestRunner) -> None:
     lake.put(LOGS, otlp(LOGS, 50), "logs_good.binpb")
     lake.put(LOGS, b"\x0a\xff\xff\xff\xff\x0f garbage", "logs_bad.binpb")
     lake.put(LOGS, b"\x1f\x8b broken gzip", "logs_gzip.binpb.gz")
@@ -144,7 +140,7 @@ def test_a_bad_object_is_quarantined_and_its_neighbours_land(lake: Lake, role: I
     changed = lake.put(LOGS, otlp(LOGS, 5), "logs_changed.binpb")
     lake.store.put(changed.key, otlp(LOGS, 6), create_only=False)
     lake.put(LOGS, b"", "logs_empty.binpb")
-    through(lake, role)
+    through(lake, runner)
     assert lake.states() == {"done": 2, "quarantined": 4}
     assert lake.row_count(LOGS) == 50
     reasons = lake.reasons()
@@ -154,21 +150,21 @@ def test_a_bad_object_is_quarantined_and_its_neighbours_land(lake: Lake, role: I
     assert all(reason.startswith("cannot ") or ": cannot " in reason for reason in reasons.values()), reasons
 
 
-def test_redelivery_of_everything_changes_nothing(lake: Lake, role: Ingest) -> None:
+def test_redelivery_of_everything_changes_nothing(lake: Lake, runner: IngestRunner) -> None:
     raws = [lake.put(TRACES, otlp(TRACES, 30, seed)) for seed in (1, 2)]
-    through(lake, role)
+    through(lake, runner)
     before = {segment.segment_id for segment in lake.segments(TRACES)}
     work = lake.bus.read(topics.work(TRACES, "ingest").name)
     lake.announce(raws)
     lake.bus.publish([topic_message(record) for record in work])
     with lake.consumer("boxer-ingest", *OBJECT_TOPICS) as consumer:
-        boxer = Boxer(lake.database, consumer, lake.settings.pipeline)
+        boxer = Boxer(INGEST, lake.database, consumer, lake.settings.pipeline)
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
             boxer.step()
     lag = lambda group: sum(each.behind for each in lake.bus.lag(group))  # noqa: E731
     assert lag("boxer-ingest") == 0
-    ingest(lake, role, lambda: lag("ingest") == 0)
+    ingest(lake, runner, lambda: lag("ingest") == 0)
     assert {segment.segment_id for segment in lake.segments(TRACES)} == before
     assert lake.row_count(TRACES) == lake.ledger_rows(TRACES) == 60
 
@@ -179,27 +175,25 @@ def topic_message(record: object) -> object:
     return Outgoing(record.topic, record.key, record.payload)  # type: ignore[attr-defined]
 
 
-def test_an_item_done_twice_commits_once(lake: Lake, role: Ingest) -> None:
-    from lakerunner.pipeline.items import load_items
-
+def test_an_item_done_twice_commits_once(lake: Lake, runner: IngestRunner) -> None:
     lake.put(LOGS, otlp(LOGS, 40))
     box(lake, lambda: all_bundled(lake))
     item_id = lake.value("SELECT item_id FROM work_item")
     with lake.database.transaction() as tx:
-        items, _ = load_items(tx, [item_id], 8.0)
-    first = role.do_batch([items[item_id]], {item_id: 1})
-    second = role.do_batch([items[item_id]], {item_id: 2})
-    assert [each.error for each in (*first, *second)] == [None, None]
+        items, _ = load_items(tx, INGEST, [item_id], lake.settings.pipeline)
+    for attempt in (1, 2):
+        ends = run_batch("ingest", lake.database, runner, [items[item_id]], {item_id: attempt})
+        assert ends == {item_id: None}
     assert lake.row_count(LOGS) == 40
     assert Outcome.ALREADY == "already"
     # The second attempt wrote under names of its own, which nobody sees.
     assert len(list((lake.settings.data.dir / "bucket" / "db").rglob("*.parquet"))) == 2
 
 
-def test_orgs_do_not_share_items(lake: Lake, role: Ingest) -> None:
+def test_orgs_do_not_share_items(lake: Lake, runner: IngestRunner) -> None:
     other = uuid.UUID(int=8)
     lake.put(LOGS, otlp(LOGS, 10))
     lake.put(LOGS, otlp(LOGS, 15), org_id=other)
-    through(lake, role)
+    through(lake, runner)
     assert sum(segment.row_count for segment in lake.segments(LOGS, ORG)) == 10
     assert sum(segment.row_count for segment in lake.segments(LOGS, other)) == 15

@@ -88,7 +88,7 @@ def _prepare_environment(java: Java) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # Workers import this package by name, also when it is not installed but on the path of this process.
-    package_root = str(Path(__file__).resolve().parents[2])
+    package_root = str(Path(__file__).resolve().parents[3])
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if package_root not in known:
         os.environ["PYTHONPATH"] = os.pathsep.join([package_root, *known])

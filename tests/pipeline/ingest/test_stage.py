@@ -2,70 +2,72 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from lakerunner.index.ledger import ObjectOutcome
 from lakerunner.intake.buckets import own_bucket
 from lakerunner.model.errors import LakeError, Unavailable
-from lakerunner.model.segment import Segment
-from lakerunner.model.signals import LOGS, METRICS
-from lakerunner.model.time import TimeRange
-from lakerunner.pipeline.bundle import bundle_objects
-from lakerunner.pipeline.ingest import Ended, Reading, follow_ups, ingest_batch
-from lakerunner.pipeline.ingest_task import IngestTask, TaskResult, open_source, run_task
-from lakerunner.pipeline.items import IngestItem, load_items
+from lakerunner.model.raw_object import ObjectOutcome, RawObject
+from lakerunner.model.signals import LOGS
+from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner, RunTasks
+from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, open_source, run_task
+from lakerunner.pipeline.items import load_items, make_item
+from lakerunner.pipeline.stage import Item
+from lakerunner.pipeline.worker import run_batch
 from lakerunner.store.config import StoreConfig
 from tests.pipeline.lake import ORG, Lake, otlp
 
-Run = Callable[[Sequence[IngestTask]], list[TaskResult]]
+LAST = 3
 
 
 def here(tasks: Sequence[IngestTask]) -> list[TaskResult]:
     return [run_task(task) for task in tasks]
 
 
-def dies_over(part: str) -> Run:
+def dies_over(part: str) -> RunTasks:
     """As Spark does: the job fails whole when one of its tasks dies."""
 
     def run(tasks: Sequence[IngestTask]) -> list[TaskResult]:
-        if any(part in ref.key for task in tasks for ref in task.objects):
+        if any(part in raw.key for task in tasks for raw in task.objects):
             raise Unavailable("cannot finish a Spark job: worker exited unexpectedly (crashed)")
         return here(tasks)
 
     return run
 
 
-def item_of(lake: Lake, *names: str) -> IngestItem:
-    raws = [lake.put(LOGS, otlp(LOGS, 10, seed), name) for seed, name in enumerate(names)]
-    made = bundle_objects(lake.database, ORG, "logs", [raw.object_id for raw in raws])
+def item_of(lake: Lake, *names: str) -> Item[RawObject]:
+    return loaded(lake, [lake.put(LOGS, otlp(LOGS, 10, seed), name) for seed, name in enumerate(names)])
+
+
+def loaded(lake: Lake, raws: Sequence[RawObject]) -> Item[RawObject]:
+    made = make_item(lake.database, INGEST, raws)
     assert made is not None
     with lake.database.transaction() as tx:
-        items, _ = load_items(tx, [made], 8.0)
+        items, _ = load_items(tx, INGEST, [made], lake.settings.pipeline)
     return items[made]
 
 
-def do(lake: Lake, items: Sequence[IngestItem], run: Run, last: frozenset[uuid.UUID] = frozenset()) -> list[Ended]:
-    config = StoreConfig.of(lake.settings)
-    reading = Reading({own_bucket(lake.settings): config}, config)
-    return ingest_batch(lake.database, items, reading, lake.settings.pipeline, run, last)
+def do(lake: Lake, items: Sequence[Item[RawObject]], run: RunTasks, attempt: int = 1) -> list[LakeError | None]:
+    """How each item ended, in their order."""
+    runner = IngestRunner(lake.settings, lake.database, run)
+    ends = run_batch("ingest", lake.database, runner, items, {item.item_id: attempt for item in items})
+    return [ends[item.item_id] for item in items]
 
 
 def test_an_item_that_kills_its_task_does_not_hold_up_the_others(lake: Lake) -> None:
     good, bad = item_of(lake, "logs_good.binpb"), item_of(lake, "logs_deadly.binpb", "logs_beside.binpb")
     first, second = do(lake, [good, bad], dies_over("deadly"))
-    assert first == Ended(good.item_id)
-    assert isinstance(second.error, Unavailable)
+    assert first is None
+    assert isinstance(second, Unavailable)
     assert lake.states() == {"done": 1, "bundled": 2}
 
 
 def test_at_the_last_attempt_only_the_deadly_object_is_quarantined(lake: Lake) -> None:
     item = item_of(lake, "logs_a.binpb", "logs_deadly.binpb", "logs_b.binpb")
-    [ended] = do(lake, [item], dies_over("deadly"), frozenset({item.item_id}))
-    assert ended.error is None
+    [error] = do(lake, [item], dies_over("deadly"), LAST)
+    assert error is None
     assert lake.states() == {"done": 2, "quarantined": 1}
     assert lake.row_count(LOGS) == lake.ledger_rows(LOGS) == 20
     assert "the task that reads it dies" in lake.reasons()["logs_deadly.binpb"]
@@ -77,16 +79,16 @@ def test_when_even_an_empty_task_dies_no_object_is_to_blame(lake: Lake) -> None:
     def broken(tasks: Sequence[IngestTask]) -> list[TaskResult]:
         raise Unavailable("cannot finish a Spark job: no executors")
 
-    [ended] = do(lake, [item], broken, frozenset({item.item_id}))
-    assert isinstance(ended.error, Unavailable)
+    [error] = do(lake, [item], broken, LAST)
+    assert isinstance(error, Unavailable)
     assert lake.states() == {"bundled": 1}
 
 
 def test_an_error_of_ours_is_the_items_and_quarantines_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     item = item_of(lake, "logs_a.binpb")
-    monkeypatch.setattr("lakerunner.pipeline.ingest_task.merged", lambda *_: 1 / 0)
-    [ended] = do(lake, [item], here, frozenset({item.item_id}))
-    assert ended.error is not None and ended.error.code == "bug" and "ZeroDivisionError" in str(ended.error)
+    monkeypatch.setattr("lakerunner.pipeline.ingest.task.merged", lambda *_: 1 / 0)
+    [error] = do(lake, [item], here, LAST)
+    assert error is not None and error.code == "bug" and "ZeroDivisionError" in str(error)
     assert lake.states() == {"bundled": 1}
 
 
@@ -100,13 +102,14 @@ def test_a_store_that_is_down_quarantines_nothing(lake: Lake) -> None:
     def run(tasks: Sequence[IngestTask]) -> list[TaskResult]:
         return here([replace(task, sources=dict.fromkeys(task.sources, config)) for task in tasks])
 
+    runner = IngestRunner(lake.settings, lake.database, run)
     bucket.rename(bucket.with_name("elsewhere"))
-    [ended] = do(lake, [item], run)
-    assert isinstance(ended.error, LakeError) and ended.error.retryable
+    error = run_batch("ingest", lake.database, runner, [item], {item.item_id: 1})[item.item_id]
+    assert isinstance(error, LakeError) and error.retryable
     assert lake.states() == {"bundled": 1}
     bucket.with_name("elsewhere").rename(bucket)
-    [ended] = do(lake, [item], here)
-    assert ended.error is None and lake.states() == {"done": 1}
+    [error] = do(lake, [item], here)
+    assert error is None and lake.states() == {"done": 1}
 
 
 def test_tasks_that_do_not_report_every_object_commit_nothing(lake: Lake) -> None:
@@ -115,8 +118,8 @@ def test_tasks_that_do_not_report_every_object_commit_nothing(lake: Lake) -> Non
     def forgetful(tasks: Sequence[IngestTask]) -> list[TaskResult]:
         return [replace(result, objects=result.objects[:1]) for result in here(tasks)]
 
-    [ended] = do(lake, [item], forgetful)
-    assert ended.error is not None and ended.error.code == "bug"
+    [error] = do(lake, [item], forgetful)
+    assert error is not None and error.code == "bug"
     assert lake.states() == {"bundled": 2} and lake.segments(LOGS) == []
 
 
@@ -129,10 +132,9 @@ def test_an_item_is_shared_by_several_tasks_when_it_is_large(lake: Lake) -> None
         return here(tasks)
 
     small = lake.settings.pipeline.model_copy(update={"task_bytes": item.weight // 3 + 1})
-    config = StoreConfig.of(lake.settings)
-    reading = Reading({own_bucket(lake.settings): config}, config)
-    [ended] = ingest_batch(lake.database, [item], reading, small, counting)
-    assert ended.error is None
+    lake.settings = lake.settings.model_copy(update={"pipeline": small})
+    [error] = do(lake, [item], counting)
+    assert error is None
     assert seen == [2, 2, 2]
     assert len(lake.segments(LOGS)) == 3 and lake.row_count(LOGS) == 60
 
@@ -141,34 +143,17 @@ def test_rows_beyond_one_hour_become_segments_of_their_own(lake: Lake) -> None:
     lines = "\n".join(
         f'{{"timestamp": "2026-11-15T{hour:02d}:59:59.999999999Z", "message": "m{hour}"}}' for hour in range(5)
     )
-    raw = lake.put(LOGS, lines.encode(), "logs_hours.json")
-    made = bundle_objects(lake.database, ORG, "logs", [raw.object_id])
-    assert made is not None
-    with lake.database.transaction() as tx:
-        items, _ = load_items(tx, [made], 8.0)
-    [ended] = do(lake, [items[made]], here)
-    assert ended.error is None
+    [error] = do(lake, [loaded(lake, [lake.put(LOGS, lines.encode(), "logs_hours.json")])], here)
+    assert error is None
     assert [segment.hour for segment in lake.segments(LOGS)] == [0, 1, 2, 3, 4]
     assert all(lake.path(segment).exists() for segment in lake.segments(LOGS))
-
-
-@pytest.mark.parametrize(("signal", "stages"), [(LOGS, 1), (METRICS, 2)], ids=str)
-def test_follow_ups_are_one_a_day_and_stage(signal: object, stages: int) -> None:
-    name = "metrics" if signal is METRICS else "logs"
-    day_ns = 86_400 * 10**9
-    made = [
-        Segment(uuid.uuid4(), ORG, "c", name, TimeRange(start, start + 1), 1, 1) for start in (0, 5, day_ns, day_ns + 7)
-    ]
-    messages = follow_ups(made)
-    assert len(messages) == 2 * stages
-    assert {message.key for message in messages} == {str(ORG)}
 
 
 def test_outcomes_are_told_for_every_object(lake: Lake) -> None:
     item = item_of(lake, "logs_a.binpb", "logs_b.binpb")
     config = StoreConfig.of(lake.settings)
     task = IngestTask(
-        item.item_id, ORG, "c", "logs", item.objects, {own_bucket(lake.settings): config}, config, fetches=1
+        item.item_id, ORG, "c", "logs", item.inputs, {own_bucket(lake.settings): config}, config, fetches=1
     )
     result = run_task(task)
     assert [type(outcome) for outcome in result.objects] == [ObjectOutcome, ObjectOutcome]

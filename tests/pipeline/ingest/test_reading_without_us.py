@@ -10,18 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakerunner.demo.produce import counted_batches
-from lakerunner.intake.record import version_of
 from lakerunner.model.ids import fresh_id
+from lakerunner.model.raw_object import RawObject
 from lakerunner.model.signals import SIGNALS
 from lakerunner.model.time import NS_PER_S
-from lakerunner.pipeline.ingest_task import IngestTask, ObjectRef, run_task
+from lakerunner.pipeline.ingest.task import IngestTask, run_task
+from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats" / "reading.md"
+PAGE = Path(__file__).parents[3] / "docs" / "formats" / "reading.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 START_NS = 1_767_225_600 * NS_PER_S
 
@@ -36,8 +37,8 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for batch in counted_batches(signal.name, 0, START_NS, START_NS + 30 * NS_PER_S, 100.0):
             key = f"otel-raw/{signal}_{fresh_id()}.binpb"
             meta = store.put(key, batch.payload)
-            ref = ObjectRef(fresh_id(), config.url, key, version_of(meta), meta.size_bytes)
-            task = IngestTask(fresh_id(), fresh_id(), "edge", signal.name, (ref,), {config.url: config}, config)
+            raw = RawObject(fresh_id(), "edge", signal.name, config.url, key, version_of(meta), meta.size_bytes)
+            task = IngestTask(fresh_id(), fresh_id(), "edge", signal.name, (raw,), {config.url: config}, config)
             result = run_task(task)
             assert result.error is None
             assert sum(segment.row_count for segment in result.segments) >= batch.records

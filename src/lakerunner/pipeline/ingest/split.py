@@ -1,4 +1,4 @@
-"""From the tables of many objects to the parts that become segments: one an hour of event time, each in order."""
+"""From the tables of many objects to the parts that become segments: one per hour of event time, each in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Tables = Mapping[str, pa.Table]
 
 
 def merged(signal: Signal, decoded: Sequence[Tables]) -> Tables:
-    """The tables of many objects as one each, rows in the order of the objects; what describes rows only once."""
+    """Join the tables of many objects, rows in the order of the objects; a series described twice is kept once."""
     joined_tables = {}
     for description in signal.tables:
         tables = [one[description.suffix] for one in decoded]
@@ -35,7 +35,7 @@ def merged(signal: Signal, decoded: Sequence[Tables]) -> Tables:
 
 
 def _first_of_each(table: pa.Table, description: Table) -> pa.Table:
-    """Of rows that share the first column, the first: two objects describe the same series."""
+    """Keep the first of the rows that share the first column: two objects describe the same series."""
     encoded = whole(table.column(description.columns[0].name)).dictionary_encode()
     if len(encoded.dictionary) == table.num_rows:
         return table

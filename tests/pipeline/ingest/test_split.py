@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS, METRICS
 from lakerunner.model.time import NS_PER_HOUR, NS_PER_MS
-from lakerunner.pipeline.split import MAX_HOURS, merged, parts
+from lakerunner.pipeline.ingest.split import MAX_HOURS, merged, parts
 from tests.pipeline.lake import otlp
 
 HOUR_MS = NS_PER_HOUR // NS_PER_MS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakerunner.model.errors import Unavailable
-from lakerunner.pipeline.job import is_alive, run_tasks
+from lakerunner.pipeline.spark.job import is_alive, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,7 @@ import uuid
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_DAY, NS_PER_S, TimeRange
-from lakerunner.pipeline.skew import skewed_rows
+from lakerunner.pipeline.ingest.report import skewed_rows
 
 NOW_NS = 1_767_225_600 * NS_PER_S
 

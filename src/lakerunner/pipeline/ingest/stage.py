@@ -1,0 +1,208 @@
+"""Ingest: its description, and its worker: one Spark job over a batch of items, and one result per item."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from lakerunner.bus.announce import segments_made
+from lakerunner.formats.limits import limits_of
+from lakerunner.formats.options import options_of
+from lakerunner.index.commit import ItemResult
+from lakerunner.index.database import Database
+from lakerunner.index.profiles import list_profiles
+from lakerunner.intake.buckets import config_of
+from lakerunner.model.errors import Bug, LakeError, Unavailable
+from lakerunner.model.raw_object import ObjectOutcome, RawObject
+from lakerunner.model.signals import LOGS
+from lakerunner.pipeline.ingest.report import report
+from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
+from lakerunner.pipeline.inputs import RAW_OBJECTS
+from lakerunner.pipeline.packing import PackLimits, estimated_bytes
+from lakerunner.pipeline.spark.job import SparkJobs
+from lakerunner.pipeline.stage import Attempt, Item, Runner, Stage
+from lakerunner.runtime.role import Probe
+from lakerunner.runtime.settings import PipelineSettings, Settings
+from lakerunner.store.config import StoreConfig
+from lakerunner.store.open import open_store
+
+#: Runs tasks somewhere and returns their results in order; Unavailable when one died.
+RunTasks = Callable[[Sequence[IngestTask]], list[TaskResult]]
+#: What became of an item's tasks.
+Found = list[TaskResult] | LakeError
+
+
+class IngestRunner(Runner[RawObject]):
+    """A Spark driver. With `run_tasks`, tasks run there instead, and no Spark is started."""
+
+    def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
+        self._settings = settings
+        self._database = database
+        self._target = StoreConfig.of(settings)
+        self._store = open_store(self._target)
+        self._limits, self._options = limits_of(settings.formats), options_of(settings.formats)
+        self._spark: SparkJobs[IngestTask, TaskResult] | None = None
+        if run_tasks is None:
+            self._spark = SparkJobs("ingest", settings.spark, run_task, settings.pipeline.jobs)
+            run_tasks = self._spark.run
+        self._run_tasks = run_tasks
+
+    def start(self) -> None:
+        if self._spark is not None:
+            nil = uuid.UUID(int=0)
+            self._spark.start(IngestTask(nil, nil, "", LOGS.name, (), {}, self._target))
+
+    def probes(self) -> Mapping[str, Probe]:
+        return {"store": self._store.ping}
+
+    def is_paused(self) -> bool:
+        """While the bucket is down. The readiness probe asks the store every second, which opens and closes this."""
+        return self._store.is_paused
+
+    def close(self) -> None:
+        if self._spark is not None:
+            self._spark.close()
+
+    def run(self, items: Sequence[Item[RawObject]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
+        """One job over all items. An item that cannot be done does not hold up the others."""
+        sources = self._sources({raw.bucket for item in items for raw in item.inputs})
+        tasks: dict[uuid.UUID, list[IngestTask]] = {}
+        for item in items:
+            unknown = [error for raw in item.inputs if isinstance(error := sources[raw.bucket], LakeError)]
+            if unknown:
+                yield Attempt(item.item_id, unknown[0])
+            else:
+                tasks[item.item_id] = self._tasks_of(item, sources)
+        found = _run_grouped(tasks, self._run_tasks)
+        for item in items:
+            if item.item_id in tasks:
+                results = found[item.item_id]
+                is_last = attempts[item.item_id] >= self._settings.bus.max_attempts
+                if isinstance(results, Unavailable) and is_last:
+                    results = _object_by_object(tasks[item.item_id], self._run_tasks)
+                yield _attempt(item, results)
+
+    def _sources(self, buckets: set[str]) -> dict[str, StoreConfig | LakeError]:
+        """How to reach each bucket, or why it cannot be reached."""
+        with self._database.transaction() as tx:
+            profiles = list_profiles(tx)
+        sources: dict[str, StoreConfig | LakeError] = {}
+        for bucket in buckets:
+            try:
+                sources[bucket] = config_of(self._settings, bucket, profiles)
+            except LakeError as error:
+                sources[bucket] = error
+        return sources
+
+    def _tasks_of(self, item: Item[RawObject], sources: Mapping[str, StoreConfig | LakeError]) -> list[IngestTask]:
+        settings = self._settings.pipeline
+        return [
+            IngestTask(
+                item_id=item.item_id,
+                org_id=item.org_id,
+                collector=item.collector,
+                signal=item.signal,
+                objects=share,
+                sources={raw.bucket: config for raw in share if isinstance(config := sources[raw.bucket], StoreConfig)},
+                target=self._target,
+                limits=self._limits,
+                options=self._options,
+                fetches=settings.fetches,
+            )
+            for share in shares(item.inputs, settings.task_bytes, settings.expansion)
+        ]
+
+
+def shares(objects: Sequence[RawObject], task_bytes: int, expansion: float) -> list[tuple[RawObject, ...]]:
+    """The objects in runs of about equal weight, as few as keep the average below the cap of a task.
+
+    >>> raws = [RawObject(uuid.UUID(int=0), "", "logs", "b", f"{n}.json", "", 40) for n in range(6)]
+    >>> [len(share) for share in shares(raws, 100, 1.0)]
+    [2, 2, 2]
+    """
+    weights = [estimated_bytes(raw.key, raw.size_bytes, expansion) for raw in objects]
+    total = sum(weights)
+    count = max(1, -(-total // task_bytes))
+    runs: list[list[RawObject]] = [[] for _ in range(count)]
+    before = 0
+    for raw, weight in zip(objects, weights, strict=True):
+        # An object belongs to the run in which its middle lies.
+        runs[(2 * before + weight) * count // (2 * total)].append(raw)
+        before += weight
+    return [tuple(run) for run in runs if run]
+
+
+def _run_grouped(tasks: Mapping[uuid.UUID, Sequence[IngestTask]], run_tasks: RunTasks) -> dict[uuid.UUID, Found]:
+    """Run all tasks in one job; when the job dies, one job per item, so that only the guilty item fails."""
+    grouped: dict[uuid.UUID, Found] = {}
+    try:
+        results = run_tasks([task for mine in tasks.values() for task in mine])
+    except Unavailable as error:
+        if len(tasks) == 1:
+            return dict.fromkeys(tasks, error)
+        for item_id, mine in tasks.items():
+            grouped |= _run_grouped({item_id: mine}, run_tasks)
+        return grouped
+    by_item: defaultdict[uuid.UUID, list[TaskResult]] = defaultdict(list)
+    for result in results:
+        by_item[result.item_id].append(result)
+    for item_id, made in by_item.items():
+        grouped[item_id] = next((result.error for result in made if result.error is not None), made)
+    return grouped
+
+
+def _object_by_object(tasks: Sequence[IngestTask], run_tasks: RunTasks) -> Found:
+    """The last resort for an item whose task dies: find the object that kills it, and quarantine that."""
+    try:
+        # When even a task without objects dies, the objects are not at fault.
+        run_tasks([replace(tasks[0], objects=())])
+    except Unavailable as error:
+        return error
+    results: list[TaskResult] = []
+    for task in tasks:
+        for raw in task.objects:
+            try:
+                [result] = run_tasks([replace(task, objects=(raw,))])
+            except Unavailable as error:
+                reason = f"cannot read the object: the task that reads it dies, also alone: {error.message}"
+                result = TaskResult(task.item_id, objects=(ObjectOutcome(raw.object_id, 0, reason),))
+            if result.error is not None:
+                return result.error
+            results.append(result)
+    return results
+
+
+def _attempt(item: Item[RawObject], found: Found) -> Attempt:
+    if isinstance(found, LakeError):
+        return Attempt(item.item_id, found)
+    segments = [segment for result in found for segment in result.segments]
+    outcomes = [outcome for result in found for outcome in result.objects]
+    if {outcome.object_id for outcome in outcomes} != {raw.object_id for raw in item.inputs}:
+        return Attempt(
+            item.item_id, Bug(f"cannot commit item {item.item_id}: its tasks did not report every object")
+        )  # fmt: skip
+    result = ItemResult(item.item_id, made=segments, objects=outcomes, follow_ups=segments_made(segments))
+    return Attempt(item.item_id, result, partial(report, item, result, found))
+
+
+def _weigh(raw: RawObject, settings: PipelineSettings) -> int:
+    return estimated_bytes(raw.key, raw.size_bytes, settings.expansion)
+
+
+def _limits(settings: PipelineSettings) -> PackLimits:
+    return PackLimits(settings.bundle_bytes, settings.bundle_objects, settings.bundle_idle_s, settings.bundle_age_s)
+
+
+INGEST: Final = Stage(
+    name="ingest",
+    sentence="Turn raw objects of all signals into segments, on Spark.",
+    inputs=RAW_OBJECTS,
+    group=lambda raw: raw.collector,
+    weigh=_weigh,
+    limits=_limits,
+    runner=IngestRunner,
+)

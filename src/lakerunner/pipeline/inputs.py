@@ -1,0 +1,124 @@
+"""The two kinds of inputs: raw objects from the ledger, and live segments."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lakerunner.bus import topics
+from lakerunner.bus.announce import object_seen, segments_made
+from lakerunner.bus.messages import ObjectSeen, SegmentsMade, decode
+from lakerunner.bus.topics import Topic
+from lakerunner.index import ledger, overdue, segment_inputs
+from lakerunner.index.database import Connection, Database
+from lakerunner.index.lookup import load_segments
+from lakerunner.index.outbox import Outgoing
+from lakerunner.index.overdue import Overdue
+from lakerunner.index.segments import SegmentRef, ref
+from lakerunner.model.errors import LakeError
+from lakerunner.model.raw_object import RawObject
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import Signal
+from lakerunner.model.signals import signal_named
+
+
+class RawObjects:
+    """Raw objects, announced by intake. The ledger row says which item has one, so only one stage can take them."""
+
+    noun = "raw objects"
+
+    def topic(self, stage: str, signal: Signal) -> Topic:
+        return topics.objects(signal)
+
+    def announced(self, database: Database, payloads: Sequence[bytes]) -> list[list[RawObject] | LakeError]:
+        return [_raw_object(payload) for payload in payloads]
+
+    def input_id(self, each: RawObject) -> uuid.UUID:
+        return each.object_id
+
+    def lock_free(self, tx: Connection, stage: str, inputs: Sequence[RawObject]) -> list[RawObject]:
+        by_id = {each.object_id: each for each in inputs}
+        free = ledger.lock_seen(tx, list(by_id))
+        return [each for object_id, each in by_id.items() if object_id in free]
+
+    def bind(self, tx: Connection, stage: str, inputs: Sequence[RawObject], item_id: uuid.UUID) -> None:
+        ledger.bundle(tx, [each.object_id for each in inputs], item_id)
+
+    def of_items(self, tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[RawObject, float]]]:
+        return ledger.objects_of_items(tx, item_ids)
+
+    def overdue(
+        self, tx: Connection, stage: str, signals: Sequence[Signal], due: Overdue, after_id: uuid.UUID
+    ) -> tuple[list[Outgoing], uuid.UUID | None]:
+        found = overdue.seen_objects(tx, due, after_id)
+        return [object_seen(each) for each in found], found[-1].object_id if len(found) == due.page else None
+
+
+RAW_OBJECTS: Final = RawObjects()
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Live segments, announced by the stage that made them. Each stage takes a segment once."""
+
+    #: Which segments the stage wants: of which tier and level, say. The boxer passes over the others.
+    wanted: Callable[[Segment], bool] = lambda _: True
+    noun: str = "segments"
+
+    def topic(self, stage: str, signal: Signal) -> Topic:
+        return topics.made(signal, stage)
+
+    def announced(self, database: Database, payloads: Sequence[bytes]) -> list[list[Segment] | LakeError]:
+        messages = [_segments_made(payload) for payload in payloads]
+        refs = {each: None for message in messages if isinstance(message, SegmentsMade) for each in _refs(message)}
+        with database.transaction() as tx:
+            known = {ref(segment): segment for segment in load_segments(tx, list(refs)) if self.wanted(segment)}
+        return [
+            [known[each] for each in _refs(message) if each in known] if isinstance(message, SegmentsMade) else message
+            for message in messages
+        ]
+
+    def input_id(self, each: Segment) -> uuid.UUID:
+        return each.segment_id
+
+    def lock_free(self, tx: Connection, stage: str, inputs: Sequence[Segment]) -> list[Segment]:
+        by_ref = {ref(each): each for each in inputs}
+        free = segment_inputs.lock_untaken(tx, stage, list(by_ref))
+        return [each for name, each in by_ref.items() if name in free]
+
+    def bind(self, tx: Connection, stage: str, inputs: Sequence[Segment], item_id: uuid.UUID) -> None:
+        segment_inputs.bind_segments(tx, stage, [ref(each) for each in inputs], item_id)
+
+    def of_items(self, tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[Segment, float]]]:
+        return segment_inputs.segments_of_items(tx, item_ids)
+
+    def overdue(
+        self, tx: Connection, stage: str, signals: Sequence[Signal], due: Overdue, after_id: uuid.UUID
+    ) -> tuple[list[Outgoing], uuid.UUID | None]:
+        found = overdue.untaken_segments(tx, stage, [signal.name for signal in signals], due, after_id)
+        messages = segments_made([each for each in found if self.wanted(each)], [stage])
+        return messages, found[-1].segment_id if len(found) == due.page else None
+
+
+def _raw_object(payload: bytes) -> list[RawObject] | LakeError:
+    try:
+        seen = decode(ObjectSeen, payload)
+        signal_named(seen.signal)
+    except LakeError as error:
+        return error
+    return [
+        RawObject(seen.org_id, seen.collector, seen.signal, seen.bucket, seen.key, seen.version, seen.size_bytes)
+    ]  # fmt: skip
+
+
+def _segments_made(payload: bytes) -> SegmentsMade | LakeError:
+    try:
+        return decode(SegmentsMade, payload)
+    except LakeError as error:
+        return error
+
+
+def _refs(message: SegmentsMade) -> list[SegmentRef]:
+    return [SegmentRef(message.dateint, segment_id) for segment_id in message.segment_ids]

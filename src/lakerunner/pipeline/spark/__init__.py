@@ -1,0 +1,1 @@
+"""Spark as the pipeline uses it: one session per process, and batches of tasks that run as one job."""
