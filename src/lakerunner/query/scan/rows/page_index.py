@@ -83,7 +83,7 @@ def index_places(footer: Bytes, groups: int, columns: int) -> Ints:
 def read_pages(body: bytes, group_rows: int) -> Pages:
     """An OffsetIndex: a list of (offset, compressed size with the page's head, first row)."""
     buffer = np.frombuffer(body, np.uint8)
-    values = _page_locations(buffer)
+    values = page_locations(buffer)
     first_rows = np.append(values[:, 2], group_rows)
     if len(values) == 0 or values[0, 2] != 0 or (np.diff(first_rows) <= 0).any():
         raise ValueError("cannot read a page index: its pages do not follow each other")
@@ -91,7 +91,8 @@ def read_pages(body: bytes, group_rows: int) -> Pages:
 
 
 @njit(cache=True, nogil=True, boundscheck=True)
-def _page_locations(buffer: Bytes) -> Ints:
+def page_locations(buffer: Bytes) -> Ints:
+    """Offset, size and first row of every page in an OffsetIndex."""
     found = np.zeros((0, 3), np.int64)
     at, last = 0, 0
     while True:
