@@ -16,6 +16,7 @@ from lakerunner.query.rows.parser import parse
 from lakerunner.query.rows.printer import printed
 from lakerunner.query.scan.rows.predicate import EVERYTHING, And, Column, Compare, In, Op, Predicate, Text
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.warm import warm
 from lakerunner.query.series.matchers import Matcher, MatchKind, any_of
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.tree import dumps, loads
@@ -49,7 +50,7 @@ class Rows:
         return Stream(source.rows(scan), dict)
 
     def warm(self) -> None:
-        """There are no kernels that take long."""
+        warm()
 
 
 LANGUAGE = Rows()
