@@ -14,6 +14,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from lakerunner.query.language import Check
+from lakerunner.query.promql.language import PromQl
 from lakerunner.serve.admission.turns import TooMany, Turns
 from tests.query.worker_lake import WorkerLake
 from tests.serve.served import END_S, START_S, AuthOf, Serve, Served, serving
@@ -57,6 +59,24 @@ def test_a_timeout_given_by_the_client(serve: Serve) -> None:
     answer = query(served, "up", timeout="300ms")
     assert time.monotonic() - began < 2
     assert (answer.status_code, answer.json()["errorType"]) == (503, "timeout")
+
+
+def test_a_worker_that_takes_too_long_is_a_timeout_as_well(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def endless(self: PromQl, payload: bytes, source: Any, check: Check) -> None:
+        try:
+            while True:
+                check()
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(PromQl, "evaluate", endless)
+    answer = query(serve(), "up", timeout="500ms")
+    assert (answer.status_code, answer.json()["errorType"]) == (503, "timeout")
+    assert "api.timeout_s" in answer.json()["error"]
+    assert ended.wait(5), "the worker goes on"
 
 
 def test_a_client_that_goes_is_noticed_within_a_second(serve: Serve) -> None:
