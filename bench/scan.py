@@ -28,7 +28,7 @@ from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
 from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.local_workers import LocalWorkers
-from lakerunner.query.lake_source import LakeSource
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.plan.catalog import Looked
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.scan.object_cache import ObjectCache
@@ -136,7 +136,7 @@ def best_ms(call: Callable[[], object], runs: int) -> tuple[float, float]:
 
 
 def fetch(workers: Workers, segments: Sequence[Segment]) -> SeriesBatch:
-    source = LakeSource(ORG, Planner(FixedCatalog(segments), ORG), workers)
+    source = LakeQuery(ORG, Planner(FixedCatalog(segments), ORG), workers)
     end_ms = max(segment.time_range.end_ns for segment in segments) // 1_000_000
     return source.select([Matcher(METRIC_NAME, MatchKind.EQUAL, NAME)], START_MS, end_ms)
 

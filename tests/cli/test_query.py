@@ -1,4 +1,4 @@
-"""`lakerunner query` against a query API over a lake in memory."""
+"""`lakerunner query`, as a user runs it, against a query API over a small lake."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typer.testing import CliRunner
 
 from lakerunner.cli.main import app
 from lakerunner.cli.point_output import sparkline
-from lakerunner.serve.caller import Authenticator
+from lakerunner.serve.auth import Authenticator
 from tests.cli.conftest import Done, run_lakerunner
-from tests.components.postgres import PostgresServer
-from tests.serve.conftest import END_S, START_S, House, TwoOrgs, houses, open_auth, two_orgs  # noqa: F401  (fixtures)
+from tests.query.worker_lake import WorkerLake
+from tests.serve.conftest import lake, open_auth, two_orgs  # noqa: F401  (fixtures)
+from tests.serve.served import END_S, START_S, Served, TwoOrgs, serving
 
 RANGE = ("--start", str(START_S), "--end", str(START_S + 60), "--step", "30s")
 
 
 @pytest.fixture(scope="module")
-def api(open_auth: Authenticator) -> Iterator[House]:  # noqa: F811
-    with houses(open_auth) as make:
-        yield make()
+def api(lake: WorkerLake, open_auth: Authenticator) -> Iterator[Served]:  # noqa: F811
+    with serving(lake, open_auth) as serve:
+        yield serve()
 
 
 def run(*args: str, env: dict[str, str] | None = None) -> Done:
@@ -35,11 +36,11 @@ def run(*args: str, env: dict[str, str] | None = None) -> Done:
     return Done(done.exit_code, done.stdout, done.stderr)
 
 
-def query(api: House, *args: str) -> Done:
+def query(api: Served, *args: str) -> Done:
     return run(*args, "--url", api.url)
 
 
-def test_text_and_plot(api: House) -> None:
+def test_text_and_plot(api: Served) -> None:
     done = query(api, "metrics", 'up{job="job0"}', *RANGE)
     assert (done.code, done.err) == (0, "")
     line = '2023-11-14T22:13:20Z               1  up{code="200", job="job0"}'
@@ -53,7 +54,7 @@ def test_text_and_plot(api: House) -> None:
     assert sparkline([(0, 5.0)], 0, 0, 3) == "▁  "
 
 
-def test_json_and_csv(api: House) -> None:
+def test_json_and_csv(api: Served) -> None:
     done = query(api, "metrics", "requests_total", *RANGE, "-o", "json")
     points = [orjson.loads(line) for line in done.out.splitlines()]
     assert len(points) == 9
@@ -64,7 +65,7 @@ def test_json_and_csv(api: House) -> None:
     assert set(rows[0]) == {"timestamp", "value", "__name__", "code", "job"}
 
 
-def test_arrow_and_parquet(api: House) -> None:
+def test_arrow_and_parquet(api: Served) -> None:
     tables = []
     for kind in ("arrow", "parquet"):
         args = ["query", "metrics", "latency", *RANGE, "-o", kind, "--url", api.url]
@@ -75,7 +76,7 @@ def test_arrow_and_parquet(api: House) -> None:
     assert tables[0].num_rows == 3
 
 
-def test_labels_series_and_explain(api: House) -> None:
+def test_labels_series_and_explain(api: Served) -> None:
     times = ("--start", str(START_S), "--end", str(END_S))
     assert query(api, "labels", *times, "-o", "json").json() == [
         {"label": name} for name in ("__name__", "code", "job")
@@ -87,14 +88,14 @@ def test_labels_series_and_explain(api: House) -> None:
     assert explained["cache"] == "bypass"
 
 
-def test_warnings_go_beside(api: House) -> None:
+def test_warnings_go_beside(api: Served) -> None:
     done = query(api, "metrics", "rate(up[1m])", *RANGE, "-o", "csv")
     assert done.code == 0
     assert "might not be a counter" in done.err
     assert "counter" not in done.out
 
 
-def test_errors_point_at_the_token(api: House) -> None:
+def test_errors_point_at_the_token(api: Served) -> None:
     done = query(api, "metrics", "sum(rate(up[5m)")
     assert done.code == 2
     caret = done.err.splitlines()[-1]
@@ -113,7 +114,7 @@ def test_errors_point_at_the_token(api: House) -> None:
         (("series", "up{"), 2, "1:4"),
     ],
 )
-def test_misuse(api: House, args: tuple[str, ...], code: int, said: str) -> None:
+def test_misuse(api: Served, args: tuple[str, ...], code: int, said: str) -> None:
     done = query(api, *args)
     assert (done.code, "Traceback" in done.err) == (code, False)
     assert said in done.err
@@ -127,13 +128,13 @@ def test_nobody_there() -> None:
     assert run("labels", "--url", "file:///etc/passwd").code == 2
 
 
-def test_the_key(two_orgs: TwoOrgs, postgres_server: PostgresServer) -> None:  # noqa: F811
-    with houses(two_orgs.auth) as make:
-        house = make(two_orgs.lake, two_orgs.auth)
-        denied = query(house, "labels")
+def test_the_key(two_orgs: TwoOrgs) -> None:  # noqa: F811
+    with serving(two_orgs.lake) as serve:
+        served = serve(two_orgs.auth)
+        denied = query(served, "labels")
         assert denied.code == 1
         assert "it has no API key" in denied.err
-        env = {"LAKERUNNER_API_KEY": two_orgs.secrets["both"], "LAKERUNNER_API_URL": house.url}
+        env = {"LAKERUNNER_API_KEY": two_orgs.secrets["both"], "LAKERUNNER_API_URL": served.url}
         times = ("--start", str(START_S), "--end", str(END_S), "-o", "json")
         for org, job in (("ours", "our_job0"), ("theirs", "secret_job0")):
             done = run("labels", "job", *times, "--org", org, env=env)

@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from lakerunner.model.errors import LakeError
-from lakerunner.query import evalflow
-from lakerunner.query.evalflow import EvalFlow, joined
-from lakerunner.query.series.times import QueryTimes
-from lakerunner.query.vectors.context import EngineOptions
+from lakerunner.query import language
+from lakerunner.query.language import StepPlan
+from lakerunner.query.run import STREAMED_GROUPS, StepRun, joined
 from tests.differential.answers import Answer, difference, own_answer, own_refusal
 from tests.differential.dataset import make_dataset, memory_source
 from tests.differential.grammar import Grammar
@@ -60,14 +59,18 @@ def test_a_step_is_the_instant_query_at_its_time(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(300))
 def test_groups_together_are_the_whole(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evalflow, "_LEAST_STEPS", 2)
-    monkeypatch.setattr(evalflow, "_REACHES", 0)
     text = Grammar(random.Random(f"alone/{number}")).expression()
-    query = QueryTimes(FIRST_MS, FIRST_MS + 9 * STEP_MS, STEP_MS)
-    whole = _range(text, query.start_ms, query.end_ms)
+    start_ms, end_ms = FIRST_MS, FIRST_MS + 9 * STEP_MS
+    # So few steps are one group, as long as the patches below do not hold.
+    whole = _range(text, start_ms, end_ms)
+    monkeypatch.setattr(language, "_LEAST_STEPS", 2)
+    monkeypatch.setattr(language, "_REACHES", 0)
     try:
-        flow = EvalFlow(ENGINE_SOURCE, text, query, EngineOptions())
-        parts = own_answer(joined(flow, [group.matrix for group in flow]))
+        plan = ENGINE.compile(text, start_ms, end_ms, STEP_MS)
+        assert isinstance(plan, StepPlan)
+        groups = StepRun(plan, ENGINE_SOURCE, lambda: None, most_groups=STREAMED_GROUPS)
+        assert not plan.splittable or len(groups._groups) == 5
+        parts = own_answer(joined(groups, [group.matrix for group in groups]))
     except LakeError as reason:
         parts = own_refusal(reason)
     if whole.error:

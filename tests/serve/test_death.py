@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import socket
-import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lakerunner.query.lake_door import LakeDoor
 from lakerunner.serve import params
-from tests.components.postgres import PostgresServer
-from tests.query.lake_of_series import lake_of_series
-from tests.serve.conftest import House, houses
-from tests.serve.test_over_the_lake import AuthOf
+from tests.query.worker_lake import WorkerLake
+from tests.serve.served import AuthOf, Served, serving
 from tests.serve.wide_lake import START_MS, Wide, write_wide
 
 pytestmark = pytest.mark.slow
@@ -65,33 +60,29 @@ DEATH: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.fixture(scope="module")
-def house(postgres_server: PostgresServer) -> Iterator[House]:
-    with (
-        tempfile.TemporaryDirectory(prefix="death-") as folder,
-        lake_of_series(Path(folder), postgres_server.new_database()) as lake,
-    ):
-        auth = AuthOf(uuid.uuid4())
-        write_wide(lake, auth._org_id, WIDE)
-        limits = {"max_samples": 1_000_000, "max_series": 15_000, "max_points": 200_000, "timeout_s": 8.0}
-        with houses(auth) as make:
-            yield make(LakeDoor(lake.lake, lake.database), auth, **limits)
+def served(lake: WorkerLake) -> Iterator[Served]:
+    auth = AuthOf(uuid.uuid4())
+    write_wide(lake, auth.org_id, WIDE)
+    limits = {"max_samples": 1_000_000, "max_series": 15_000, "max_points": 200_000, "timeout_s": 8.0}
+    with serving(lake) as serve:
+        yield serve(auth, **limits)
 
 
-def free(house: House) -> bool:
-    return not house.service.running._queries and not house.service._admission._running
+def free(served: Served) -> bool:
+    return not served.api.admission.running._queries and not served.api.admission._turns._running
 
 
 @pytest.mark.parametrize("name", DEATH)
-def test_it_is_refused_or_stopped(house: House, name: str) -> None:
+def test_it_is_refused_or_stopped(served: Served, name: str) -> None:
     path, asked, named = DEATH[name]
     began = time.monotonic()
-    answer = house.client.post(f"/api/v1/{path}", data={"nocache": 1, **asked})
+    answer = served.client.post(f"/api/v1/{path}", data={"nocache": 1, **asked})
     took_s = time.monotonic() - began
     assert answer.status_code in (400, 422, 503), answer.text[:300]
     assert named in answer.json()["error"], answer.text[:600]
     assert took_s < 10.0
     until = time.monotonic() + 2.0
-    while not free(house):
+    while not free(served):
         assert time.monotonic() < until, "its thread goes on"
         time.sleep(0.02)
 
@@ -99,29 +90,25 @@ def test_it_is_refused_or_stopped(house: House, name: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["((((((pod-.*)+)+)+)+)+)+x", "(p|o|d|-|[0-9]){1,900}x", ".*" * 400 + "x", "(a*)*(b*)*(c*)*c"]
 )
-def test_no_regular_expression_takes_long(house: House, pattern: str) -> None:
+def test_no_regular_expression_takes_long(served: Served, pattern: str) -> None:
     began = time.monotonic()
-    answer = house.client.post("/api/v1/query", data={"query": f'{{pod=~"{pattern}"}}', **NOW})
+    answer = served.client.post("/api/v1/query", data={"query": f'{{pod=~"{pattern}"}}', **NOW})
     assert answer.status_code in (200, 400), answer.text
     assert time.monotonic() - began < 8.0
 
 
-def test_bytes_are_refused_before_they_are_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(*_: object) -> Iterator[Any]:
-        raise AssertionError("somebody was asked to read")
-
-    auth = AuthOf(house.service.auth._org_id)  # type: ignore[attr-defined]
-    with houses(auth) as make:
-        small = make(house.lake, auth, max_bytes=10_000)
-        monkeypatch.setattr(house.lake._lake._workers, "scan", read)
+def test_bytes_are_refused_before_they_are_read(served: Served, lake: WorkerLake) -> None:
+    with serving(lake) as serve:
+        small = serve(served.api.auth, max_bytes=10_000)
         answer = small.client.get("/api/v1/query", params={"query": "small", **NOW, "explain": 1})
         assert answer.status_code == 422
         assert "api.max_bytes" in answer.json()["error"]
+        assert small.workers.requests == 0, "a worker was asked to read"
 
 
-def test_a_body_that_never_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_never_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(params, "MAX_BODY_S", 0.5)
-    host, port = house.url.removeprefix("http://").split(":")
+    host, port = served.url.removeprefix("http://").split(":")
     head = b"POST /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     with socket.create_connection((host, int(port))) as connection:
         connection.settimeout(5)

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, LimitHit, Missing, Unavailable
-from lakerunner.serve.errors import render_error
+from lakerunner.serve.errors import failure
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from lakerunner.serve.errors import render_error
     [(BadInput, 400), (Denied, 401), (Missing, 404), (Conflict, 409), (LimitHit, 422), (Bug, 500), (Unavailable, 503)],
 )
 def test_one_shape_and_one_status_a_class(kind: type[LakeError], status: int) -> None:
-    answer = render_error(None, kind("m", hint="h", where="w"))  # type: ignore[arg-type]
+    answer = failure(kind("m", hint="h", where="w"))
     assert answer.status_code == status
     assert json.loads(bytes(answer.body)) == {"error": {"code": kind.code, "message": "m", "hint": "h", "where": "w"}}
     assert ("retry-after" in answer.headers) == kind.retryable

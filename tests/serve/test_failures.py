@@ -27,8 +27,6 @@ from lakerunner.model.segment import Segment
 from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.lake import Lake, open_lake
-from lakerunner.query.lake_door import LakeDoor
-from lakerunner.query.lake_query import QueryLimits
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.series.memory_source import MemorySeries, MemorySource
 from lakerunner.serve.auth import Authenticator
@@ -37,8 +35,7 @@ from lakerunner.store.object_store import ObjectStore
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
 from tests.query.worker.processes import TOKEN, WorkerProcess, until, worker_process
-from tests.serve.conftest import House, houses
-from tests.serve.test_over_the_lake import AuthOf
+from tests.serve.served import AuthOf, Served, serving_lakes
 
 START_S = 1_700_000_000
 SEGMENTS = 24
@@ -69,12 +66,11 @@ def lake(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[LakeOfSeri
 
 
 @contextmanager
-def _served(lake: LakeOfSeries, org_id: uuid.UUID, workers: Workers | None = None) -> Iterator[House]:
+def _served(lake: LakeOfSeries, org_id: uuid.UUID, workers: Workers | None = None) -> Iterator[Served]:
     """The API over the lake, with those workers or as a single process has it."""
-    auth = AuthOf(org_id)
-    opened = lake.lake if workers is None else Lake(Catalog(lake.database), workers, QueryLimits())
-    with houses(auth) as make:
-        yield make(LakeDoor(opened, lake.database), auth)
+    opened = lake.lake if workers is None else Lake(lake.database, Catalog(lake.database), workers)
+    with serving_lakes() as serve:
+        yield serve(opened, AuthOf(org_id))
     if workers is not None:
         workers.close()
 
@@ -84,10 +80,10 @@ def _sums(answer: httpx.Response) -> set[int]:
     return {int(value) for _, value in answer.json()["data"]["result"][0]["values"]}
 
 
-def _frames(house: House, **fields: object) -> dict[str, Any]:
+def _frames(served: Served, **fields: object) -> dict[str, Any]:
     """The last frame of each kind that a stream of the same query sends."""
     body = {"q": "sum(m)", "s": START_S * 1000, "e": (START_S + 590) * 1000, "step": "10s", "nocache": True, **fields}
-    text = house.client.post("/api/v1/metrics/query", json=body).text
+    text = served.client.post("/api/v1/metrics/query", json=body).text
     frames = [orjson.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
     return {frame["type"]: frame["data"] for frame in frames}
 
@@ -120,24 +116,24 @@ def test_a_bucket_partly_down(
 ) -> None:
     org_id, segments = _write(lake)
     broken(lake, segments[:5], monkeypatch)
-    with _served(lake, org_id) as house:
-        answer = house.client.get("/api/v1/query_range", params=RANGE)
+    with _served(lake, org_id) as served:
+        answer = served.client.get("/api/v1/query_range", params=RANGE)
         assert _sums(answer) == {SEGMENTS - 5}
         assert any(f"5 of {SEGMENTS} segments could not be read" in one for one in answer.json()["warnings"])
-        whole = house.client.get("/api/v1/query_range", params={**RANGE, "partial": "false"})
+        whole = served.client.get("/api/v1/query_range", params={**RANGE, "partial": "false"})
         assert whole.status_code == 503
         assert "cannot answer whole" in whole.json()["error"]
-        frames = _frames(house)
+        frames = _frames(served)
         assert frames["summary"]["segmentsFailed"] == 5
         assert f"5 of {SEGMENTS}" in frames["warnings"]["warnings"][0]
-        assert _frames(house, partial=False)["error"]["code"] == "unavailable"
+        assert _frames(served, partial=False)["error"]["code"] == "unavailable"
 
 
 def test_a_whole_answer_is_whole_with_and_without_partial(lake: LakeOfSeries) -> None:
     org_id, _ = _write(lake)
-    with _served(lake, org_id) as house:
+    with _served(lake, org_id) as served:
         for partial in ("true", "false"):
-            answer = house.client.get("/api/v1/query_range", params={**RANGE, "partial": partial})
+            answer = served.client.get("/api/v1/query_range", params={**RANGE, "partial": partial})
             assert _sums(answer) == {SEGMENTS}
             assert "warnings" not in answer.json()
 
@@ -147,15 +143,15 @@ def test_a_whole_answer_is_whole_with_and_without_partial(lake: LakeOfSeries) ->
 
 def test_bad_bytes_on_the_disk_are_fetched_again(lake: LakeOfSeries) -> None:
     org_id, _ = _write(lake)
-    with _served(lake, org_id) as house:
-        assert _sums(house.client.get("/api/v1/query_range", params=RANGE)) == {SEGMENTS}
+    with _served(lake, org_id) as served:
+        assert _sums(served.client.get("/api/v1/query_range", params=RANGE)) == {SEGMENTS}
         lake.lake._workers._last_resort.forget()  # type: ignore[attr-defined]
         files = sorted((lake.settings.data.dir / "cache" / "query-api").iterdir())
         assert len(files) == 2 * SEGMENTS
         for nth, path in enumerate(files):
             content = path.read_bytes()
             path.write_bytes(content[: len(content) // 2] if nth % 2 else bytes(len(content)))
-        answer = house.client.get("/api/v1/query_range", params=RANGE)
+        answer = served.client.get("/api/v1/query_range", params=RANGE)
         assert _sums(answer) == {SEGMENTS}
         assert "warnings" not in answer.json()
 
@@ -176,8 +172,8 @@ def test_a_full_disk_under_the_cache_is_no_failure(lake: LakeOfSeries, monkeypat
     with pytest.raises(OSError) as reason, Path("x.part").open("wb") as file:
         file.write(b"x")
     assert reason.value.errno == errno.ENOSPC
-    with _served(lake, org_id) as house:
-        answer = house.client.get("/api/v1/query_range", params=RANGE)
+    with _served(lake, org_id) as served:
+        answer = served.client.get("/api/v1/query_range", params=RANGE)
         assert _sums(answer) == {SEGMENTS}
         assert "warnings" not in answer.json()
     assert len(full) > 2 * SEGMENTS
@@ -200,34 +196,34 @@ def test_queries_go_on_while_postgresql_is_down(tmp_path: Path) -> None:
                 org_id = orgs.create_org(tx, "ours").org_id
                 secrets = [api_keys.create_key(tx, name, [Scope.QUERY], [org_id]).secret for name in "ab"]
             lake.commit(org_id, [lake.put(org_id, _series(number)) for number in range(SEGMENTS)])
-            make = stack.enter_context(houses(Authenticator(database, required=True)))
+            serve = stack.enter_context(serving_lakes())
             opened = open_lake(lake.settings, database)
             stack.callback(opened.close)
-            house = make(LakeDoor(opened, database), Authenticator(database, required=True))
-            _outage(server, house, *secrets)
+            served = serve(opened, Authenticator(database, required=True))
+            _outage(server, served, *secrets)
     finally:
         server.stop()
 
 
-def _outage(server: PostgresServer, house: House, known: str, stranger: str) -> None:
-    house.client.headers["Authorization"] = f"Bearer {known}"
-    answer = house.client.get("/api/v1/query_range", params=RANGE)
+def _outage(server: PostgresServer, served: Served, known: str, stranger: str) -> None:
+    served.client.headers["Authorization"] = f"Bearer {known}"
+    answer = served.client.get("/api/v1/query_range", params=RANGE)
     assert _sums(answer) == {SEGMENTS} and "warnings" not in answer.json()
     server.stop()
-    answer = house.client.get("/api/v1/query_range", params=RANGE)
+    answer = served.client.get("/api/v1/query_range", params=RANGE)
     assert _sums(answer) == {SEGMENTS}
     assert any("the index does not answer" in warning for warning in answer.json()["warnings"])
     began = time.monotonic()
-    summary = _frames(house)["summary"]
+    summary = _frames(served)["summary"]
     assert time.monotonic() - began < 3.0, "each query waits for the index on its own"
     assert summary["indexAgeSeconds"] > 0
-    assert house.client.get("/api/v1/query_range", params={**RANGE, "partial": "0"}).status_code == 503
-    other = house.client.get("/api/v1/query_range", params=RANGE, headers={"Authorization": f"Bearer {stranger}"})
+    assert served.client.get("/api/v1/query_range", params={**RANGE, "partial": "0"}).status_code == 503
+    other = served.client.get("/api/v1/query_range", params=RANGE, headers={"Authorization": f"Bearer {stranger}"})
     assert other.status_code == 503, "a key that was not seen before cannot be checked now"
     server.start()
 
     def whole() -> bool:
-        return "warnings" not in house.client.get("/api/v1/query_range", params=RANGE).json()
+        return "warnings" not in served.client.get("/api/v1/query_range", params=RANGE).json()
 
     until(whole, 20)
 
@@ -245,8 +241,8 @@ def slow_pair(lake: LakeOfSeries, tmp_path: Path) -> Iterator[list[WorkerProcess
         ]
 
 
-def _asked(house: House, **params: object) -> tuple[httpx.Response, float]:
-    answer = house.client.get("/api/v1/query_range", params={**RANGE, **params})
+def _asked(served: Served, **params: object) -> tuple[httpx.Response, float]:
+    answer = served.client.get("/api/v1/query_range", params={**RANGE, **params})
     return answer, time.monotonic()
 
 
@@ -265,13 +261,13 @@ def test_a_worker_killed_while_it_scans(lake: LakeOfSeries, slow_pair: list[Work
     org_id, _ = _write(lake)
     one, two = slow_pair
     workers = FlightWorkers(lambda: [one.address, two.address], TOKEN)
-    with _served(lake, org_id, workers) as house, ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(_asked, house)
+    with _served(lake, org_id, workers) as served, ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(_asked, served)
         _busy(slow_pair).process.kill()
         answer, _ = asking.result(30)
         assert _sums(answer) == {SEGMENTS}
         assert "warnings" not in answer.json()
-        assert house.client.get("/api/v1/query_range", params={**RANGE, "partial": "false"}).status_code == 200
+        assert served.client.get("/api/v1/query_range", params={**RANGE, "partial": "false"}).status_code == 200
 
 
 @pytest.mark.slow
@@ -281,8 +277,8 @@ def test_the_only_worker_killed_while_it_scans(lake: LakeOfSeries, tmp_path: Pat
         worker = stack.enter_context(
             worker_process(lake, tmp_path / "one", SLOW_STORE_S=0.5, LAKERUNNER_QUERY_FETCHES=4)
         )
-        house = stack.enter_context(_served(lake, org_id, FlightWorkers(lambda: [worker.address], TOKEN)))
-        asking = stack.enter_context(ThreadPoolExecutor(1)).submit(_asked, house, partial="false")
+        served = stack.enter_context(_served(lake, org_id, FlightWorkers(lambda: [worker.address], TOKEN)))
+        asking = stack.enter_context(ThreadPoolExecutor(1)).submit(_asked, served, partial="false")
         until(lambda: _under_way(worker), 10)
         worker.process.kill()
         killed_at = time.monotonic()
@@ -297,8 +293,8 @@ def test_a_worker_that_hangs(lake: LakeOfSeries, slow_pair: list[WorkerProcess])
     org_id, _ = _write(lake)
     one, two = slow_pair
     workers = FlightWorkers(lambda: [one.address, two.address], TOKEN, dead_s=2.5)
-    with _served(lake, org_id, workers) as house, ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(_asked, house)
+    with _served(lake, org_id, workers) as served, ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(_asked, served)
         hung = _busy(slow_pair)
         hung.signal(signal.SIGSTOP)
         stopped_at = time.monotonic()
@@ -308,12 +304,12 @@ def test_a_worker_that_hangs(lake: LakeOfSeries, slow_pair: list[WorkerProcess])
         # Noticed after 2.5 s; then all of it takes the other one about 12 s more.
         assert answered_at - stopped_at < 25.0
         began = time.monotonic()
-        assert _sums(house.client.get("/api/v1/query_range", params=RANGE)) == {SEGMENTS}
+        assert _sums(served.client.get("/api/v1/query_range", params=RANGE)) == {SEGMENTS}
         assert time.monotonic() - began < 1.5, "a worker that hangs is asked again"
         hung.signal(signal.SIGCONT)
 
         def back() -> bool:
-            return house.client.get("/api/v1/query_range", params=RANGE).is_success and not workers._roster._down
+            return served.client.get("/api/v1/query_range", params=RANGE).is_success and not workers._roster._down
 
         until(back, 10)
 
@@ -328,11 +324,11 @@ def test_a_client_that_goes_takes_its_query_with_it(
     path, params = ("query_range", RANGE)
     if stream:
         path, params = "metrics/query", {"q": "sum(m)", "s": START_S * 1000, "e": (START_S + 590) * 1000}
-    with _served(lake, org_id, workers) as house:
+    with _served(lake, org_id, workers) as served:
         gone_at: list[float] = []
 
         def leave() -> None:
-            with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=house.url, timeout=1.0) as client:
+            with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=served.url, timeout=1.0) as client:
                 client.get(f"/api/v1/{path}", params=params)
             gone_at.append(time.monotonic())
 
@@ -341,5 +337,5 @@ def test_a_client_that_goes_takes_its_query_with_it(
         _busy(slow_pair)
         leaving.join()
         until(lambda: not any(map(_under_way, slow_pair)), 5)
-        until(lambda: not any(house.service._admission._running.values()), 5)
+        until(lambda: not any(served.api.admission._turns._running.values()), 5)
         assert time.monotonic() - gone_at[0] < 1.0, "somebody still works for a client that has gone"

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lakerunner.serve.lanes.usage import BURST_S, SHARE, Usage
+from lakerunner.serve.admission.usage import BURST_S, SHARE, Usage
 from tests.components.postgres import PostgresServer
 from tests.query.lake_of_series import lake_of_series
 from tests.serve.roles import Keyed, Roles, keyed_org, running_roles
@@ -68,9 +68,9 @@ def lanes(postgres_server: PostgresServer) -> Iterator[TwoLanes]:
             write_wide(lake, loud.org_id, WIDE)
             write_wide(lake, quiet.org_id, Wide(series=20, names=4))
         with running_roles(folder, url) as roles:
-            house = TwoLanes(roles, loud, quiet)
+            two = TwoLanes(roles, loud, quiet)
             until(lambda: b"slow lane is open" in roles.api.log_path.read_bytes())
-            yield house
+            yield two
 
 
 def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:

@@ -6,13 +6,13 @@ from starlette.routing import Route
 
 from lakerunner.serve.app import api_routes
 from lakerunner.serve.openapi import document
-from tests.serve.conftest import House
+from tests.serve.served import Served
 
 
-def test_every_route_is_in_it(house: House) -> None:
+def test_every_route_is_in_it(served: Served) -> None:
     served = {
         (route.path.replace(":text", ""), method.lower())
-        for route in api_routes(house.service)
+        for route in api_routes(served.api)
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }
@@ -21,8 +21,8 @@ def test_every_route_is_in_it(house: House) -> None:
     assert served == {(path, method) for path, methods in paths.items() for method in methods}
 
 
-def test_it_is_served(house: House) -> None:
-    told = house.client.get("/api/v1/openapi.json").json()
+def test_it_is_served(served: Served) -> None:
+    told = served.client.get("/api/v1/openapi.json").json()
     assert told["openapi"] == "3.1.0"
     form = told["paths"]["/api/v1/query_range"]["post"]["requestBody"]["content"]["application/x-www-form-urlencoded"]
     assert form["schema"]["required"] == ["query", "start", "end", "step"]

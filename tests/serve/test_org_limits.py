@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from lakerunner.index import org_limits
-from lakerunner.serve import caller as caller_module
-from tests.serve.conftest import END_S, START_S, MakeHouse, TwoOrgs
+from lakerunner.serve import auth as auth_module
+from tests.serve.served import END_S, START_S, Serve, TwoOrgs
 
 
 def set_limits(two: TwoOrgs, **limits: float) -> None:
@@ -21,15 +21,15 @@ def set_limits(two: TwoOrgs, **limits: float) -> None:
 
 
 @pytest.fixture
-def ask(make_house: MakeHouse, two_orgs: TwoOrgs):  # type: ignore[no-untyped-def]
-    house = make_house(two_orgs.lake, two_orgs.auth)
+def ask(serve: Serve, two_orgs: TwoOrgs):  # type: ignore[no-untyped-def]
+    served = serve(two_orgs.auth)
 
     def asked(who: str, path: str = "query_range", **params: object) -> httpx.Response:
         prefix = "our_" if who == "ours" else "secret_"
         times = {"start": START_S, "end": END_S, "step": 60} if path == "query_range" else {}
         query = {"query": f"{prefix}up", "nocache": 1} if path == "query_range" else {}
         headers = {"Authorization": f"Bearer {two_orgs.secrets[who]}"}
-        return house.client.get(f"/api/v1/{path}", params={**query, **times, **params}, headers=headers)
+        return served.client.get(f"/api/v1/{path}", params={**query, **times, **params}, headers=headers)
 
     yield asked
     set_limits(two_orgs)
@@ -62,7 +62,7 @@ def test_a_limit_of_ones_own(ask, two_orgs: TwoOrgs, limits: dict[str, float], n
 
 
 def test_a_change_is_seen_without_a_restart(ask, two_orgs: TwoOrgs, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(caller_module, "_LIMITS_KEPT_S", 0.3)
+    monkeypatch.setattr(auth_module, "_LIMITS_KEPT_S", 0.3)
     assert ask("ours").status_code == 200
     with two_orgs.auth._database.transaction() as tx:
         org_limits.set_limits(tx, two_orgs.ours, {"max_steps": 3})
@@ -72,16 +72,21 @@ def test_a_change_is_seen_without_a_restart(ask, two_orgs: TwoOrgs, monkeypatch:
         time.sleep(0.05)
 
 
-def test_queries_at_once(make_house: MakeHouse, two_orgs: TwoOrgs) -> None:
+def test_queries_at_once(serve: Serve, two_orgs: TwoOrgs) -> None:
     set_limits(two_orgs, org_queries=1)
-    house = make_house(two_orgs.lake, two_orgs.auth)
-    two_orgs.lake.delay_s = 0.3
+    served = serve(two_orgs.auth)
+    served.workers.delay_s = 0.3
     headers = {"Authorization": f"Bearer {two_orgs.secrets['ours']}"}
+
+    def asked(number: int) -> httpx.Response:
+        params = {"query": f"our_up + {number}", "time": END_S}
+        return served.client.get("/api/v1/query", params=params, headers=headers)
+
     began = time.monotonic()
     try:
         with ThreadPoolExecutor(3) as pool:
-            list(pool.map(lambda n: house.client.get(f"/api/v1/query?query=our_up%2B{n}", headers=headers), range(3)))
+            answers = list(pool.map(asked, range(3)))
     finally:
-        two_orgs.lake.delay_s = 0.0
         set_limits(two_orgs)
+    assert all(answer.json()["data"]["result"] for answer in answers)
     assert time.monotonic() - began >= 0.9

@@ -13,23 +13,24 @@ import httpx
 import pytest
 
 from lakerunner.model.labels import LabelSet
-from tests.serve.conftest import END_S, START_S, House, TwoOrgs, houses
+from lakerunner.query.series.memory_source import MemorySource
+from tests.serve.served import END_S, START_S, Served, TwoOrgs, serving
 
 #: What only the other org's data holds. None of it may occur in an answer.
 THEIRS = "secret_"
 
 
 @pytest.fixture(scope="module")
-def guarded(two_orgs: TwoOrgs) -> Iterator[House]:
-    with houses(two_orgs.auth) as make:
-        yield make(two_orgs.lake, two_orgs.auth)
+def guarded(two_orgs: TwoOrgs) -> Iterator[Served]:
+    with serving(two_orgs.lake) as serve:
+        yield serve(two_orgs.auth)
 
 
 def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
-def test_the_victim_has_something_to_see(guarded: House, two_orgs: TwoOrgs) -> None:
+def test_the_victim_has_something_to_see(guarded: Served, two_orgs: TwoOrgs) -> None:
     for path, params in requests_of(two_orgs):
         answer = send(guarded, path, params, bearer(two_orgs.secrets["theirs"]))
         assert answer.status_code == 200
@@ -75,12 +76,12 @@ def requests_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any]]]:
 
 
 def send(
-    house: House, path: str, params: dict[str, Any], headers: dict[str, str], method: str = "GET"
+    served: Served, path: str, params: dict[str, Any], headers: dict[str, str], method: str = "GET"
 ) -> httpx.Response:
     url = path if path.startswith("/") else f"/api/v1/{path}"
     if method == "POST":
-        return house.client.post(url, data=params, headers=headers)
-    return house.client.get(url, params=params, headers=headers)
+        return served.client.post(url, data=params, headers=headers)
+    return served.client.get(url, params=params, headers=headers)
 
 
 def attacks_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any], dict[str, str]]]:
@@ -108,7 +109,7 @@ def attacks_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any], dict[str, s
     ]
 
 
-def test_attacks_see_nothing(guarded: House, two_orgs: TwoOrgs) -> None:
+def test_attacks_see_nothing(guarded: Served, two_orgs: TwoOrgs) -> None:
     # A kept answer of the victim must not reach anybody else either.
     for path, params in requests_of(two_orgs):
         send(guarded, path, params, bearer(two_orgs.secrets["theirs"]))
@@ -139,7 +140,7 @@ def test_attacks_see_nothing(guarded: House, two_orgs: TwoOrgs) -> None:
 @pytest.mark.parametrize(
     "path", ["/api/v1/query/../../theirs/api/v1/query", "/theirs/api/v1/query", "/prometheus/theirs/api/v1/query"]
 )
-def test_paths_choose_no_org(guarded: House, two_orgs: TwoOrgs, path: str) -> None:
+def test_paths_choose_no_org(guarded: Served, two_orgs: TwoOrgs, path: str) -> None:
     answer = send(guarded, path, {"query": "secret_up", "time": START_S}, bearer(two_orgs.secrets["ours"]))
     assert answer.status_code in (200, 404)
     assert f"{THEIRS}job" not in answer.text
@@ -162,7 +163,7 @@ def test_paths_choose_no_org(guarded: House, two_orgs: TwoOrgs, path: str) -> No
         ("revoked", "", 401, ""),
     ],
 )
-def test_who_sees_what(guarded: House, two_orgs: TwoOrgs, who: str, header: str, status: int, metric: str) -> None:
+def test_who_sees_what(guarded: Served, two_orgs: TwoOrgs, who: str, header: str, status: int, metric: str) -> None:
     headers = bearer(two_orgs.secrets[who]) | ({"X-Scope-OrgID": header} if header else {})
     answer = send(guarded, "query", {"query": '{__name__=~".+_up"}', "time": START_S}, headers)
     assert answer.status_code == status
@@ -175,7 +176,7 @@ def test_who_sees_what(guarded: House, two_orgs: TwoOrgs, who: str, header: str,
         assert ("www-authenticate" in answer.headers) == (status == 401)
 
 
-def test_an_org_that_is_refused_and_one_that_does_not_exist_look_the_same(guarded: House, two_orgs: TwoOrgs) -> None:
+def test_an_org_that_is_refused_and_one_that_does_not_exist_look_the_same(guarded: Served, two_orgs: TwoOrgs) -> None:
     answers = [
         send(guarded, "query", {"query": "1"}, {**bearer(two_orgs.secrets["ours"]), "X-Scope-OrgID": name}).text
         for name in ("theirs", "nobody", str(two_orgs.theirs), "00000000-0000-4000-8000-0000000000ff")
@@ -183,23 +184,27 @@ def test_an_org_that_is_refused_and_one_that_does_not_exist_look_the_same(guarde
     assert len(set(answers)) == 1
 
 
-def test_without_a_key_nothing(guarded: House) -> None:
+def test_without_a_key_nothing(guarded: Served) -> None:
     for path in ("query", "labels", "status/buildinfo", "rules", "queries", "metrics/query", "format_query"):
         assert guarded.client.get(f"/api/v1/{path}").status_code == 401, path
 
 
-def test_an_open_house_has_one_org(house: House) -> None:
-    assert send(house, "query", {"query": "1"}, {"X-Scope-OrgID": "default"}).status_code == 200
-    assert send(house, "query", {"query": "1"}, {"X-Scope-OrgID": "theirs"}).status_code == 401
-    assert send(house, "query", {"query": "1"}, bearer("lrk_wrong")).status_code == 401
+def test_without_required_keys_there_is_one_org(served: Served) -> None:
+    assert send(served, "query", {"query": "1"}, {"X-Scope-OrgID": "default"}).status_code == 200
+    assert send(served, "query", {"query": "1"}, {"X-Scope-OrgID": "theirs"}).status_code == 401
+    assert send(served, "query", {"query": "1"}, bearer("lrk_wrong")).status_code == 401
 
 
-def test_running_queries_of_others_are_unknown(guarded: House, two_orgs: TwoOrgs) -> None:
-    two_orgs.lake.delay_s = 5.0
+def test_running_queries_of_others_are_unknown(guarded: Served, two_orgs: TwoOrgs) -> None:
+    guarded.workers.delay_s = 5.0
     try:
         with ThreadPoolExecutor(1) as pool:
             slow = pool.submit(
-                send, guarded, "query", {"query": "secret_up + 1", "nocache": 1}, bearer(two_orgs.secrets["theirs"])
+                send,
+                guarded,
+                "query",
+                {"query": "secret_up + 1", "time": END_S, "nocache": 1},
+                bearer(two_orgs.secrets["theirs"]),
             )
             theirs = bearer(two_orgs.secrets["theirs"])
             listed: list[dict[str, Any]] = []
@@ -218,13 +223,16 @@ def test_running_queries_of_others_are_unknown(guarded: House, two_orgs: TwoOrgs
             assert answer.json()["errorType"] == "canceled"
             assert "victim" in answer.json()["error"]
     finally:
-        two_orgs.lake.delay_s = 0.0
+        guarded.workers.delay_s = 0.0
 
 
-def test_labels_are_only_labels(guarded: House, two_orgs: TwoOrgs) -> None:
+def test_labels_are_only_labels(guarded: Served, two_orgs: TwoOrgs) -> None:
     """A label that looks like an org's id is data of whoever sent it."""
     labels = LabelSet.of({"__name__": "our_odd", "org_id": str(two_orgs.theirs)})
-    two_orgs.lake.of(two_orgs.ours).add(labels, [START_S * 1000], [1.0])
+    source = MemorySource()
+    source.add(labels, [START_S * 1000], [1.0])
+    lake, ours = two_orgs.lake, two_orgs.ours
+    lake.commit(ours, [lake.put(ours, list(source._series.values()))])
     params = {"query": f'{{org_id="{two_orgs.theirs}"}}', "time": START_S}
     assert len(send(guarded, "query", params, bearer(two_orgs.secrets["ours"])).json()["data"]["result"]) == 1
     assert send(guarded, "query", params, bearer(two_orgs.secrets["theirs"])).json()["data"]["result"] == []

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import gzip
 import subprocess
+import uuid
 from typing import Any
 
 import httpx
 import pytest
 import zstandard
 
+from lakerunner.model.segment import Segment
+from lakerunner.store import keys
 from tests.components.peers import peer
-from tests.serve.conftest import END_S, START_S, House, MakeHouse
+from tests.query.worker_lake import WorkerLake
+from tests.serve.served import END_S, START_S, AuthOf, Serve, Served, write_filled
 
 BOTH = pytest.mark.parametrize("method", ["GET", "POST"])
 
 
-def ask(house: House, method: str, path: str, **params: Any) -> httpx.Response:
+def ask(served: Served, method: str, path: str, **params: Any) -> httpx.Response:
     if method == "GET":
-        return house.client.get(f"/api/v1/{path}", params=params)
-    return house.client.post(f"/api/v1/{path}", data=params)
+        return served.client.get(f"/api/v1/{path}", params=params)
+    return served.client.post(f"/api/v1/{path}", data=params)
 
 
 @BOTH
-def test_grafanas_health_check(house: House, method: str) -> None:
-    answer = ask(house, method, "query", query="1+1", time="4")
+def test_grafanas_health_check(served: Served, method: str) -> None:
+    answer = ask(served, method, "query", query="1+1", time="4")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.text == '{"status":"success","data":{"resultType":"scalar","result":[4,"2"]}}'
 
 
 @BOTH
-def test_instant_vector(house: House, method: str) -> None:
-    answer = ask(house, method, "query", query='requests_total{job="job1"}', time=START_S + 60.5)
+def test_instant_vector(served: Served, method: str) -> None:
+    answer = ask(served, method, "query", query='requests_total{job="job1"}', time=START_S + 60.5)
     assert answer.json() == {
         "status": "success",
         "data": {
@@ -49,9 +53,9 @@ def test_instant_vector(house: House, method: str) -> None:
 
 
 @BOTH
-def test_range_matrix_with_infos(house: House, method: str) -> None:
+def test_range_matrix_with_infos(served: Served, method: str) -> None:
     answer = ask(
-        house, method, "query_range", query="sum(rate(up[1m]))", start=START_S + 60, end=START_S + 120, step=30
+        served, method, "query_range", query="sum(rate(up[1m]))", start=START_S + 60, end=START_S + 120, step=30
     )
     document = answer.json()
     assert document["data"] == {
@@ -62,85 +66,87 @@ def test_range_matrix_with_infos(house: House, method: str) -> None:
     assert "warnings" not in document
 
 
-def test_string_raw_range_and_special_values(house: House) -> None:
-    assert ask(house, "GET", "query", query='"a\\"b"', time=1).json()["data"] == {
+def test_string_raw_range_and_special_values(served: Served) -> None:
+    assert ask(served, "GET", "query", query='"a\\"b"', time=1).json()["data"] == {
         "resultType": "string",
         "result": [1, 'a"b'],
     }
-    raw = ask(house, "GET", "query", query='up{job="job0"}[30s]', time=START_S + 40).json()["data"]
+    raw = ask(served, "GET", "query", query='up{job="job0"}[30s]', time=START_S + 40).json()["data"]
     assert raw["resultType"] == "matrix"
     assert raw["result"][0]["values"] == [[START_S + 15, "1"], [START_S + 30, "1"]]
     for text, shown in (("1/0", "+Inf"), ("-1/0", "-Inf"), ("0/0", "NaN"), ("1e-7", "1e-07"), ("1e20", "1" + 20 * "0")):
-        assert ask(house, "GET", "query", query=text, time=1).json()["data"]["result"] == [1, shown]
+        assert ask(served, "GET", "query", query=text, time=1).json()["data"]["result"] == [1, shown]
 
 
-def test_native_histograms(house: House) -> None:
+def test_native_histograms(served: Served) -> None:
     shown = {"count": "3", "sum": "4.5", "buckets": [[0, "0.5", "1", "1"], [0, "2", "4", "2"]]}
     metric = {"__name__": "latency", "job": "job0"}
-    instant = ask(house, "GET", "query", query="latency", time=START_S).json()
+    instant = ask(served, "GET", "query", query="latency", time=START_S).json()
     assert instant["data"]["result"] == [{"metric": metric, "histogram": [START_S, shown]}]
-    matrix = ask(house, "GET", "query_range", query="latency", start=START_S, end=START_S + 15, step=15).json()
+    matrix = ask(served, "GET", "query_range", query="latency", start=START_S, end=START_S + 15, step=15).json()
     assert matrix["data"]["result"] == [{"metric": metric, "histograms": [[START_S, shown], [START_S + 15, shown]]}]
 
 
 @BOTH
-def test_labels_and_series(house: House, method: str) -> None:
+def test_labels_and_series(served: Served, method: str) -> None:
     times = {"start": START_S, "end": END_S}
-    assert ask(house, method, "labels", **times).json()["data"] == ["__name__", "code", "job"]
-    assert ask(house, method, "labels", **times, **{"match[]": "latency"}).json()["data"] == ["__name__", "job"]
-    series = ask(house, method, "series", **times, **{"match[]": ["latency", 'up{job="job2"}']}).json()["data"]
+    assert ask(served, method, "labels", **times).json()["data"] == ["__name__", "code", "job"]
+    assert ask(served, method, "labels", **times, **{"match[]": "latency"}).json()["data"] == ["__name__", "job"]
+    series = ask(served, method, "series", **times, **{"match[]": ["latency", 'up{job="job2"}']}).json()["data"]
     assert series == [
         {"__name__": "latency", "job": "job0"},
         {"__name__": "up", "code": "200", "job": "job2"},
     ]
-    limited = ask(house, method, "series", **times, **{"match[]": "up"}, limit=1).json()
+    limited = ask(served, method, "series", **times, **{"match[]": "up"}, limit=1).json()
     assert len(limited["data"]) == 1
     assert limited["warnings"] == ["results truncated due to limit"]
-    assert ask(house, method, "labels", start=1, end=2).json()["data"] == []
+    assert ask(served, method, "labels", start=1, end=2).json()["data"] == []
 
 
-def test_label_values_with_escaped_names(house: House) -> None:
+def test_label_values_with_escaped_names(served: Served) -> None:
     times = {"start": START_S, "end": END_S}
     for name in ("job", "U__job", "U__j_6f_b"):
-        assert ask(house, "GET", f"label/{name}/values", **times).json()["data"] == ["job0", "job1", "job2"]
-    limited = ask(house, "GET", "label/job/values", **times, limit=2).json()
+        assert ask(served, "GET", f"label/{name}/values", **times).json()["data"] == ["job0", "job1", "job2"]
+    limited = ask(served, "GET", "label/job/values", **times, limit=2).json()
     assert (limited["data"], limited["warnings"]) == (["job0", "job1"], ["results truncated due to limit"])
-    assert ask(house, "GET", "label/job/values", **times, **{"match[]": "latency"}).json()["data"] == ["job0"]
-    assert ask(house, "GET", "label/U__x_2e_y/values", **times).json()["data"] == []
+    assert ask(served, "GET", "label/job/values", **times, **{"match[]": "latency"}).json()["data"] == ["job0"]
+    assert ask(served, "GET", "label/U__x_2e_y/values", **times).json()["data"] == []
 
 
 @BOTH
-def test_exemplars(house: House, method: str) -> None:
-    answer = ask(house, method, "query_exemplars", query="rate(requests_total[1m])", start=START_S, end=END_S)
+def test_exemplars(served: Served, method: str) -> None:
+    answer = ask(served, method, "query_exemplars", query="rate(requests_total[1m])", start=START_S, end=END_S)
     assert answer.json()["data"] == [
         {
-            "seriesLabels": {"__name__": "requests_total", "job": "job0"},
+            "seriesLabels": {"__name__": "requests_total", "code": "200", "job": "job0"},
             "exemplars": [{"labels": {"trace_id": "abc"}, "value": "6", "timestamp": START_S + 0.479}],
         }
     ]
 
 
-def test_documents_that_clients_ask_for_first(house: House) -> None:
-    build = ask(house, "GET", "status/buildinfo").json()["data"]
+def test_documents_that_clients_ask_for_first(served: Served) -> None:
+    build = ask(served, "GET", "status/buildinfo").json()["data"]
     assert build["version"].startswith("3.")
     assert "features" not in build
-    assert ask(house, "GET", "metadata").json()["data"] == {
-        "requests_total": [{"type": "counter", "help": "Requests.", "unit": ""}]
+    assert ask(served, "GET", "metadata").json()["data"] == {
+        "latency": [{"type": "unknown", "help": "about latency", "unit": "s"}],
+        "requests_total": [{"type": "counter", "help": "Requests.", "unit": ""}],
+        "up": [{"type": "unknown", "help": "about up", "unit": "s"}],
     }
-    assert ask(house, "GET", "metadata", metric="nothing").json()["data"] == {}
-    assert ask(house, "GET", "rules").json()["data"] == {"groups": []}
-    assert ask(house, "GET", "alerts").json()["data"] == {"alerts": []}
-    assert ask(house, "GET", "status/config").json()["data"] == {"yaml": ""}
-    assert ask(house, "GET", "status/flags").json()["data"] == {}
-    tsdb = ask(house, "GET", "status/tsdb", limit=1).json()["data"]
+    assert ask(served, "GET", "metadata", metric="nothing").json()["data"] == {}
+    assert ask(served, "GET", "rules").json()["data"] == {"groups": []}
+    assert ask(served, "GET", "alerts").json()["data"] == {"alerts": []}
+    assert ask(served, "GET", "status/config").json()["data"] == {"yaml": ""}
+    assert ask(served, "GET", "status/flags").json()["data"] == {}
+    tsdb = ask(served, "GET", "status/tsdb", limit=1).json()["data"]
     assert tsdb["headStats"]["numSeries"] == 7
     assert tsdb["seriesCountByMetricName"] == [{"name": "requests_total", "value": 3}]
 
 
 @BOTH
-def test_the_language_without_data(house: House, method: str) -> None:
-    assert ask(house, method, "format_query", query="sum(up)by(job)").json()["data"] == "sum by (job) (up)"
-    tree = ask(house, method, "parse_query", query='-rate(up{job="a"}[5m] offset 1m)').json()["data"]
+def test_the_language_without_data(served: Served, method: str) -> None:
+    assert ask(served, method, "format_query", query="sum(up)by(job)").json()["data"] == "sum by (job) (up)"
+    tree = ask(served, method, "parse_query", query='-rate(up{job="a"}[5m] offset 1m)').json()["data"]
     assert tree["type"] == "unaryExpr"
     call = tree["expr"]
     assert call["func"] == {"name": "rate", "argTypes": ["matrix"], "variadic": 0, "returnType": "vector"}
@@ -148,9 +154,9 @@ def test_the_language_without_data(house: House, method: str) -> None:
     assert (selector["type"], selector["range"], selector["offset"]) == ("matrixSelector", 300_000, 60_000)
 
 
-def test_health(house: House) -> None:
+def test_health(served: Served) -> None:
     for path in ("/-/healthy", "/-/ready", "/ready"):
-        assert house.client.get(path).status_code == 200
+        assert served.client.get(path).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -179,9 +185,9 @@ def test_health(house: House) -> None:
 )
 @BOTH
 def test_errors_have_the_shape(
-    house: House, method: str, path: str, params: dict[str, Any], status: int, kind: str, said: str
+    served: Served, method: str, path: str, params: dict[str, Any], status: int, kind: str, said: str
 ) -> None:
-    answer = ask(house, method, path, **params)
+    answer = ask(served, method, path, **params)
     document = answer.json()
     assert (answer.status_code, document["status"], document["errorType"]) == (status, "error", kind), document
     assert said in document["error"]
@@ -198,33 +204,38 @@ def test_errors_have_the_shape(
         ("1.7e9", 1_700_000_000),
     ],
 )
-def test_times(house: House, text: str, seconds: float) -> None:
-    assert ask(house, "GET", "query", query="1", time=text).json()["data"]["result"][0] == seconds
+def test_times(served: Served, text: str, seconds: float) -> None:
+    assert ask(served, "GET", "query", query="1", time=text).json()["data"]["result"][0] == seconds
 
 
 @pytest.mark.parametrize("step", ["30", "30.0", "30s", "0h0m30s", "30000ms"])
-def test_steps(house: House, step: str) -> None:
-    answer = ask(house, "GET", "query_range", query="1", start=0, end=60, step=step).json()
+def test_steps(served: Served, step: str) -> None:
+    answer = ask(served, "GET", "query_range", query="1", start=0, end=60, step=step).json()
     assert [point[0] for point in answer["data"]["result"][0]["values"]] == [0, 30, 60]
 
 
-def test_lookback_limit_and_stats(house: House) -> None:
+def test_lookback_limit_and_stats(served: Served) -> None:
     late = END_S + 200
-    assert len(ask(house, "GET", "query", query="up", time=late).json()["data"]["result"]) == 3
-    short = ask(house, "GET", "query", query="up", time=late, lookback_delta="1m").json()
+    assert len(ask(served, "GET", "query", query="up", time=late).json()["data"]["result"]) == 3
+    short = ask(served, "GET", "query", query="up", time=late, lookback_delta="1m").json()
     assert short["data"]["result"] == []
-    limited = ask(house, "GET", "query", query="up", time=START_S, limit=2).json()
+    limited = ask(served, "GET", "query", query="up", time=START_S, limit=2).json()
     assert len(limited["data"]["result"]) == 2
     assert limited["warnings"] == ["results truncated due to limit"]
-    stats = ask(house, "GET", "query", query="up", time=START_S, stats="all", nocache=1).json()["data"]["stats"]
+    stats = ask(served, "GET", "query", query="up", time=START_S, stats="all", nocache=1).json()["data"]["stats"]
     assert stats["samples"]["totalQueryableSamples"] > 0
-    explain = ask(house, "GET", "query", query="up", time=START_S, explain=1, nocache=1).json()["explain"]
-    assert (explain["segmentsRead"], explain["cache"], explain["selectors"]) == (1, "bypass", [{"segments": 1}])
+    explain = ask(served, "GET", "query", query="up", time=START_S, explain=1, nocache=1).json()["explain"]
+    assert (explain["segmentsRead"], explain["cache"]) == (1, "bypass")
+    (selector,) = explain["selectors"]
+    assert (selector["selector"], selector["segments"]) == (["__name__='up'"], 1)
+    rules = ["by_signal", "by_time", "by_metric_name", "by_value"]
+    assert [rule["rule"] for rule in selector["rules"]] == rules
+    assert sum(explain["pushDown"]["stepsByWorker"].values()) == 1
 
 
-def test_compression(house: House) -> None:
+def test_compression(served: Served) -> None:
     params = {"query": "up", "start": START_S, "end": END_S, "step": 15}
-    with house.client.stream(
+    with served.client.stream(
         "GET", "/api/v1/query_range", params=params, headers={"Accept-Encoding": "identity"}
     ) as plain:
         body = b"".join(plain.iter_raw())
@@ -233,7 +244,7 @@ def test_compression(house: House) -> None:
         ("gzip", gzip.decompress),
         ("zstd", zstandard.ZstdDecompressor().decompress),
     ):
-        with house.client.stream(
+        with served.client.stream(
             "GET", "/api/v1/query_range", params=params, headers={"Accept-Encoding": f"{encoding}, br;q=0"}
         ) as packed:
             raw = b"".join(packed.iter_raw())
@@ -242,12 +253,14 @@ def test_compression(house: House) -> None:
         assert unpack(raw) == body
 
 
-def test_answers_are_kept_while_the_segments_are_the_same(make_house: MakeHouse) -> None:
-    house = make_house()
+def test_answers_are_kept_while_the_segments_are_the_same(serve: Serve, lake: WorkerLake) -> None:
+    auth = AuthOf(uuid.uuid4())
+    write_filled(lake, auth.org_id)
+    served = serve(auth)
     params = {"query": "sum(up)", "start": START_S, "end": END_S, "step": 60}
 
     def outcome(**headers: str) -> str:
-        answer = house.client.get("/api/v1/query_range", params=params, headers=headers)
+        answer = served.client.get("/api/v1/query_range", params=params, headers=headers)
         assert answer.status_code == 200
         return answer.headers["x-lakerunner-cache"]
 
@@ -256,28 +269,39 @@ def test_answers_are_kept_while_the_segments_are_the_same(make_house: MakeHouse)
     assert outcome(**{"Cache-Control": "no-cache"}) == "bypass"
     params["query"] = "sum( up )"
     assert outcome() == "hit"
-    house.lake.version += 1
+    write_filled(lake, auth.org_id, "other_")
     assert outcome() == "miss"
 
 
-def test_an_answer_that_misses_something_says_so_and_is_not_kept(make_house: MakeHouse) -> None:
-    house = make_house()
-    source = house.lake.source
-
-    def failing(*args: Any) -> Any:
-        scan = source(*args)
-        scan.counted.segments_failed = 1
-        scan.counted.segments_planned = 4
-        return scan
-
-    house.lake.source = failing  # type: ignore[method-assign]
+def test_an_answer_that_misses_something_says_so_and_is_not_kept(serve: Serve, lake: WorkerLake) -> None:
+    served, _ = with_a_segment_gone(serve, lake)
     for _ in range(2):
-        answer = ask(house, "GET", "query", query="up", time=START_S)
-        assert answer.json()["warnings"] == ["1 of 5 segments could not be read"]
+        answer = ask(served, "GET", "query", query='{__name__=~".*up"}', time=START_S)
+        assert {one["metric"]["__name__"] for one in answer.json()["data"]["result"]} == {"up"}
+        (warning,) = answer.json()["warnings"]
+        assert warning.startswith("1 of 2 segments could not be read and are missing from this answer: ")
         assert answer.headers["x-lakerunner-cache"] == "miss"
 
 
-def test_promtool(house: House) -> None:
+def test_counts_that_miss_a_segment_say_so(serve: Serve, lake: WorkerLake) -> None:
+    served, gone = with_a_segment_gone(serve, lake)
+    document = ask(served, "GET", "status/tsdb").json()
+    assert document["data"]["headStats"]["numSeries"] == 7
+    (warning,) = document["warnings"]
+    assert warning.startswith("1 of 2 segments could not be read")
+    assert str(gone.segment_id) in warning
+
+
+def with_a_segment_gone(serve: Serve, lake: WorkerLake) -> tuple[Served, Segment]:
+    """An API over an org of two segments, the objects of one of which are no longer in the bucket."""
+    auth = AuthOf(uuid.uuid4())
+    write_filled(lake, auth.org_id)
+    gone = write_filled(lake, auth.org_id, "gone_")
+    lake.store.delete(keys.segment_keys(gone))
+    return serve(auth), gone
+
+
+def test_promtool(served: Served) -> None:
     promtool = peer("promtool")
 
     def run(*args: str) -> str:
@@ -286,9 +310,9 @@ def test_promtool(house: House) -> None:
         return done.stdout
 
     at = f"--time={START_S}"
-    assert run("instant", house.url, 'up{job="job0"}', at) == f'up{{code="200", job="job0"}} => 1 @[{START_S}]\n'
+    assert run("instant", served.url, 'up{job="job0"}', at) == f'up{{code="200", job="job0"}} => 1 @[{START_S}]\n'
     times = [f"--start={START_S}", f"--end={START_S + 15}"]
-    assert f"1 @[{START_S + 15}]" in run("range", house.url, "up", *times, "--step=15s")
-    assert run("series", house.url, "--match=latency", *times) == '{__name__="latency", job="job0"}\n'
-    assert run("labels", house.url, "job", *times) == "job0\njob1\njob2\n"
-    assert "Buckets: [(0.5,1]:1 (2,4]:2]" in run("instant", house.url, "latency", at)
+    assert f"1 @[{START_S + 15}]" in run("range", served.url, "up", *times, "--step=15s")
+    assert run("series", served.url, "--match=latency", *times) == '{__name__="latency", job="job0"}\n'
+    assert run("labels", served.url, "job", *times) == "job0\njob1\njob2\n"
+    assert "Buckets: [(0.5,1]:1 (2,4]:2]" in run("instant", served.url, "latency", at)

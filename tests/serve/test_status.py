@@ -5,17 +5,14 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from starlette.applications import Starlette
 
 from lakerunner.bus.open import open_bus
 from lakerunner.index import api_keys, orgs
 from lakerunner.index.api_keys import Scope
 from lakerunner.index.database import Database
-from lakerunner.model.errors import LakeError
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.settings import AuthSettings, Settings
 from lakerunner.serve.admin.status import status_routes
-from lakerunner.serve.errors import render_error
 
 
 @pytest.fixture(params=[True, False], ids=["guarded", "open"])
@@ -27,8 +24,8 @@ def guarded(request: pytest.FixtureRequest) -> bool:
 def client(database: Database, guarded: bool) -> Iterator[httpx.Client]:
     settings = Settings(auth=AuthSettings(required=guarded))
     bus = open_bus(settings, database)
-    routes = status_routes(settings, database, bus)
-    server = HttpServer("127.0.0.1", 0, Starlette(routes=routes, exception_handlers={LakeError: render_error}))
+    # As the monitor serves them: nothing else may be needed to render an error.
+    server = HttpServer("127.0.0.1", 0, status_routes(settings, database, bus))
     server.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
         yield client

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.conftest import END_S, START_S, STEP_S, House, MakeHouse
+from tests.serve.served import END_S, START_S, STEP_S, Serve, Served
 
 PATH = "/api/v1/metrics/query"
 BODY = {"q": "sum by (job) (rate(requests_total[1m]))", "s": START_S * 1000, "e": END_S * 1000, "step": "15s"}
@@ -28,14 +28,15 @@ def frames(answer: httpx.Response) -> Iterator[tuple[str, str, Any]]:
             yield last_id, document["type"], document["data"]
 
 
-def stream(house: House, body: dict[str, Any], **headers: str) -> list[tuple[str, str, Any]]:
-    with house.client.stream("POST", PATH, json=body, headers=headers) as answer:
+def stream(served: Served, body: dict[str, Any], **headers: str) -> list[tuple[str, str, Any]]:
+    with served.client.stream("POST", PATH, json=body, headers=headers) as answer:
         assert answer.status_code == 200, answer.read()
         return list(frames(answer))
 
 
-def test_frames(house: House) -> None:
-    with house.client.stream("POST", PATH, json=BODY, headers={"Accept-Encoding": "gzip, zstd"}) as answer:
+def test_frames(serve: Serve) -> None:
+    served = serve()
+    with served.client.stream("POST", PATH, json=BODY, headers={"Accept-Encoding": "gzip, zstd"}) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert "content-encoding" not in answer.headers
         assert answer.headers["x-accel-buffering"] == "no"
@@ -64,9 +65,9 @@ def test_frames(house: House) -> None:
     assert summary["tiersSeconds"] == [0]
 
 
-def test_the_stream_tells_what_the_other_api_tells(house: House) -> None:
-    results = [data for _, kind, data in stream(house, {**BODY, "nocache": True}) if kind == "result"]
-    matrix = house.client.get(
+def test_the_stream_tells_what_the_other_api_tells(served: Served) -> None:
+    results = [data for _, kind, data in stream(served, {**BODY, "nocache": True}) if kind == "result"]
+    matrix = served.client.get(
         "/api/v1/query_range", params={"query": BODY["q"], "start": START_S, "end": END_S, "step": STEP_S}
     ).json()["data"]["result"]
     flat = {(series["metric"]["job"], time * 1000): value for series in matrix for time, value in series["values"]}
@@ -75,56 +76,56 @@ def test_the_stream_tells_what_the_other_api_tells(house: House) -> None:
     }
 
 
-def test_kept_answers_stream_too(make_house: MakeHouse) -> None:
-    house = make_house()
-    first, second = stream(house, BODY), stream(house, BODY)
+def test_kept_answers_stream_too(serve: Serve) -> None:
+    served = serve()
+    first, second = stream(served, BODY), stream(served, BODY)
     assert [told[2]["cache"] for told in (first[-2], second[-2])] == ["miss", "hit"]
     results = [[each for each in told if each[1] == "result"] for told in (first, second)]
     assert results[0] == results[1]
     params = {"query": BODY["q"], "start": START_S, "end": END_S, "step": STEP_S}
-    assert house.client.get("/api/v1/query_range", params=params).headers["x-lakerunner-cache"] == "hit"
+    assert served.client.get("/api/v1/query_range", params=params).headers["x-lakerunner-cache"] == "hit"
 
 
 @pytest.mark.parametrize("nocache", [True, False])
 @pytest.mark.parametrize("q", [BODY["q"], "limitk(2, up)", "latency", "up @ end()"])
-def test_a_stream_goes_on_where_it_broke(house: House, q: str, nocache: bool) -> None:
+def test_a_stream_goes_on_where_it_broke(served: Served, q: str, nocache: bool) -> None:
     body = {**BODY, "q": q, "nocache": nocache}
-    whole = [each for each in stream(house, body) if each[1] == "result"]
+    whole = [each for each in stream(served, body) if each[1] == "result"]
     for place in (0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 2, len(whole) - 1):
         # The times of the body do not count any more: `now` is later when the client comes back.
-        rest = stream(house, {"q": q, "nocache": nocache}, **{"Last-Event-ID": whole[place][0]})
+        rest = stream(served, {"q": q, "nocache": nocache}, **{"Last-Event-ID": whole[place][0]})
         assert [each for each in rest if each[1] == "result"] == whole[place + 1 :]
         assert rest[-1][1:] == ("done", {"status": "ok"})
 
 
-def test_a_stream_that_broke_at_its_end_has_no_more_to_tell(house: House) -> None:
-    summary_id = next(each[0] for each in stream(house, BODY) if each[1] == "summary")
-    assert [each[1] for each in stream(house, BODY, **{"Last-Event-ID": summary_id})] == ["done"]
+def test_a_stream_that_broke_at_its_end_has_no_more_to_tell(served: Served) -> None:
+    summary_id = next(each[0] for each in stream(served, BODY) if each[1] == "summary")
+    assert [each[1] for each in stream(served, BODY, **{"Last-Event-ID": summary_id})] == ["done"]
 
 
-def test_by_get_as_browsers_do(house: House) -> None:
-    with house.client.stream("GET", PATH, params={**BODY, "summary": "0"}) as answer:
+def test_by_get_as_browsers_do(served: Served) -> None:
+    with served.client.stream("GET", PATH, params={**BODY, "summary": "0"}) as answer:
         kinds = [kind for _, kind, _ in frames(answer)]
     assert kinds[-1] == "done"
     assert "summary" not in kinds
 
 
-def test_relative_times_and_a_step_that_fits(house: House) -> None:
-    summary = stream(house, {"q": "1", "e": END_S * 1000, "s": "e-30m"})[-2][2]
+def test_relative_times_and_a_step_that_fits(served: Served) -> None:
+    summary = stream(served, {"q": "1", "e": END_S * 1000, "s": "e-30m"})[-2][2]
     assert (summary["startMs"], summary["endMs"], summary["stepMs"]) == ((END_S - 1800) * 1000, END_S * 1000, 10_000)
-    summary = stream(house, {"q": "1"})[-2][2]
+    summary = stream(served, {"q": "1"})[-2][2]
     assert summary["endMs"] - summary["startMs"] == 3_600_000
     assert abs(summary["endMs"] / 1000 - time.time()) < 60
 
 
-def test_limit_warnings_special_values_and_histograms(house: House) -> None:
-    told = stream(house, {**BODY, "limit": 5})
+def test_limit_warnings_special_values_and_histograms(served: Served) -> None:
+    told = stream(served, {**BODY, "limit": 5})
     assert [each[1] for each in told].count("result") == 5
     assert told[-2][2]["truncated"]
-    told = stream(house, {**BODY, "q": "rate(up[1m])"})
+    told = stream(served, {**BODY, "q": "rate(up[1m])"})
     assert any("might not be a counter" in text for each in told if each[1] == "warnings" for text in each[2]["infos"])
-    assert stream(house, {**BODY, "q": "vector(0) / 0"})[0][2]["value"] == "NaN"
-    assert stream(house, {**BODY, "q": "latency"})[0][2]["histogram"]["count"] == "3"
+    assert stream(served, {**BODY, "q": "vector(0) / 0"})[0][2]["value"] == "NaN"
+    assert stream(served, {**BODY, "q": "latency"})[0][2]["histogram"]["count"] == "3"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,8 @@ def test_limit_warnings_special_values_and_histograms(house: House) -> None:
         ([], None),
     ],
 )
-def test_what_is_wrong_with_a_request_is_a_status(house: House, body: Any, where: str | None) -> None:
-    answer = house.client.post(PATH, json=body)
+def test_what_is_wrong_with_a_request_is_a_status(served: Served, body: Any, where: str | None) -> None:
+    answer = served.client.post(PATH, json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "bad_input"
     if where:
@@ -151,16 +152,16 @@ def test_what_is_wrong_with_a_request_is_a_status(house: House, body: Any, where
 
 
 @pytest.mark.parametrize("last_id", ["x", "1_2_0_1_0", "1_2_3_2_0", "9_2_3_9_0", "1_2_3_4"])
-def test_an_id_that_is_not_ours(house: House, last_id: str) -> None:
-    answer = house.client.post(PATH, json=BODY, headers={"Last-Event-ID": last_id})
+def test_an_id_that_is_not_ours(served: Served, last_id: str) -> None:
+    answer = served.client.post(PATH, json=BODY, headers={"Last-Event-ID": last_id})
     assert answer.status_code == 400
     assert answer.json()["error"]["where"] == "Last-Event-ID"
 
 
-def test_heartbeats_and_an_error_on_the_way(make_house: MakeHouse) -> None:
-    house = make_house(heartbeat_s=0.2, timeout_s=1.0)
-    house.lake.delay_s = 10.0
-    told = stream(house, BODY)
+def test_heartbeats_and_an_error_on_the_way(serve: Serve) -> None:
+    served = serve(heartbeat_s=0.2, timeout_s=1.0)
+    served.workers.delay_s = 10.0
+    told = stream(served, BODY)
     kinds = [kind for _, kind, _ in told]
     assert kinds.count("heartbeat") >= 2
     assert kinds[-2:] == ["error", "done"]
@@ -169,19 +170,19 @@ def test_heartbeats_and_an_error_on_the_way(make_house: MakeHouse) -> None:
     assert told[-1][2] == {"status": "error"}
 
 
-def test_a_client_that_goes_stops_the_work(make_house: MakeHouse) -> None:
-    house = make_house()
-    house.lake.delay_s = 0.1
-    with house.client.stream("POST", PATH, json=BODY) as answer:
+def test_a_client_that_goes_stops_the_work(serve: Serve) -> None:
+    served = serve()
+    served.workers.delay_s = 0.1
+    with served.client.stream("POST", PATH, json=BODY) as answer:
         next(answer.iter_raw())
-        assert len(house.service.running.visible_to(_admin())) == 1
+        assert len(served.api.admission.running.visible_to(_admin())) == 1
     end = time.monotonic() + 2
-    while house.service.running.visible_to(_admin()) and time.monotonic() < end:
+    while served.api.admission.running.visible_to(_admin()) and time.monotonic() < end:
         time.sleep(0.02)
-    assert house.service.running.visible_to(_admin()) == []
-    reads = sum(scan.counted.segments_read for scan in house.lake.scans)
+    assert served.api.admission.running.visible_to(_admin()) == []
+    requests = served.workers.requests
     time.sleep(0.4)
-    assert sum(scan.counted.segments_read for scan in house.lake.scans) <= reads + 2
+    assert served.workers.requests <= requests + 2
 
 
 def _admin() -> Any:

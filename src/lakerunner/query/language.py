@@ -94,7 +94,7 @@ class StepPlan(Plan):
 
     #: Whether a worker may evaluate parts of it. False where what is read depends on what was found.
     pushable: bool = True
-    #: Whether a step depends on other steps, so that the steps must stay together.
+    #: Whether each step is independent of the others. False: the steps must stay together.
     splittable: bool = True
 
     @abc.abstractmethod

@@ -26,8 +26,9 @@ from lakerunner.serve.metrics import API_CACHE
 from lakerunner.serve.query_sizes import QuerySizes
 
 CacheOutcome = Literal["hit", "miss", "bypass"]
-#: The evaluator has a deadline too. The query's own comes first, so that every error about time reads the same.
-_EVALUATOR_GRACE_S = 5.0
+#: The evaluator and the workers have deadlines too. The query's own comes first, so that every error about time reads
+#: the same.
+_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class QueryService:
             max_samples=limits.max_samples,
             max_series=limits.max_series,
             max_steps=limits.max_steps,
-            timeout_s=limits.timeout_s + _EVALUATOR_GRACE_S,
+            timeout_s=limits.timeout_s + _GRACE_S,
             signal=question.signal,
             limit=question.limit,
             newest_first=question.newest_first,
@@ -141,7 +142,8 @@ class QueryService:
     def source(self, query: RunningQuery, *, partial: bool = True) -> LakeQuery:
         """Everything that the query's caller may see."""
         allowed = self.admission.limits(query.caller)
-        limits = QueryLimits(query.remaining_s, allowed.max_bytes, allowed.max_series, allowed.max_samples, partial)
+        timeout_s = query.remaining_s + _GRACE_S
+        limits = QueryLimits(timeout_s, allowed.max_bytes, allowed.max_series, allowed.max_samples, partial)
         return self.lake.query(query.caller.org_id, limits, query.check)
 
     def cached(self, opened: Opened, query: RunningQuery) -> Answer | None:

@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.fanout.placement import ranked
 from lakerunner.query.fanout.protocol import Kind, ScanRequest, SegmentObjects, read_request
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.series.batch import STALE, SeriesBatch
 from lakerunner.query.series.histograms.histogram import Histogram
@@ -68,7 +70,7 @@ def _select(
     org: uuid.UUID,
     workers: Workers,
     limits: QueryLimits | None = None,
-    cancelled: Check | None = None,
+    cancelled: Check = lambda: None,
 ) -> tuple[SeriesBatch, LakeQuery]:
     source = LakeQuery(org, Planner(lake.lake._catalog, org), workers, limits, cancelled)
     return source.select(ALL, 0, 40_000_000), source
@@ -149,11 +151,15 @@ def test_a_wrong_token_reads_nothing(lake: LakeOfSeries, org: uuid.UUID, service
     workers.close()
 
 
-def test_an_answer_above_the_limit_is_refused(lake: LakeOfSeries, org: uuid.UUID, services: list[WorkerServer]) -> None:
-    workers = _client(services)
+def test_an_answer_above_the_limit_is_refused(lake: LakeOfSeries, org: uuid.UUID) -> None:
+    scanning = local_workers(lake.settings, "flight-small")
+    small = WorkerServer("grpc://127.0.0.1:0", scanning, TOKEN, 8, 10_000)
+    workers = _client([small])
     with pytest.raises(LimitHit, match="more than 10,000 bytes"):
-        _select(lake, org, workers, QueryLimits(max_bytes=10_000))
+        _select(lake, org, workers)
     workers.close()
+    small.shutdown()
+    scanning.close()
 
 
 class _Endless:
@@ -245,9 +251,7 @@ def test_a_query_out_of_time_ends(lake: LakeOfSeries, org: uuid.UUID, endless: t
 
 def test_a_ticket_cannot_reach_into_another_org(lake: LakeOfSeries, org: uuid.UUID) -> None:
     segments = lake.lake._catalog.lookup(org, [EVER]).segments
-    request = ScanRequest(
-        uuid.uuid4(), uuid.uuid4(), Kind.SAMPLES, tuple(map(SegmentObjects.of, segments)), (), 0, 1, 0.0, 1
-    )
+    request = replace(_any_request(), segments=tuple(map(SegmentObjects.of, segments)))
     with pytest.raises(BadInput, match="not of org"):
         read_request(orjson.loads(request.to_ticket(TOKEN)))
 
@@ -369,7 +373,15 @@ def test_a_worker_that_drains_ends_what_it_has_and_takes_no_more(
 
 
 def _any_request() -> ScanRequest:
-    return ScanRequest(uuid.uuid4(), uuid.uuid4(), Kind.SAMPLES, (), (), 0, 1, time.time() + 60, 1 << 30)
+    return ScanRequest(
+        org_id=uuid.uuid4(),
+        query_id=uuid.uuid4(),
+        segments=(),
+        deadline_s=time.monotonic() + 60,
+        max_bytes=1 << 30,
+        kind=Kind.SAMPLES,
+        leaf=Leaf.of_samples((), 0, 1),
+    )
 
 
 @pytest.mark.parametrize("body", [b"nothing", b"[]", b'{"token": "guessed"}', b'{"token": "%s"}' % TOKEN.encode()])

@@ -1,10 +1,9 @@
-"""Passing segments by: never one that could hold something."""
+"""All pruning rules together: in order, each after the one before, with an account. Single rules: see rules/*.txt."""
 
 from __future__ import annotations
 
 import uuid
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,72 +13,42 @@ from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.plan.prune import RULES, prune
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
-ORG = uuid.UUID(int=1)
+UP = Matcher("__name__", MatchKind.EQUAL, "up")
 
 
-def _segment(names: tuple[str, ...] | None, start_ms: int = 0, end_ms: int = 100, **other: object) -> Segment:
-    bounds = {} if not other.pop("bounds", True) else {"metric_name": ("aaa", "mmm")}
-    pruning = Pruning({} if names is None else {"metric_name": names}, bounds)
-    fields = {"org_id": ORG, "signal": "metrics", **other}
+def _segment(name: str, start_ms: int = 0, end_ms: int = 100, signal: str = "metrics", tier_s: int = 0) -> Segment:
     return Segment(
         segment_id=uuid.uuid4(),
+        org_id=uuid.UUID(int=1),
         collector="c",
+        signal=signal,
+        tier_s=tier_s,
         time_range=TimeRange(start_ms * NS_PER_MS, end_ms * NS_PER_MS),
         row_count=1,
         size_bytes=10,
-        pruning=pruning,
-        **fields,  # type: ignore[arg-type]
+        pruning=Pruning({"metric_name": (name,)}),
     )
 
 
-def _leaf(*matchers: Matcher, start_ms: int = 10, end_ms: int = 20) -> Leaf:
-    return Leaf(ORG, matchers, start_ms, end_ms)
-
-
-def _name(text: str, kind: MatchKind = MatchKind.EQUAL) -> Matcher:
-    return Matcher("__name__", kind, text)
-
-
-@pytest.mark.parametrize(
-    ("matchers", "kept"),
-    [
-        ([], True),
-        ([_name("up")], True),
-        ([_name("down")], False),
-        ([_name("latency_bucket")], True),
-        ([_name("latency_sum")], True),
-        ([_name("latency_total")], False),
-        ([_name("lat.*_count", MatchKind.REGEX)], True),
-        ([_name("up|latency", MatchKind.NOT_REGEX)], True),
-        ([_name("up.*|latency.*", MatchKind.NOT_REGEX)], False),
-        ([_name("up"), _name("up", MatchKind.NOT_EQUAL)], False),
-        ([Matcher("job", MatchKind.EQUAL, "x")], True),
-    ],
-)
-def test_by_name(matchers: list[Matcher], kept: bool) -> None:
-    assert bool(prune(_leaf(*matchers), [_segment(("latency", "up"))]).segments) is kept
-
-
-@pytest.mark.parametrize(("name", "kept"), [("bbb", True), ("zzz", False), ("zzz_sum", False), ("mmm_sum", True)])
-def test_too_many_names_to_list_leave_their_bounds(name: str, kept: bool) -> None:
-    assert bool(prune(_leaf(_name(name)), [_segment(None)]).segments) is kept
-    assert prune(_leaf(_name(name)), [_segment(None, bounds=False)]).segments
-    assert prune(_leaf(_name("z.*", MatchKind.REGEX)), [_segment(None)]).segments
-
-
 @given(st.integers(-5, 30), st.integers(0, 30), st.integers(0, 30), st.integers(1, 10))
-def test_by_time_keeps_exactly_what_overlaps(start: int, length: int, first: int, width: int) -> None:
-    segment = _segment(("up",), first, first + width)
+def test_a_segment_is_kept_exactly_when_its_time_overlaps(start: int, length: int, first: int, width: int) -> None:
+    segment = _segment("up", first, first + width)
     inside = any(start <= ms <= start + length for ms in range(first, first + width))
-    assert bool(prune(_leaf(start_ms=start, end_ms=start + length), [segment]).segments) is inside
+    assert bool(prune(Leaf.of_samples((), start, start + length), [segment]).segments) is inside
 
 
-def test_other_orgs_signals_and_tiers_are_out() -> None:
-    mine = _segment(("up",))
-    others = [_segment(("up",), org_id=uuid.UUID(int=2)), _segment(None, signal="logs"), _segment(None, tier_s=60)]
-    plan = prune(_leaf(), [mine, *others])
+def test_each_rule_sees_what_the_rules_before_it_kept() -> None:
+    mine = _segment("up")
+    others = [_segment("up", signal="logs"), _segment("up", tier_s=60), _segment("up", 50, 100), _segment("down")]
+    plan = prune(Leaf.of_samples((UP,), 10, 20), [mine, *others])
     assert list(plan.segments) == [mine]
     explain = plan.explain
-    assert (explain.considered, explain.considered_bytes, explain.segments, explain.segment_bytes) == (4, 40, 1, 10)
+    assert (explain.considered, explain.considered_bytes, explain.segments, explain.segment_bytes) == (5, 50, 1, 10)
     assert [step.rule for step in explain.steps] == [rule.__name__ for rule in RULES]
+    assert [(step.before, step.kept, step.pruned_bytes) for step in explain.steps] == [
+        (5, 3, 20),
+        (3, 2, 10),
+        (2, 1, 10),
+        (1, 1, 0),
+    ]
     assert all(step.note for step in explain.steps)

@@ -15,6 +15,7 @@ from lakerunner.ops import child as child_module
 from lakerunner.ops.child import Child
 from lakerunner.query.fanout.budget import Budgets
 from lakerunner.query.fanout.protocol import Kind, ScanRequest
+from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.worker.memory_watch import MemoryWatch
 from lakerunner.runtime.memory import limit_malloc_arenas, own_bytes, release_memory, resident_bytes
 from lakerunner.runtime.retry import Backoff
@@ -25,7 +26,15 @@ QUERY = QuerySettings(worker_memory_bytes=100, worker_max_memory_bytes=200, work
 
 
 def _request(query_id: uuid.UUID, max_bytes: int = 100) -> ScanRequest:
-    return ScanRequest(uuid.uuid4(), query_id, Kind.SAMPLES, (), (), 0, 1, time.time() + 60, max_bytes)
+    return ScanRequest(
+        org_id=uuid.uuid4(),
+        query_id=query_id,
+        segments=(),
+        deadline_s=time.monotonic() + 60,
+        max_bytes=max_bytes,
+        kind=Kind.SAMPLES,
+        leaf=Leaf.of_samples((), 0, 1),
+    )
 
 
 def _go_on() -> None:

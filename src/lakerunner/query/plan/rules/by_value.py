@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import signal_named
+from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.plan.leaf import Leaf
 
 
 def by_value(leaf: Leaf, segments: Sequence[Segment]) -> tuple[Sequence[Segment], str]:
-    columns = signal_named(leaf.signal).pruning
+    # Matchers of metrics are about labels. A label may have the name of a column and still be no column.
+    columns = () if leaf.signal == METRICS.name else signal_named(leaf.signal).pruning
     matchers = [matcher for matcher in leaf.matchers if matcher.name in columns]
     if not matchers:
         return segments, "no pruning column"
