@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import uuid
 from collections.abc import Iterator
 
 import orjson
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
@@ -16,9 +18,10 @@ from lakerunner.cli.main import app
 from lakerunner.cli.point_output import sparkline
 from lakerunner.serve.auth import Authenticator
 from tests.cli.conftest import Done, run_lakerunner
+from tests.query.lake_of_logs import write_logs
 from tests.query.worker_lake import WorkerLake
 from tests.serve.conftest import lake, open_auth, two_orgs  # noqa: F401  (fixtures)
-from tests.serve.served import END_S, START_S, Served, TwoOrgs, serving
+from tests.serve.served import END_S, START_S, AuthOf, Served, TwoOrgs, serving
 
 RANGE = ("--start", str(START_S), "--end", str(START_S + 60), "--step", "30s")
 
@@ -139,3 +142,50 @@ def test_the_key(two_orgs: TwoOrgs) -> None:  # noqa: F811
         for org, job in (("ours", "our_job0"), ("theirs", "secret_job0")):
             done = run("labels", "job", *times, "--org", org, env=env)
             assert done.json()[0] == {"job": job}
+
+
+@pytest.fixture(scope="module")
+def logs(lake: WorkerLake) -> Iterator[Served]:  # noqa: F811
+    org_id = uuid.uuid4()
+    write_logs(lake, org_id)
+    with serving(lake) as serve:
+        yield serve(AuthOf(org_id))
+
+
+ROWS = ("rows", "logs", "--start", "1970-01-01T00:00:00Z", "--end", "1970-01-01T06:00:00Z")
+
+
+def test_rows_as_text(logs: Served) -> None:
+    done = query(
+        logs, *ROWS, "--where", 'service_name = "s1" and severity_number >= 17', "--limit", "2", "--attributes"
+    )
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "1970-01-01T05:25:00.000000001Z  s1  ERROR  hour 5 half 1 number 25  attr_n=5",
+        "1970-01-01T05:25:00Z  s1  ERROR  hour 5 half 0 number 25  attr_n=5",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "arrow", "parquet"])
+def test_rows_in_other_formats(logs: Served, kind: str) -> None:
+    args = ["query", *ROWS, "--limit", "0", "--oldest-first", "-o", kind, "--url", logs.url]
+    done = CliRunner().invoke(app, args)
+    assert done.exit_code == 0, done.stderr
+    body = done.stdout_bytes
+    match kind:
+        case "json":
+            rows = [orjson.loads(line)["message"] for line in body.splitlines()]
+        case "csv":
+            rows = [row["message"] for row in csv.DictReader(io.StringIO(body.decode()))]
+        case "arrow":
+            rows = pa.ipc.open_stream(body).read_all().column("message").to_pylist()
+        case _:
+            rows = pa.parquet.read_table(pa.BufferReader(body)).column("message").to_pylist()
+    assert len(rows) == 480
+    assert rows[:2] == ["hour 0 half 0 number 0", "hour 0 half 1 number 0"]
+
+
+def test_a_wrong_filter_is_underlined(logs: Served) -> None:
+    done = query(logs, *ROWS, "--where", "severity_number >= and")
+    assert done.code == 2
+    assert done.err.splitlines()[-1].rstrip().endswith("^^^")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from lakerunner.query.fanout.answer import Check, EvaluateAnswer, SegmentAnswer, Workers
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
-from lakerunner.query.fanout.protocol import EvaluateRequest, ScanRequest
+from lakerunner.query.fanout.protocol import EvaluateRequest, ScanRequest, SegmentObjects
 from lakerunner.query.lake import Lake
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.worker.server import WorkerServer
@@ -53,6 +56,13 @@ class PacedWorkers:
     def evaluate(self, request: EvaluateRequest, check: Check) -> EvaluateAnswer | None:
         self._wait(check)
         return self._workers.evaluate(request, check)
+
+    def shares(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> list[list[SegmentObjects]]:
+        return self._workers.shares(org_id, segments)
+
+    def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+        self._wait(check)
+        yield from self._workers.stream(request, check)
 
     def close(self) -> None:
         pass
