@@ -9,14 +9,14 @@ import pytest
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query import metadata
-from lakerunner.query.lake_source import LakeSource
-from lakerunner.query.promql.engine import Engine
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.scan.samples.arrow import from_batch, to_batches
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import VectorResult
+from tests.query.engine import Engine
 from tests.query.lake_of_series import LakeOfSeries
 
 _OWNERS = ("alice", "bob")
@@ -45,7 +45,7 @@ def _series(owner: str) -> MemorySource:
     return loaded
 
 
-def _owners(source: LakeSource, text: str) -> set[str]:
+def _owners(source: LakeQuery, text: str) -> set[str]:
     found = Engine(source).instant(text, int(_TIMES[-1])).value
     assert isinstance(found, VectorResult) and len(found.labels)
     return {labels.get("owner") for labels in found.labels}
@@ -56,14 +56,14 @@ def _owners(source: LakeSource, text: str) -> set[str]:
 def test_an_answer_has_the_labels_of_its_org(lake: LakeOfSeries, text: str) -> None:
     orgs = {owner: lake.write(_series(owner), temporality="cumulative") for owner in _OWNERS}
     for owner in (*_OWNERS, *reversed(_OWNERS)):
-        assert _owners(lake.lake.source(orgs[owner]), text) == {owner}
+        assert _owners(lake.lake.query(orgs[owner]), text) == {owner}
 
 
 @pytest.mark.usefixtures("same_ids")
 def test_lists_of_series_have_the_labels_of_their_org(lake: LakeOfSeries) -> None:
     orgs = {owner: lake.write(_series(owner), temporality="cumulative") for owner in _OWNERS}
     for owner in (*_OWNERS, *reversed(_OWNERS)):
-        source = lake.lake.source(orgs[owner])
+        source = lake.lake.query(orgs[owner])
         found = metadata.series(source, [], 0, int(_TIMES[-1]))
         assert {labels.get("owner") for labels in found} == {owner}
         # Three counters, and of three histograms each: itself, three buckets, sum and count.

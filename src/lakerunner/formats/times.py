@@ -94,9 +94,13 @@ def _from_texts(array: pa.Array) -> tuple[Ints, Mask]:
     return nanos, valid
 
 
+#: Whole numbers that 64 bits hold, up to January 2262 as nanoseconds; the few beyond are read as decimals.
+_WHOLE = r"^[+-]?(\d{1,18}|[0-8]\d{18}|9[01]\d{17}|92[01]\d{16}|922[0-2]\d{15})$"
+
+
 def _from_digits(text: pa.Array) -> tuple[Ints, Mask]:
     """Parse decimal numbers. Whole numbers stay integers: a float cannot hold nanoseconds."""
-    whole = pc.fill_null(pc.match_substring_regex(text, r"^[+-]?(\d{1,18}|[0-8]\d{18})$"), False)
+    whole = pc.fill_null(pc.match_substring_regex(text, _WHOLE), False)
     none = pa.scalar(None, pa.string())
     nanos, valid = _from_integers(pc.utf8_ltrim(pc.if_else(whole, text, none), "+").cast(pa.int64()))
     parts, read = _from_floats(pc.if_else(whole, none, text).cast(pa.float64()))

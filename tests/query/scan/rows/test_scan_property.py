@@ -136,7 +136,8 @@ def test_the_scan_gives_what_a_plain_loop_gives(
     end: int | None,
     data: st.DataObject,
 ) -> None:
-    assert from_json(to_json(predicate)) == predicate
+    # As text: NaN is not equal to itself.
+    assert repr(from_json(to_json(predicate))) == repr(predicate)
     columns = ("attr_a", "resource_a", "message", "attr_none") if data.draw(st.booleans()) else None
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         small_groups(patch, data.draw(st.sampled_from([4, 16])))
