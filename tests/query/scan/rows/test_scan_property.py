@@ -66,6 +66,8 @@ _REFS = st.sampled_from(
         Key("service.name"),
     ]
 )
+#: Times are numbers: whether one holds a text is not a question that filters answer.
+_TEXT_REFS = _REFS.filter(lambda ref: ref != Column("timestamp"))
 _LITERALS = st.one_of(
     _TEXTS.map(Text),
     _INTS.map(Int),
@@ -78,8 +80,8 @@ _LITERALS = st.one_of(
 _LEAVES: st.SearchStrategy[Predicate] = st.one_of(
     st.builds(Compare, _REFS, st.sampled_from(Op), _LITERALS),
     st.builds(In, _REFS, st.lists(_LITERALS, max_size=6).map(tuple)),
-    st.builds(Matches, _REFS, st.sampled_from(["", "a.*", "7", "[0-9]+", "l.*k", "(?i)A"]), st.booleans()),
-    st.builds(Contains, _REFS, st.sampled_from(["", "a", "7", "rue"])),
+    st.builds(Matches, _TEXT_REFS, st.sampled_from(["", "a.*", "7", "[0-9]+", "l.*k", "(?i)A"]), st.booleans()),
+    st.builds(Contains, _TEXT_REFS, st.sampled_from(["", "a", "7", "rue"])),
     st.builds(Exists, _REFS),
 )
 _PREDICATES: st.SearchStrategy[Predicate] = st.recursive(
