@@ -1,1 +1,1 @@
-"""HTTP: what clients talk to."""
+"""The query API: HTTP routes, authentication, admission and rendering."""

@@ -1,7 +1,7 @@
-"""Answers kept in memory, valid while the segments that they came from are the live ones.
+"""An in-memory cache of answers. An entry is valid while the segments that it was computed from are live.
 
-Each is kept as one piece of bytes. Its size is then known and not estimated, and its many small objects do not lie
-scattered over the heap, where they would keep freed memory from going back to the system.
+Each entry is stored as a single byte string. Its size is then exact, and no small objects are scattered over the heap,
+where they would stop the allocator from returning freed memory to the system.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from lakerunner.query.series.results import QueryResult
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.stats import QueryStats
 
-#: What an entry takes beside its bytes: its key, with the query's text, and the entry itself.
+#: Estimated memory of an entry besides its content: the key, which holds the query text, and the entry object.
 _ENTRY_BYTES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
-    """Two queries with the same key have the same answer."""
+    """Identifies an answer: two queries with equal keys have the same answer."""
 
     org_id: uuid.UUID
     language: str
-    #: The canonical form: blanks and number spellings do not matter.
+    #: The query in canonical form, so that whitespace and number spellings do not matter.
     text: str
     times: QueryTimes
     lookback_ms: int
-    #: Of the live segments that the query reads.
+    #: Hash of the live segments that the query reads.
     fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    #: Pickled: it never leaves this process.
+    #: The pickled result and stats. Pickle is safe here because the bytes never leave this process.
     content: bytes
-    kept_at_s: float
+    stored_at_s: float
 
     @property
     def size_bytes(self) -> int:
@@ -48,7 +48,7 @@ class _Entry:
 
 
 class AnswerCache:
-    """The least recently used answers go first. Safe to share between threads."""
+    """An LRU cache of answers, bounded in bytes. Thread-safe."""
 
     def __init__(self, max_bytes: int, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes = max_bytes
@@ -63,17 +63,17 @@ class AnswerCache:
             entry = self._entries.get(key)
             if entry is None:
                 return None
-            if self._clock() - entry.kept_at_s > self._ttl_s:
+            if self._clock() - entry.stored_at_s > self._ttl_s:
                 self._drop(key)
                 return None
             self._entries.move_to_end(key)
-        found: tuple[QueryResult, QueryStats] = pickle.loads(entry.content)
-        return found
+        answer: tuple[QueryResult, QueryStats] = pickle.loads(entry.content)
+        return answer
 
     def put(self, key: AnswerKey, result: QueryResult, stats: QueryStats) -> None:
         content = pickle.dumps((result, stats), pickle.HIGHEST_PROTOCOL)
         entry = _Entry(content, self._clock())
-        # One answer must not empty the cache of all others.
+        # A single large answer must not evict all others.
         if entry.size_bytes > self._max_bytes // 8:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""The query API: what its routes share, and all of the routes."""
+"""`Api`: the settings and services that the route handlers of every dialect share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Api:
-    """What the handlers of every dialect work with."""
+    """The settings and services that the handlers of every dialect use."""
 
     settings: ApiSettings
     auth: Authenticator
@@ -46,7 +46,7 @@ class Api:
         call: Callable[[RunningQuery], T],
         timeout_s: float | None = None,
     ) -> T:
-        """Run a call in a thread when the org's turn comes. It ends when the client leaves or its time is over."""
+        """Run a call in a thread when the org's turn comes. It stops when the client disconnects or on timeout."""
         return await in_turn(self.admission, request, caller, kind, text, call, timeout_s)
 
     def close(self) -> None:

@@ -13,6 +13,6 @@ from lakerunner.serve.prometheus.routes import prometheus_routes
 
 
 def api_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
-    """With a slow lane, routes that may be slow get a switch before them."""
+    """All routes. With a slow lane, routes that may be slow are wrapped in the lane switch."""
     routes = [*prometheus_routes(api), *lake_routes(api, lane), *openapi_routes()]
     return routes if lane is None else switched(routes, api, lane)

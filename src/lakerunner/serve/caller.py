@@ -1,4 +1,4 @@
-"""Who asks a query: a person's request, a rule, or a test."""
+"""The caller of a query: an HTTP client, a rule, or a test."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A caller reads the data of one org. An `admin` may also see and cancel queries of all orgs."""
+    """An authenticated caller, who reads the data of one org. An `admin` may also list and cancel any org's queries."""
 
     org_id: uuid.UUID
     name: str
     admin: bool = False
-    #: Limits that the org has of its own, in place of the settings'.
+    #: The org's own limits by name. They override the settings.
     limits: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A dialect is how one family of clients is answered. A route says which it speaks and how it behaves."""
+"""HTTP dialects: the answer format of one family of clients. Each route names its dialect and how it behaves."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ RETRY_AFTER_S = "2"
 @dataclass(frozen=True, slots=True)
 class Dialect:
     name: str
-    #: Renders an error. Every refusal passes through it, wherever it arises.
+    #: Renders an error. Every error passes through it, wherever it is raised.
     failure: Callable[[LakeError], Response]
 
 
 class DialectRoute(Route):
-    """A route whose every error has its dialect's shape.
+    """A route that renders every error in the format of its dialect.
 
-    `streams`: the answer comes in pieces over a long time, so that it cannot begin again elsewhere.
-    `light`: it costs little or concerns this very process, so that it never leaves the API's own process.
+    `streams`: the answer is sent in pieces over a long time, so it cannot be restarted in the slow lane.
+    `light`: the route is cheap or is about this process, so it always runs in the API's own process.
     """
 
     def __init__(
@@ -52,6 +52,6 @@ class DialectRoute(Route):
             return self.dialect.failure(error)
         except TooSlow:
             raise
-        except Exception:  # noqa: BLE001  (clients parse errors: an unforeseen one must have the shape too)
+        except Exception:  # noqa: BLE001  (clients parse errors, so an unexpected one needs the format too)
             log().exception("request failed", path=request.url.path)
-            return self.dialect.failure(Bug("cannot answer: an error of ours, noted in the log"))
+            return self.dialect.failure(Bug("cannot answer: internal error; see the server's log"))

@@ -1,4 +1,4 @@
-"""Errors in the shape of our own API: one document, one status per class, never a traceback."""
+"""Errors in the format of Lakerunner's own API: one JSON document, one status per error class, never a traceback."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def error_document(error: LakeError) -> dict[str, object]:
     return {"code": error.code, "message": error.message, "hint": error.hint, "where": error.where}
 
 
-#: The dialect of our own routes.
+#: The dialect of Lakerunner's own routes.
 OWN = Dialect("lake", failure)

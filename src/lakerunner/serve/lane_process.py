@@ -1,8 +1,8 @@
-"""`python -m lakerunner.serve.lane_process`: the slow lane itself, an API without a port of its own.
+"""`python -m lakerunner.serve.lane_process`: the slow lane's process, an API reachable only through the parent API.
 
-It is given its settings on standard input, tells the port on standard output, and ends when its input does: that is
-when the API has gone. It runs with less priority than the API, and reads segments itself where no workers are
-configured, so that the worker of this machine is there for the fast lane.
+The process reads its settings from standard input and prints its loopback port on standard output. It exits when its
+input closes, which means that the parent has exited. It runs at a lower priority than the parent. Without configured
+workers it scans segments itself, so that this machine's worker stays free for the fast lane.
 """
 
 from __future__ import annotations
@@ -33,29 +33,32 @@ from lakerunner.serve.caller import Caller
 from lakerunner.serve.lanes.frames import PIECE_BYTES, frame, read_frame
 
 NAME = "query-slow"
-#: How much this process gives way: wholly, where others want the core. Ten threads of it still weigh less than one.
+#: The lowest priority: ten threads at this level still weigh less than one normal thread.
 _NICE = 19
-#: The same for its session as a whole, where threads do not add up: a tenth of what another gets.
+#: Priority of the whole session, where the weights of threads do not add up: a tenth of a normal session's share.
 _SESSION_NICE = 10
 
 
 class Connection:
-    """One request: the receive and send of an ASGI app over a stream. Several may wait for its end at once."""
+    """One request: the `receive` and `send` of an ASGI app over a stream.
+
+    Several tasks may wait in `receive` for the disconnect at the same time.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._body: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._whole = False
-        self._gone = asyncio.Event()
+        self._body_complete = False
+        self._disconnected = asyncio.Event()
 
     async def serve(self, app: Starlette, token: str) -> None:
         reading = None
         try:
-            told = await read_frame(self._reader)
-            if told is None or not hmac.compare_digest(str(told[0].get("token")), token):
+            first = await read_frame(self._reader)
+            if first is None or not hmac.compare_digest(str(first[0].get("token")), token):
                 return
-            request, body = told
+            request, body = first
             if request["has_body"]:
                 self._body.put_nowait({"type": "http.request", "body": body, "more_body": False})
             reading = asyncio.ensure_future(self._read())
@@ -68,16 +71,17 @@ class Connection:
             self._writer.close()
 
     async def _read(self) -> None:
-        while (told := await read_frame(self._reader)) is not None:
-            self._body.put_nowait({"type": "http.request", "body": told[1], "more_body": told[0]["more_body"]})
-        self._gone.set()
+        while (received := await read_frame(self._reader)) is not None:
+            message, body = received
+            self._body.put_nowait({"type": "http.request", "body": body, "more_body": message["more_body"]})
+        self._disconnected.set()
 
     async def receive(self) -> dict[str, Any]:
-        if not self._whole:
+        if not self._body_complete:
             message = await self._body.get()
-            self._whole = not message["more_body"]
+            self._body_complete = not message["more_body"]
             return message
-        await self._gone.wait()
+        await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Any) -> None:
@@ -120,7 +124,7 @@ def main() -> int:
     threading.Thread(target=_end_with_input, name="api-watch", daemon=True).start()
     switch_threads_often()
     database = open_database(settings)
-    # Without configured workers it scans by itself, and leaves this machine's worker to the fast lane.
+    # Without configured workers this process scans segments itself and leaves this machine's worker to the fast lane.
     lake = open_lake(settings, database, own_scans=NAME)
     api = Api.over(settings.api, lake, Authenticator(database, required=True))
     app = Starlette(routes=api_routes(api))
@@ -130,10 +134,10 @@ def main() -> int:
 
 
 def give_way() -> None:
-    """Let everybody else on the machine go first.
+    """Lower this process's priority below everything else on the machine.
 
-    Linux shares a core between sessions first and only then looks at the processes within each, unless a container's
-    own group is in force: a session of its own, and that one nice, gives way in either case.
+    Linux first divides a core between sessions and then between the processes of each session, unless a container's
+    cgroup applies. A session of its own with a low priority, plus a nice process, yields in both cases.
     """
     os.setsid()
     os.nice(_NICE)

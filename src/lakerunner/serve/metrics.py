@@ -1,4 +1,4 @@
-"""What the query API exports of itself."""
+"""Metrics of the query API."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from prometheus_client import Counter, Gauge, Histogram
 _SECONDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 API_SECONDS = Histogram(
-    "lakerunner_api_query_seconds", "Time of one query, its wait included.", ["kind", "outcome"], buckets=_SECONDS
+    "lakerunner_api_query_seconds", "Duration of a query, including its wait.", ["kind", "outcome"], buckets=_SECONDS
 )
-API_QUERIES = Gauge("lakerunner_api_queries", "Queries that run or wait now.")
-API_LANES = Counter("lakerunner_api_lane", "Requests by the lane that they took.", ["lane"])
-API_LANE_RESTARTS = Counter("lakerunner_api_lane_restarts", "How often the slow lane ended and was started again.")
-API_CACHE = Counter("lakerunner_api_cache", "Answers by whether they were kept ones.", ["outcome"])
+API_QUERIES = Gauge("lakerunner_api_queries", "Queries that are running or waiting.")
+API_LANES = Counter("lakerunner_api_lane", "Requests by lane.", ["lane"])
+API_LANE_RESTARTS = Counter("lakerunner_api_lane_restarts", "Restarts of the slow lane's process.")
+API_CACHE = Counter("lakerunner_api_cache", "Answer cache lookups by outcome.", ["outcome"])

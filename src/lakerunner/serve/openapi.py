@@ -1,4 +1,4 @@
-"""`/api/v1/openapi.json`: what is served, as one table."""
+"""`/api/v1/openapi.json`: the description of every route, from one table."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from lakerunner.serve.rendering.json import json_response
 PATH = "/api/v1/openapi.json"
 _JSON, _TEXT, _EVENTS = "application/json", "text/plain", "text/event-stream"
 _ARROW = "application/vnd.apache.arrow.stream"
-#: Media of answers that come in pieces. By POST, what they ask for is a JSON object.
+#: Media types of streamed answers. Their POST requests take a JSON object, not a form.
 _STREAMED = (_EVENTS, _ARROW)
 _FORM = "application/x-www-form-urlencoded"
 _ERRORS = (
     ("400", "The request cannot be read."),
-    ("401", "No key, or one that may not."),
-    ("404", "It does not exist."),
-    ("422", "A limit was hit, which is named, or the data allows no answer."),
-    ("429", "Too many queries of the org wait."),
-    ("503", "Out of time, cancelled, or a dependency is down."),
+    ("401", "The key is missing, invalid, or lacks the permission."),
+    ("404", "Not found."),
+    ("422", "The query hit a limit, which the message names, or cannot be evaluated on this data."),
+    ("429", "Too many queries of this org are waiting."),
+    ("503", "The query timed out or was cancelled, or a dependency is down."),
 )
 
 
@@ -36,11 +36,11 @@ class _Operation:
     methods: str
     sentence: str
     answer: Schema
-    #: Names of parameters between blanks; one that must be given ends in `!`.
+    #: Parameter names, separated by spaces. A required one ends in `!`.
     parameters: str = ""
     error: Schema | None = None
     media: str = _JSON
-    #: For everybody, without a key, and without anything to be refused for.
+    #: Needs no key and is never refused.
     public: bool = False
 
 
@@ -63,11 +63,17 @@ _ROWS = "where s e limit oldest_first fields timeout partial explain"
 _NAMES = schemas.array(schemas.STRING)
 _OPERATIONS = (
     _prometheus("query", "GET POST", "The value of an expression at one time.", schemas.VALUES, f"{_QUERY} time"),
-    _prometheus("query_range", "GET POST", "Its values over a range.", schemas.MATRIX, f"{_QUERY} start! end! step!"),
+    _prometheus(
+        "query_range",
+        "GET POST",
+        "Values of an expression over a range.",
+        schemas.MATRIX,
+        f"{_QUERY} start! end! step!",
+    ),
     _prometheus(
         "series",
         "GET POST",
-        "Series that selectors accept.",
+        "Series that match the selectors.",
         schemas.array(schemas.mapping(schemas.STRING)),
         f"match[]! {_TIMES} limit",
     ),
@@ -86,11 +92,11 @@ _OPERATIONS = (
     _prometheus("format_query", "GET POST", "An expression in its canonical form.", schemas.STRING, "query!"),
     _prometheus("parse_query", "GET POST", "An expression as a tree.", schemas.TREE, "query!"),
     _prometheus(
-        "status/buildinfo", "GET", "The version of Prometheus whose API this is.", schemas.mapping(schemas.STRING)
+        "status/buildinfo", "GET", "The Prometheus version whose API is implemented.", schemas.mapping(schemas.STRING)
     ),
-    _prometheus("status/tsdb", "GET", "How many series there are, by what.", schemas.TSDB, "limit"),
+    _prometheus("status/tsdb", "GET", "Number of series, by metric name and by label.", schemas.TSDB, "limit"),
     _prometheus("status/config", "GET", "Empty: nothing is scraped here.", schemas.mapping(schemas.STRING)),
-    _prometheus("status/flags", "GET", "Empty: settings are our own.", schemas.mapping(schemas.STRING)),
+    _prometheus("status/flags", "GET", "Empty: there are no Prometheus flags.", schemas.mapping(schemas.STRING)),
     _prometheus("rules", "GET", "Empty: no rules are evaluated here.", schemas.mapping({})),
     _prometheus("alerts", "GET", "Empty: no rules are evaluated here.", schemas.mapping({})),
     _prometheus("targets", "GET", "Empty: nothing is scraped here.", schemas.mapping({})),
@@ -114,13 +120,13 @@ _OPERATIONS = (
         schemas.LAKE_ERROR,
         _ARROW,
     ),
-    _lake("queries", "GET", "Queries that run or wait now.", schemas.ALL_RUNNING),
-    _lake("queries/{query_id}", "DELETE", "Stop a query.", schemas.RUNNING),
-    _lake("limits", "GET", "What the caller's org may ask for.", schemas.LIMITS),
+    _lake("queries", "GET", "Queries that are running or waiting.", schemas.ALL_RUNNING),
+    _lake("queries/{query_id}", "DELETE", "Cancel a query.", schemas.RUNNING),
+    _lake("limits", "GET", "The limits of the caller's org.", schemas.LIMITS),
     _Operation(PATH, "GET", "This document.", {"type": "object"}, public=True),
-    _health("/-/healthy", "Whether the process lives."),
-    _health("/-/ready", "Whether the lake answers."),
-    _health("/ready", "Whether the lake answers."),
+    _health("/-/healthy", "Whether the process is alive."),
+    _health("/-/ready", "Whether the lake is reachable."),
+    _health("/ready", "Whether the lake is reachable."),
 )
 
 
@@ -139,7 +145,7 @@ def document() -> dict[str, object]:
         "info": {
             "title": "Lakerunner query API",
             "version": __version__,
-            "description": "A key that holds several orgs names the one it asks for in the header X-Scope-OrgID.",
+            "description": "With a key that covers several orgs, name the org in the header X-Scope-OrgID.",
         },
         "paths": paths,
         "components": {"securitySchemes": schemes},
@@ -176,12 +182,12 @@ def _responses(operation: _Operation) -> dict[str, object]:
         for status, reason in _ERRORS:
             answers[status] = {"description": reason, "content": {_JSON: {"schema": operation.error}}}
     elif operation.media == _TEXT:
-        answers["503"] = {"description": "Not now.", "content": {_TEXT: {"schema": schemas.STRING}}}
+        answers["503"] = {"description": "Not ready.", "content": {_TEXT: {"schema": schemas.STRING}}}
     return answers
 
 
 def _parameters(operation: _Operation) -> Iterator[tuple[str, bool, Schema]]:
-    """Name, whether it must be given, and how it looks."""
+    """Yield each parameter's name, whether it is required, and its schema."""
     known = {_EVENTS: schemas.STREAM_PARAMETERS, _ARROW: schemas.ROW_PARAMETERS}.get(
         operation.media, schemas.PARAMETERS
     )

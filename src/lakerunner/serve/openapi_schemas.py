@@ -1,4 +1,4 @@
-"""What parameters and answers look like, as JSON schemas: clients are made from them, and tests hold us to them."""
+"""JSON schemas of parameters and answers. Clients are generated from them, and tests check answers against them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ BYTES: Schema = {"type": "string", "format": "binary"}
 NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0, "maximum": 10**15}
 FLAG: Schema = {"type": "boolean"}
-#: Formats of our own: texts of the language, which a JSON schema cannot describe further.
+#: Custom formats for PromQL text, whose grammar a JSON schema cannot describe.
 PROMQL: Schema = {"type": "string", "format": "promql", "minLength": 1, "examples": ["sum by (job) (rate(up[5m]))"]}
 SELECTOR: Schema = {"type": "string", "format": "promql-selector", "minLength": 1, "examples": ['up{job="api"}']}
 TIME: Schema = {
-    "description": "Seconds since the epoch, or a time of RFC 3339.",
+    "description": "Seconds since the epoch, or an RFC 3339 time.",
     "anyOf": [NUMBER, {"type": "string", "format": "date-time"}],
 }
 SPAN: Schema = {
-    "description": "Seconds, or a duration as 1m30s.",
+    "description": "Seconds, or a duration like 1m30s.",
     "anyOf": [
         {"type": "number", "exclusiveMinimum": 0},
         {"type": "string", "pattern": r"^[1-9][0-9]{0,3}(ms|s|m|h|d)$"},
     ],
 }
 _MOMENT: Schema = {
-    "description": "Milliseconds since the epoch, a time of RFC 3339, `now-1h` or, before the end, `e-1h`.",
+    "description": "Milliseconds since the epoch, an RFC 3339 time, `now-1h`, or `e-1h` for an hour before the end.",
     "anyOf": [
         {"type": "integer", "minimum": -(10**15), "maximum": 10**15},
         {"type": "string", "format": "date-time"},
@@ -34,14 +34,14 @@ _MOMENT: Schema = {
     ],
 }
 _STREAM_SPAN: Schema = {
-    "description": "Milliseconds, or a duration as 30s.",
+    "description": "Milliseconds, or a duration like 30s.",
     "anyOf": [
         {"type": "integer", "minimum": 1, "maximum": 10**14},
         {"type": "string", "pattern": r"^[1-9][0-9]{0,3}(ms|s|m|h|d)$"},
     ],
 }
 
-#: By name. What a stream takes differs in units, and has names of its own.
+#: Parameters by name. Streams use other units and names; see `STREAM_PARAMETERS`.
 PARAMETERS: dict[str, Schema] = {
     "query": PROMQL,
     "match[]": {"type": "array", "items": SELECTOR},
@@ -74,8 +74,8 @@ STREAM_PARAMETERS: dict[str, Schema] = {
     "partial": FLAG,
     "explain": FLAG,
     "summary": FLAG,
-    "reverse": {"const": False, "description": "Metrics have no reverse."},
-    "fields": {"type": "array", "maxItems": 0, "description": "Metrics have no fields."},
+    "reverse": {"const": False, "description": "Not supported for metrics."},
+    "fields": {"type": "array", "maxItems": 0, "description": "Must be empty for metrics."},
 }
 
 
@@ -115,7 +115,10 @@ def mapping(values: Schema) -> Schema:
 
 
 def _pair(value: Schema) -> Schema:
-    """A time and a value. By `items` and not by place: tools that read older drafts take places for something else."""
+    """A pair of time and value.
+
+    It uses `items`, not `prefixItems`, because tools for older drafts of JSON Schema misread positional items.
+    """
     return {"type": "array", "items": {"anyOf": [NUMBER, value]}, "minItems": 2, "maxItems": 2}
 
 
@@ -175,7 +178,7 @@ LIMITS = record({"org": STRING, "limits": record(dict.fromkeys(LIMIT_NAMES, NUMB
 
 
 def success(data: Schema) -> Schema:
-    """An answer in the shape of Prometheus."""
+    """A successful answer in the format of Prometheus."""
     return record(
         {"status": constant("success"), "data": data},
         {"warnings": array(STRING), "infos": array(STRING), "explain": {"type": "object"}},
@@ -183,7 +186,7 @@ def success(data: Schema) -> Schema:
 
 
 _KINDS = ("bad_data", "execution", "timeout", "canceled", "unavailable", "unauthorized", "not_found", "internal")
-#: One event of a stream; its data is a JSON object {"type", "data"}, as docs/api.md tells.
+#: One event of a stream; its data is a JSON object {"type", "data"}, as described in docs/api.md.
 EVENT: Schema = {"type": "object", "required": ["data"], "properties": {"data": STRING, "id": STRING}}
 PROMETHEUS_ERROR = record({"status": constant("error"), "errorType": {"enum": list(_KINDS)}, "error": STRING})
 _MAYBE: Schema = {"type": ["string", "null"]}

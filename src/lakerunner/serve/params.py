@@ -1,4 +1,4 @@
-"""Parameters of a request, from the address and from a form; times, durations and selectors read as Prometheus does."""
+"""Request parameters from the URL and from a form. Times and durations are parsed as Prometheus parses them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from starlette.requests import ClientDisconnect, Request
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.query.promql.durations import parse_duration_ms
 
-#: The largest body that is read. A query's text may have a quarter of it, and percent-encoding triples it.
+#: The largest accepted body. Query text may take a quarter of this, and percent-encoding triples its size.
 MAX_BODY_BYTES = 1_048_576
-#: How long a body may take to come.
+#: How long a client may take to send a body.
 MAX_BODY_S = 10.0
 _MAX_FIELDS = 1_000
-#: Times farther from the epoch than this many milliseconds are moved there: no sample is, and arithmetic stays safe.
+#: Times are clamped to this many milliseconds from the epoch: no sample lies beyond, and arithmetic cannot overflow.
 _FAR_MS = 1 << 52
 _FORM = "application/x-www-form-urlencoded"
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
-#: How Prometheus itself writes "from the beginning" and "to the end".
+#: The minimum and maximum times as Prometheus clients write them.
 _EARLIEST, _LATEST = "-292273086-05-16T16:47:06Z", "+292277025-08-18T07:12:54.999999999Z"
 
 
 class Params:
-    """Named values, each possibly several times. What is missing or unreadable is an error that names it."""
+    """Named values, possibly repeated. A missing or invalid parameter raises an error that names it."""
 
     def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
         self._values = values
@@ -38,7 +38,7 @@ class Params:
     async def of(cls, request: Request) -> Params:
         text = request.url.query
         if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip() == _FORM:
-            # The form comes first: Grafana repeats nothing in the address, but a proxy may.
+            # Form values take precedence: Grafana repeats nothing in the URL, but a proxy may.
             text = f"{(await body_of(request)).decode(errors='surrogateescape')}&{text}"
         try:
             return cls(parse_qs(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="surrogateescape"))
@@ -69,7 +69,7 @@ class Params:
         value = self.text(name)
         if not value:
             if default_ms is None:
-                raise BadInput(f'invalid parameter "{name}": it is missing', hint="give seconds or a duration as 1m")
+                raise BadInput(f'invalid parameter "{name}": it is missing', hint="give seconds or a duration like 1m")
             return default_ms
         return parse_span_ms(name, value)
 
@@ -78,7 +78,7 @@ class Params:
         if not value:
             return default
         if not value.isascii() or not value.isdigit() or len(value) > 18:
-            raise BadInput(f'invalid parameter "{name}": cannot read {value[:50]!r} as a number from 0 on')
+            raise BadInput(f'invalid parameter "{name}": {value[:50]!r} is not a non-negative integer')
         return int(value)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -87,7 +87,10 @@ class Params:
 
 
 async def body_of(request: Request) -> bytes:
-    """The whole body, unless it is too large to be one of ours. Kept: another process may have to be asked."""
+    """Read the whole body, up to `MAX_BODY_BYTES`.
+
+    The body stays in the request's scope, because the request may have to be forwarded to the slow lane.
+    """
     parts, size = [], 0
     try:
         async with asyncio.timeout(MAX_BODY_S):
@@ -101,10 +104,10 @@ async def body_of(request: Request) -> bytes:
                 parts.append(part)
     except TimeoutError:
         raise BadInput(
-            f"cannot read the body: it did not come within {MAX_BODY_S:g} s", hint="send it whole, and at once"
+            f"cannot read the body: it did not arrive within {MAX_BODY_S:g} s", hint="send the whole body at once"
         ) from None
     except ClientDisconnect:
-        raise BadInput("cannot read the body: the client went away") from None
+        raise BadInput("cannot read the body: the client disconnected") from None
     body = b"".join(parts)
     request.scope["lakerunner.body"] = body
     return body
@@ -117,7 +120,7 @@ def wants_fresh(request: Request) -> bool:
 
 
 def parse_time_ms(name: str, text: str) -> int:
-    """Milliseconds of seconds since the epoch, or of an RFC 3339 time.
+    """Parse seconds since the epoch, or an RFC 3339 time, to milliseconds.
 
     >>> parse_time_ms("time", "1.5"), parse_time_ms("time", "1970-01-01T00:00:02.25+00:00")
     (1500, 2250)
@@ -153,7 +156,7 @@ def _bad_time(name: str, text: str) -> BadInput:
 
 
 def parse_span_ms(name: str, text: str) -> int:
-    """Milliseconds of seconds, or of a duration.
+    """Parse a number of seconds, or a duration, to milliseconds.
 
     >>> parse_span_ms("step", "15"), parse_span_ms("step", "1m30s"), parse_span_ms("step", "0.5")
     (15000, 90000, 500)

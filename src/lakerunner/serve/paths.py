@@ -1,4 +1,4 @@
-"""Names within addresses: any text at all, as labels have, slashes and line breaks included."""
+"""A URL path parameter for label names, which may contain any text, including slashes and line breaks."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class _AnyText(Convertor[str]):
         return value
 
 
-#: `{name:text}` in the path of a route.
+# Makes `{name:text}` available in route paths.
 register_url_convertor("text", _AnyText())

@@ -1,4 +1,4 @@
-"""The query API as a role."""
+"""The query API's role: its process and lifecycle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import Authenticator
 from lakerunner.serve.lanes.slow import SlowLane
 
-#: How often freed memory is given back to the system: while nothing runs, and in any case.
+#: How often freed memory is returned to the system: while no query runs, and at the latest.
 _TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
 _LOOK_S = 1.0
 
@@ -47,8 +47,8 @@ class QueryApi(IndexedRole):
     def run(self, stop: Stop) -> None:
         trimmed_at = time.monotonic()
         while not stop.wait(_LOOK_S):
-            # What queries freed lies between kept answers, and the heap holds on to it. Giving it back holds up those
-            # who want memory at that moment, so it is done while nobody does, or seldom.
+            # Memory that queries freed lies between cached answers, so the allocator keeps it. Trimming the heap blocks
+            # concurrent allocations, so it happens while the API is idle, and seldom otherwise.
             age_s = time.monotonic() - trimmed_at
             if age_s > (_TRIM_S if self._api.admission.running.idle else _TRIM_BUSY_S):
                 trim()

@@ -1,7 +1,7 @@
-"""How many samples queries needed when they last ran: what is small goes to one worker in one piece.
+"""How many samples each query read when it last ran. A small query goes to one worker in one piece.
 
-A selector of one series reads the same segments as one of ten thousand, so the plan cannot tell them apart. Dashboards
-ask the same again and again, so the last run can.
+The plan cannot predict the size: a selector of one series reads the same segments as a selector of ten thousand.
+Dashboards repeat their queries, so the previous run is a good prediction.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import OrderedDict
 
 from lakerunner.query.language import Plan
 
-#: A query of fewer samples costs more in a second request to a worker than it gains.
+#: Below this many samples, a second worker request costs more than it saves.
 _SMALL_SAMPLES = 200_000
 _MAX_QUERIES = 10_000
 
 
 class QuerySizes:
-    """Safe to share between threads."""
+    """Sample counts of recent queries, by org. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

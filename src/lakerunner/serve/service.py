@@ -1,4 +1,4 @@
-"""Answering questions in any language: compile, look up, take the cached answer or compute it, keep account."""
+"""Answers queries in any language: compile the query, look up its segments, then use the cache or compute."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from lakerunner.serve.metrics import API_CACHE
 from lakerunner.serve.query_sizes import QuerySizes
 
 CacheOutcome = Literal["hit", "miss", "bypass"]
-#: The evaluator and the workers have deadlines too. The query's own comes first, so that every error about time reads
-#: the same.
+#: The evaluator and the workers have their own deadlines, later by this much. The query's deadline then expires first,
+#: and every timeout gives the same error.
 _GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One query."""
+    """A query as the client asked it: its language, text, times and options."""
 
     language: str
     text: str
     times: QueryTimes
     lookback_ms: int = 0
-    #: Compute it even where the answer is cached.
+    #: Compute the answer even if it is cached.
     fresh: bool = False
-    #: Whether the answer may miss what cannot be read, and say so.
+    #: Whether the answer may leave out unreadable data, with a warning.
     partial: bool = True
-    #: For answers of rows: which signal, how many, in which order, which columns.
+    #: Only for row queries: the signal, the maximum number of rows, their order and their columns.
     signal: str = ""
     limit: int | None = None
     newest_first: bool = True
@@ -64,17 +64,17 @@ class Answer:
 
     def explanation(self) -> dict[str, object]:
         explanation = self.stats.explanation()
-        # A cached answer read nothing now.
+        # A cached answer read no segments this time.
         return {**explanation, "selectors": []} if self.cache == "hit" else explanation
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A plan with its view of the lake: one snapshot of the index, and the place of its answer in the cache."""
+    """A plan with one snapshot of the index and the cache key of its answer."""
 
     plan: Plan
     source: LakeQuery
-    #: None: the answer may not be cached.
+    #: None when the answer must not be cached.
     key: AnswerKey | None
 
     @property
@@ -83,7 +83,7 @@ class Opened:
 
 
 class QueryService:
-    """Its methods run in threads that `admission` gives, and know neither a language nor HTTP."""
+    """Answers queries, independent of languages and HTTP. Its methods run in the threads of `admission`."""
 
     def __init__(self, settings: ApiSettings, lake: Lake, admission: Admission) -> None:
         self.settings = settings
@@ -108,7 +108,7 @@ class QueryService:
         return Answer(result, opened.source.stats, opened.outcome, query.query_id, query.elapsed_s)
 
     def compile(self, question: Question, caller: Caller) -> Plan:
-        """The plan of a question that is within the org's limits."""
+        """Compile a question to a plan and check it against the org's limits."""
         limits = self.admission.limits(caller)
         options = QueryOptions(
             lookback_ms=question.lookback_ms,
@@ -126,10 +126,10 @@ class QueryService:
         return plan
 
     def open(self, plan: Plan, question: Question, query: RunningQuery) -> Opened:
-        """Look up what the plan needs.
+        """Look up the segments that the plan reads.
 
-        The fingerprint is of the very segments that will be read: one that comes in later makes the cached answer
-        invalid, never wrong.
+        The fingerprint covers exactly the segments that will be read. A segment that arrives later changes the
+        fingerprint, so the cached answer is no longer found; it is never served stale.
         """
         source = self.source(query, partial=question.partial)
         fingerprint = source.prepare(plan.leaves)
@@ -140,27 +140,27 @@ class QueryService:
         return Opened(plan, source, key)
 
     def source(self, query: RunningQuery, *, partial: bool = True) -> LakeQuery:
-        """Everything that the query's caller may see."""
+        """A view of the lake restricted to the caller's org and its limits."""
         allowed = self.admission.limits(query.caller)
         timeout_s = query.remaining_s + _GRACE_S
         limits = QueryLimits(timeout_s, allowed.max_bytes, allowed.max_series, allowed.max_samples, partial)
         return self.lake.query(query.caller.org_id, limits, query.check)
 
     def cached(self, opened: Opened, query: RunningQuery) -> Answer | None:
-        found = None if opened.key is None else self._cache.get(opened.key)
-        API_CACHE.labels("bypass" if opened.key is None else "miss" if found is None else "hit").inc()
-        if found is None:
+        entry = None if opened.key is None else self._cache.get(opened.key)
+        API_CACHE.labels("bypass" if opened.key is None else "miss" if entry is None else "hit").inc()
+        if entry is None:
             return None
-        result, stats = found
+        result, stats = entry
         return Answer(result, stats, "hit", query.query_id, query.elapsed_s)
 
     def keep(self, opened: Opened, result: QueryResult) -> None:
-        """Cache a complete answer. One that misses something may be whole the next time."""
+        """Cache the answer if it is complete. An incomplete one may be complete the next time."""
         if opened.key is not None and opened.source.stats.complete:
             self._cache.put(opened.key, result, opened.source.stats)
 
     def recent(self) -> tuple[int, int]:
-        """The time that is meant where a request for labels or metadata gives none."""
+        """The default time range, in milliseconds, for requests for labels or metadata."""
         end_ms = now_ms()
         return end_ms - round(self.settings.metadata_range_s * 1000), end_ms
 
@@ -176,7 +176,7 @@ def _check_range(plan: Plan, limits: LimitSettings) -> None:
 
 
 def _check_points(result: QueryResult, limit: int) -> None:
-    """Refuse an answer that is too large to be written and sent, before that begins."""
+    """Refuse an answer that is too large to send, before rendering it."""
     value = result.value
     points = value.samples if isinstance(value, MatrixResult) else 0
     if points > limit:

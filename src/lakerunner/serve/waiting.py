@@ -1,4 +1,4 @@
-"""Waiting for a query on the event loop: until it ends, its client leaves, it is cancelled, or its time is over."""
+"""Waits for a query on the event loop until it ends, is cancelled or times out, or its client disconnects."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.caller import Caller
 
 T = TypeVar("T")
-#: How long past its time a query is waited for: mostly it stops by itself, with a better error.
+#: How long to wait for a query past its timeout. Most queries stop by themselves, with a better error.
 _GRACE_S = 0.5
-#: Set in a request's scope by the lane switch: a query that takes long should begin again in the slow lane.
+#: Key in a request's ASGI scope, set by the lane switch: a long query should restart in the slow lane.
 HURRY = "lakerunner.hurry"
 
 
@@ -29,24 +29,25 @@ async def in_turn(
     call: Callable[[RunningQuery], T],
     timeout_s: float | None = None,
 ) -> T:
-    """Run a call in a thread when the org's turn comes. It ends when the client leaves or its time is over."""
+    """Run a call in a thread when the org's turn comes. It stops when the client disconnects or on timeout."""
     with admission.listed(caller, kind, text, timeout_s) as query:
         if request.scope.get(HURRY):
             query.hurry()
         future = admission.submit(query, call)
         done = asyncio.wrap_future(future)
-        stopped = await _stopped(request, query, done)
-        if stopped is None:
+        stop_reason = await _wait(request, query, done)
+        if stop_reason is None:
             return done.result()
         future.cancel()
         done.add_done_callback(observed)
-        raise stopped
+        raise stop_reason
 
 
-async def _stopped(request: Request, query: RunningQuery, done: asyncio.Future[T]) -> LakeError | None:
-    """Wait for the future. Returns what stopped the query instead: its client left, it was cancelled, or it timed out.
+async def _wait(request: Request, query: RunningQuery, done: asyncio.Future[T]) -> LakeError | None:
+    """Wait for the future. Returns None when it is done, otherwise why the query stopped.
 
-    A call that does not check the clock is answered for all the same; its thread ends by itself.
+    A query stops when its client disconnects, it is cancelled, or it times out. The client gets its answer then even
+    if the call never checks its deadline; the call's thread ends by itself.
     """
     loop = asyncio.get_running_loop()
     cancelled = asyncio.Event()
@@ -58,22 +59,22 @@ async def _stopped(request: Request, query: RunningQuery, done: asyncio.Future[T
         await asyncio.wait(watched, timeout=query.remaining_s + _GRACE_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         if gone.done():
-            query.cancel("its client went away")
+            query.cancel("its client disconnected")
         reason = None if done.done() else query.cancelled or query.timed_out()
         if reason is not None:
-            query.cancel("nobody waits for it any more")
+            query.cancel("its request has ended")
         gone.cancel()
         cancel.cancel()
     return reason
 
 
 async def disconnected(request: Request) -> None:
-    """Return when the client has gone. The request's body must have been read before."""
+    """Return when the client has disconnected. The request's body must have been read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def observed(done: asyncio.Future[T]) -> None:
-    """Retrieve the error of a future that nobody waits for, so that asyncio does not report it."""
+    """Retrieve the exception of an abandoned future, so that asyncio does not log it as never retrieved."""
     if not done.cancelled():
         done.exception()
