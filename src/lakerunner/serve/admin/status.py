@@ -24,7 +24,7 @@ from lakerunner.serve.rendering.json import json_response
 
 
 def status_document(database: Database, bus: Bus) -> dict[str, object]:
-    """What `lakerunner status -o json` prints and the API answers."""
+    """The document that `lakerunner status -o json` prints and this route returns."""
     return {
         "version": __version__,
         "schema": schema_version(database),
@@ -47,7 +47,7 @@ def status_routes(settings: Settings, database: Database, bus: Bus) -> list[Base
         return json_response(status_document(database, bus))
 
     async def status(request: Request) -> Response:
-        # In a thread: the database blocks.
+        # In a thread: the database calls block.
         return await run_in_threadpool(answer, request)
 
     return [DialectRoute("/api/v1/status", status, ["GET"], OWN)]

@@ -1,1 +1,1 @@
-"""Who may run now: turns between orgs, and the list of running queries."""
+"""Admission control: limits, turns between orgs, and the list of running queries."""

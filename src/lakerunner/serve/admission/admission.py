@@ -1,6 +1,6 @@
-"""Admission of queries: their limits, their turn, their listing while they run, and the charge to their org.
+"""Admission of queries: applies limits, schedules turns, lists running queries and charges usage to orgs.
 
-It knows neither a language nor HTTP: whatever wants to run a query of an org comes through here.
+Every query passes through admission, whatever its language and whether or not it came over HTTP.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from lakerunner.serve.admission.usage import Usage
 from lakerunner.serve.caller import Caller
 
 T = TypeVar("T")
-#: What a second of waiting counts as use of the API's process.
+#: Usage charged for each second that a query's thread spends waiting.
 _WAITING_SHARE = 0.1
 
 
 class Admission:
+    """Runs the queries of all orgs within their limits."""
+
     def __init__(self, settings: ApiSettings) -> None:
         self.settings = settings
         self.running = Running()
@@ -30,13 +32,13 @@ class Admission:
         self._turns = Turns(settings.threads, settings.org_queries, settings.org_waiting)
 
     def limits(self, caller: Caller) -> LimitSettings:
-        """What the caller's org may ask for."""
+        """The limits of the caller's org: the settings, overridden by the org's own limits."""
         return self.settings.model_copy(update=dict(caller.limits)) if caller.limits else self.settings
 
     def listed(
         self, caller: Caller, kind: str, text: str, timeout_s: float | None = None
     ) -> AbstractContextManager[RunningQuery]:
-        """List a query as running, for the time that its org allows or, where the client asks so, for less."""
+        """List a query while it runs. Its timeout is the org's limit, or less if the client asks for less."""
         allowed_s = self.limits(caller).timeout_s
         return self.running.listed(caller, kind, text, min(timeout_s or allowed_s, allowed_s))
 
@@ -50,16 +52,16 @@ class Admission:
                 query.begin()
                 return call(query)
             finally:
-                # Waiting counts little: the query waits for a worker, or for others on an overloaded machine.
+                # Waiting is cheap: the query waits for a worker, or for a core of an overloaded machine.
                 cpu_s, elapsed_s = time.thread_time() - began_cpu_s, time.monotonic() - began_s
                 self.usage.spent(org_id, cpu_s + _WAITING_SHARE * (elapsed_s - cpu_s))
 
         return self._turns.submit(org_id, timed, self.limits(query.caller).org_queries)
 
     def charge(self, query: RunningQuery, worker_cpu_s: float) -> None:
-        """Charge the org for what workers did for its query."""
+        """Charge the org for the CPU time that workers spent on its query."""
         self.usage.spent(query.caller.org_id, worker_cpu_s)
 
     def close(self) -> None:
-        self.running.cancel_all("the server stops")
+        self.running.cancel_all("the server is stopping")
         self._turns.close()

@@ -1,4 +1,4 @@
-"""The queries that this process runs: who asked what, since when, and the flag that stops them."""
+"""The queries that this process is running: caller, text, start time, and the flag that cancels each."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from lakerunner.model.errors import LakeError, LimitHit, Missing
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.metrics import API_QUERIES, API_SECONDS
 
-#: Of a query's text, in listings: enough to recognise it.
+#: Characters of a query's text in listings: enough to recognise the query.
 _SHOWN_TEXT = 2_000
-#: What a short query takes at most: of a core, and of everybody's time.
+#: The most that a short query takes, in CPU time and in wall time.
 _SHORT_CPU_S = 0.3
 _SHORT_S = 1.5
 
 
 class Cancelled(LakeError):
-    """The query was stopped: by its client's leaving, by a request, or because the process stops."""
+    """The query was cancelled: its client disconnected, a request cancelled it, or the process is stopping."""
 
     code = "cancelled"
 
 
 class TimedOut(LimitHit):
-    """The query took longer than it may."""
+    """The query ran longer than its timeout."""
 
     code = "timeout"
 
 
 class TooSlow(Exception):
-    """A query took more of the fast lane than one may. It is no error: the query begins again in the slow lane."""
+    """The query used more of the fast lane than a query may. Not an error: it restarts in the slow lane."""
 
 
 @dataclass
 class RunningQuery:
-    """One query. `check` is called between the nodes of an evaluation and between segments."""
+    """One query. The evaluator calls `check` between nodes, the scanner between segments."""
 
     query_id: str
     caller: Caller
@@ -69,15 +69,15 @@ class RunningQuery:
             self._on_cancel()
 
     def on_cancel(self, call: Callable[[], object]) -> None:
-        """Call this when the query is cancelled."""
+        """Register a function to call when the query is cancelled."""
         self._on_cancel = call
 
     def hurry(self) -> None:
-        """Raise `TooSlow` once the query has run for longer than a short one, its wait not counted."""
+        """Make `check` raise `TooSlow` once the query has run for longer than a short query. Waiting does not count."""
         self._hurries = True
 
     def begin(self) -> None:
-        """Its turn has come."""
+        """Mark the query as running: its turn has come."""
         self.check()
         self.state = "running"
         self._turn_s, self._turn_cpu_s = time.monotonic(), time.thread_time()
@@ -85,10 +85,10 @@ class RunningQuery:
 
     @property
     def cancelled(self) -> Cancelled | None:
-        return Cancelled(f"cannot go on with the query: {self._cancelled}") if self._cancelled else None
+        return Cancelled(f"cannot complete the query: {self._cancelled}") if self._cancelled else None
 
     def check(self) -> None:
-        """Raise when the query must stop."""
+        """Raise if the query must stop."""
         if (cancelled := self.cancelled) is not None:
             raise cancelled
         if self.elapsed_s > self.timeout_s:
@@ -97,9 +97,9 @@ class RunningQuery:
             raise TooSlow
 
     def _is_long(self) -> bool:
-        # By the thread's own clock: on a machine that has too much to do, everything takes long.
-        mine = threading.get_ident() == self._thread
-        cpu_s = time.thread_time() - self._turn_cpu_s if mine else 0.0
+        # CPU time of the query's own thread: on an overloaded machine, every query takes long by wall time.
+        own_thread = threading.get_ident() == self._thread
+        cpu_s = time.thread_time() - self._turn_cpu_s if own_thread else 0.0
         return cpu_s > _SHORT_CPU_S or time.monotonic() - self._turn_s > _SHORT_S
 
     def timed_out(self) -> TimedOut:
@@ -123,7 +123,7 @@ class RunningQuery:
 
 
 class Running:
-    """All queries under way. A caller sees those of its org; an admin sees all."""
+    """All running and waiting queries. A caller sees those of its own org; an admin sees all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -157,7 +157,7 @@ class Running:
         return [query for query in queries if caller.admin or query.caller.org_id == caller.org_id]
 
     def cancel(self, caller: Caller, query_id: str) -> RunningQuery:
-        """Stop a query. One of another org is as unknown as one that does not exist."""
+        """Cancel a query. A query of another org raises the same error as one that does not exist."""
         for query in self.visible_to(caller):
             if query.query_id == query_id:
                 query.cancel(f"it was cancelled by {caller.name!r}")

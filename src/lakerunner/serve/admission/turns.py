@@ -1,4 +1,4 @@
-"""Turns: queries run in a few threads, and orgs take turns. A hundred queries of one org delay another's by one."""
+"""A thread pool in which orgs take turns, so a hundred queries of one org delay another org's query by only one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TooMany(LakeError):
-    """The org has as many queries waiting as it may. Asking again later may help."""
+    """The org already has the maximum number of queries waiting. A later retry may succeed."""
 
     code = "too_many"
     retryable = True
@@ -23,8 +23,8 @@ class TooMany(LakeError):
 
 def too_many(waiting: int) -> TooMany:
     return TooMany(
-        f"cannot take another query: {waiting} of this org are waiting (api.org_waiting)",
-        hint="ask again later, or ask less at once",
+        f"cannot accept another query: {waiting} of this org are waiting (api.org_waiting)",
+        hint="retry later, or send fewer queries at once",
     )
 
 
@@ -32,15 +32,15 @@ _Waiting = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Turns:
-    """Runs calls in `threads` threads, next a call of the org whose turn it is. Few of one org run at once."""
+    """Runs calls in `threads` threads, with orgs in rotation. At most `per_org` calls of one org run at once."""
 
     def __init__(self, threads: int, per_org: int, waiting_per_org: int) -> None:
         self._per_org = per_org
-        #: Orgs that may have more or fewer at once, as their last call said.
-        self._own: dict[uuid.UUID, int] = {}
+        #: Orgs with their own `per_org`, as given with their last call.
+        self._per_org_overrides: dict[uuid.UUID, int] = {}
         self._waiting_per_org = waiting_per_org
         self._changed = threading.Condition()
-        #: Orgs with something waiting, in the order of their turns.
+        #: Waiting calls of each org, in the order of the orgs' turns.
         self._waiting: OrderedDict[uuid.UUID, deque[_Waiting]] = OrderedDict()
         self._running: dict[uuid.UUID, int] = {}
         self._closed = False
@@ -51,13 +51,13 @@ class Turns:
             thread.start()
 
     def submit(self, org_id: uuid.UUID, call: Callable[[], T], per_org: int | None = None) -> Future[T]:
-        """Run it when its turn comes. `per_org` is how many of this org may run at once, where that is its own."""
+        """Run the call when its turn comes. `per_org` overrides how many calls of this org may run at once."""
         future: Future[T] = Future()
         with self._changed:
             if per_org is None or per_org == self._per_org:
-                self._own.pop(org_id, None)
+                self._per_org_overrides.pop(org_id, None)
             else:
-                self._own[org_id] = per_org
+                self._per_org_overrides[org_id] = per_org
             queue = self._waiting.setdefault(org_id, deque())
             _drop_cancelled(queue)
             if len(queue) >= self._waiting_per_org:
@@ -91,7 +91,7 @@ class Turns:
         with self._changed:
             while not self._closed:
                 for org_id, queue in self._waiting.items():
-                    if self._running.get(org_id, 0) < self._own.get(org_id, self._per_org):
+                    if self._running.get(org_id, 0) < self._per_org_overrides.get(org_id, self._per_org):
                         return self._take(org_id, queue)
                 self._changed.wait()
             return None
@@ -109,12 +109,12 @@ class Turns:
 def _run(future: Future[Any], call: Callable[[], Any]) -> None:
     try:
         future.set_result(call())
-    except BaseException as error:  # noqa: BLE001  (whoever waits for the future gets it, whatever it is)
+    except BaseException as error:  # noqa: BLE001  (the waiter gets every exception)
         future.set_exception(error)
 
 
 def _drop_cancelled(queue: deque[_Waiting]) -> None:
-    """What was cancelled while it waited must not count as waiting."""
+    """Remove cancelled calls, so that they do not count as waiting."""
     if any(future.cancelled() for future, _ in queue):
         kept = [entry for entry in queue if not entry[0].cancelled()]
         queue.clear()

@@ -1,1 +1,1 @@
-"""Two lanes: short queries in the API's own process, long ones and those of busy orgs in one that gives way."""
+"""Two lanes: short queries run in the API's process; long ones and those of busy orgs in a low-priority process."""

@@ -1,4 +1,4 @@
-"""ASGI messages over a stream of bytes: a length, the message as JSON, a length, its body."""
+"""ASGI messages over a byte stream. A frame is two lengths, then the message as JSON, then its body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 _LENGTHS = struct.Struct(">II")
-#: Bodies are cut into pieces of this size, so that neither side holds a large one twice.
+#: Bodies are sent in pieces of this size, so that neither side holds a second copy of a large body.
 PIECE_BYTES = 1 << 20
 
 
@@ -19,10 +19,10 @@ def frame(message: dict[str, Any], body: bytes = b"") -> bytes:
 
 
 async def read_frame(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes] | None:
-    """The next message; None when the other side has gone."""
+    """Read the next message and its body; None when the other side has closed the connection."""
     try:
-        head, body = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
-        message: dict[str, Any] = orjson.loads(await reader.readexactly(head))
-        return message, await reader.readexactly(body)
+        head_bytes, body_bytes = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
+        message: dict[str, Any] = orjson.loads(await reader.readexactly(head_bytes))
+        return message, await reader.readexactly(body_bytes)
     except (asyncio.IncompleteReadError, ConnectionError):
         return None

@@ -1,4 +1,4 @@
-"""The slow lane, seen from the API: a process that is started, given requests, watched, and ended when it must be."""
+"""The slow lane as the API sees it: starts, watches and kills the lane's process, and forwards requests to it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from lakerunner.serve.lanes.frames import frame, read_frame
 from lakerunner.serve.metrics import API_LANE_RESTARTS
 
 _LOOK_S = 0.5
-#: Past its time a query in the lane ends by itself. When it has not by then, the lane hangs.
+#: A query in the lane ends by itself at its timeout. If it is still running this much later, the lane hangs.
 _GRACE_S = 10.0
 _RESTART = Backoff(base_s=0.2, cap_s=10.0)
 
 
 class SlowLane:
-    """One process at a time. While there is none, `open` is False and everything takes the fast lane."""
+    """Runs one lane process at a time. While none is ready, `open` is False and all requests take the fast lane."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -38,11 +38,11 @@ class SlowLane:
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._closing = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="slow-lane", daemon=True)
+        self._watcher = threading.Thread(target=self._supervise, name="slow-lane", daemon=True)
 
     def start(self) -> None:
-        if not self._keeper.is_alive():
-            self._keeper.start()
+        if not self._watcher.is_alive():
+            self._watcher.start()
 
     @property
     def open(self) -> bool:
@@ -54,35 +54,38 @@ class SlowLane:
 
     def close(self) -> None:
         self._closing.set()
-        self._end("the server stops")
+        self._kill("the server is stopping")
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     async def forward(self, scope: Scope, receive: Receive, send: Send, caller: Caller, timeout_s: float) -> bool:
-        """Answer a request there. False when the lane broke before its first byte: the caller then answers."""
-        begun = False
+        """Forward a request to the lane and send its answer.
+
+        Returns False if the lane broke before the first byte of the answer; the caller must then answer.
+        """
+        answer_started = False
         try:
             async with asyncio.timeout(timeout_s + _GRACE_S):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-                asking = asyncio.ensure_future(_ask(writer, receive, self._request(scope, caller)))
+                sending = asyncio.ensure_future(_send_request(writer, receive, self._request(scope, caller)))
                 try:
-                    while (told := await read_frame(reader)) is not None:
-                        message, body = told
-                        begun = True
-                        await send(_message(message, body))
+                    while (received := await read_frame(reader)) is not None:
+                        message, body = received
+                        answer_started = True
+                        await send(_asgi_message(message, body))
                         if message["type"] == "http.response.body" and not message["more_body"]:
                             return True
                 finally:
-                    asking.cancel()
+                    sending.cancel()
                     writer.close()
         except OSError:
             pass
         except TimeoutError:
-            self._end("a query ran far beyond its time")
-        return begun
+            self._kill("a query ran far beyond its timeout")
+        return answer_started
 
     async def ask(self, method: str, path: str, caller: Caller) -> tuple[int, bytes]:
-        """A small request of our own, and its answer; (0, b"") when there is none."""
+        """Send a small internal request. Returns the status and body, or (0, b"") when there is no answer."""
         status, parts = 0, []
 
         async def receive() -> Any:
@@ -100,7 +103,7 @@ class SlowLane:
 
     def _request(self, scope: Scope, caller: Caller) -> bytes:
         headers = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in scope["headers"]]
-        told = {
+        head = {
             "token": self._token,
             "method": scope["method"],
             "path": scope["path"],
@@ -109,13 +112,13 @@ class SlowLane:
             "headers": [pair for pair in headers if pair[0] not in ("authorization", "x-api-key")],
             "caller": {**asdict(caller), "org_id": str(caller.org_id)},
         }
-        # What was read of the body by the fast lane is not there to be received again.
-        known = scope.get("lakerunner.body")
-        return frame({**told, "has_body": known is not None}, known or b"")
+        # A body that the fast lane has already read cannot be received again, so it goes with the request.
+        body = scope.get("lakerunner.body")
+        return frame({**head, "has_body": body is not None}, body or b"")
 
     # -- the process -------------------------------------------------------------------------------------------
 
-    def _keep(self) -> None:
+    def _supervise(self) -> None:
         failures = 0
         while not self._closing.is_set():
             if self._run():
@@ -127,13 +130,13 @@ class SlowLane:
                 self._closing.wait(_RESTART.ceiling_s(failures + 1))
 
     def _run(self) -> bool:
-        """Start one and watch it until it ends. Whether it ever was ready."""
+        """Start a process and watch it until it exits. Returns whether it ever became ready."""
         argv = [sys.executable, "-m", "lakerunner.serve.lane_process"]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             self._process = process
             assert process.stdin is not None and process.stdout is not None
             with contextlib.suppress(BrokenPipeError):
-                # By its standard input: an environment or an argument can be read by others.
+                # Over standard input: other users can read a process's arguments, and sometimes its environment.
                 head = {"token": self._token, "settings": self._settings.model_dump(mode="json")}
                 process.stdin.write(orjson.dumps(head) + b"\n")
                 process.stdin.flush()
@@ -145,23 +148,23 @@ class SlowLane:
             while process.poll() is None:
                 if self._closing.wait(_LOOK_S):
                     process.kill()
-                elif (held := resident_bytes(process.pid)) > self._settings.api.slow_lane_bytes:
-                    self._end(f"it holds {held:,} bytes, more than api.slow_lane_bytes")
+                elif (resident := resident_bytes(process.pid)) > self._settings.api.slow_lane_bytes:
+                    self._kill(f"it holds {resident:,} bytes, more than api.slow_lane_bytes")
             self._port = 0
             self._process = None
             return ready
 
-    def _end(self, reason: str) -> None:
-        """End it as it is: what it worked on is lost, what others work on is not."""
+    def _kill(self, reason: str) -> None:
+        """Kill the process. The lane's queries are lost; those of the fast lane are not affected."""
         self._port = 0
         process = self._process
         if process is not None and process.poll() is None:
-            log().warning("slow lane is ended", reason=reason, pid=process.pid)
+            log().warning("slow lane is killed", reason=reason, pid=process.pid)
             process.kill()
 
 
-async def _ask(writer: asyncio.StreamWriter, receive: Receive, request: bytes) -> None:
-    """Send the request, its body as it comes, and word of the client's leaving: that is the connection's end."""
+async def _send_request(writer: asyncio.StreamWriter, receive: Receive, request: bytes) -> None:
+    """Send the request and its body as it arrives. Closes the connection when the client disconnects."""
     writer.write(request)
     while True:
         message = await receive()
@@ -171,19 +174,20 @@ async def _ask(writer: asyncio.StreamWriter, receive: Receive, request: bytes) -
         writer.write(frame({"more_body": message.get("more_body", False)}, message.get("body", b"")))
         await writer.drain()
         if not message.get("more_body", False) and not message.get("body", b""):
-            # An app that was read to its end may go on giving empty messages.
+            # After the end of the body, some servers keep returning empty messages.
             await asyncio.sleep(_LOOK_S)
 
 
-def _message(told: dict[str, Any], body: bytes) -> dict[str, Any]:
-    if told["type"] == "http.response.start":
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in told["headers"]]
-        return {**told, "headers": headers}
-    return {**told, "body": body}
+def _asgi_message(message: dict[str, Any], body: bytes) -> dict[str, Any]:
+    if message["type"] == "http.response.start":
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in message["headers"]]
+        return {**message, "headers": headers}
+    return {**message, "body": body}
 
 
 def broken() -> Unavailable:
-    """What a client gets when the lane ended while it worked on the query."""
+    """The error for a client whose query was running when the lane's process ended."""
     return Unavailable(
-        "cannot answer the query: it took more memory or time than one query may", hint="narrow it, or ask again"
+        "cannot answer the query: it took more memory or time than a query may",
+        hint="narrow the query, or try again",
     )

@@ -1,8 +1,8 @@
-"""Which lane a request takes. What a query costs is not known beforehand, so nothing is estimated.
+"""Chooses the lane of each request. A query's cost is not known in advance, so nothing is estimated.
 
-Every query begins in the fast lane. One that is not done after a moment begins again in the slow lane. An org that has
-used up its share of the fast lane goes to the slow one at once with everything it asks. An org that is alone stays in
-the fast lane: there is nobody to give way to.
+Every query starts in the fast lane. A query that is not done after a moment restarts in the slow lane. Once an org has
+used up its share of the fast lane, all of its queries go straight to the slow lane. While only one org is active, all
+of its queries stay in the fast lane: there is no other org to protect.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from lakerunner.serve.lanes.slow import SlowLane, broken
 from lakerunner.serve.metrics import API_LANES
 from lakerunner.serve.waiting import HURRY
 
-#: How long a request of a busy org holds its place before it is passed on.
+#: How long a request of a busy org occupies its slot before it is forwarded.
 _PAUSE_S = 0.1
-#: What a second of a query in the slow lane counts: two that run all the time keep their org there.
+#: Usage charged per second of a query in the slow lane. Two queries that run all the time keep their org there.
 _LANE_SHARE = 0.1
 
 
 class Forwarded(Response):
-    """An answer that comes from the slow lane, piece by piece."""
+    """A response that is forwarded from the slow lane, piece by piece."""
 
     def __init__(self, lane: SlowLane, api: Api, caller: Caller, route: DialectRoute) -> None:
         super().__init__()
@@ -50,16 +50,16 @@ class Forwarded(Response):
             answered = await self._lane.forward(scope, receive, send, caller, admission.limits(caller).timeout_s)
         finally:
             if not self._route.streams:
-                # An org that keeps the slow lane busy has no claim on the fast one.
+                # An org that keeps the slow lane busy must not get a share of the fast lane as well.
                 admission.usage.spent(caller.org_id, _LANE_SHARE * (time.monotonic() - began_s))
         if not answered:
             await self._route.dialect.failure(broken())(scope, receive, send)
 
 
 class Pace:
-    """How fast requests of a busy org are passed on: a few at once, and each holds its place for a moment.
+    """Limits how fast requests of a busy org are forwarded: a few at once, each occupying a slot for a moment.
 
-    Even refusing a query costs the API a millisecond or two, and a refused client may ask again at once.
+    Even refusing a query costs the API a millisecond or two, and a refused client may retry at once.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Pace:
 
 
 def switched(routes: Sequence[BaseRoute], api: Api, lane: SlowLane) -> list[BaseRoute]:
-    """The routes, those that may be slow with a switch before them."""
+    """The routes, with those that may be slow wrapped in a lane switch."""
     pace = Pace()
     return [
         _switched(route, api, lane, pace) if isinstance(route, DialectRoute) and not route.light else route

@@ -1,1 +1,1 @@
-"""Parts of answers that several dialects share: JSON, numbers, compression."""
+"""Rendering that several dialects share: JSON, numbers, compression."""

@@ -1,4 +1,4 @@
-"""Bodies made smaller where the client takes them so. Never a stream: it would wait in a buffer."""
+"""Compression of response bodies. Streams are never compressed: their pieces would wait in the compressor's buffer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import zlib
 
 import zstandard
 
-#: Below this, the headers cost more than is saved.
+#: For smaller bodies, the headers cost more than compression saves.
 _LEAST_BYTES = 1_024
-#: Fast levels: an answer is read once, by a client that waits for it.
+#: Fast levels: an answer is sent once, to a client that is waiting for it.
 _GZIP_LEVEL = 1
 _ZSTD_LEVEL = 1
+#: zlib's window bits for the largest window (15) with a gzip header (16).
 _GZIP_FORMAT = 31
 
 
 def compressed(body: bytes, accept: str) -> tuple[bytes, str | None]:
-    """The body in the best encoding of an Accept-Encoding header, with its name; None where it stays as it is."""
+    """Compress the body with the best encoding of an Accept-Encoding header.
+
+    Returns the body and the encoding's name, or the body unchanged and None.
+    """
     if len(body) < _LEAST_BYTES:
         return body, None
     accepted = _accepted(accept)
@@ -28,9 +32,9 @@ def compressed(body: bytes, accept: str) -> tuple[bytes, str | None]:
 
 
 def _accepted(accept: str) -> set[str]:
-    found = set()
+    accepted = set()
     for part in accept.lower().split(","):
         name, _, weight = part.partition(";")
         if weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000"):
-            found.add(name.strip())
-    return found
+            accepted.add(name.strip())
+    return accepted

@@ -1,4 +1,4 @@
-"""JSON as every dialect writes it: by orjson, and tolerant of bytes that are no UTF-8."""
+"""JSON for every dialect: written by orjson, and tolerant of text that is not valid UTF-8."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from lakerunner.serve.rendering.numbers import value_text
 
 
 def json_response(document: object, status_code: int = 200) -> Response:
-    """An answer; UUIDs and times are written as text."""
+    """A JSON response. UUIDs and times are written as text."""
     return Response(orjson.dumps(document), status_code=status_code, media_type="application/json")
 
 
 def json_text(document: object) -> bytes:
-    """JSON of anything, with bytes that are no UTF-8 (lone surrogates, here) replaced."""
+    """Encode a document as JSON. Invalid UTF-8, which appears here as lone surrogates, is replaced."""
     try:
         return orjson.dumps(document)
     except TypeError:
-        return orjson.dumps(_mended(document))
+        return orjson.dumps(_without_surrogates(document))
 
 
-def _mended(document: object) -> object:
+def _without_surrogates(document: object) -> object:
     if isinstance(document, str):
         return document.encode("utf-8", "replace").decode()
     if isinstance(document, dict):
-        return {str(_mended(key)): _mended(value) for key, value in document.items()}
+        return {str(_without_surrogates(key)): _without_surrogates(value) for key, value in document.items()}
     if isinstance(document, list | tuple):
-        return [_mended(part) for part in document]
+        return [_without_surrogates(part) for part in document]
     return document
 
 
@@ -41,11 +41,11 @@ def labels_json(labels: LabelSet) -> bytes:
 
 
 def histogram_json(histogram: Histogram) -> bytes:
-    """Count, sum and the buckets that are not empty: how their bounds belong to them, bounds, count."""
+    """Encode a histogram: count, sum, and for each non-empty bucket its boundary rule, bounds and count."""
     lower, upper, count = histogram.all_buckets_unclipped()
     buckets = [
-        [_bounds(histogram, low, high, place), value_text(low), value_text(high), value_text(number)]
-        for place, (low, high, number) in enumerate(
+        [_boundary_rule(histogram, low, high, position), value_text(low), value_text(high), value_text(number)]
+        for position, (low, high, number) in enumerate(
             zip(lower.tolist(), upper.tolist(), count.tolist(), strict=True),
         )
         if number
@@ -56,10 +56,10 @@ def histogram_json(histogram: Histogram) -> bytes:
     return orjson.dumps(document)
 
 
-def _bounds(histogram: Histogram, low: float, high: float, place: int) -> int:
-    """0: without the lower bound; 1: without the upper; 2: without either; 3: with both."""
+def _boundary_rule(histogram: Histogram, low: float, high: float, position: int) -> int:
+    """Which bounds the bucket includes. 0: only the upper; 1: only the lower; 2: neither; 3: both."""
     if histogram.custom:
-        with_low, with_high = bool(histogram.pos_index[place] == 0), True
+        with_low, with_high = bool(histogram.pos_index[position] == 0), True
     else:
         with_low, with_high = low < 0, high > 0
     if with_low:
