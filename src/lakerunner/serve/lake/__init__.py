@@ -1,1 +1,1 @@
-"""The API of our own: answers as a stream, running queries, and what they would read."""
+"""Lakerunner's own API: streamed answers, running queries and limits."""

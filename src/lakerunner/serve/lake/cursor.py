@@ -1,7 +1,7 @@
-"""Where a stream stands: the id of every result frame, from which any server can go on.
+"""The position of a stream: each result frame has an id from which any server can resume the stream.
 
-The id holds the query's own times, since `now` is another time when the client comes back, and the step and the
-place within it of the last result. Nothing is kept on the server for it.
+The id holds the query's resolved times, because `now` has moved on when the client reconnects. It also holds the last
+result's step and the position within that step. The server keeps no state for it.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ class Cursor:
     start_ms: int
     end_ms: int
     step_ms: int
-    #: The step of the last result that arrived, and its place among the results of that step.
+    #: The step of the last result that the client received, and its position among the results of that step.
     time_ms: int
-    place: int
-    #: Everything arrived; only the end of the stream did not.
+    position: int
+    #: The client received all results, but not the end of the stream.
     ended: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        found = _ID.fullmatch(text.strip())
-        if found is None:
-            raise BadInput(f"cannot read {text[:80]!r} as the id of an event of ours", where="Last-Event-ID")
-        start_ms, end_ms, step_ms, time_ms = (int(part) for part in found.groups()[:4])
+        match = _ID.fullmatch(text.strip())
+        if match is None:
+            raise BadInput(
+                f"cannot resume from {text[:80]!r}: it is not the id of an event of this stream", where="Last-Event-ID"
+            )
+        start_ms, end_ms, step_ms, time_ms = (int(part) for part in match.groups()[:4])
         if step_ms <= 0 or end_ms < start_ms or (time_ms - start_ms) % step_ms:
-            raise BadInput(f"cannot go on from the event {text[:80]!r}: its times do not fit", where="Last-Event-ID")
-        place = found[5]
-        if place == "end":
+            raise BadInput(f"cannot resume from {text[:80]!r}: its times are inconsistent", where="Last-Event-ID")
+        position = match[5]
+        if position == "end":
             return cls(start_ms, end_ms, step_ms, time_ms, 0, ended=True)
-        return cls(start_ms, end_ms, step_ms, time_ms, int(place))
+        return cls(start_ms, end_ms, step_ms, time_ms, int(position))
 
 
 def id_stem(start_ms: int, end_ms: int, step_ms: int) -> bytes:
-    """What all ids of a stream begin with."""
+    """The common prefix of all event ids of a stream."""
     return b"%d_%d_%d_" % (start_ms, end_ms, step_ms)

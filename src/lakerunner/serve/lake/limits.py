@@ -1,4 +1,4 @@
-"""`/api/v1/limits`: what the caller's org may ask for, and which of it is its own."""
+"""`/api/v1/limits`: the limits of the caller's org, and which of them override the settings."""
 
 from __future__ import annotations
 

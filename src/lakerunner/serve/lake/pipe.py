@@ -1,4 +1,4 @@
-"""From the thread that computes an answer to the event loop that sends it."""
+"""A bounded pipe from the thread that computes an answer to the event loop that sends it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator
 
 from lakerunner.serve.admission.running import RunningQuery
 
-#: Pieces made and not yet sent. A client that reads slowly makes the evaluation wait, until its time is over.
+#: Maximum number of unsent pieces. A slow client makes the evaluation wait, until the query times out.
 _PIECES = 16
-#: How often a thread that waits for its client looks whether it is still wanted.
+#: How often a thread that waits for its client checks whether the query was cancelled or timed out.
 _LOOK_S = 0.25
-#: How long past its end a query may be silent before its stream ends without it.
+#: How long past its timeout a query may be silent before the stream ends without it.
 _GRACE_S = 1.0
 
 
 class Pipe:
-    """Bytes from a thread to the event loop, a bounded number of pieces at a time."""
+    """Passes pieces of bytes from a thread to the event loop, a bounded number at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -26,17 +26,17 @@ class Pipe:
         self.ended = False
 
     def put(self, piece: bytes, query: RunningQuery) -> None:
-        """Called by the thread. Waits while too many pieces are unsent; raises when the query must stop."""
+        """Add a piece; called by the thread. Waits while too many are unsent; raises if the query must stop."""
         while not self._free.acquire(timeout=_LOOK_S):
             query.check()
         self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
 
     def end(self) -> None:
-        """Called on the loop: nothing comes after what was put."""
+        """Mark the end of the pieces; called on the event loop."""
         self._pieces.put_nowait(None)
 
     async def get(self, timeout_s: float) -> bytes | None:
-        """The next piece; None after that time, or at the end."""
+        """The next piece; None on timeout or at the end."""
         try:
             piece = await asyncio.wait_for(self._pieces.get(), timeout_s)
         except TimeoutError:
@@ -48,7 +48,7 @@ class Pipe:
         return piece
 
     async def until_ended(self, query: RunningQuery) -> AsyncIterator[bytes]:
-        """All pieces. Raises when the query is cancelled or out of time while none comes."""
+        """Yield all pieces. Raises if the query is cancelled or times out while no piece arrives."""
         while True:
             piece = await self.get(_LOOK_S)
             if piece is not None:

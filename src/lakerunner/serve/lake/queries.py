@@ -1,4 +1,4 @@
-"""`/api/v1/queries`: what runs now, and stopping it."""
+"""`/api/v1/queries`: list and cancel running queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUERY_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def running_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
-    """Of both lanes, where there are two."""
+    """Routes that cover the queries of this process and of the slow lane, if there is one."""
 
     async def listing(request: Request) -> Response:
         caller = await api.caller(request)

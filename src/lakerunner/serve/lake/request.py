@@ -1,4 +1,4 @@
-"""What a streaming request asks for: `q` from `s` to `e`, every `step`."""
+"""Parses a streaming request: query `q` from `s` to `e`, one value per `step`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakerunner.serve.lake.fields import count_field, flag_field, read_fields, s
 from lakerunner.serve.params import wants_fresh
 from lakerunner.serve.service import Question
 
-#: Steps to choose from where none is given, in seconds: the first that gives no more points than a screen has room for.
+#: Default steps, in seconds: the first that gives at most `_POINTS` points, about as many as a screen shows.
 _STEPS_S = (10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)
 _POINTS = 360
 _FLAGS = frozenset({"nocache", "partial", "explain", "summary", "reverse"})
@@ -23,7 +23,7 @@ _KNOWN = frozenset({"q", "s", "e", "step", "limit", "lookback", "timeout", "fiel
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
     question: Question
-    #: Results after which the stream ends; 0 means all.
+    #: Maximum number of results; 0 means all.
     limit: int
     timeout_s: float | None
     explain: bool
@@ -32,10 +32,12 @@ class StreamRequest:
 
 
 async def stream_request(request: Request, language: str, lookback_ms: int, now_ms: int) -> StreamRequest:
-    """Read and check it. A client that comes back with the id of its last event goes on with the same times."""
+    """Read and check a request. A client that reconnects with its last event id resumes with the same times."""
     fields = await read_fields(request, _KNOWN, example='{"q": "up", "s": "e-1h"}')
     if fields.get("reverse") in (True, "true", "1") or fields.get("fields"):
-        raise BadInput("cannot stream metrics in reverse or by fields", hint="leave `reverse` and `fields` out")
+        raise BadInput(
+            "cannot stream metrics: `reverse` and `fields` are not supported", hint="leave `reverse` and `fields` out"
+        )
     last_id = request.headers.get("last-event-id", "").strip()
     cursor = Cursor.parse(last_id) if last_id else None
     text = fields.get("q")
@@ -46,7 +48,7 @@ async def stream_request(request: Request, language: str, lookback_ms: int, now_
     step_ms = (
         span_field_ms("step", fields["step"])
         if fields.get("step") not in (None, "")
-        else _fitting_step_ms(end_ms - start_ms)
+        else _default_step_ms(end_ms - start_ms)
     )
     if fields.get("lookback"):
         lookback_ms = span_field_ms("lookback", fields["lookback"])
@@ -66,5 +68,5 @@ async def stream_request(request: Request, language: str, lookback_ms: int, now_
     )
 
 
-def _fitting_step_ms(range_ms: int) -> int:
+def _default_step_ms(range_ms: int) -> int:
     return next((step_s for step_s in _STEPS_S if range_ms <= step_s * 1000 * _POINTS), _STEPS_S[-1]) * 1000

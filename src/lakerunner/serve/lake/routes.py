@@ -1,4 +1,4 @@
-"""The routes of our own API: streams, running queries, limits."""
+"""The routes of Lakerunner's own API: streams, rows, running queries, limits."""
 
 from __future__ import annotations
 

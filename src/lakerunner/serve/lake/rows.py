@@ -1,6 +1,6 @@
 """`/api/v1/rows/{signal}`: rows of logs or traces that satisfy a filter, as an Arrow IPC stream.
 
-The stream ends with an empty batch whose metadata holds a summary or, where the query failed on the way, the error.
+The stream ends with an empty batch whose metadata holds a summary or, if the query failed midway, the error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakerunner.serve.lake.pipe import Pipe
 from lakerunner.serve.service import QueryService, Question, now_ms
 from lakerunner.serve.waiting import disconnected, observed
 
-#: The language of filters.
+#: Name of the row filter language.
 ROWS = "rows"
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 #: The key of the summary in the metadata of the last batch.
@@ -54,12 +54,12 @@ def row_routes(api: Api) -> list[BaseRoute]:
         fields = await read_fields(request, _FIELDS, example='{"where": "severity_number >= 17", "s": "e-1h"}')
         wanted = _request(str(request.path_params["signal"]), fields)
         question = wanted.question
-        # A filter that is wrong gets an answer with a status, not a stream.
+        # Compile before the stream starts, so that an invalid filter is answered with an HTTP error status.
         plan = await api.in_turn(
             request, caller, "parse", question.text, lambda _: api.service.compile(question, caller)
         )
         if not isinstance(plan, RowPlan):
-            raise Bug(f"cannot read rows by a {type(plan).__name__}")
+            raise Bug(f"cannot read rows: the plan is a {type(plan).__name__}, not a RowPlan")
         pieces = _pieces(api, request, caller, wanted, plan)
         return StreamingResponse(pieces, media_type=MEDIA_TYPE, headers=_HEADERS)
 
@@ -72,7 +72,7 @@ def _request(signal: str, fields: Mapping[str, object]) -> RowRequest:
     start_ms = time_field_ms("s", fields.get("s", "e-1h"), end_ms, now)
     where, columns = fields.get("where") or "", fields.get("fields") or None
     if not isinstance(where, str):
-        raise BadInput("cannot read this request: `where` is no text", where="where")
+        raise BadInput("cannot read this request: `where` is not a string", where="where")
     if isinstance(columns, str):
         columns = columns.split(",")
     if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
@@ -95,8 +95,8 @@ async def _pieces(
     api: Api, request: Request, caller: Caller, wanted: RowRequest, plan: RowPlan
 ) -> AsyncIterator[bytes]:
     with api.admission.listed(caller, "rows", wanted.question.text, wanted.timeout_s) as query:
-        gone = asyncio.ensure_future(disconnected(request))
-        gone.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client went away"))
+        disconnect = asyncio.ensure_future(disconnected(request))
+        disconnect.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client disconnected"))
         pipe = Pipe(asyncio.get_running_loop())
         writer = _Writer()
         work = _work(api.service, wanted, plan, writer, pipe)
@@ -110,16 +110,16 @@ async def _pieces(
                 raise error
         except LakeError as error:
             yield writer.last({"error": error_document(error)})
-        except Exception:  # noqa: BLE001  (the status was sent long ago: only the last batch can say it)
+        except Exception:  # noqa: BLE001  (the status was sent long ago: only the last batch can carry the error)
             log().exception("rows failed", query=query.query_id)
-            yield writer.last({"error": error_document(Bug("cannot answer: an error of ours, noted in the log"))})
+            yield writer.last({"error": error_document(Bug("cannot answer: internal error; see the server's log"))})
         finally:
-            query.cancel("its client went away")
-            gone.cancel()
+            query.cancel("its client disconnected")
+            disconnect.cancel()
 
 
 class _Writer:
-    """An Arrow IPC stream whose bytes are taken as they are written."""
+    """Writes an Arrow IPC stream and returns the bytes of each batch."""
 
     def __init__(self) -> None:
         self._sink = _Sink()
@@ -134,7 +134,7 @@ class _Writer:
         return self._sink.take()
 
     def last(self, summary: dict[str, object]) -> bytes:
-        """The end of the stream, with the summary."""
+        """Write the last batch, which carries the summary, and end the stream."""
         empty = pa.RecordBatch.from_arrays([pa.array([], each.type) for each in self._schema], schema=self._schema)
         end = self.batch(empty, {SUMMARY: orjson.dumps(summary)})
         assert self._writer is not None
@@ -143,7 +143,7 @@ class _Writer:
 
 
 class _Sink(io.RawIOBase):
-    """A file that only grows, and whose content can be taken out on the way."""
+    """An append-only file whose unread content can be taken at any time."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""`/api/v1/metrics/query`: a range query as server-sent events, each group of steps as soon as it is complete."""
+"""`/api/v1/metrics/query`: a range query as server-sent events. Each group of steps is sent once it is complete."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from lakerunner.serve.waiting import disconnected, observed
 
 #: The language of `/api/v1/metrics/query`.
 PROMQL = "promql"
-#: How long past its end a query may be silent before the stream ends without it.
+#: How long past its timeout a query may be silent before the stream ends without it.
 _GRACE_S = 1.0
-#: Never in a buffer on the way: nginx obeys the first, other proxies and caches the second.
+#: Turn off buffering by proxies: nginx obeys the first header, other proxies and caches the second.
 _HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store, no-transform"}
 
 
@@ -36,13 +36,13 @@ def stream_routes(api: Api) -> list[BaseRoute]:
     async def metrics_query(request: Request) -> Response:
         caller = await api.caller(request)
         wanted = await stream_request(request, PROMQL, round(api.settings.lookback_s * 1000), now_ms())
-        # A question that is wrong gets an answer with a status, not a stream.
+        # Compile before the stream starts, so that an invalid query is answered with an HTTP error status.
         question = wanted.question
         plan = await api.in_turn(
             request, caller, "parse", question.text, lambda _: api.service.compile(question, caller)
         )
         if not isinstance(plan, StepPlan):
-            raise Bug(f"cannot stream a {type(plan).__name__}")
+            raise Bug(f"cannot stream the answer: the plan is a {type(plan).__name__}, not a StepPlan")
         events = _events(api, request, caller, StreamWork(api.service, wanted, plan))
         return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
 
@@ -52,8 +52,8 @@ def stream_routes(api: Api) -> list[BaseRoute]:
 async def _events(api: Api, request: Request, caller: Caller, work: StreamWork) -> AsyncIterator[bytes]:
     wanted = work.wanted
     with api.admission.listed(caller, "stream", wanted.question.text, wanted.timeout_s) as query:
-        gone = asyncio.ensure_future(disconnected(request))
-        gone.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client went away"))
+        disconnect = asyncio.ensure_future(disconnected(request))
+        disconnect.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client disconnected"))
         status = "ok"
         try:
             async for piece in _pieces(api, query, work):
@@ -61,36 +61,36 @@ async def _events(api: Api, request: Request, caller: Caller, work: StreamWork) 
         except LakeError as error:
             status = "error"
             yield frame("error", error_document(error))
-        except Exception:  # noqa: BLE001  (the status was sent long ago: only a frame can tell)
+        except Exception:  # noqa: BLE001  (the status was sent long ago: only a frame can carry the error)
             log().exception("stream failed", query=query.query_id)
             status = "error"
-            yield frame("error", error_document(Bug("cannot answer: an error of ours, noted in the log")))
+            yield frame("error", error_document(Bug("cannot answer: internal error; see the server's log")))
         finally:
-            # Also when the client goes while a piece is on its way: then whoever works for it must learn of that.
-            query.cancel("its client went away")
-            gone.cancel()
+            # Also runs when the client disconnects while a piece is being sent: the query's thread must then stop.
+            query.cancel("its client disconnected")
+            disconnect.cancel()
         yield frame("done", {"status": status})
 
 
 async def _pieces(api: Api, query: RunningQuery, work: StreamWork) -> AsyncIterator[bytes]:
-    """What the thread makes, and heartbeats while it makes nothing. Raises its error at the end."""
+    """Yield the thread's pieces, and heartbeats while there are none. Raises the thread's error at the end."""
     pipe = Pipe(asyncio.get_running_loop())
     done = asyncio.wrap_future(api.admission.submit(query, lambda query: work.run(query, pipe)))
     done.add_done_callback(lambda _: pipe.end())
     done.add_done_callback(observed)
-    silent_until = query.elapsed_s + api.settings.heartbeat_s
+    next_heartbeat_s = query.elapsed_s + api.settings.heartbeat_s
     while True:
         piece = await pipe.get(min(0.5, api.settings.heartbeat_s))
         if piece is not None:
-            silent_until = query.elapsed_s + api.settings.heartbeat_s
+            next_heartbeat_s = query.elapsed_s + api.settings.heartbeat_s
             yield piece
         elif pipe.ended:
             break
         elif query.cancelled is not None or query.elapsed_s > query.timeout_s + _GRACE_S:
             done.cancel()
             raise query.cancelled or query.timed_out()
-        elif query.elapsed_s > silent_until:
-            silent_until = query.elapsed_s + api.settings.heartbeat_s
+        elif query.elapsed_s > next_heartbeat_s:
+            next_heartbeat_s = query.elapsed_s + api.settings.heartbeat_s
             yield frame("heartbeat", {"state": query.state, "elapsedSeconds": round(query.elapsed_s, 3)})
     if not done.cancelled() and (error := done.exception()) is not None:
         raise error

@@ -1,4 +1,4 @@
-"""The work behind a stream, in a thread: groups evaluated, frames made, handed to the event loop as it takes them."""
+"""The work behind a stream, in a thread: evaluates groups of steps and passes their frames to the event loop."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lakerunner.serve.lake.pipe import Pipe
 from lakerunner.serve.lake.request import StreamRequest
 from lakerunner.serve.service import Answer, Opened, QueryService
 
-#: Samples of an answer that is put together again to be kept.
-_KEPT_SAMPLES = 2_000_000
+#: A streamed answer of fewer samples is joined again for the cache.
+_MAX_CACHED_SAMPLES = 2_000_000
 
 
 @dataclass
 class StreamWork:
-    """One stream: the plan run in groups of steps, their frames put into the pipe."""
+    """One stream: runs the plan in groups of steps and puts their frames into the pipe."""
 
     service: QueryService
     wanted: StreamRequest
@@ -37,41 +37,41 @@ class StreamWork:
         opened = self.service.open(self.plan, self.wanted.question, query)
         cached = self.service.cached(opened, query)
         if cached is not None and isinstance(cached.result.value, MatrixResult):
-            self._results(query, cached.result.value)
-            self._ending(query, cached)
+            self._put_results(query, cached.result.value)
+            self._put_ending(query, cached)
         else:
-            self._ending(query, self._computed(query, opened))
+            self._put_ending(query, self._compute(query, opened))
 
-    def _computed(self, query: RunningQuery, opened: Opened) -> Answer:
+    def _compute(self, query: RunningQuery, opened: Opened) -> Answer:
         cursor, source = self.wanted.cursor, opened.source
         from_ms = None if cursor is None else cursor.time_ms
         steps = StepRun(self.plan, source, query.check, from_ms, STREAMED_GROUPS)
         matrices: list[MatrixResult] = []
         for group in steps:
-            self._results(query, group.matrix)
+            self._put_results(query, group.matrix)
             if self.truncated:
                 break
             done = {"group": group.number + 1, "groups": group.groups, "upToMs": group.end_ms}
             self.pipe.put(frame("progress", {**done, **source.stats.counts()}), query)
-            if steps.samples < _KEPT_SAMPLES:
+            if steps.samples < _MAX_CACHED_SAMPLES:
                 matrices.append(group.matrix)
         self.service.admission.charge(query, source.stats.worker_cpu_s)
         result = joined(steps, matrices)
-        if cursor is None and not self.truncated and steps.samples < _KEPT_SAMPLES:
+        if cursor is None and not self.truncated and steps.samples < _MAX_CACHED_SAMPLES:
             self.service.keep(opened, result)
         return Answer(result, source.stats, opened.outcome, query.query_id, query.elapsed_s)
 
-    def _results(self, query: RunningQuery, matrix: MatrixResult) -> None:
+    def _put_results(self, query: RunningQuery, matrix: MatrixResult) -> None:
         cursor, limit = self.wanted.cursor, self.wanted.limit
-        skip = None if cursor is None else (cursor.time_ms, cursor.place)
+        skip = None if cursor is None else (cursor.time_ms, cursor.position)
         for piece, number in result_frames(matrix, self._id_stem(), skip, limit - self.sent if limit else None):
             self.pipe.put(piece, query)
             self.sent += number
             query.check()
         self.truncated = bool(limit) and self.sent >= limit
 
-    def _ending(self, query: RunningQuery, answer: Answer) -> None:
-        """Warnings and the summary. The summary's id says that all results arrived."""
+    def _put_ending(self, query: RunningQuery, answer: Answer) -> None:
+        """Send the warnings and the summary. The summary's id marks that all results were sent."""
         if answer.warnings or answer.result.infos:
             self.pipe.put(frame("warnings", {"warnings": answer.warnings, "infos": answer.result.infos}), query)
         if not self.wanted.summary:

@@ -1,1 +1,1 @@
-"""The HTTP API of Prometheus, as its clients expect it."""
+"""The HTTP API of Prometheus, compatible with its clients."""

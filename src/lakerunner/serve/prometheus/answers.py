@@ -1,4 +1,4 @@
-"""Answers and errors in the one shape that Prometheus' clients parse."""
+"""Answers and errors in the format that Prometheus clients parse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakerunner.serve.dialect import RETRY_AFTER_S, Dialect, DialectRoute, Handl
 from lakerunner.serve.rendering.compression import compressed
 from lakerunner.serve.rendering.json import json_text
 
-#: The first class that fits decides: HTTP status and `errorType`.
+#: HTTP status and `errorType` by error class. The first class that matches decides.
 _ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (
     (EvaluationError, 422, "execution"),
     (BadInput, 400, "bad_data"),
@@ -27,7 +27,7 @@ _ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (
     (Denied, 401, "unauthorized"),
     (Missing, 404, "not_found"),
 )
-#: What Prometheus itself says when a `limit` cut an answer.
+#: The warning that Prometheus gives when `limit` truncates an answer.
 TRUNCATED = "results truncated due to limit"
 
 
@@ -39,7 +39,7 @@ def success(
     extra: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Called in a thread where the data is large: it compresses."""
+    """A successful answer, compressed if the client accepts it. Call it in a thread when the data is large."""
     parts = [b'{"status":"success","data":', data]
     for name, value in (("warnings", warnings), ("infos", infos), *(extra or {}).items()):
         if value:
@@ -72,5 +72,5 @@ def prometheus_route(
 
 
 def data_response(request: Request, document: object, warnings: Sequence[str] = ()) -> Response:
-    """A success whose data is a plain document."""
+    """A successful answer whose data is a plain document."""
     return success(request, json_text(document), warnings)

@@ -1,4 +1,4 @@
-"""`/api/v1/query_exemplars`: traces that stand for the samples of a query's selectors."""
+"""`/api/v1/query_exemplars`: exemplars, which link samples of a query's selectors to traces."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def exemplar_routes(api: Api) -> list[BaseRoute]:
         def answer(query: RunningQuery) -> Response:
             selectors = selectors_of(parse(text))
             source = api.service.source(query)
-            found = metadata.exemplars(source, selectors, start_ms, end_ms)
-            return success(request, _data(found), source.stats.warnings())
+            matching = metadata.exemplars(source, selectors, start_ms, end_ms)
+            return success(request, _data(matching), source.stats.warnings())
 
         return await api.in_turn(request, caller, "query_exemplars", text, answer)
 
     return [prometheus_route("/api/v1/query_exemplars", exemplars)]
 
 
-def _data(found: Sequence[Exemplar]) -> bytes:
+def _data(exemplars: Sequence[Exemplar]) -> bytes:
     by_series: dict[LabelSet, list[Exemplar]] = {}
-    for exemplar in found:
+    for exemplar in exemplars:
         by_series.setdefault(exemplar.series, []).append(exemplar)
     entries = [
-        b'{"seriesLabels":%s,"exemplars":[%s]}' % (labels_json(series), b",".join(map(_exemplar, exemplars)))
-        for series, exemplars in by_series.items()
+        b'{"seriesLabels":%s,"exemplars":[%s]}' % (labels_json(series), b",".join(map(_exemplar, group)))
+        for series, group in by_series.items()
     ]
     return b"[%s]" % b",".join(entries)
 

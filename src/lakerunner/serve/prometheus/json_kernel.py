@@ -1,4 +1,4 @@
-"""Labels, times and values woven into JSON, byte by byte in machine code and without the interpreter's lock."""
+"""Writes labels, times and values as JSON, byte by byte in machine code and without the interpreter lock."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ _COMMA, _POINT, _ZERO, _MINUS, _PLUS = ord(","), ord("."), ord("0"), ord("-"), o
 _NULL, _EXPONENT = ord("n"), ord("e")
 _NAN, _INFINITE = np.frombuffer(b"NaN", np.uint8), np.frombuffer(b"Inf", np.uint8)
 _OPEN, _CLOSE = np.frombuffer(b'{"metric":', np.uint8), np.frombuffer(b'"]', np.uint8)
-#: Exponents that are written out as zeros: between 1e-6 and 1e21.
-_LEAST, _MOST = -6, 20
-#: By how much a number may grow, and what stands around each.
-NUMBER_ROOM, POINT_ROOM, SERIES_ROOM = 24, 3, 40
+#: Smallest and largest exponent of numbers that are written without one: from 1e-6 up to, not including, 1e21.
+_MIN_PLAIN_EXPONENT, _MAX_PLAIN_EXPONENT = -6, 20
+#: How many bytes a number may grow when its exponent is written out.
+NUMBER_BYTES = 24
+#: Upper bounds of the punctuation around each point and each series.
+POINT_BYTES, SERIES_BYTES = 3, 40
 
 
 @njit(cache=True, nogil=True)
@@ -30,13 +32,13 @@ def _put(piece, begin, end, out, at):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _put_exponent(digits, begin, e, end, out, at):  # type: ignore[no-untyped-def]
-    """A number with an exponent, whose `e` is at `e`: as Go writes it, or without where Prometheus writes none."""
+    """Write a number whose exponent begins at index `e`: as Go writes it, or in full where Prometheus does so."""
     power = 0
     for i in range(e + 2, end):
         power = power * 10 + digits[i] - _ZERO
     if digits[e + 1] == _MINUS:
         power = -power
-    if power < _LEAST or power > _MOST:
+    if power < _MIN_PLAIN_EXPONENT or power > _MAX_PLAIN_EXPONENT:
         at = _put(digits, begin, e + 2, out, at)
         if end - e - 2 < 2:
             out[at] = _ZERO
@@ -58,7 +60,7 @@ def _put_exponent(digits, begin, e, end, out, at):  # type: ignore[no-untyped-de
             out[at] = digits[i]
             at += 1
             written += 1
-    # There are never more digits than places before the point: exponents begin where those end.
+    # Never more digits than integer places: orjson writes positive exponents only for numbers that large.
     for _ in range(power + 1 - written):
         out[at] = _ZERO
         at += 1
@@ -67,7 +69,7 @@ def _put_exponent(digits, begin, e, end, out, at):  # type: ignore[no-untyped-de
 
 @njit(cache=True, nogil=True)
 def _put_number(digits, begin, end, value, out, at):  # type: ignore[no-untyped-def]
-    """The number `digits[begin:end]`, which is `value`, as Prometheus writes it."""
+    """Write the number `digits[begin:end]`, whose value is `value`, as Prometheus writes it."""
     if digits[begin] == _NULL:
         if math.isnan(value):
             return _put(_NAN, 0, 3, out, at)
@@ -85,10 +87,10 @@ def _put_number(digits, begin, end, value, out, at):  # type: ignore[no-untyped-
 def write_series(  # type: ignore[no-untyped-def]
     digits, values, valid, times, time_offsets, labels, label_offsets, middle, tail, out
 ):
-    """A JSON object a row of `valid`, between commas: its labels, then its points. Returns the length.
+    """Write one JSON object per row of `valid`, separated by commas: labels, then points. Returns the length.
 
-    `digits` are the values that are valid, between commas as orjson writes them; `times` what stands before the value
-    of each column, `[1700000000,"`; `middle` and `tail` what stands before and behind a row's points.
+    `digits` holds the valid values, separated by commas, as orjson writes them. `times` holds the text before the value
+    of each column, such as `[1700000000,"`. `middle` and `tail` are the text before and after the points of a row.
     """
     at, read, number = 0, 0, 0
     for row in range(valid.shape[0]):

@@ -1,4 +1,4 @@
-"""`/api/v1/labels`, `/api/v1/label/NAME/values` and `/api/v1/series`: what there is to ask about."""
+"""`/api/v1/labels`, `/api/v1/label/NAME/values` and `/api/v1/series`: discovery of labels and series."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def label_routes(api: Api) -> list[BaseRoute]:
 
         def answer(query: RunningQuery) -> Response:
             source = api.service.source(query)
-            found = metadata.label_values(source, name, selectors, start_ms, end_ms)
-            return _names(request, found, limit, source.stats.warnings())
+            label_values = metadata.label_values(source, name, selectors, start_ms, end_ms)
+            return _names(request, label_values, limit, source.stats.warnings())
 
         return await api.in_turn(request, caller, "label_values", name, answer)
 
@@ -72,7 +72,7 @@ def label_routes(api: Api) -> list[BaseRoute]:
 
 
 async def asked(api: Api, request: Request, *, required: bool = False) -> Asked:
-    """Who asks for what: the parameters that these endpoints share."""
+    """The caller and the parameters that these endpoints share: selectors, start, end and limit."""
     params = await Params.of(request)
     caller = await api.caller(request)
     since_ms, now_ms = api.service.recent()
@@ -84,17 +84,18 @@ async def asked(api: Api, request: Request, *, required: bool = False) -> Asked:
     return caller, selectors, start_ms, end_ms, params.count("limit")
 
 
-def limited(found: Sequence[Selected], limit: int) -> tuple[Sequence[Selected], list[str]]:
-    return (found[:limit], [TRUNCATED]) if 0 < limit < len(found) else (found, [])
+def limited(items: Sequence[Selected], limit: int) -> tuple[Sequence[Selected], list[str]]:
+    """The first `limit` items, and a warning if some were cut. A limit of 0 means all."""
+    return (items[:limit], [TRUNCATED]) if 0 < limit < len(items) else (items, [])
 
 
-def _names(request: Request, names: Sequence[str], limit: int, missed: Sequence[str]) -> Response:
+def _names(request: Request, names: Sequence[str], limit: int, scan_warnings: Sequence[str]) -> Response:
     shown, warnings = limited(names, limit)
-    return data_response(request, list(shown), [*warnings, *missed])
+    return data_response(request, list(shown), [*warnings, *scan_warnings])
 
 
 def unescaped(name: str) -> str:
-    """A label name that came in the escaped form which Prometheus' clients use for names that are no identifiers.
+    """Decode a label name. Prometheus clients escape names that are not identifiers; invalid escapes stay unchanged.
 
     >>> unescaped("U__http_2e_method__x"), unescaped("job"), unescaped("U__bad_zz_")
     ('http.method_x', 'job', 'U__bad_zz_')
@@ -105,7 +106,7 @@ def unescaped(name: str) -> str:
     if "_" in _ESCAPE.sub("", text):
         return name
 
-    def character(found: re.Match[str]) -> str:
-        return "_" if found[1] == "_" else chr(min(int(found[1][:-1], 16), 0x10FFFF))
+    def character(escape: re.Match[str]) -> str:
+        return "_" if escape[1] == "_" else chr(min(int(escape[1][:-1], 16), 0x10FFFF))
 
     return _ESCAPE.sub(character, text)

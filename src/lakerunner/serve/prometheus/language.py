@@ -1,4 +1,4 @@
-"""`/api/v1/format_query` and `/api/v1/parse_query`: the language without data."""
+"""`/api/v1/format_query` and `/api/v1/parse_query`: format or parse an expression without reading data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from lakerunner.serve.prometheus.tree import tree_json
 
 def language_routes(api: Api) -> list[BaseRoute]:
     return [
-        prometheus_route("/api/v1/format_query", _of_query(api, pretty)),
-        prometheus_route("/api/v1/parse_query", _of_query(api, tree_json)),
+        prometheus_route("/api/v1/format_query", _expression_handler(api, pretty)),
+        prometheus_route("/api/v1/parse_query", _expression_handler(api, tree_json)),
     ]
 
 
-def _of_query(api: Api, render: Callable[[Expr], object]) -> Handler:
+def _expression_handler(api: Api, render: Callable[[Expr], object]) -> Handler:
     async def handler(request: Request) -> Response:
         params = await Params.of(request)
         caller = await api.caller(request)

@@ -24,9 +24,9 @@ def metadata_routes(api: Api) -> list[BaseRoute]:
 
         def answer(query: RunningQuery) -> Response:
             source = api.service.source(query)
-            found = metric_metadata(source, *api.service.recent(), metric)
-            names = list(found)[: limit or None]
-            document = {name: [asdict(each) for each in found[name][: per_metric or None]] for name in names}
+            by_metric = metric_metadata(source, *api.service.recent(), metric)
+            names = list(by_metric)[: limit or None]
+            document = {name: [asdict(each) for each in by_metric[name][: per_metric or None]] for name in names}
             return data_response(request, document, source.stats.warnings())
 
         return await api.in_turn(request, caller, "metadata", metric, answer)

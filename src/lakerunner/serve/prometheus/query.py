@@ -1,4 +1,4 @@
-"""`/api/v1/query` and `/api/v1/query_range`."""
+"""`/api/v1/query` and `/api/v1/query_range`: instant and range queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def query_routes(api: Api) -> list[BaseRoute]:
     async def query(request: Request) -> Response:
         params = await Params.of(request)
         time_ms = params.time_ms("time", now_ms())
-        return await _answered(api, request, params, "query", QueryTimes(time_ms, time_ms, 0))
+        return await _run(api, request, params, "query", QueryTimes(time_ms, time_ms, 0))
 
     async def query_range(request: Request) -> Response:
         params = await Params.of(request)
@@ -38,12 +38,12 @@ def query_routes(api: Api) -> list[BaseRoute]:
                 'invalid parameter "step": zero or negative query resolution step widths are not accepted. '
                 "Try a positive integer"
             )
-        return await _answered(api, request, params, "query_range", QueryTimes(start_ms, end_ms, step_ms))
+        return await _run(api, request, params, "query_range", QueryTimes(start_ms, end_ms, step_ms))
 
     return [prometheus_route("/api/v1/query", query), prometheus_route("/api/v1/query_range", query_range)]
 
 
-async def _answered(api: Api, request: Request, params: Params, kind: str, times: QueryTimes) -> Response:
+async def _run(api: Api, request: Request, params: Params, kind: str, times: QueryTimes) -> Response:
     caller = await api.caller(request)
     text = params.required("query")
     lookback_ms = params.duration_ms("lookback_delta", round(api.settings.lookback_s * 1000))
@@ -57,12 +57,12 @@ async def _answered(api: Api, request: Request, params: Params, kind: str, times
     explain, stats = params.flag("explain"), bool(params.text("stats"))
 
     def answer(query: RunningQuery) -> Response:
-        return _rendered(request, api.service.answer(question, query), limit, explain=explain, stats=stats)
+        return _render(request, api.service.answer(question, query), limit, explain=explain, stats=stats)
 
     return await api.in_turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
 
 
-def _rendered(request: Request, answer: Answer, limit: int, *, explain: bool, stats: bool) -> Response:
+def _render(request: Request, answer: Answer, limit: int, *, explain: bool, stats: bool) -> Response:
     result, truncated = _limited(answer.result, limit)
     data = data_json(result.value)
     if stats:
@@ -76,7 +76,7 @@ def _rendered(request: Request, answer: Answer, limit: int, *, explain: bool, st
 
 
 def explanation(answer: Answer) -> dict[str, object]:
-    """What `explain=1` adds."""
+    """The `explain` member, which `explain=1` adds to an answer."""
     return {
         **answer.stats.to_json(),
         "cache": answer.cache,
@@ -87,7 +87,7 @@ def explanation(answer: Answer) -> dict[str, object]:
 
 
 def _stats(answer: Answer) -> bytes:
-    """What `stats=all` adds, as far as it applies to us."""
+    """The `stats` member, which `stats=all` adds. It has only the figures of Prometheus that apply here."""
     return (
         b'{"timings":{"evalTotalTime":%f,"execTotalTime":%f},"samples":{"totalQueryableSamples":%d,"peakSamples":%d}}'
         % (answer.elapsed_s, answer.elapsed_s, answer.result.samples, answer.result.samples)
@@ -95,7 +95,7 @@ def _stats(answer: Answer) -> bytes:
 
 
 def _limited(result: QueryResult, limit: int) -> tuple[QueryResult, bool]:
-    """At most so many series; 0 means all."""
+    """The first `limit` series, and whether some were cut. A limit of 0 means all."""
     value = result.value
     if limit and isinstance(value, VectorResult) and len(value.labels) > limit:
         cut = VectorResult(value.time_ms, value.labels[:limit], value.values[:limit], value.histograms[:limit])

@@ -1,4 +1,4 @@
-"""Results as Prometheus' JSON, made as bytes: no object per sample on the way."""
+"""Renders results as Prometheus JSON. Bytes are written directly, without a Python object per sample."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from lakerunner.query.series.results import (
     Value,
     VectorResult,
 )
-from lakerunner.serve.prometheus.json_kernel import NUMBER_ROOM, POINT_ROOM, SERIES_ROOM, write_series
+from lakerunner.serve.prometheus.json_kernel import NUMBER_BYTES, POINT_BYTES, SERIES_BYTES, write_series
 from lakerunner.serve.rendering.json import histogram_json, json_text, labels_json
 from lakerunner.serve.rendering.numbers import raw_texts, time_text, time_texts, value_text, value_texts
 
-#: Series of one answer mostly share their times; this many different arrays of times are kept as text.
-_KEPT_TIMES = 64
-#: What stands before and behind the points of a series.
+#: How many distinct time arrays to cache as text. Most series of an answer share their times.
+_CACHED_TIMES = 64
+#: The text before and after the points of a series.
 _VECTOR = np.frombuffer(b',"value":', np.uint8), np.frombuffer(b"}", np.uint8)
 _MATRIX = np.frombuffer(b',"values":[', np.uint8), np.frombuffer(b"]}", np.uint8)
-#: Numbers of this size are written without an exponent by orjson, and never become longer.
+#: orjson writes numbers in this range without an exponent, so their text never becomes longer.
 _NO_EXPONENT = 1e-3, 1e15
 
 
 def data_json(value: Value) -> bytes:
-    """The member `data` of an answer."""
+    """Render the `data` member of an answer."""
     match value:
         case ScalarResult(time_ms=time_ms, value=number):
             return b'{"resultType":"scalar","result":[%s,"%s"]}' % (time_text(time_ms), value_text(number).encode())
@@ -49,9 +49,9 @@ def data_json(value: Value) -> bytes:
 def _vector(vector: VectorResult) -> list[bytes]:
     time = time_text(vector.time_ms)
     if not any(vector.histograms):
-        every = np.ones((len(vector.labels), 1), dtype=bool)
+        all_valid = np.ones((len(vector.labels), 1), dtype=bool)
         times = Pieces.of([b'[%s,"' % time])
-        return [_written(vector.labels, times, vector.values[:, np.newaxis], every, _VECTOR)] if vector.labels else []
+        return [_write(vector.labels, times, vector.values[:, np.newaxis], all_valid, _VECTOR)] if vector.labels else []
     texts = value_texts(vector.values)
     return [
         b'{"metric":%s,"value":[%s,"%s"]}' % (labels_json(labels), time, text)
@@ -63,7 +63,7 @@ def _vector(vector: VectorResult) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Pieces of bytes, one after another: piece i is `joined[offsets[i] : offsets[i + 1]]`."""
+    """Concatenated byte strings: piece i is `joined[offsets[i] : offsets[i + 1]]`."""
 
     joined: npt.NDArray[np.uint8]
     offsets: Ints
@@ -77,18 +77,18 @@ class Pieces:
     @classmethod
     def of_labels(cls, labels: Sequence[LabelSet]) -> Pieces:
         packed = label_list(labels).packed
-        if packed is None or (known := cls._of_json(packed)) is None:
-            return cls.of([labels_json(one) for one in labels])
-        return known
+        if packed is None or (pieces := cls._of_json(packed)) is None:
+            return cls.of([labels_json(label_set) for label_set in labels])
+        return pieces
 
     @classmethod
     def _of_json(cls, packed: pa.BinaryArray) -> Pieces | None:
-        """The same bytes, where every label set is packed as JSON."""
+        """The packed label sets without a copy; None unless all of them are packed as JSON."""
         offsets = np.frombuffer(packed.buffers()[1], np.int32)[packed.offset : packed.offset + len(packed) + 1]
         joined = np.frombuffer(packed.buffers()[2] or b"", np.uint8)
         if not (joined[offsets[:-1]] == ord("{")).all():
             return None
-        joined.flags.writeable = False  # The kernel is compiled for bytes that nobody changes.
+        joined.flags.writeable = False  # The kernel is compiled for read-only arrays.
         return cls(joined, offsets.astype(np.int64))
 
     @classmethod
@@ -101,27 +101,27 @@ def _matrix(matrix: MatrixResult) -> list[bytes]:
     if steps is not None and (steps.hmask is None or not steps.hmask.any()):
         if not steps.labels:
             return []
-        return [_written(steps.labels, Pieces.of_times(steps.times_ms), steps.values, steps.valid, _MATRIX)]
-    known: dict[bytes, Pieces] = {}
-    return [_series(series, known) for series in matrix]
+        return [_write(steps.labels, Pieces.of_times(steps.times_ms), steps.values, steps.valid, _MATRIX)]
+    cached_times: dict[bytes, Pieces] = {}
+    return [_series(series, cached_times) for series in matrix]
 
 
-def _written(
+def _write(
     labels: Sequence[LabelSet],
     times: Pieces,
     values: Floats,
     valid: npt.NDArray[np.bool_],
     around: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
 ) -> bytes:
-    """The objects of all series, between commas."""
+    """Write the JSON objects of all series, separated by commas."""
     heads = label_list(labels).kept("json", lambda: Pieces.of_labels(labels))
-    every = bool(valid.all())
-    numbers = np.ascontiguousarray(values).ravel() if every else values[valid]
+    all_valid = bool(valid.all())
+    numbers = np.ascontiguousarray(values).ravel() if all_valid else values[valid]
     digits = np.frombuffer(raw_texts(numbers), dtype=np.uint8)
     widest = int(np.diff(times.offsets).max(initial=0))
-    size = len(digits) + len(numbers) * (widest + POINT_ROOM) + len(heads.joined) + len(labels) * SERIES_ROOM
+    size = len(digits) + len(numbers) * (widest + POINT_BYTES) + len(heads.joined) + len(labels) * SERIES_BYTES
     if not ((np.abs(numbers) >= _NO_EXPONENT[0]) & (np.abs(numbers) < _NO_EXPONENT[1]) | (numbers == 0)).all():
-        size += len(numbers) * NUMBER_ROOM
+        size += len(numbers) * NUMBER_BYTES
     out = np.empty(size, dtype=np.uint8)
     length = write_series(
         digits, numbers, valid, times.joined, times.offsets, heads.joined, heads.offsets, around[0], around[1], out
@@ -129,22 +129,23 @@ def _written(
     return out[:length].tobytes()
 
 
-def _series(series: Series, known: dict[bytes, Pieces]) -> bytes:
+def _series(series: Series, cached_times: dict[bytes, Pieces]) -> bytes:
     parts = [b'{"metric":%s' % labels_json(series.labels)]
     if len(series.timestamps_ms):
         key = series.timestamps_ms.tobytes()
-        times = known.get(key)
+        times = cached_times.get(key)
         if times is None:
-            if len(known) >= _KEPT_TIMES:
-                known.clear()
-            times = known[key] = Pieces.of_times(series.timestamps_ms)
-        every = np.ones((1, len(series.values)), dtype=bool)
-        written = _written([series.labels], times, series.values[np.newaxis], every, _MATRIX)
+            if len(cached_times) >= _CACHED_TIMES:
+                cached_times.clear()
+            times = cached_times[key] = Pieces.of_times(series.timestamps_ms)
+        all_valid = np.ones((1, len(series.values)), dtype=bool)
+        written = _write([series.labels], times, series.values[np.newaxis], all_valid, _MATRIX)
         if not series.histograms:
             return written
         parts = [written[:-1]]
     if series.histograms:
         stamps = time_texts(series.histogram_timestamps_ms)
-        points = [b"[%s,%s]" % (time, histogram_json(one)) for time, one in zip(stamps, series.histograms, strict=True)]
+        pairs = zip(stamps, series.histograms, strict=True)
+        points = [b"[%s,%s]" % (time, histogram_json(histogram)) for time, histogram in pairs]
         parts.append(b',"histograms":[%s]' % b",".join(points))
     return b"".join(parts) + b"}"

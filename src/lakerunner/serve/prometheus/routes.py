@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
-from lakerunner.serve import paths  # noqa: F401  (routes need its `{…:text}`)
+from lakerunner.serve import paths  # noqa: F401  (registers `{…:text}` for route paths)
 from lakerunner.serve.api import Api
 from lakerunner.serve.prometheus.exemplars import exemplar_routes
 from lakerunner.serve.prometheus.labels import label_routes

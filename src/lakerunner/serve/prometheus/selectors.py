@@ -1,4 +1,4 @@
-"""Series selectors of requests: `match[]`, and those within an expression."""
+"""Series selectors of a request: its `match[]` parameters, or the selectors of its expression."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def selectors_in(params: Params, name: str = "match[]", *, required: bool = Fals
 
 
 def _selector(name: str, text: str) -> Selector:
-    """The matchers of a plain selector, at least one of which must not accept the empty value."""
+    """Parse a plain selector to its matchers, at least one of which must not match the empty string."""
     node = unwrapped(parse(text))
     if not isinstance(node, VectorSelector) or node.offset is not None or node.at is not None:
         raise BadInput(f'invalid parameter "{name}": {text[:100]!r} is not a series selector')

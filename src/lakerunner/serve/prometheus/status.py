@@ -1,4 +1,4 @@
-"""`/api/v1/status/…`, rules and alerts: what clients ask before they ask for data."""
+"""`/api/v1/status/…`, rules, alerts and health: requests that clients send before they query data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lakerunner.serve.dialect import Handler
 from lakerunner.serve.params import Params
 from lakerunner.serve.prometheus.answers import data_response, prometheus_route
 
-#: The Prometheus whose language and API this is. Grafana turns features on by it.
+#: The Prometheus version whose language and API are implemented. Grafana enables features by this version.
 PROMETHEUS_VERSION = "3.14.0"
 _DEFAULT_TOP = 10
 
-#: Without `features`: with them, Grafana takes us for a Mimir that has a ruler.
+#: There is no `features` member: with it, Grafana would take Lakerunner for a Mimir with a ruler.
 BUILD = {
     "version": PROMETHEUS_VERSION,
     "revision": f"lakerunner-{__version__}",
@@ -31,7 +31,7 @@ BUILD = {
     "buildDate": "",
     "goVersion": f"python{platform.python_version()}",
 }
-#: Documents that are the same for everybody: nothing is scraped, no rule is evaluated here, and flags are our own.
+#: Constant documents: nothing is scraped, no rules are evaluated here, and there are no Prometheus flags.
 _FIXED: dict[str, object] = {
     "/api/v1/status/config": {"yaml": ""},
     "/api/v1/status/flags": {},
@@ -88,7 +88,7 @@ def _pairs(pairs: Sequence[tuple[str, int]]) -> list[dict[str, object]]:
 
 
 def health_routes(api: Api) -> list[BaseRoute]:
-    """Health under the names that Prometheus and Loki give it. Ready means that the lake answers."""
+    """Health checks at the paths of Prometheus and Loki. Ready means that the lake is reachable."""
 
     def healthy(_: Request) -> Response:
         return PlainTextResponse("Lakerunner is healthy.\n")

@@ -1,4 +1,4 @@
-"""An expression's tree as JSON, in the shape that Prometheus' own page and query builders read."""
+"""An expression's syntax tree as JSON, in the format that Prometheus's web UI and query builders read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.matching import Matching
 
-#: Durations that refer to the query's times have none here.
+#: Parsing has no query times, so durations that refer to them are evaluated with zeros.
 _NO_TIMES = QueryTimes(0, 0, 0)
 _TYPE_NAMES = {
     ValueType.SCALAR: "scalar",
@@ -35,7 +35,7 @@ _TYPE_NAMES = {
     ValueType.MATRIX: "matrix",
 }
 
-#: JSON that nests deeper is refused by many readers, and by our writer.
+#: Many JSON parsers, and orjson as the writer, refuse deeper nesting.
 _MAX_DEPTH = 120
 
 
@@ -67,11 +67,16 @@ def _node(expr: Expr) -> dict[str, object]:
         case VectorSelector():
             return {"type": "vectorSelector", **_selector(expr)}
         case MatrixSelector(vector=vector, range=width):
-            return {"type": "matrixSelector", **_selector(vector), "range": _ms(width), "rangeExpr": _written(width)}
+            return {
+                "type": "matrixSelector",
+                **_selector(vector),
+                "range": _ms(width),
+                "rangeExpr": _duration_text(width),
+            }
         case Subquery():
             step_ms = 0 if expr.step is None else _ms(expr.step)
             times = {"range": _ms(expr.range), "step": step_ms, **_offset_and_at(expr)}
-            times |= {"rangeExpr": _written(expr.range), "stepExpr": _written(expr.step)}
+            times |= {"rangeExpr": _duration_text(expr.range), "stepExpr": _duration_text(expr.step)}
             return {"type": "subquery", "expr": _node(expr.expr), **times}
         case Call():
             return {"type": "call", "func": _function(expr.name), "args": [_node(arg) for arg in expr.args]}
@@ -139,14 +144,14 @@ def _offset_and_at(node: VectorSelector | Subquery) -> dict[str, object]:
     edge = node.at.value if isinstance(node.at, AtEdge) else None
     return {
         "offset": 0 if node.offset is None else _ms(node.offset),
-        "offsetExpr": _written(node.offset),
+        "offsetExpr": _duration_text(node.offset),
         "timestamp": None if isinstance(node.at, AtEdge) else node.at,
         "startOrEnd": edge,
     }
 
 
-def _written(duration: Duration | None) -> str | None:
-    """The text of a duration that is more than a literal: its milliseconds depend on the query's times."""
+def _duration_text(duration: Duration | None) -> str | None:
+    """The text of a duration expression; None for a literal, whose milliseconds say everything."""
     return None if duration is None or isinstance(duration, DurationNumber) else print_duration(duration)
 
 
