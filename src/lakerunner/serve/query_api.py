@@ -19,7 +19,7 @@ from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import Authenticator
 from lakerunner.serve.lanes.slow import SlowLane
 
-#: How often freed memory is returned to the system: while no query runs, and at the latest.
+#: How often freed memory is returned to the system: while the API is idle, and while it is busy.
 _TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
 _LOOK_S = 1.0
 

@@ -39,7 +39,7 @@ async def in_turn(
         if stop_reason is None:
             return done.result()
         future.cancel()
-        done.add_done_callback(observed)
+        done.add_done_callback(retrieve_exception)
         raise stop_reason
 
 
@@ -74,7 +74,7 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-def observed(done: asyncio.Future[T]) -> None:
+def retrieve_exception(done: asyncio.Future[T]) -> None:
     """Retrieve the exception of an abandoned future, so that asyncio does not log it as never retrieved."""
     if not done.cancelled():
         done.exception()

@@ -31,7 +31,7 @@ class StreamRequest:
     cursor: Cursor | None
 
 
-async def stream_request(request: Request, language: str, lookback_ms: int, now_ms: int) -> StreamRequest:
+async def read_stream_request(request: Request, language: str, lookback_ms: int, now_ms: int) -> StreamRequest:
     """Read and check a request. A client that reconnects with its last event id resumes with the same times."""
     fields = await read_fields(request, _KNOWN, example='{"q": "up", "s": "e-1h"}')
     if fields.get("reverse") in (True, "true", "1") or fields.get("fields"):

@@ -30,7 +30,7 @@ from lakerunner.serve.errors import OWN, error_document
 from lakerunner.serve.lake.fields import count_field, flag_field, read_fields, span_field_ms, time_field_ms
 from lakerunner.serve.lake.pipe import Pipe
 from lakerunner.serve.service import QueryService, Question, now_ms
-from lakerunner.serve.waiting import disconnected, observed
+from lakerunner.serve.waiting import disconnected, retrieve_exception
 
 #: Name of the row filter language.
 ROWS = "rows"
@@ -52,21 +52,21 @@ def row_routes(api: Api) -> list[BaseRoute]:
     async def rows(request: Request) -> Response:
         caller = await api.caller(request)
         fields = await read_fields(request, _FIELDS, example='{"where": "severity_number >= 17", "s": "e-1h"}')
-        wanted = _request(str(request.path_params["signal"]), fields)
-        question = wanted.question
+        row_request = _read_request(str(request.path_params["signal"]), fields)
+        question = row_request.question
         # Compile before the stream starts, so that an invalid filter is answered with an HTTP error status.
         plan = await api.in_turn(
             request, caller, "parse", question.text, lambda _: api.service.compile(question, caller)
         )
         if not isinstance(plan, RowPlan):
             raise Bug(f"cannot read rows: the plan is a {type(plan).__name__}, not a RowPlan")
-        pieces = _pieces(api, request, caller, wanted, plan)
+        pieces = _pieces(api, request, caller, row_request, plan)
         return StreamingResponse(pieces, media_type=MEDIA_TYPE, headers=_HEADERS)
 
     return [DialectRoute("/api/v1/rows/{signal}", rows, ["GET", "POST"], OWN, streams=True)]
 
 
-def _request(signal: str, fields: Mapping[str, object]) -> RowRequest:
+def _read_request(signal: str, fields: Mapping[str, object]) -> RowRequest:
     now = now_ms()
     end_ms = time_field_ms("e", fields.get("e", "now"), now, now)
     start_ms = time_field_ms("s", fields.get("s", "e-1h"), end_ms, now)
@@ -92,17 +92,17 @@ def _request(signal: str, fields: Mapping[str, object]) -> RowRequest:
 
 
 async def _pieces(
-    api: Api, request: Request, caller: Caller, wanted: RowRequest, plan: RowPlan
+    api: Api, request: Request, caller: Caller, row_request: RowRequest, plan: RowPlan
 ) -> AsyncIterator[bytes]:
-    with api.admission.listed(caller, "rows", wanted.question.text, wanted.timeout_s) as query:
+    with api.admission.listed(caller, "rows", row_request.question.text, row_request.timeout_s) as query:
         disconnect = asyncio.ensure_future(disconnected(request))
         disconnect.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client disconnected"))
         pipe = Pipe(asyncio.get_running_loop())
         writer = _Writer()
-        work = _work(api.service, wanted, plan, writer, pipe)
+        work = _work(api.service, row_request, plan, writer, pipe)
         done = asyncio.wrap_future(api.admission.submit(query, work))
         done.add_done_callback(lambda _: pipe.end())
-        done.add_done_callback(observed)
+        done.add_done_callback(retrieve_exception)
         try:
             async for piece in pipe.until_ended(query):
                 yield piece
@@ -167,10 +167,10 @@ class _Sink(io.RawIOBase):
 
 
 def _work(
-    service: QueryService, wanted: RowRequest, plan: RowPlan, writer: _Writer, pipe: Pipe
+    service: QueryService, row_request: RowRequest, plan: RowPlan, writer: _Writer, pipe: Pipe
 ) -> Callable[[RunningQuery], None]:
     def run(query: RunningQuery) -> None:
-        source = service.source(query, partial=wanted.question.partial)
+        source = service.source(query, partial=row_request.question.partial)
         source.prepare(plan.leaves)
         rows = 0
         try:
@@ -186,7 +186,7 @@ def _work(
             "warnings": list(source.stats.warnings()),
             **source.stats.to_json(),
         }
-        if wanted.explain:
+        if row_request.explain:
             summary |= source.stats.explanation()
         pipe.put(writer.last(summary), query)
 

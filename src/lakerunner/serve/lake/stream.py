@@ -19,10 +19,10 @@ from lakerunner.serve.dialect import DialectRoute
 from lakerunner.serve.errors import OWN, error_document
 from lakerunner.serve.lake.frames import frame
 from lakerunner.serve.lake.pipe import Pipe
-from lakerunner.serve.lake.request import stream_request
+from lakerunner.serve.lake.request import read_stream_request
 from lakerunner.serve.lake.stream_work import StreamWork
 from lakerunner.serve.service import now_ms
-from lakerunner.serve.waiting import disconnected, observed
+from lakerunner.serve.waiting import disconnected, retrieve_exception
 
 #: The language of `/api/v1/metrics/query`.
 PROMQL = "promql"
@@ -35,23 +35,23 @@ _HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store, no-transform"
 def stream_routes(api: Api) -> list[BaseRoute]:
     async def metrics_query(request: Request) -> Response:
         caller = await api.caller(request)
-        wanted = await stream_request(request, PROMQL, round(api.settings.lookback_s * 1000), now_ms())
+        stream_request = await read_stream_request(request, PROMQL, round(api.settings.lookback_s * 1000), now_ms())
         # Compile before the stream starts, so that an invalid query is answered with an HTTP error status.
-        question = wanted.question
+        question = stream_request.question
         plan = await api.in_turn(
             request, caller, "parse", question.text, lambda _: api.service.compile(question, caller)
         )
         if not isinstance(plan, StepPlan):
             raise Bug(f"cannot stream the answer: the plan is a {type(plan).__name__}, not a StepPlan")
-        events = _events(api, request, caller, StreamWork(api.service, wanted, plan))
+        events = _events(api, request, caller, StreamWork(api.service, stream_request, plan))
         return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
 
     return [DialectRoute("/api/v1/metrics/query", metrics_query, ["GET", "POST"], OWN, streams=True)]
 
 
 async def _events(api: Api, request: Request, caller: Caller, work: StreamWork) -> AsyncIterator[bytes]:
-    wanted = work.wanted
-    with api.admission.listed(caller, "stream", wanted.question.text, wanted.timeout_s) as query:
+    text, timeout_s = work.request.question.text, work.request.timeout_s
+    with api.admission.listed(caller, "stream", text, timeout_s) as query:
         disconnect = asyncio.ensure_future(disconnected(request))
         disconnect.add_done_callback(lambda task: None if task.cancelled() else query.cancel("its client disconnected"))
         status = "ok"
@@ -77,7 +77,7 @@ async def _pieces(api: Api, query: RunningQuery, work: StreamWork) -> AsyncItera
     pipe = Pipe(asyncio.get_running_loop())
     done = asyncio.wrap_future(api.admission.submit(query, lambda query: work.run(query, pipe)))
     done.add_done_callback(lambda _: pipe.end())
-    done.add_done_callback(observed)
+    done.add_done_callback(retrieve_exception)
     next_heartbeat_s = query.elapsed_s + api.settings.heartbeat_s
     while True:
         piece = await pipe.get(min(0.5, api.settings.heartbeat_s))

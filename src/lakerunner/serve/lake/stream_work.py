@@ -23,7 +23,7 @@ class StreamWork:
     """One stream: runs the plan in groups of steps and puts their frames into the pipe."""
 
     service: QueryService
-    wanted: StreamRequest
+    request: StreamRequest
     plan: StepPlan
     sent: int = 0
     truncated: bool = False
@@ -31,10 +31,10 @@ class StreamWork:
 
     def run(self, query: RunningQuery, pipe: Pipe) -> None:
         self.pipe = pipe
-        cursor = self.wanted.cursor
+        cursor = self.request.cursor
         if cursor is not None and cursor.ended:
             return
-        opened = self.service.open(self.plan, self.wanted.question, query)
+        opened = self.service.open(self.plan, self.request.question, query)
         cached = self.service.cached(opened, query)
         if cached is not None and isinstance(cached.result.value, MatrixResult):
             self._put_results(query, cached.result.value)
@@ -43,7 +43,7 @@ class StreamWork:
             self._put_ending(query, self._compute(query, opened))
 
     def _compute(self, query: RunningQuery, opened: Opened) -> Answer:
-        cursor, source = self.wanted.cursor, opened.source
+        cursor, source = self.request.cursor, opened.source
         from_ms = None if cursor is None else cursor.time_ms
         steps = StepRun(self.plan, source, query.check, from_ms, STREAMED_GROUPS)
         matrices: list[MatrixResult] = []
@@ -62,7 +62,7 @@ class StreamWork:
         return Answer(result, source.stats, opened.outcome, query.query_id, query.elapsed_s)
 
     def _put_results(self, query: RunningQuery, matrix: MatrixResult) -> None:
-        cursor, limit = self.wanted.cursor, self.wanted.limit
+        cursor, limit = self.request.cursor, self.request.limit
         skip = None if cursor is None else (cursor.time_ms, cursor.position)
         for piece, number in result_frames(matrix, self._id_stem(), skip, limit - self.sent if limit else None):
             self.pipe.put(piece, query)
@@ -74,7 +74,7 @@ class StreamWork:
         """Send the warnings and the summary. The summary's id marks that all results were sent."""
         if answer.warnings or answer.result.infos:
             self.pipe.put(frame("warnings", {"warnings": answer.warnings, "infos": answer.result.infos}), query)
-        if not self.wanted.summary:
+        if not self.request.summary:
             return
         times = self.plan.times
         summary: dict[str, object] = {
@@ -89,7 +89,7 @@ class StreamWork:
             "elapsedSeconds": round(query.elapsed_s, 6),
             **answer.stats.to_json(),
         }
-        if self.wanted.explain:
+        if self.request.explain:
             summary |= answer.explanation()
         self.pipe.put(frame("summary", summary, self._id_stem() + b"%d_end" % times.start_ms), query)
 

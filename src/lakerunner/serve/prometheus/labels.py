@@ -25,12 +25,12 @@ _ESCAPED = "U__"
 _ESCAPE = re.compile(r"_(_|[0-9A-Fa-f]{1,6}_)")
 
 Selected = TypeVar("Selected")
-Asked = tuple[Caller, list[Selector], int, int, int]
+LabelRequest = tuple[Caller, list[Selector], int, int, int]
 
 
 def label_routes(api: Api) -> list[BaseRoute]:
     async def labels(request: Request) -> Response:
-        caller, selectors, start_ms, end_ms, limit = await asked(api, request)
+        caller, selectors, start_ms, end_ms, limit = await read_request(api, request)
 
         def answer(query: RunningQuery) -> Response:
             source = api.service.source(query)
@@ -44,7 +44,7 @@ def label_routes(api: Api) -> list[BaseRoute]:
         name = unescaped(request.path_params["name"])
         if not name:
             raise BadInput('invalid parameter "name": it is empty')
-        caller, selectors, start_ms, end_ms, limit = await asked(api, request)
+        caller, selectors, start_ms, end_ms, limit = await read_request(api, request)
 
         def answer(query: RunningQuery) -> Response:
             source = api.service.source(query)
@@ -54,7 +54,7 @@ def label_routes(api: Api) -> list[BaseRoute]:
         return await api.in_turn(request, caller, "label_values", name, answer)
 
     async def series(request: Request) -> Response:
-        caller, selectors, start_ms, end_ms, limit = await asked(api, request, required=True)
+        caller, selectors, start_ms, end_ms, limit = await read_request(api, request, required=True)
 
         def answer(query: RunningQuery) -> Response:
             source = api.service.source(query)
@@ -71,7 +71,7 @@ def label_routes(api: Api) -> list[BaseRoute]:
     ]
 
 
-async def asked(api: Api, request: Request, *, required: bool = False) -> Asked:
+async def read_request(api: Api, request: Request, *, required: bool = False) -> LabelRequest:
     """The caller and the parameters that these endpoints share: selectors, start, end and limit."""
     params = await Params.of(request)
     caller = await api.caller(request)

@@ -1,4 +1,4 @@
-"""An expression's syntax tree as JSON, in the format that Prometheus's web UI and query builders read."""
+"""An expression's syntax tree as JSON, in the format that Prometheus' web UI and query builders read."""
 
 from __future__ import annotations
 
