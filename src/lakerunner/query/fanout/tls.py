@@ -29,7 +29,7 @@ class Tls:
     name: str
 
     def of_client(self) -> dict[str, Any]:
-        """Options of a Flight client. It presents its certificate, if any, and trusts only workers that the CA signed."""
+        """Options of a Flight client. It presents its certificate, if any, and trusts workers that the CA signed."""
         return {
             "tls_root_certs": self.authority or None,
             "cert_chain": self.certificate or None,
