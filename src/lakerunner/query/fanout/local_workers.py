@@ -19,7 +19,7 @@ from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.samples.exemplars import scan_exemplars
 from lakerunner.query.scan.samples.label_rows import scan_labels
-from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, Tally
+from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, SampleTally
 from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.scan.samples.segment import scan_samples
 from lakerunner.query.scan.samples.series_rows import scan_series
@@ -101,7 +101,7 @@ class LocalWorkers:
     def _scan(self, request: ScanRequest, segment: SegmentObjects, budget: Budget) -> SegmentAnswer:
         """Scan one segment. Raises only what ends the whole request: a limit, or its cancellation."""
         budget.look()
-        tally = Tally()
+        tally = SampleTally()
         started = time.perf_counter()
         samples: list[Samples] = []
         table: pa.Table | None = None
@@ -137,6 +137,6 @@ class LocalWorkers:
         return SegmentAnswer(segment.segment_id, samples, table, cost)
 
 
-def _cost(tally: Tally, rows: int, started: float) -> Cost:
+def _cost(tally: SampleTally, rows: int, started: float) -> Cost:
     scan_s = time.perf_counter() - started - tally.fetch_s
     return Cost(rows, tally.read_bytes, tally.hits, tally.misses, tally.fetch_s, scan_s)

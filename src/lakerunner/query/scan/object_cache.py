@@ -178,7 +178,7 @@ class ObjectCache:
             raise Unavailable(f"cannot fetch {key!r}: {written:,} of its {meta.size_bytes:,} bytes came")
 
     def _reserve(self, size_bytes: int) -> None:
-        """Evict entries until the object fits. An object larger than the limit waits until the cache is empty."""
+        """Evict entries until the object fits. One larger than the limit waits until no other fetch is under way."""
         with self._changed:
             while True:
                 while self._entries and self._held_bytes + size_bytes > self._limit_bytes:

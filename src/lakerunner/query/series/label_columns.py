@@ -34,8 +34,8 @@ class LabelColumn:
 
     name: str
     codes: Codes
-    #: The text of each code, ascending and distinct, the empty text first. So codes compare like their texts, and code 0
-    #: means that the label is absent. UTF-8 bytes and the code points of Python's strings have the same order.
+    #: The text of each code, ascending and distinct, the empty text first. So codes compare like their texts, and code
+    #: 0 means that the label is absent. UTF-8 bytes and the code points of Python's strings have the same order.
     values: pa.StringArray
 
     @classmethod
