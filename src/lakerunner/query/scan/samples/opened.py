@@ -104,6 +104,8 @@ def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
 
 
 class Opener:
+    """Opens metric segments and caches their series tables, footers and decoded row groups."""
+
     def __init__(self, cache: ObjectCache, memory_bytes: int, decoded: ByteLru[Any] | None = None) -> None:
         self._cache = cache
         self._decoded: ByteLru[DecodedGroup] = ByteLru(0) if decoded is None else decoded
