@@ -53,7 +53,7 @@ class MemoryWatch:
             return ""
         if self._clock() - self._over_since < self._patience_s:
             return ""
-        return f"{used_bytes:,} bytes are more than {self._soft_bytes:,} (query.worker_memory_bytes), and stay so"
+        return f"memory stays above query.worker_memory_bytes: {used_bytes:,} bytes instead of {self._soft_bytes:,}"
 
     def _trim_when_idle(self) -> None:
         """Return freed memory to the system once the worker has been idle for a while.
@@ -77,8 +77,8 @@ class MemoryWatch:
             return
         self._stopped_at = self._clock()
         error = LimitHit(
-            f"cannot go on with the scan: the worker holds more than {self._hard_bytes:,} bytes, and this query the "
-            "most of them",
+            f"cannot go on with the scan: the worker holds more than {self._hard_bytes:,} bytes, and this query "
+            "holds most of them",
             hint="narrow the selectors or the time range, or raise query.worker_max_memory_bytes",
         )
         if self._workers.budgets.stop_largest(error):
