@@ -1,7 +1,7 @@
-"""Questions about series rather than samples: which there are, how they are labelled, what they mean, how many.
+"""Queries about series instead of samples: label sets, label names and values, metadata, exemplars, cardinality.
 
-A series counts for a time when a segment that holds it overlaps the time: exact to about an hour, as Prometheus is to
-its blocks.
+A series belongs to a time range if a segment that contains it overlaps the range. That is exact to about an hour, just
+as Prometheus is exact to its blocks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.interned import INTERNED
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
-#: One selector or several: a series that any of them accepts is meant. None at all means every series.
+#: A series matches if any of the selectors accepts it. An empty list matches every series.
 Selectors = Sequence[Sequence[Matcher]]
 
 
 @dataclass(frozen=True, slots=True)
 class MetricMeta:
-    """What the author of a metric says about it."""
+    """The metadata that a metric was sent with."""
 
     type: str
     help: str
@@ -48,7 +48,7 @@ class Exemplar:
 
 @dataclass(frozen=True, slots=True)
 class Cardinality:
-    """How many series there are, and what makes them many. Lists are (name, number), the largest first."""
+    """The number of series, and what contributes most to it. Lists are (name, number), largest first."""
 
     series: int
     metric_names: int
@@ -60,7 +60,7 @@ class Cardinality:
 
 
 def series(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: int) -> list[LabelSet]:
-    """The series that any selector accepts, in the order of their labels."""
+    """The series that any selector accepts, ordered by their labels."""
     found = {
         labels for table in _tables(source, Kind.SERIES, selectors, start_ms, end_ms) for labels in _sets(source, table)
     }
@@ -85,15 +85,15 @@ def metadata(source: LakeQuery, start_ms: int, end_ms: int, metric: str = "") ->
     selectors = [[matcher]] if (matcher := _named(metric)) else []
     found: dict[str, dict[MetricMeta, None]] = {}
     for table in _tables(source, Kind.SERIES, selectors, start_ms, end_ms):
-        about = table.select(["base_name", "type", "unit", "description"])
-        for row in about.group_by(about.column_names).aggregate([]).to_pylist():
-            one = MetricMeta(row["type"] or "unknown", row["description"] or "", row["unit"] or "")
-            found.setdefault(row["base_name"], {})[one] = None
+        described = table.select(["base_name", "type", "unit", "description"])
+        for row in described.group_by(described.column_names).aggregate([]).to_pylist():
+            meta = MetricMeta(row["type"] or "unknown", row["description"] or "", row["unit"] or "")
+            found.setdefault(row["base_name"], {})[meta] = None
     return {name: list(found[name]) for name in sorted(found)}
 
 
 def exemplars(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: int) -> list[Exemplar]:
-    """The exemplars of all series that a selector accepts, by series and time, each once."""
+    """The distinct exemplars of all series that a selector accepts, ordered by series and time."""
     found: dict[Exemplar, None] = {}
     for table in _tables(source, Kind.EXEMPLARS, selectors, start_ms, end_ms) if selectors else ():
         for row in table.to_pylist():
@@ -103,17 +103,17 @@ def exemplars(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: in
 
 
 def _exemplar_labels(row: Mapping[str, Any]) -> LabelSet:
-    further = orjson.loads(row["attributes"]) if row["attributes"] else {}
-    labels = {str(name): value if isinstance(value, str) else str(value) for name, value in further.items()}
+    attributes = orjson.loads(row["attributes"]) if row["attributes"] else {}
+    labels = {str(name): value if isinstance(value, str) else str(value) for name, value in attributes.items()}
     return LabelSet.of({**labels, "trace_id": row["trace_id"] or "", "span_id": row["span_id"] or ""})
 
 
 def cardinality(source: LakeQuery, start_ms: int, end_ms: int, limit: int = 10) -> Cardinality:
-    """Counts over all series, as Prometheus' status page has them. Classic series of histograms count too."""
+    """Counts over all series, like those of Prometheus' status page. Classic series of histograms count too."""
     names: Counter[str] = Counter()
     pairs: Counter[tuple[str, str]] = Counter()
-    every = series(source, [], start_ms, end_ms)
-    for labels in every:
+    all_series = series(source, [], start_ms, end_ms)
+    for labels in all_series:
         names[labels.get(METRIC_NAME)] += 1
         pairs.update(labels.pairs)
     values: Counter[str] = Counter(name for name, _ in pairs)
@@ -122,7 +122,7 @@ def cardinality(source: LakeQuery, start_ms: int, end_ms: int, limit: int = 10) 
         sizes[name] += len(value.encode())
     by_pair = Counter({f"{name}={value}": count for (name, value), count in pairs.items()})
     return Cardinality(
-        len(every),
+        len(all_series),
         len(names),
         len(pairs),
         names.most_common(limit),

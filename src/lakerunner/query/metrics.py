@@ -1,4 +1,4 @@
-"""What the query path exports of itself."""
+"""Prometheus metrics of the query path."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from prometheus_client import Counter, Gauge, Histogram
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
-CACHE_REQUESTS = Counter("lakerunner_query_cache_requests", "Segment objects asked of the local cache.", ["outcome"])
+CACHE_REQUESTS = Counter("lakerunner_query_cache_requests", "Requests for segment objects to the cache.", ["outcome"])
 CACHE_BYTES = Gauge("lakerunner_query_cache_bytes", "Bytes in the local cache.")
 SCAN_SECONDS = Histogram("lakerunner_query_scan_seconds", "Time of one segment's scan.", ["kind"], buckets=_SECONDS)
-SCAN_ROWS = Counter("lakerunner_query_scan_rows", "Rows that scans gave.", ["kind"])
+SCAN_ROWS = Counter("lakerunner_query_scan_rows", "Rows that scans returned.", ["kind"])
 SCAN_ERRORS = Counter("lakerunner_query_scan_errors", "Segments that could not be scanned.", ["code"])
 WORKER_RETRIES = Counter("lakerunner_query_worker_retries", "Segments tried again on another worker.")
-WORKER_REQUESTS = Gauge("lakerunner_query_worker_requests", "Requests that a worker answers now.")
-WORKER_MEMORY = Gauge("lakerunner_query_worker_memory_bytes", "Memory of a worker, mapped files apart.")
-WORKER_RELIEFS = Counter("lakerunner_query_worker_reliefs", "Times that a worker let its caches go for want of memory.")
+WORKER_REQUESTS = Gauge("lakerunner_query_worker_requests", "Requests that a worker is answering.")
+WORKER_MEMORY = Gauge("lakerunner_query_worker_memory_bytes", "Memory of a worker, without mapped files.")
+WORKER_RELIEFS = Counter("lakerunner_query_worker_reliefs", "Times that a worker emptied its caches to free memory.")

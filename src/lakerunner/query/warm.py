@@ -1,4 +1,4 @@
-"""Load compiled kernels, of scans and of every language, before the first client waits for them."""
+"""Loads the compiled kernels of scans and of every language before the first client would wait for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def warm() -> None:
 
 
 def _warm_scan(times_ms: np.ndarray) -> None:
-    """As from a segment: kernels are compiled apart for arrays that cannot be written, as Arrow's are."""
+    """Scan as from a segment. Arrow's arrays are read-only, and kernels are compiled separately for those."""
     labels = LabelSet.of({METRIC_NAME: "m"})
     number, tid = len(times_ms), labels.tid()
     table = SeriesTable.of(
@@ -36,4 +36,4 @@ def _warm_scan(times_ms: np.ndarray) -> None:
     rows = {"tid": np.full(number, tid), "timestamp": times_ms, "value": np.arange(float(number))}
     whole = decoded(pa.table(rows)).samples
     part, _ = choose(whole, np.array([True]), 15_000, 60_000)
-    merge([replace(one, labels=TableLabels(table, one.tids)) for one in (whole, part)], uuid.UUID(int=0))
+    merge([replace(samples, labels=TableLabels(table, samples.tids)) for samples in (whole, part)], uuid.UUID(int=0))

@@ -274,7 +274,7 @@ def _named(monkeypatch: pytest.MonkeyPatch, hosts: list[str]) -> None:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in hosts]
 
     monkeypatch.setattr(socket, "getaddrinfo", answered)
-    monkeypatch.setattr("lakerunner.query.fanout.addresses._NAME_KEPT_S", 0.05)
+    monkeypatch.setattr("lakerunner.query.fanout.addresses._DNS_TTL_S", 0.05)
 
 
 def _fair_port(lake: LakeOfSeries, org: uuid.UUID) -> int:

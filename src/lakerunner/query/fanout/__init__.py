@@ -1,1 +1,1 @@
-"""Who scans and evaluates: this process, or workers reached over Arrow Flight."""
+"""Distributes scans and evaluations to workers: other processes over Arrow Flight, or this process."""

@@ -1,4 +1,4 @@
-"""Where the workers are: a fixed list, all addresses of a name, or the one that runs on this machine."""
+"""Addresses of the workers: a fixed list, all addresses of a DNS name, or the worker of this machine."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TypeAlias
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.runtime.settings import Settings
 
-#: Asked before every scan: workers come and go.
+#: Called before every scan, because workers come and go.
 Addresses: TypeAlias = Callable[[], list[str]]
 
 _DNS = "dns://"
-_NAME_KEPT_S = 5.0
-_NOTE_KEPT_S = 0.1
+_DNS_TTL_S = 5.0
+_NOTE_TTL_S = 0.1
 NOTE = "query-worker.address"
 
 
 def addresses_of(settings: Settings) -> Addresses:
-    """As `query.workers` says."""
+    """The source of addresses that `query.workers` configures."""
     given = settings.query.workers.strip()
     if not given:
         return _Noted(settings.data.dir)
@@ -32,7 +32,7 @@ def addresses_of(settings: Settings) -> Addresses:
 
 
 def note_address(data_dir: Path, address: str) -> None:
-    """Leave word of where this machine's worker is."""
+    """Write the address of this machine's worker to the data folder, where the API finds it."""
     data_dir.mkdir(parents=True, exist_ok=True)
     part = data_dir / f"{NOTE}.part"
     part.write_text(address, encoding="ascii")
@@ -40,12 +40,13 @@ def note_address(data_dir: Path, address: str) -> None:
 
 
 def forget_address(data_dir: Path, address: str) -> None:
-    """Take it back, unless another worker has left its own since."""
+    """Delete the note of the address, unless another worker has written its own since."""
     if noted(data_dir) == [address]:
         (data_dir / NOTE).unlink(missing_ok=True)
 
 
 def noted(data_dir: Path) -> list[str]:
+    """The address of this machine's worker; empty if none runs."""
     try:
         return [(data_dir / NOTE).read_text(encoding="ascii")]
     except OSError:
@@ -53,7 +54,7 @@ def noted(data_dir: Path) -> list[str]:
 
 
 class _Noted:
-    """The address that this machine's worker left, read again after a moment: a query asks several times."""
+    """The address of this machine's worker. Cached for a moment, because a query asks several times."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -63,12 +64,12 @@ class _Noted:
     def __call__(self) -> list[str]:
         if not self._found or time.monotonic() > self._until_s:
             self._found = noted(self._data_dir)
-            self._until_s = time.monotonic() + _NOTE_KEPT_S
+            self._until_s = time.monotonic() + _NOTE_TTL_S
         return self._found
 
 
 class _Resolved:
-    """All addresses of a name, asked for again every few seconds; the last ones while the name cannot be resolved."""
+    """All addresses of a DNS name, resolved every few seconds. While resolution fails, the last addresses stay."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -86,7 +87,7 @@ class _Resolved:
             return self._found
         hosts = sorted({str(answer[4][0]) for answer in answers})
         self._found = [f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}" for host in hosts]
-        self._until_s = time.monotonic() + _NAME_KEPT_S
+        self._until_s = time.monotonic() + _DNS_TTL_S
         return self._found
 
 

@@ -1,4 +1,4 @@
-"""What workers answer: of a scan, each segment's samples or its failure; of an evaluation, the value and its costs."""
+"""Answers of workers: for a scan, each segment's samples or failure; for an evaluation, its value and cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Check = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What answering took."""
+    """What an answer cost."""
 
     rows: int = 0
     read_bytes: int = 0
@@ -33,7 +33,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAnswer:
-    """`samples` (in parts) or `table`, by the kind of the request; neither where there is an `error`."""
+    """One segment's `samples` (in parts) or `table`, depending on the request's kind; neither with an `error`."""
 
     segment_id: uuid.UUID
     samples: Sequence[Samples] = ()
@@ -44,20 +44,20 @@ class SegmentAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EvaluateAnswer:
-    """The batches and the note of a fragment's language, and what evaluating it took."""
+    """The batches and the note of a fragment's language, with the cost of the evaluation."""
 
     batches: Sequence[pa.RecordBatch]
     note: Mapping[str, Any]
     #: The worker's address.
     worker: str
-    #: Seconds of the worker's cores.
+    #: CPU time of the worker, over all its threads.
     cpu_s: float
     #: One per segment and select, without samples.
     costs: Sequence[SegmentAnswer]
 
     @classmethod
     def of_note(cls, note: Mapping[str, Any], worker: str, batches: Sequence[pa.RecordBatch] = ()) -> EvaluateAnswer:
-        """From what an evaluation says after its last batch."""
+        """From the note that an evaluation sends after its last batch."""
         costs = []
         for cost in note["costs"]:
             fields = {name: value for name, value in cost.items() if name != "segment"}
@@ -70,11 +70,11 @@ class Workers(Protocol):
 
     @property
     def count(self) -> int:
-        """How many workers there are to evaluate fragments; 0 where the caller has to."""
+        """The number of workers that can evaluate fragments; 0 if the caller must do so itself."""
         ...
 
     def shares(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> list[list[SegmentObjects]]:
-        """The segments by the worker that has them; at least one share."""
+        """The segments, grouped by the worker that owns them; at least one group."""
         ...
 
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
@@ -82,13 +82,13 @@ class Workers(Protocol):
         ...
 
     def evaluate(self, request: EvaluateRequest, check: Check) -> EvaluateAnswer | None:
-        """Evaluate a fragment on the worker that has its segments. None where no worker can now."""
+        """Evaluate a fragment on the worker that owns its segments; None if no worker can at the moment."""
         ...
 
     def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
-        """Evaluate a fragment whose value is rows, batch by batch; last comes the answer without batches.
+        """Evaluate a fragment whose value is rows. Yields the batches, then the answer without batches.
 
-        A worker that fails is replaced by another, which goes on after the rows that were given already.
+        If a worker fails, another one continues after the rows that were delivered already.
         """
         ...
 

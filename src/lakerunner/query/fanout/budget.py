@@ -1,4 +1,4 @@
-"""What requests may hold and how long they may take: each for itself, and all of one query together."""
+"""Limits of memory and time: per request, and for all requests of a query together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakerunner.query.fanout.answer import Check
 
 
 class Bounded(Protocol):
-    """A request as far as its bounds go."""
+    """The limits of a request."""
 
     @property
     def query_id(self) -> uuid.UUID: ...
@@ -26,14 +26,14 @@ class Bounded(Protocol):
 
 
 class Budget:
-    """Of one request, shared by its threads."""
+    """The budget of one request, shared by its threads."""
 
     def __init__(self, budgets: Budgets, request: Bounded, check: Check) -> None:
         self._budgets = budgets
         self._request = request
         self._check = check
         self._stopped: LakeError | None = None
-        #: What this request has of what its query holds.
+        #: The bytes that this request holds, out of those that its query holds.
         self.settled_bytes = 0
 
     @property
@@ -41,11 +41,11 @@ class Budget:
         return self._request.query_id
 
     def stop(self, error: LakeError) -> None:
-        """Whoever looks next gets this error. The first one stays."""
+        """Make every later `look` raise this error. The first error wins."""
         self._stopped = self._stopped or error
 
     def look(self, held_bytes: int = 0) -> None:
-        """Raise when the answer is not wanted any more, came too late, or is too large."""
+        """Raise if the answer is no longer wanted, is late, or is too large."""
         if self._stopped is not None:
             raise self._stopped
         self._check()
@@ -59,17 +59,18 @@ class Budget:
             )
 
     def settle(self, held_bytes: int) -> None:
+        """Charge bytes that the request holds until it ends."""
         self._budgets.settle(self, held_bytes)
 
 
 class Budgets:
-    """Those of all requests under way. Safe to share between threads."""
+    """The budgets of all requests under way. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: set[Budget] = set()
         self._held_bytes: Counter[uuid.UUID] = Counter()
-        #: When the last one ended, by the monotonic clock; None: none has since that was taken back.
+        #: When the last request ended, by the monotonic clock. The reader may reset it to None.
         self.ended_at: float | None = None
 
     @contextmanager
@@ -92,18 +93,18 @@ class Budgets:
 
     def settle(self, budget: Budget, size_bytes: int) -> None:
         with self._lock:
-            # A thread may end after its request did: what it has goes with it.
+            # A thread may outlive its request. Its bytes are freed with it, so they are not charged.
             if budget in self._open:
                 budget.settled_bytes += size_bytes
                 self._held_bytes[budget.query_id] += size_bytes
 
     def stop_largest(self, error: LakeError) -> bool:
-        """Stop the requests of the query that holds the most; False when none is under way."""
+        """Stop the requests of the query that holds the most memory; False if no request is under way."""
         with self._lock:
-            held = {budget.query_id: self._held_bytes.get(budget.query_id, 0) for budget in self._open}
-            if not held:
+            bytes_by_query = {budget.query_id: self._held_bytes.get(budget.query_id, 0) for budget in self._open}
+            if not bytes_by_query:
                 return False
-            largest = max(held, key=lambda query_id: held[query_id])
+            largest = max(bytes_by_query, key=lambda query_id: bytes_by_query[query_id])
             for budget in self._open:
                 if budget.query_id == largest:
                     budget.stop(error)

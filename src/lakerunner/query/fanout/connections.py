@@ -1,4 +1,4 @@
-"""Connections to workers: one each, made when it is needed, let go when its worker is gone or did not do."""
+"""Connections to workers: one per worker, opened on demand, dropped when the worker leaves or fails."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lakerunner.query.fanout.protocol import PING
 from lakerunner.query.fanout.tls import Tls, scheme_of
 
 _OPTIONS = [
-    # Bounds one attempt to connect: an address that nobody answers at all must not use up the query's time.
+    # Bounds one attempt to connect: an address that does not answer at all must not use up the query's time.
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # A new client of an address begins anew: it must not wait because one before it failed.
+    # A new client must not inherit the reconnect backoff of an earlier client of the same address.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
 
 class Connections:
-    """Safe to share between threads."""
+    """The open Flight clients by address. Safe to share between threads."""
 
     def __init__(self, token: str, tls: Tls | None = None) -> None:
         self._token = token
@@ -40,17 +40,17 @@ class Connections:
             return client
 
     def ping(self, address: str, timeout_s: float) -> None:
-        """Return when the worker takes work; raise a FlightError when it does not, or does not answer in time."""
+        """Return if the worker accepts work. Raise a FlightError if it does not, or does not answer in time."""
         action = flight.Action(PING, orjson.dumps({"token": self._token}))
         list(self.client(address).do_action(action, flight.FlightCallOptions(timeout=timeout_s)))
 
     def forget(self, address: str) -> None:
-        # Not closed: others may be reading from it. It goes when the last of them does.
+        # Not closed, because other threads may be reading from it. The last reference frees it.
         with self._lock:
             self._clients.pop(address, None)
 
     def keep_only(self, addresses: Collection[str]) -> None:
-        """Let go of workers that are no longer there."""
+        """Drop the connections to all other workers."""
         with self._lock:
             self._clients = {address: client for address, client in self._clients.items() if address in addresses}
 

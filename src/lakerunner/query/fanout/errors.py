@@ -1,4 +1,4 @@
-"""Errors between the API and its workers: as Flight carries them, and as they are from_flight on the other side."""
+"""Errors between the API and its workers, translated to Flight's errors and back."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from lakerunner.model.errors import BadInput, Bug, Denied, LakeError, LimitHit, 
 
 
 class Draining(Unavailable):
-    """The worker takes no new work: it finishes what it has and is then started anew, or is gone."""
+    """The worker accepts no new work. It finishes its requests, then restarts or leaves."""
 
     code = "draining"
 
 
 class Unread(Unavailable):
-    """A segment cannot be read. The worker is well; who asked decides what the answer is without it."""
+    """A segment cannot be read. The worker is healthy; the caller decides how to proceed without the segment."""
 
     code = "unread"
 
 
 def to_flight(error: LakeError) -> flight.FlightError:
-    """The error as Flight carries it. Its code goes along, because Flight's own kinds also come from the transport."""
+    """The error as Flight carries it. It includes our code, because the transport raises Flight's own kinds too."""
     kind = flight.FlightUnauthenticatedError if isinstance(error, Denied) else flight.FlightServerError
     return kind(str(error), error.code.encode())
 
 
 def from_flight(error: flight.FlightError, address: str) -> LakeError:
-    """What a worker said, by its code; anything else is the transport's, and another worker may do better."""
+    """The worker's error, by its code. Without a code it is the transport's, and another worker may do better."""
     text = str(error).split(". gRPC client debug context")[0].split(". Detail:")[0]
     code = (error.extra_info or b"").decode(errors="replace")
     if code == LimitHit.code or isinstance(error, flight.FlightTimedOutError):

@@ -1,4 +1,4 @@
-"""Evaluating a fragment where its segments are: its language runs over the segments that the request names."""
+"""Evaluates a fragment next to its segments: its language reads only the segments that the request names."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class FragmentEvaluation:
     """One evaluation, and the `Source` that its language reads from.
 
-    A metric segment that cannot be read ends it: the API then reads segment by segment and says what is missing. Rows
-    go on without a segment that cannot be read, and the note says so.
+    An unreadable metric segment ends the evaluation: the API then reads segment by segment and reports what is missing.
+    An evaluation of rows leaves an unreadable segment out and names it in the note.
     """
 
     def __init__(self, request: EvaluateRequest, workers: LocalWorkers, check: Check) -> None:
@@ -43,11 +43,11 @@ class FragmentEvaluation:
         self._reads = {read.leaf: read.segments for read in request.fragment.reads}
         self._answers: list[SegmentAnswer] = []
         self._tally = RowTally()
-        #: Set when the last batch was given: the language's note, costs and failures.
+        #: The language's note, the costs and the failures. Set after the last batch.
         self.note: dict[str, Any] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The fragment's value."""
+        """The fragment's value, batch by batch."""
         began_s = time.thread_time()
         fragment = self._request.fragment
         try:
@@ -59,10 +59,10 @@ class FragmentEvaluation:
                 note = stream.note()
         except LakeError:
             raise
-        except Exception as reason:  # noqa: BLE001  (else the client takes it for the worker's death, and tries others)
+        except Exception as reason:  # noqa: BLE001  (else the client believes that the worker died, and tries others)
             log().exception("evaluation failed", language=fragment.language)
             raise Bug(f"cannot evaluate the fragment: {reason!r}") from None
-        # Time of the evaluation's own thread; that of scan threads is close to their elapsed time.
+        # CPU time of this thread, plus the elapsed time of the scan threads, which is close to their CPU time.
         cpu_s = time.thread_time() - began_s + sum(answer.cost.scan_s for answer in self._answers)
         costs = [{"segment": str(answer.segment_id), **answer.cost.to_json()} for answer in self._answers]
         self.note = {**note, "cpu_s": cpu_s, "costs": costs}
@@ -74,23 +74,23 @@ class FragmentEvaluation:
         return self._stopped
 
     def stop(self) -> None:
-        """End what is under way at its next check: the client has gone."""
+        """End the evaluation at its next check, because the client is gone."""
         self._stopped = True
 
-    # -- what the language reads from ----------------------------------------------------------------------------
+    # -- the source that the language reads from -----------------------------------------------------------------
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         request = self._request
         leaf = Leaf.of_samples(matchers, start_ms, end_ms)
-        places = self._reads.get(leaf)
-        if places is None:
-            raise BadInput("cannot evaluate the fragment: it selects what its request does not name")
-        if not places:
+        numbers = self._reads.get(leaf)
+        if numbers is None:
+            raise BadInput("cannot evaluate the fragment: it selects series that its request does not name")
+        if not numbers:
             return SeriesBatch.empty()
         scan = ScanRequest(
             org_id=request.org_id,
             query_id=request.query_id,
-            segments=tuple(request.segments[place] for place in places),
+            segments=tuple(request.segments[number] for number in numbers),
             deadline_s=request.deadline_s,
             max_bytes=request.max_bytes,
             kind=Kind.SAMPLES,
@@ -100,7 +100,7 @@ class FragmentEvaluation:
         for answer in self._workers.scan(scan, self._look):
             if answer.error is not None:
                 raise Unread(answer.error)
-            # Without the samples, which are merged and then freed.
+            # Kept without the samples, which are freed once they are merged.
             self._answers.append(dataclasses.replace(answer, samples=()))
             answers.append(answer)
         answers.sort(key=lambda answer: answer.segment_id)
@@ -127,9 +127,9 @@ class FragmentEvaluation:
 
     def _look(self) -> None:
         if self._stopped:
-            raise Unavailable("cannot go on with the evaluation: nobody waits for it")
+            raise Unavailable("cannot continue the evaluation: the client has gone")
         self._check()
 
 
 def _leave_out(segment: RowSegment, error: LakeError) -> None:
-    """Go on without the segment: the tally names it."""
+    """Continue without the segment: the tally names it."""

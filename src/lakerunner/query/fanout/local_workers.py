@@ -1,4 +1,4 @@
-"""Scanning in this process: what a worker does, and what stands in for workers where there are none."""
+"""Scans in this process: the work of a worker, and the replacement for workers where there are none."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.samples.exemplars import scan_exemplars
 from lakerunner.query.scan.samples.label_rows import scan_labels
-from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, Tally
+from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, SampleTally
 from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.scan.samples.segment import scan_samples
 from lakerunner.query.scan.samples.series_rows import scan_series
 
-#: How often somebody who waits for a scan looks whether it is still wanted.
-_LOOK_S = 0.1
+#: How often a thread that waits for a scan checks whether the answer is still wanted.
+_POLL_S = 0.1
 
 
 class LocalWorkers:
-    """Scans segments with threads of its own: reading and decoding leave the interpreter's lock alone."""
+    """Scans segments in a pool of threads. Reading and decoding release the interpreter's lock."""
 
     def __init__(self, opener: Opener, row_opener: RowsOpener, threads: int) -> None:
         self._opener = opener
@@ -42,7 +42,7 @@ class LocalWorkers:
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         def wanted() -> None:
             if self._closing:
-                raise Unavailable("cannot go on with the scan: the worker stops")
+                raise Unavailable("cannot continue the scan: the worker is shutting down")
             check()
 
         with self.budgets.opened(request, wanted) as budget:
@@ -50,26 +50,26 @@ class LocalWorkers:
 
     def _answers(self, request: ScanRequest, budget: Budget) -> Iterator[SegmentAnswer]:
         if len(request.segments) == 1 and self._opener.is_local(request.segments[0].keys):
-            # Nothing to wait for: a thread of the pool would only cost two switches.
+            # There is nothing to wait for: a thread of the pool would only add two thread switches.
             yield self._scan(request, request.segments[0], budget)
             return
         segments = iter(request.segments)
         waiting: set[Future[SegmentAnswer]] = set()
         try:
             while True:
-                # A few at a time: a request for very many segments must leave room for those of others.
+                # A few at a time: a request for very many segments must leave threads for other requests.
                 for segment in itertools.islice(segments, self._share - len(waiting)):
                     waiting.add(self._pool.submit(self._scan, request, segment, budget))
                 if not waiting:
                     return
-                done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+                done, waiting = wait(waiting, timeout=_POLL_S, return_when=FIRST_COMPLETED)
                 budget.look()
-                for one in done:
-                    yield one.result()
+                for future in done:
+                    yield future.result()
         finally:
-            budget.stop(Unavailable("cannot go on with the scan: nobody waits for it"))
-            for one in waiting:
-                one.cancel()
+            budget.stop(Unavailable("cannot continue the scan: the client has gone"))
+            for future in waiting:
+                future.cancel()
 
     @property
     def count(self) -> int:
@@ -79,29 +79,29 @@ class LocalWorkers:
         return [list(segments)]
 
     def evaluate(self, request: EvaluateRequest, check: Check) -> None:
-        """Never: the caller is in this process and evaluates just as well."""
+        """Always None: the caller runs in this process and can evaluate just as well."""
         return None
 
     def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
-        """The value of a fragment, batch by batch, evaluated in this process."""
+        """Evaluate the fragment in this process, batch by batch."""
         evaluation = FragmentEvaluation(request, self, check)
         yield from evaluation.batches()
         yield EvaluateAnswer.of_note(evaluation.note, "here")
 
     def forget(self) -> None:
-        """Let go of what is kept in memory; it comes back as it is asked for."""
+        """Empty the caches in memory. They refill on demand."""
         self._opener.forget()
         self.row_opener.forget()
 
     def close(self) -> None:
-        """Scans under way end at their next look."""
+        """Stop. Scans under way end at their next check."""
         self._closing = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _scan(self, request: ScanRequest, segment: SegmentObjects, budget: Budget) -> SegmentAnswer:
-        """The segment's answer. What concerns the whole request raises: its limits, its end."""
+        """Scan one segment. Raises only what ends the whole request: a limit, or its cancellation."""
         budget.look()
-        tally = Tally()
+        tally = SampleTally()
         started = time.perf_counter()
         samples: list[Samples] = []
         table: pa.Table | None = None
@@ -137,6 +137,6 @@ class LocalWorkers:
         return SegmentAnswer(segment.segment_id, samples, table, cost)
 
 
-def _cost(tally: Tally, rows: int, started: float) -> Cost:
+def _cost(tally: SampleTally, rows: int, started: float) -> Cost:
     scan_s = time.perf_counter() - started - tally.fetch_s
     return Cost(rows, tally.read_bytes, tally.hits, tally.misses, tally.fetch_s, scan_s)

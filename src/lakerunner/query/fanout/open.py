@@ -1,4 +1,4 @@
-"""Workers as the settings want them."""
+"""Opens the workers that the settings configure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lakerunner.runtime.settings import Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 
-#: Of the bytes for tables of series, what footers and what ranges of row segments may take.
+#: Footers and ranges of row segments each get this fraction (1/4) of the bytes for series tables.
 _ROWS_SHARE = 4
 
 
 def open_workers(settings: Settings, who: str = "query-api") -> Workers:
-    """The configured workers; with none configured, this machine's worker while it runs, else this process."""
+    """The configured workers. If none are configured: this machine's worker while it runs, else this process."""
     last_resort = None if settings.query.workers.strip() else local_workers(settings, who)
     return FlightWorkers(
         addresses_of(settings),
@@ -42,7 +42,7 @@ def local_workers(settings: Settings, who: str) -> LocalWorkers:
     folder = Path(query.cache_dir) / who if query.cache_dir else settings.data.dir / "cache" / who
     store = open_store(StoreConfig.of(settings))
     cache = ObjectCache(store, folder, query.cache_bytes)
-    # One budget for decoded columns of all signals: what is asked for most stays.
+    # One budget for the decoded columns of all signals, so that the most used ones stay.
     decoded: ByteLru[Any] = ByteLru(query.decoded_cache_bytes)
     samples = Opener(cache, query.table_cache_bytes, decoded)
     share = query.table_cache_bytes // _ROWS_SHARE

@@ -1,6 +1,6 @@
-"""What workers are asked: to scan segments, or to evaluate a part of a query over them. As JSON it is a Flight ticket.
+"""Requests to workers: scan segments, or evaluate a part of a query over them. A request is a Flight ticket in JSON.
 
-Clocks of two machines differ, so a ticket says how much time is left, never until when.
+Clocks of two machines differ, so a ticket carries the time that is left and no deadline.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.store import keys
 
-#: Segments that begin in the same ten minutes belong to the same worker, so that steps can be evaluated there. Not in
-#: the same hour: the dashboards of the last hour should keep more than one worker busy.
+#: Segments that begin in the same ten minutes belong to the same worker, so that it can evaluate whole steps. A slot of
+#: an hour would be too long: a dashboard of the last hour should keep more than one worker busy.
 SLOT_NS = 600 * NS_PER_S
 _EVALUATE = "evaluate"
-#: Actions: end all requests of a query; say whether new work is taken.
+#: Actions: end all requests of a query; ask whether the worker accepts new work.
 CANCEL, PING = "cancel", "ping"
 
 
 class Kind(enum.StrEnum):
-    """What a scan wants of the series that match."""
+    """What a scan returns of the matching series."""
 
     SAMPLES = "samples"
     SERIES = "series"
     EXEMPLARS = "exemplars"
-    #: Names of labels, or with `label` the values of one.
+    #: Label names; or, if `label` is set, the values of that label.
     LABELS = "labels"
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentObjects:
-    """A segment as a worker finds it: its objects, the one with the rows first."""
+    """A segment as a worker reads it: the keys of its objects, the one with the rows first."""
 
     segment_id: uuid.UUID
     keys: tuple[str, ...]
     size_bytes: int = 0
-    #: The time of its rows, half-open.
+    #: The time range of its rows, half-open.
     start_ns: int = 0
     end_ns: int = 0
 
@@ -60,20 +60,20 @@ class SegmentObjects:
 
     @property
     def slot(self) -> int:
-        """What chooses its worker."""
+        """The time slot that determines the segment's worker."""
         return self.start_ns // SLOT_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What every request has: whose it is, what it may touch, and what it may cost."""
+    """The common part of all requests: the org, the segments it may read, and its limits."""
 
     org_id: uuid.UUID
     query_id: uuid.UUID
     segments: tuple[SegmentObjects, ...]
     #: By this process's monotonic clock.
     deadline_s: float
-    #: Bytes that the request may hold at a time.
+    #: Bytes that the request may hold at once.
     max_bytes: int
 
     @property
@@ -95,14 +95,14 @@ class _Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest(_Request):
-    """Series or samples of metric segments, segment by segment."""
+    """Asks for series or samples of metric segments, segment by segment."""
 
     kind: Kind
     leaf: Leaf
     label: str = ""
 
     def of_segments(self, segments: Sequence[SegmentObjects]) -> ScanRequest:
-        """The same question to some of the segments."""
+        """The same request for some of the segments."""
         return replace(self, segments=tuple(segments))
 
     def to_ticket(self, token: str) -> bytes:
@@ -113,7 +113,7 @@ class ScanRequest(_Request):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One leaf of a fragment, and which of the request's segments it needs, by their place."""
+    """One leaf of a fragment, and the indexes of those of the request's segments that it needs."""
 
     leaf: Leaf
     segments: tuple[int, ...]
@@ -121,18 +121,18 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A part of a compiled query: only its language can decode the payload."""
+    """A part of a compiled query. Only its language can decode the payload."""
 
     language: str
     payload: bytes
     reads: tuple[Read, ...]
-    #: Whether its value is rows, whose columns are known only when they are read.
+    #: Whether the value is rows. Their columns are known only once they are read.
     rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest(_Request):
-    """The value of a fragment over its segments."""
+    """Asks for the value of a fragment over its segments."""
 
     fragment: Fragment
 
@@ -155,21 +155,21 @@ R = TypeVar("R", ScanRequest, EvaluateRequest)
 
 
 def read_request(document: Mapping[str, Any]) -> Request:
-    """The request of a ticket. Its keys must all be of its org, or it is refused."""
+    """The request in a ticket. It is refused if it names an object of another org."""
     try:
         common: dict[str, Any] = {
             "org_id": uuid.UUID(document["org"]),
             "query_id": uuid.UUID(document["query"]),
             "segments": tuple(
-                SegmentObjects(uuid.UUID(each), tuple(names), int(size_bytes), int(start_ns), int(end_ns))
-                for each, names, size_bytes, start_ns, end_ns in document["segments"]
+                SegmentObjects(uuid.UUID(segment_id), tuple(names), int(size_bytes), int(start_ns), int(end_ns))
+                for segment_id, names, size_bytes, start_ns, end_ns in document["segments"]
             ),
             "deadline_s": time.monotonic() + float(document["time_left_s"]),
             "max_bytes": int(document["max_bytes"]),
         }
         request: Request
         if document["kind"] == _EVALUATE:
-            reads = tuple(Read(_leaf(leaf), tuple(map(int, places))) for leaf, places in document["reads"])
+            reads = tuple(Read(_leaf(leaf), tuple(map(int, segments))) for leaf, segments in document["reads"])
             payload = str(document["payload"]).encode("ascii")
             fragment = Fragment(str(document["language"]), payload, reads, bool(document["rows"]))
             request = EvaluateRequest(fragment=fragment, **common)
@@ -178,7 +178,7 @@ def read_request(document: Mapping[str, Any]) -> Request:
             request = ScanRequest(kind=kind, leaf=leaf, label=str(document["label"]), **common)
     except (ValueError, KeyError, TypeError) as reason:
         raise BadInput(f"cannot read a ticket: {reason!r}") from None
-    # The API has chosen segments of one org only; this is a second check on the worker's side.
+    # The API chooses segments of one org only. The worker checks again, in case that ever fails.
     prefix = keys.org_prefix(request.org_id)
     for segment in request.segments:
         for key in segment.keys:
@@ -187,7 +187,7 @@ def read_request(document: Mapping[str, Any]) -> Request:
     return request
 
 
-#: Rows travel packed, each batch with its own schema: their columns are known only when they are read.
+#: Each batch of rows travels packed, with its own schema: the columns are known only once they are read.
 PACKED_SCHEMA = pa.schema([pa.field("batch", pa.large_binary())])
 
 
@@ -212,7 +212,7 @@ def read_document(body: bytes) -> Mapping[str, Any]:
     except ValueError as reason:
         raise BadInput(f"cannot read a request: {reason}") from None
     if not isinstance(document, dict):
-        raise BadInput("cannot read a request: it is no JSON object")
+        raise BadInput("cannot read a request: it is not a JSON object")
     return document
 
 
@@ -220,17 +220,17 @@ def _dumps(document: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(document)
     except TypeError:
-        # A matcher may hold bytes that are no UTF-8; only the standard library's escapes carry those.
+        # A matcher may contain bytes that are not UTF-8. Only the standard library can escape them in JSON.
         return json.dumps(document).encode()
 
 
 def _leaf_json(leaf: Leaf) -> list[Any]:
     matchers = [[matcher.name, matcher.kind.value, matcher.value] for matcher in leaf.matchers]
-    # Times as text: those of far-away queries are beyond the integers of JSON.
+    # Times are text: a query may name times that exceed the integers of JSON.
     return [leaf.signal, str(leaf.start_ns), str(leaf.end_ns), matchers, leaf.tier_s]
 
 
 def _leaf(document: Sequence[Any]) -> Leaf:
     signal, start_ns, end_ns, matchers, tier_s = document
-    found = tuple(Matcher(name, MatchKind(kind), value) for name, kind, value in matchers)
-    return Leaf(str(signal), int(start_ns), int(end_ns), found, int(tier_s))
+    parsed = tuple(Matcher(name, MatchKind(kind), value) for name, kind, value in matchers)
+    return Leaf(str(signal), int(start_ns), int(end_ns), parsed, int(tier_s))

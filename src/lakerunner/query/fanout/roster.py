@@ -1,4 +1,4 @@
-"""Which workers there are, and how they are: one that failed is tried last until it answers a ping."""
+"""The known workers and their health. A worker that failed is tried last until it answers a ping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakerunner.query.fanout.addresses import Addresses
 from lakerunner.query.fanout.connections import Connections
 from lakerunner.query.fanout.errors import Draining, from_flight
 
-#: A worker that failed is asked after so long whether it is back.
+#: How long after a failure a worker is pinged to see whether it is back.
 _DOWN_S = 1.0
 _PING_S = 2.0
 _MAX_PINGS = 8
@@ -21,14 +21,14 @@ _MAX_PINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class _Down:
-    """A worker that failed: since when, and when to ask it whether it is back."""
+    """A worker that failed: since when it is down, and when to ping it."""
 
     since: float
-    ask_at: float
+    ping_at: float
 
 
 class Roster:
-    """Safe to share between threads: what each of them changes is one entry of a dictionary."""
+    """Safe to share between threads: every change is to one entry of a dictionary."""
 
     def __init__(self, addresses: Addresses, connections: Connections) -> None:
         self._addresses = addresses
@@ -37,14 +37,14 @@ class Roster:
         self._pings = ThreadPoolExecutor(_MAX_PINGS, thread_name_prefix="ping")
 
     def known(self) -> list[str]:
-        """Where the workers are now. Those that have gone are forgotten, those that failed are asked how they are."""
+        """The current addresses of workers. Forgets workers that left, and pings those that failed."""
         known = self._addresses()
         self._connections.keep_only(known)
         now = time.monotonic()
         for address, down in list(self._down.items()):
             if address not in known:
                 self._down.pop(address, None)
-            elif now > down.ask_at:
+            elif now > down.ping_at:
                 self._down[address] = _Down(down.since, now + _DOWN_S + _PING_S)
                 self._pings.submit(self._readmit, address)
         return known
@@ -61,11 +61,11 @@ class Roster:
         return address in self._down
 
     def any_down_for_less_than(self, seconds: float) -> bool:
-        """Whether a worker is missed that may be about to come back."""
+        """Whether a worker went down so recently that it may be about to come back."""
         return any(time.monotonic() - down.since < seconds for down in list(self._down.values()))
 
     def ping(self, address: str, lives: Callable[[], None]) -> None:
-        """Ask whether the worker lives, in a thread; that it takes no new work does not matter."""
+        """Ping the worker in a thread, and call `lives` if it answers, even if it accepts no new work."""
         self._pings.submit(self._ping, address, lives)
 
     def close(self) -> None:

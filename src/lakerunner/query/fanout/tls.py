@@ -1,4 +1,4 @@
-"""Certificates between the API and its workers: each side shows its own, and trusts those of one authority."""
+"""TLS between the API and its workers: each side presents its certificate, and trusts those that one CA signed."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _PEM = b"-----BEGIN "
 
 
 def scheme_of(tls: Tls | None) -> str:
-    """How Flight's addresses begin."""
+    """The scheme of Flight's URLs."""
     return "grpc" if tls is None else "grpc+tls"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tls:
-    """In PEM; empty where not set."""
+    """A certificate, its key and the CA's certificate, in PEM; empty if not set."""
 
     certificate: bytes
     key: bytes
     authority: bytes
-    #: What workers' certificates say, where that is not the address that they are reached at.
+    #: The host name in the workers' certificates, if it differs from the address that they are reached at.
     name: str
 
     def of_client(self) -> dict[str, Any]:
-        """For a Flight client: it shows its certificate, if it has one, and trusts workers of the authority."""
+        """Options of a Flight client. It presents its certificate, if any, and trusts workers that the CA signed."""
         return {
             "tls_root_certs": self.authority or None,
             "cert_chain": self.certificate or None,
@@ -38,7 +38,7 @@ class Tls:
         }
 
     def of_server(self) -> dict[str, Any]:
-        """For a Flight server: with an authority, it refuses clients that show no certificate of it."""
+        """Options of a Flight server. With a CA, it refuses clients without a certificate that the CA signed."""
         return {
             "tls_certificates": [(self.certificate, self.key)],
             "verify_client": bool(self.authority),
@@ -47,7 +47,7 @@ class Tls:
 
 
 def client_tls(query: QuerySettings) -> Tls | None:
-    """As the settings say for whoever asks workers; None means that nothing is encrypted."""
+    """The TLS settings of a client of workers; None if connections are not encrypted."""
     if not (query.worker_tls_cert or query.worker_tls_key or query.worker_tls_ca):
         return None
     if bool(query.worker_tls_cert) != bool(query.worker_tls_key):
@@ -69,7 +69,7 @@ def client_tls(query: QuerySettings) -> Tls | None:
 
 
 def server_tls(query: QuerySettings) -> Tls | None:
-    """As the settings say for a worker."""
+    """The TLS settings of a worker; None if connections are not encrypted."""
     tls = client_tls(query)
     if tls is not None and not tls.certificate:
         raise BadInput(
@@ -93,9 +93,9 @@ def _read(path: str, setting: str) -> bytes:
 
 
 def _require_pair(cert: str, key: str) -> None:
-    """gRPC would only say that it did not start."""
+    """Refuse a key that does not belong to the certificate. gRPC would only report that it did not start."""
     try:
-        # The password is for a key that needs one: without it, OpenSSL would ask at the terminal.
+        # An empty password makes an encrypted key fail; without it, OpenSSL would prompt at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, password="")
     except ssl.SSLError as reason:
         why = (reason.reason or "unreadable").lower().replace("_", " ")

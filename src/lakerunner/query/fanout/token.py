@@ -14,9 +14,9 @@ _FILE = "query-worker.token"
 
 
 def worker_token(settings: Settings) -> str:
-    """The configured secret, or the one of this data folder, made when there is none.
+    """The configured secret, or else the one in the data folder, which is created on first use.
 
-    Who can read the folder can read the lake's files there anyway.
+    A user who can read the folder can read the lake's files there anyway.
     """
     if settings.query.worker_token:
         return settings.query.worker_token
@@ -35,7 +35,7 @@ def check_token(given: str, expected: str) -> None:
 
 
 def _make(path: Path) -> None:
-    """Whole and for our eyes only from its first moment on; of two makers, the first one's stays."""
+    """Create the file atomically and readable only by us. If two processes race, the first one's file stays."""
     if path.exists():
         return
     part = path.with_name(f"{_FILE}.{os.getpid()}.{secrets.token_hex(4)}")

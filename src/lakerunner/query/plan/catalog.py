@@ -1,4 +1,4 @@
-"""The segments that this process knows: one light lookup a plan, and something to go on from when the index is down."""
+"""The segments that this process knows: one light lookup per plan, and recent lookups for when the index is down."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S
 
-#: Descriptions kept, at about a kilobyte each and more for many metric names.
+#: How many descriptions of segments are cached, at about a kilobyte each, and more with many metric names.
 _MAX_SEGMENTS = 50_000
-#: Lookups remembered for when the index does not answer: of so many orgs, so many each.
+#: Lookups remembered for when the index does not answer: the number of orgs, and of lookups per org.
 _MAX_ORGS, _MAX_LOOKUPS = 256, 16
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a lookup found. `age_s` is not 0 when it was found earlier, and the index does not answer now."""
+    """The result of a lookup. `age_s` is above 0 if the index does not answer, and the result is a remembered one."""
 
     segments: Sequence[Segment]
     age_s: float = 0.0
@@ -43,7 +43,7 @@ class _Recent:
 
 
 class Catalog:
-    """Safe to share between threads. Segments are immutable, so a description once read stays true."""
+    """Looks up segments, and caches their descriptions: segments are immutable. Safe to share between threads."""
 
     def __init__(
         self, database: Database, *, patience_s: float = 300.0, clock: Callable[[], float] = time.monotonic
@@ -56,7 +56,7 @@ class Catalog:
         self._recent: OrderedDict[tuple[uuid.UUID, tuple[str, ...]], list[_Recent]] = OrderedDict()
 
     def lookup(self, org_id: uuid.UUID, wants: Sequence[Want]) -> Looked:
-        """The live segments of the org that any want needs, in order of time."""
+        """The org's live segments that any want needs, ordered by time."""
         wants = tuple(want for want in wants if want.time_range.start_ns < want.time_range.end_ns)
         if not wants:
             return Looked(())
@@ -69,7 +69,7 @@ class Catalog:
 
     def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> list[Segment]:
         found, missing = self._split(self._database.read(lambda tx: live_refs(tx, org_id, wants)))
-        # What a segment is never changes, so that descriptions need not be of the same snapshot.
+        # Segments never change, so the descriptions need not come from the same snapshot as the references.
         fresh = self._database.read(lambda tx: load_segments(tx, missing)) if missing else []
         with self._lock:
             for segment in fresh:
@@ -95,7 +95,7 @@ class Catalog:
         with self._lock:
             kept = self._recent.setdefault(key, [])
             self._recent.move_to_end(key)
-            # A later lookup of the same or more makes an earlier one worthless.
+            # A lookup that covers an earlier one replaces it.
             useful = [
                 old
                 for old in kept
@@ -106,11 +106,11 @@ class Catalog:
                 self._recent.popitem(last=False)
 
     def _remembered(self, org_id: uuid.UUID, wants: Sequence[Want], reason: Unavailable) -> Looked:
-        """The latest lookup that covers the wants, but for time that has passed since it was made."""
+        """The latest lookup that covers the wants, apart from the time that has passed since then."""
         now_s = self._clock()
         with self._lock:
-            all_recent = [one for kept in self._recent.values() for one in kept if one.org_id == org_id]
-        for recent in sorted(all_recent, key=lambda one: -one.at_s):
+            all_recent = [recent for kept in self._recent.values() for recent in kept if recent.org_id == org_id]
+        for recent in sorted(all_recent, key=lambda recent: -recent.at_s):
             age_s = now_s - recent.at_s
             if age_s <= self._patience_s and _covers(recent.wants, wants, int((age_s + 1) * NS_PER_S)):
                 segments = [segment for segment in recent.segments if any(_needs(want, segment) for want in wants)]
@@ -119,13 +119,13 @@ class Catalog:
 
 
 def _covers(known: Sequence[Want], wants: Sequence[Want], slack_ns: int) -> bool:
-    """Whether each want lies within a known one, but for its end, which may be later by the slack."""
+    """Whether each want lies within a known one. Its end may be later by up to `slack_ns`."""
     return all(
         any(
-            (one.signal, one.tier_s) == (want.signal, want.tier_s)
-            and one.time_range.start_ns <= want.time_range.start_ns
-            and one.time_range.end_ns + slack_ns >= want.time_range.end_ns
-            for one in known
+            (covering.signal, covering.tier_s) == (want.signal, want.tier_s)
+            and covering.time_range.start_ns <= want.time_range.start_ns
+            and covering.time_range.end_ns + slack_ns >= want.time_range.end_ns
+            for covering in known
         )
         for want in wants
     )

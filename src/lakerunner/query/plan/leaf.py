@@ -1,4 +1,4 @@
-"""A leaf is one read of a query: a signal, a time, and what must hold of the rows or series that it wants."""
+"""A leaf is one read of a query: a signal, a time range, and conditions on the rows or series to read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _MAX_NS = 9_000_000_000_000 * NS_PER_MS
 class Leaf:
     """What one selector or row scan reads, look-back and range included.
 
-    `start_ns` is included and `end_ns` is not. Every matcher must hold: of a series for metrics, of a row's column
-    for logs and traces, where the matchers are those that the predicate implies.
+    `start_ns` is included and `end_ns` is not. Every matcher must hold. For metrics, matchers apply to the labels of a
+    series; for logs and traces, they apply to a row's columns and are implied by the predicate.
     """
 
     signal: str
@@ -46,13 +46,13 @@ class Leaf:
 
     @property
     def time_range(self) -> TimeRange:
-        """The time as the index holds it: nothing before the epoch, nothing after the year 2255."""
+        """The time range, clipped to what the index can hold: from the epoch to the year 2255."""
         start_ns = min(max(self.start_ns, 0), _MAX_NS)
         return TimeRange(start_ns, min(max(self.end_ns, start_ns), _MAX_NS))
 
 
 def extent_of(leaves: Iterable[Leaf]) -> TimeRange | None:
-    """All the time that a query looks at, gaps included; None where it reads nothing."""
+    """The time range from the earliest to the latest read, gaps included; None if nothing is read."""
     found: TimeRange | None = None
     for leaf in leaves:
         found = leaf.time_range if found is None else found.hull(leaf.time_range)
@@ -81,7 +81,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """How a leaf came to its segments."""
+    """How the segments of a leaf were chosen."""
 
     leaf: Leaf
     considered: int
@@ -118,7 +118,7 @@ class LeafPlan:
 
     @property
     def certain_rows(self) -> int:
-        """Rows that will be read whatever the series are: those of segments that are wanted whole."""
+        """A lower bound of the rows to read: those of segments that are read whole, if every series matches."""
         if not all(_accepts_all(matcher) for matcher in self.leaf.matchers):
             return 0
         wanted = self.leaf.time_range
@@ -133,6 +133,6 @@ def _accepts_all(matcher: Matcher) -> bool:
     """Whether the matcher accepts every series. Every series has a metric name."""
     if matcher.kind is MatchKind.REGEX and matcher.value == ".*":
         return True
-    named = matcher.kind is MatchKind.REGEX and matcher.value == ".+"
-    not_nameless = matcher.kind is MatchKind.NOT_EQUAL and matcher.value == ""
-    return matcher.name == METRIC_NAME and (named or not_nameless)
+    matches_non_empty = matcher.kind is MatchKind.REGEX and matcher.value == ".+"
+    not_empty = matcher.kind is MatchKind.NOT_EQUAL and matcher.value == ""
+    return matcher.name == METRIC_NAME and (matches_non_empty or not_empty)

@@ -1,4 +1,4 @@
-"""From leaves to segments: one lookup for all of them, then the rules for each."""
+"""Plans leaves: one lookup of segments for all of them, then the pruning rules for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakerunner.query.plan.prune import prune
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """What was wanted of the index, and what it had. One object, so that threads never see half of a change."""
+    """What the index was asked, and what it returned. One object, so that threads never see half of a change."""
 
     wants: Sequence[Want]
     looked: Looked
@@ -35,7 +35,7 @@ class _Snapshot:
 
 
 class Planner:
-    """Plans the leaves of one query. All of them see one snapshot of the index, as long as it covers them.
+    """Plans the leaves of one query. They share one snapshot of the index, as long as it covers them.
 
     Safe to share between threads: groups of steps are planned in parallel.
     """
@@ -48,12 +48,12 @@ class Planner:
         self.lookups = 0
 
     def prepare(self, leaves: Sequence[Leaf]) -> None:
-        """Look up what all these leaves need, at once."""
+        """Look up the segments of all these leaves at once."""
         with self._lock:
             self._look_up(leaves)
 
     def plan(self, leaf: Leaf) -> LeafPlan:
-        """The segments of one leaf. One that was not prepared for is looked up now."""
+        """The segments of one leaf. A leaf that was not prepared is looked up now."""
         with self._lock:
             snapshot = self._snapshot
             if snapshot is None or not snapshot.covers(leaf):
@@ -61,7 +61,7 @@ class Planner:
         return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in)
 
     def fingerprint(self) -> str | None:
-        """A text that differs whenever other segments are live. None while the index does not answer."""
+        """A hash of the set of live segments; None while the index does not answer."""
         snapshot = self._snapshot
         if snapshot is None or snapshot.looked.age_s:
             return None
@@ -72,21 +72,21 @@ class Planner:
 
     @property
     def age_s(self) -> float:
-        """How old the segments are that the plan goes by, when the index did not answer; else 0."""
+        """The age of the remembered lookup that the plan uses if the index does not answer; else 0."""
         return self._snapshot.looked.age_s if self._snapshot else 0.0
 
     def _look_up(self, leaves: Sequence[Leaf]) -> _Snapshot:
         wants = _united(leaves)
         looked = self._catalog.lookup(self._org_id, wants)
-        # The index was asked for one org only; a segment of another must not pass even if that ever fails.
-        ours = [segment for segment in looked.segments if segment.org_id == self._org_id]
-        self._snapshot = _Snapshot(wants, Looked(ours, looked.age_s))
+        # The index was asked for one org only. Segments of another org must not pass even if that ever fails.
+        of_org = [segment for segment in looked.segments if segment.org_id == self._org_id]
+        self._snapshot = _Snapshot(wants, Looked(of_org, looked.age_s))
         self.lookups += 1
         return self._snapshot
 
 
 def _united(leaves: Sequence[Leaf]) -> list[Want]:
-    """What the leaves want, overlapping times as one; those apart stay so, and nothing between them is looked up."""
+    """The wants of the leaves. Overlapping time ranges are joined; nothing in a gap between ranges is looked up."""
     united: list[Want] = []
     for leaf in sorted(leaves, key=lambda leaf: (leaf.signal, leaf.tier_s, leaf.time_range)):
         want = Want(leaf.signal, leaf.time_range, leaf.tier_s)

@@ -1,4 +1,4 @@
-"""Pruning: an ordered tuple of rules, each of which drops segments that cannot match and says what it did."""
+"""Pruning: an ordered tuple of rules. Each drops segments that cannot match, and notes what it did."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULES: tuple[Rule, ...] = (by_signal, by_time, by_metric_name, by_value)
 
 
 def prune(leaf: Leaf, segments: Sequence[Segment], looked_up_in: str = "index") -> LeafPlan:
-    """The segments that every rule keeps, with the account of what each rule did."""
+    """The segments that every rule keeps, with a record of what each rule did."""
     considered, considered_bytes = len(segments), _bytes(segments)
     steps: list[Pruned] = []
     for rule in RULES:

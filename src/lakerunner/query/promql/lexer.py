@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from lakerunner.query.syntax.errors import ParseError
+from lakerunner.query.syntax.strings import string_end
 from lakerunner.query.syntax.tokens import END, Token
 
 LANGUAGE = "PromQL"
@@ -39,7 +40,7 @@ def tokenize(text: str) -> list[Token]:
     at, length, brackets = 0, len(text), 0
     while at < length:
         if text[at] in "\"'`":
-            end = _string_end(text, at)
+            end = string_end(text, at, LANGUAGE)
             tokens.append(Token(STRING, text[at:end], at, end))
             at = end
             continue
@@ -77,18 +78,6 @@ def _refuse_glued(text: str, at: int, end: int) -> None:
         literal = _NUMBER_LIKE.match(text, at)
         stop = literal.end() if literal else end + 1
         raise _bad(text, at, stop, f'bad number or duration syntax: "{text[at:stop]}"')
-
-
-def _string_end(text: str, at: int) -> int:
-    quote = text[at]
-    end = at + 1
-    while end < len(text):
-        if text[end] == quote:
-            return end + 1
-        if text[end] == "\n" and quote != "`":
-            break
-        end += 2 if text[end] == "\\" and quote != "`" else 1
-    raise _bad(text, at, min(end, len(text)), "unterminated quoted string")
 
 
 def _bad(text: str, start: int, end: int, reason: str) -> ParseError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from lakerunner.query.syntax.errors import ParseError
+from lakerunner.query.syntax.strings import string_end
 from lakerunner.query.syntax.tokens import END, Token
 
 LANGUAGE = "row filter"
@@ -45,7 +46,7 @@ def tokenize(text: str) -> list[Token]:
     at = 0
     while at < len(text):
         if text[at] in "\"'`":
-            end = _string_end(text, at)
+            end = string_end(text, at, LANGUAGE)
             tokens.append(Token(STRING, text[at:end], at, end))
             at = end
             continue
@@ -65,15 +66,3 @@ def tokenize(text: str) -> list[Token]:
         at = end
     tokens.append(Token(END, "", len(text), len(text)))
     return tokens
-
-
-def _string_end(text: str, at: int) -> int:
-    quote = text[at]
-    end = at + 1
-    while end < len(text):
-        if text[end] == quote:
-            return end + 1
-        if text[end] == "\n" and quote != "`":
-            break
-        end += 2 if text[end] == "\\" and quote != "`" else 1
-    raise ParseError("unterminated quoted string", text=text, start=at, end=min(end, len(text)), language=LANGUAGE)

@@ -1,1 +1,1 @@
-"""From cached Parquet to samples of series."""
+"""Reads samples and rows from cached Parquet segments."""

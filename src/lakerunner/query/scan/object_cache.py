@@ -1,7 +1,7 @@
-"""Segments on the local disk: bounded, least recently used first out, and never trusted without a look.
+"""A bounded LRU cache of segment objects on the local disk. Every hit is checked for its size.
 
-A file's name tells the object, its size and its etag; the time of last use is the file's own. So nothing but the
-folder itself must survive a restart.
+A file's name contains the hash of the object's key, its size and its etag; the file's mtime is its time of last use. So
+only the folder must survive a restart.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _PART = ".part"
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """An object. A path stays readable while it is open, even if the object is evicted meanwhile."""
+    """An object. An open file stays readable, even if the object is evicted meanwhile."""
 
-    #: Where it is on the disk; the bytes themselves where the disk could not take them.
+    #: The path on the disk, or the bytes themselves if they could not be written to the disk.
     content: Path | bytes
     size_bytes: int
-    #: Whether it was there before it was asked for.
+    #: Whether it was in the cache before this request.
     hit: bool
 
     @property
     def source(self) -> Path | pa.BufferReader:
-        """What Arrow reads it from."""
+        """The path or buffer that Arrow reads."""
         return self.content if isinstance(self.content, Path) else pa.BufferReader(self.content)
 
 
@@ -51,12 +51,12 @@ class _Entry:
     size_bytes: int
 
 
-#: What a fetch gave: an entry, or the bytes where the disk could not take them.
+#: The result of a fetch: an entry, or the bytes if they could not be written to the disk.
 _Fetched: TypeAlias = _Entry | bytes
 
 
 class ObjectCache:
-    """Immutable objects of one store. Safe for threads; one process a folder."""
+    """Caches immutable objects of one store. Safe to share between threads; each process needs its own folder."""
 
     def __init__(self, store: ObjectStore, folder: Path, limit_bytes: int) -> None:
         self._store = store
@@ -64,23 +64,23 @@ class ObjectCache:
         self._limit_bytes = limit_bytes
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._fetching: dict[str, Future[_Fetched]] = {}
-        #: Of entries and of fetches under way.
+        #: Bytes of entries and of fetches under way.
         self._held_bytes = 0
         self._reservations = 0
-        #: Whether the disk took what it was last given.
-        self._keeps = True
-        self._room = threading.Condition()
+        #: Whether the last write to the disk succeeded.
+        self._writable = True
+        self._changed = threading.Condition()
         self._load()
 
     @property
     def size_bytes(self) -> int:
-        with self._room:
+        with self._changed:
             return self._held_bytes
 
     def get(self, key: str) -> Cached:
-        """The object, fetched if need be. Who asks for one that is being fetched waits for that."""
+        """The object, fetched if it is not cached. Concurrent callers share one fetch."""
         name = _name(key)
-        with self._room:
+        with self._changed:
             entry = self._entries.get(name)
             if entry is not None and _intact(entry):
                 self._entries.move_to_end(name)
@@ -89,23 +89,23 @@ class ObjectCache:
                 return Cached(entry.path, entry.size_bytes, hit=True)
             if entry is not None:
                 self._drop(name)
-            waiting = self._fetching.get(name)
-            if waiting is None:
-                mine: Future[_Fetched] = Future()
-                self._fetching[name] = mine
-        if waiting is not None:
+            other_fetch = self._fetching.get(name)
+            if other_fetch is None:
+                own_fetch: Future[_Fetched] = Future()
+                self._fetching[name] = own_fetch
+        if other_fetch is not None:
             CACHE_REQUESTS.labels("joined").inc()
-            return _missed(waiting.result())
+            return _missed(other_fetch.result())
         CACHE_REQUESTS.labels("miss").inc()
-        return self._fetched(key, name, mine)
+        return self._fetched(key, name, own_fetch)
 
     def has(self, key: str) -> bool:
-        """Whether the object is on the disk, as far as is known."""
+        """Whether the object should be on the disk; the file is not checked."""
         return _name(key) in self._entries
 
     def find(self, key: str) -> Cached | None:
-        """The object if it is on the disk now; nothing is fetched."""
-        with self._room:
+        """The object if it is on the disk. Never fetches."""
+        with self._changed:
             entry = self._entries.get(_name(key))
             if entry is None or not _intact(entry):
                 return None
@@ -115,25 +115,25 @@ class ObjectCache:
         return Cached(entry.path, entry.size_bytes, hit=True)
 
     def discard(self, key: str) -> None:
-        """Forget an object whose bytes turned out to be bad. The next to ask fetches it anew."""
-        with self._room:
+        """Drop an object whose bytes turned out to be bad. The next request fetches it again."""
+        with self._changed:
             if _name(key) in self._entries:
                 CACHE_REQUESTS.labels("discarded").inc()
                 self._drop(_name(key))
 
-    def _fetched(self, key: str, name: str, mine: Future[_Fetched]) -> Cached:
+    def _fetched(self, key: str, name: str, own_fetch: Future[_Fetched]) -> Cached:
         try:
             fetched = self._fetch(key, name)
         except BaseException as error:
-            # Whatever it is, those who wait must get it: a future that nobody ends would hold them for ever.
-            with self._room:
+            # Waiting threads must get any error: a future that never completes would block them forever.
+            with self._changed:
                 del self._fetching[name]
-            mine.set_exception(error)
+            own_fetch.set_exception(error)
             raise
-        with self._room:
+        with self._changed:
             del self._fetching[name]
             CACHE_BYTES.set(self._held_bytes)
-        mine.set_result(fetched)
+        own_fetch.set_result(fetched)
         return _missed(fetched)
 
     def _fetch(self, key: str, name: str) -> _Fetched:
@@ -145,10 +145,10 @@ class ObjectCache:
             path = self._folder / f"{name}-{meta.size_bytes}-{_digest(meta.etag or '')}"
             with part.open("wb") as file:
                 self._copy(key, meta, file)
-            # Not synced: a file that a power cut left short has the wrong size, and is fetched again.
+            # No fsync: a file that a power cut truncated has the wrong size, and is fetched again.
             part.replace(path)
             entry = _Entry(path, meta.size_bytes)
-            self._keeps = True
+            self._writable = True
             return entry
         except OSError as reason:
             self._cannot_keep(key, reason)
@@ -159,14 +159,14 @@ class ObjectCache:
             self._settle(name, entry, meta.size_bytes)
 
     def _cannot_keep(self, key: str, reason: OSError) -> None:
-        """The disk is full or broken. Who asks is answered all the same, from memory; told once, counted always."""
+        """Handle a full or broken disk: requests are served from memory. Logged once, counted every time."""
         CACHE_REQUESTS.labels("unkept").inc()
-        if self._keeps:
+        if self._writable:
             log().warning("cannot keep segments", key=key, folder=str(self._folder), reason=reason.strerror)
-        self._keeps = False
+        self._writable = False
         if reason.errno in (errno.ENOSPC, errno.EDQUOT):
-            with self._room:
-                # Of what we hold there, the older half: others need the disk as well, and the next fetch some of it.
+            with self._changed:
+                # Evict the older half of the cache: other programs need the disk too, and so does the next fetch.
                 goal_bytes = self._held_bytes // 2
                 while self._entries and self._held_bytes > goal_bytes:
                     self._drop(next(iter(self._entries)))
@@ -175,29 +175,29 @@ class ObjectCache:
         chunks = [self._store.get(key)] if meta.size_bytes <= CHUNK_BYTES else self._store.stream(key)
         written = sum(file.write(chunk) for chunk in chunks)
         if written != meta.size_bytes:
-            raise Unavailable(f"cannot fetch {key!r}: {written:,} of its {meta.size_bytes:,} bytes came")
+            raise Unavailable(f"cannot fetch {key!r}: received {written:,} of {meta.size_bytes:,} bytes")
 
     def _reserve(self, size_bytes: int) -> None:
-        """Make room for an object. One that is larger than the limit is let in when nothing else is: alone."""
-        with self._room:
+        """Evict entries until the object fits. One larger than the limit waits until no other fetch is under way."""
+        with self._changed:
             while True:
                 while self._entries and self._held_bytes + size_bytes > self._limit_bytes:
                     self._drop(next(iter(self._entries)))
                 if not self._reservations or self._held_bytes + size_bytes <= self._limit_bytes:
                     break
-                self._room.wait()
+                self._changed.wait()
             self._held_bytes += size_bytes
             self._reservations += 1
 
     def _settle(self, name: str, entry: _Entry | None, size_bytes: int) -> None:
-        """End a reservation: as an entry, or as nothing."""
-        with self._room:
+        """Turn a reservation into an entry, or release it if there is none."""
+        with self._changed:
             self._reservations -= 1
             if entry is None:
                 self._held_bytes -= size_bytes
             else:
                 self._entries[name] = entry
-            self._room.notify_all()
+            self._changed.notify_all()
 
     def _drop(self, name: str) -> None:
         entry = self._entries.pop(name)
@@ -206,7 +206,7 @@ class ObjectCache:
             entry.path.unlink()
 
     def _load(self) -> None:
-        """What an earlier process left, oldest use first. Anything else there is a part of a fetch, or not ours."""
+        """Load the files of an earlier process, least recently used first. Deletes unfinished fetches."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             found = [(entry.stat(), Path(entry.path)) for entry in os.scandir(self._folder) if entry.is_file()]
@@ -214,7 +214,7 @@ class ObjectCache:
             raise BadInput(
                 f"cannot use the cache folder {self._folder}: {reason.strerror}", where="query.cache_dir"
             ) from None
-        for stat, path in sorted(found, key=lambda one: one[0].st_mtime_ns):
+        for stat, path in sorted(found, key=lambda file: file[0].st_mtime_ns):
             name, _, rest = path.name.partition("-")
             size, _, etag = rest.partition("-")
             if size.isdecimal() and int(size) == stat.st_size and etag and name not in self._entries:
@@ -222,7 +222,7 @@ class ObjectCache:
                 self._held_bytes += stat.st_size
             elif path.suffix == _PART or size.isdecimal():
                 path.unlink(missing_ok=True)
-        with self._room:
+        with self._changed:
             while self._entries and self._held_bytes > self._limit_bytes:
                 self._drop(next(iter(self._entries)))
 

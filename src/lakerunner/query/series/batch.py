@@ -1,4 +1,4 @@
-"""Where series come from: the one narrow door between the language and the lake."""
+"""Batches of series, and the source that returns them: the interface between a query language and the lake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.matchers import Matcher
 
-#: The value that says "the series ended here": a NaN with this bit pattern, which no computation yields.
+#: The stale marker, which ends a series: a NaN with this bit pattern, which no computation yields.
 STALE_BITS = 0x7FF0000000000002
 STALE = np.array([STALE_BITS], dtype=np.uint64).view(np.float64)[0]
 
@@ -29,16 +29,16 @@ class SeriesBatch:
     offsets: Ints
     timestamps_ms: Ints
     values: Floats
-    #: Start of the interval that a cumulative or delta sample covers; 0 where unknown. None: known for no sample.
+    #: Start of the interval that a cumulative or delta sample covers; 0 if unknown. None: unknown for all samples.
     start_timestamps_ms: Ints | None = None
     histograms: HistogramColumn | None = None
-    #: False: none of the floats is a stale marker, and nobody need look.
+    #: False if no float is a stale marker, so that readers can skip the check.
     may_be_stale: bool = True
 
     @classmethod
     def empty(cls) -> SeriesBatch:
-        none = np.zeros(0, dtype=np.int64)
-        return cls([], np.zeros(1, dtype=np.int64), none, np.zeros(0))
+        no_times = np.zeros(0, dtype=np.int64)
+        return cls([], np.zeros(1, dtype=np.int64), no_times, np.zeros(0))
 
 
 class SeriesSource(Protocol):

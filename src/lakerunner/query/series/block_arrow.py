@@ -1,4 +1,4 @@
-"""The value of a part as Arrow record batches and back: a row a series, a cell a step."""
+"""Blocks as Arrow record batches and back: one row per series, one cell per step."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from lakerunner.query.series.histograms.grid import HistogramGrid
 from lakerunner.query.series.label_list import LabelList, label_list, packed_labels
 from lakerunner.runtime.byte_lru import ByteLru
 
-#: Cells of one batch.
+#: Maximum number of cells of one batch.
 _BATCH_CELLS = 1 << 19
 
 SCHEMA = pa.schema(
     [
         pa.field("labels", pa.binary()),
-        #: The place among all rows in the order of their labels; null where the sender does not know it.
+        #: The position among all rows in the order of labels; null if the sender does not know it.
         pa.field("rank", pa.int64()),
         pa.field("values", pa.list_(pa.float64())),
-        #: Bits of the steps that have a float; null: all have.
+        #: A bit per step: whether it has a float. Null: all steps have one.
         pa.field("valid", pa.binary()),
-        #: Bits of the steps that have a histogram; null: none has. Those histograms, in order.
+        #: A bit per step: whether it has a histogram. Null: no step has one.
         pa.field("held", pa.binary()),
+        #: The histograms of those steps, in order.
         pa.field("histograms", pa.list_(HISTOGRAM)),
     ]
 )
@@ -37,7 +38,7 @@ _LABELS: ByteLru[LabelList] = ByteLru(256 << 20)
 
 
 def _labels_of(column: pa.BinaryArray, ranks: pa.Int64Array) -> LabelList:
-    """The labels received: the same list for the same series, so that what is made of it is made once."""
+    """The received labels. The same series get the same list, so that values derived from it are computed once."""
     digest = xxhash.xxh3_128(f"{column.offset} {len(column)}".encode())
     for buffer in column.buffers()[1:]:
         digest.update(memoryview(buffer) if buffer is not None else b"")
@@ -50,7 +51,7 @@ def _labels_of(column: pa.BinaryArray, ranks: pa.Int64Array) -> LabelList:
 
 
 def _copied(column: pa.BinaryArray) -> pa.BinaryArray:
-    """In memory of its own: a view would keep the whole message with all its values."""
+    """A copy of the column. A view would keep the whole message with all its values in memory."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     text = np.frombuffer(column.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]].copy()
     return pa.BinaryArray.from_buffers(
@@ -66,7 +67,7 @@ def to_batches(block: Block) -> Iterator[pa.RecordBatch]:
 
 
 def from_batches(batches: Sequence[pa.RecordBatch], steps: int) -> Block:
-    """The block of all batches. Names are dropped already where they must be."""
+    """The block of all batches. The sender has already dropped metric names where it must."""
     table = pa.Table.from_batches(batches, SCHEMA).combine_chunks()
     rows = table.num_rows
     if not rows:
@@ -120,8 +121,8 @@ def _bits(mask: Bools) -> pa.Array:
 
 def _mask(bits: pa.BinaryArray, steps: int, *, absent: bool) -> Bools:
     out = np.full((len(bits), steps), absent, dtype=bool)
-    told = bits.is_valid().to_numpy(zero_copy_only=False)
-    if told.any():
-        packed = np.frombuffer(b"".join(bits.drop_null().to_pylist()), dtype=np.uint8).reshape(int(told.sum()), -1)
-        out[told] = np.unpackbits(packed, axis=1, count=steps).astype(bool)
+    known = bits.is_valid().to_numpy(zero_copy_only=False)
+    if known.any():
+        packed = np.frombuffer(b"".join(bits.drop_null().to_pylist()), dtype=np.uint8).reshape(int(known.sum()), -1)
+        out[known] = np.unpackbits(packed, axis=1, count=steps).astype(bool)
     return out

@@ -1,4 +1,4 @@
-"""Label sets that are needed again and again: made once, shared by all queries of the process."""
+"""Interned label sets: each is made once and shared by all queries of the process."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import pyarrow as pa
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.series.classic_names import LE
 
-#: Label sets kept, at about a kilobyte each. When it is full, all are let go: what is in use comes back at once.
+#: Label sets per cache, at about a kilobyte each. A full cache is emptied: label sets in use soon come back.
 _MAX_INTERNED = 500_000
-#: Before labels that are packed in another way; no JSON object begins so.
+#: Prefix of labels that are packed as escaped JSON. No JSON object begins with it.
 _ESCAPED = b"!"
 
 
 class Interned:
-    """Label sets by what they are made of. A series is in every segment of its life; its labels are made once.
+    """Label sets by id, by packed text, or by the series they derive from.
 
-    The id of a series is a 64-bit hash, and two label sets with the same id are easy to find. So an id counts only
-    within its org: otherwise an org that chose its labels well would see labels of another, or show it false ones.
+    A series occurs in many segments, and its labels are made only once. The id of a series is a 64-bit hash, and two
+    label sets with the same id are easy to construct. So ids are looked up per org: otherwise an org could craft labels
+    to see those of another org, or to show it false ones.
     """
 
     def __init__(self, limit: int = _MAX_INTERNED) -> None:
@@ -53,7 +54,7 @@ class Interned:
         return made
 
     def of_maps(self, org_id: uuid.UUID, tids: Sequence[int], maps: pa.MapArray) -> list[LabelSet]:
-        """The label sets of an org's series; only those whose ids are new here are read from the maps."""
+        """The label sets of an org's series. Only those with unknown ids are read from the maps."""
         keys = [(org_id.bytes, tid) for tid in tids]
         found = [self._by_tid.get(key) for key in keys]
         missing = [place for place, labels in enumerate(found) if labels is None]
@@ -65,7 +66,7 @@ class Interned:
         return [labels for labels in found if labels is not None]
 
     def of_packed(self, texts: Sequence[bytes]) -> list[LabelSet]:
-        """The label sets of packed ones."""
+        """The label sets of packed texts, as `packed` makes them."""
         found = [self._by_text.get(text) for text in texts]
         for place in [place for place, labels in enumerate(found) if labels is None]:
             made = found[place] = unpacked(texts[place])
@@ -77,11 +78,11 @@ class Interned:
 
 
 def packed(labels: LabelSet) -> bytes:
-    """The labels as one piece of bytes: what goes over the network for a series."""
+    """The labels as bytes, for the network."""
     try:
         return labels.to_json()
     except TypeError:
-        # Bytes that are no UTF-8, which only a query's own text can bring: JSON's escapes carry them.
+        # Only the text of a query can bring bytes that are not UTF-8. JSON's escapes can represent them.
         return _ESCAPED + json.dumps(labels.pairs).encode()
 
 
@@ -95,7 +96,7 @@ INTERNED = Interned()
 
 
 class LazyLabels(Sequence[LabelSet]):
-    """Label sets that are made when the first is looked at: those who know the series by their ids never do."""
+    """Label sets that are made on first access. Callers that know the series by their ids never access them."""
 
     def __init__(self, make: Callable[[], list[LabelSet]]) -> None:
         self._make = make
@@ -130,7 +131,7 @@ def _of_maps(maps: pa.MapArray) -> list[LabelSet]:
 
 
 def texts(column: pa.Array) -> list[str]:
-    """The values as Python text, each distinct one made once."""
+    """The values as Python strings. Each distinct string is made once."""
     encoded = column.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     return [distinct[code] for code in encoded.indices.to_pylist()]

@@ -1,4 +1,4 @@
-"""Labels of many series as columns of codes: no Python object per series until somebody looks at one.
+"""Labels of many series as columns of codes. Python objects per series are made only on access.
 
 100,000 series with five labels take 0.1 s to sort, group and check here, and 2 s as tuples of text.
 """
@@ -21,9 +21,9 @@ from lakerunner.query.series.histograms.histogram import Ints
 Codes = npt.NDArray[np.int32]
 IntArray = npt.NDArray[np.integer[Any]]
 
-#: Combined codes stay below this; beyond it they are numbered anew.
+#: Combined codes stay below this limit; before they would exceed it, they are renumbered.
 _MAX_KEY = 1 << 62
-#: Groups are found by a table over all possible keys where it has at most so many entries per series.
+#: Groups are found with a table over all possible keys if it has at most this many entries per series.
 _TABLE_PER_SERIES = 4
 _COMMA, _BRACE = ord(","), ord("{")
 
@@ -34,15 +34,15 @@ class LabelColumn:
 
     name: str
     codes: Codes
-    #: The text of each code, ascending and distinct, the empty text first: codes compare as their texts do, and code 0
-    #: is the absent label. Bytes of UTF-8 and code points of Python's text have the same order.
+    #: The text of each code, ascending and distinct, the empty text first. So codes compare like their texts, and code
+    #: 0 means that the label is absent. UTF-8 bytes and the code points of Python's strings have the same order.
     values: pa.StringArray
 
     @classmethod
     def of(
         cls, name: str, length: int, places: Ints, codes: IntArray, dictionary: pa.StringArray
     ) -> LabelColumn | None:
-        """From values at some places, as codes of a dictionary in any order. None where no series has the label."""
+        """From the values at some rows, as codes of an unsorted dictionary. None if no series has the label."""
         used, place = _used(codes, len(dictionary))
         texts = dictionary.take(pa.array(used))
         ascending = pc.array_sort_indices(texts).to_numpy()
@@ -64,7 +64,7 @@ class LabelColumn:
         return value
 
     def compact(self) -> LabelColumn:
-        """Without values that no series has, where those are the most."""
+        """Drop values that no series has, if they are the majority."""
         if len(self.values) <= 2 * len(self.codes) + 1:
             return self
         used, place = np.unique(np.append(0, self.codes), return_inverse=True)
@@ -72,7 +72,7 @@ class LabelColumn:
 
 
 def _used(codes: IntArray, limit: int) -> tuple[Ints, Ints]:
-    """The distinct codes, ascending, and the place among them of each."""
+    """The distinct codes, ascending, and the index of each code among them."""
     if len(codes) * 8 < limit:
         used, place = np.unique(codes, return_inverse=True)
         return used.astype(np.int64), place
@@ -90,8 +90,8 @@ class LabelColumns:
 
     @classmethod
     def of(cls, length: int, columns: Iterable[LabelColumn | None]) -> LabelColumns:
-        held = [column for column in columns if column is not None]
-        return cls(length, tuple(sorted(held, key=lambda column: column.name)))
+        present = [column for column in columns if column is not None]
+        return cls(length, tuple(sorted(present, key=lambda column: column.name)))
 
     def __len__(self) -> int:
         return self.length
@@ -109,15 +109,15 @@ class LabelColumns:
         return next((column for column in self.columns if column.name == name), None)
 
     def texts(self, name: str, rows: Sequence[int]) -> list[str]:
-        """The values of one label in some rows, empty where absent."""
+        """The values of one label in some rows; empty if absent."""
         column = self.column(name)
         return [""] * len(rows) if column is None else [column.text(row) for row in rows]
 
     def order(self) -> Ints | None:
-        """The rows in the order of their labels as tuples of pairs; None where they are in that order already.
+        """The indexes that sort rows by their labels as tuples of pairs; None if they are sorted already.
 
-        Of two rows, the first label in which they differ decides. A row that lacks this label comes first if it has no
-        further labels, for then it is a prefix of the other; else its next name is greater, and it comes last.
+        The first label in which two rows differ decides. A row that lacks this label comes first if it has no further
+        labels, since it is then a prefix of the other. Otherwise its next name is greater, and it comes last.
         """
         further = np.zeros(self.length, np.bool_)
         parts: list[tuple[Ints, int]] = []
@@ -132,7 +132,7 @@ class LabelColumns:
         return np.argsort(keys, kind="stable")
 
     def groups(self) -> tuple[Ints, Ints]:
-        """Rows of the same labels are a group: the first row of each, in ascending order, and the group of each row."""
+        """Group rows with the same labels. Returns the first row of each group, ascending, and each row's group."""
         keys, limit = self._identity()
         if limit <= _TABLE_PER_SERIES * self.length:
             first = np.full(limit, -1, np.int64)
@@ -147,7 +147,7 @@ class LabelColumns:
         return np.sort(first), number[place]
 
     def distinct(self) -> bool:
-        """Whether no two rows have the same labels."""
+        """Whether all rows have different labels."""
         keys, limit = self._identity()
         if limit < self.length:
             return False
@@ -155,12 +155,12 @@ class LabelColumns:
         return not bool((keys[1:] == keys[:-1]).any())
 
     def _identity(self) -> tuple[Ints, int]:
-        """A number for each row, the same for the same labels, and a limit above all of them."""
+        """One number per row, equal for equal labels, and an exclusive upper limit of the numbers."""
         return _combined(self.length, [(column.codes, len(column.values)) for column in self.columns])
 
     def at(self, row: int) -> LabelSet:
-        held = [column for column in self.columns if column.codes[row]]
-        return LabelSet(tuple((column.name, column.text(row)) for column in held))
+        present = [column for column in self.columns if column.codes[row]]
+        return LabelSet(tuple((column.name, column.text(row)) for column in present))
 
     def sets(self) -> list[LabelSet]:
         """All label sets as Python objects."""
@@ -176,14 +176,14 @@ class LabelColumns:
 
     def packed(self) -> pa.BinaryArray:
         """Each row as a JSON object, the same bytes as `LabelSet.to_json`."""
-        held = np.zeros(self.length, np.bool_)
+        has_labels = np.zeros(self.length, np.bool_)
         columns = []
         for column in map(LabelColumn.compact, self.columns):
-            held |= column.codes != 0
+            has_labels |= column.codes != 0
             before = b"," + orjson.dumps(column.name) + b":"
             pieces = [b"", *(before + orjson.dumps(value) for value in column.values.to_pylist()[1:])]
             columns.append(pa.array(pieces, pa.binary()).take(pa.array(column.codes)))
-        if not held.all():
+        if not has_labels.all():
             return pa.array([labels.to_json() for labels in self.sets()], pa.binary())
         if not self.length:
             return pa.array([], pa.binary())
@@ -198,15 +198,15 @@ class LabelColumns:
 
 
 def concatenated(parts: Sequence[LabelColumns]) -> LabelColumns:
-    """The rows of all parts, one after another. Dictionaries of the same label are made one."""
+    """The rows of all parts, one after another. Dictionaries of the same label are unified."""
     if len(parts) == 1:
         return parts[0]
     length = sum(map(len, parts))
     begins = np.cumsum([0, *map(len, parts)])
     columns = []
     for name in sorted({column.name for part in parts for column in part.columns}):
-        held = [(begin, part.column(name)) for begin, part in zip(begins.tolist(), parts, strict=False)]
-        known = [(begin, column.compact()) for begin, column in held if column is not None]
+        found = [(begin, part.column(name)) for begin, part in zip(begins.tolist(), parts, strict=False)]
+        known = [(begin, column.compact()) for begin, column in found if column is not None]
         whole = pa.chunked_array([column.values for _, column in known]).dictionary_encode().unify_dictionaries()
         places = [np.arange(begin, begin + len(column.codes)) for begin, column in known]
         codes = [chunk.indices.to_numpy()[column.codes] for chunk, (_, column) in zip(whole.chunks, known, strict=True)]
@@ -216,7 +216,10 @@ def concatenated(parts: Sequence[LabelColumns]) -> LabelColumns:
 
 
 def _combined(length: int, parts: Sequence[tuple[IntArray, int]]) -> tuple[Ints, int]:
-    """One number per row that compares as the row's numbers do one after another. Each comes with its limit."""
+    """One number per row that sorts like the row's numbers compared one after another.
+
+    Each part is an array of numbers with its exclusive upper limit; so is the result.
+    """
     keys, limit = np.zeros(length, np.int64), 1
     for numbers, size in parts:
         if size == 1:

@@ -1,4 +1,4 @@
-"""The labels of many series, with what queries make of them again and again."""
+"""The labels of many series, with a cache of what queries derive from them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from lakerunner.query.series.label_columns import LabelColumns
 
 T = TypeVar("T")
 
-#: A label set with its place in the list and in groups, and its JSON.
+#: Rough size of a label set with its index in the list and in groups, and its JSON.
 _BYTES_PER_SERIES = 800
-#: All labels of a list are packed, and kept, when one row in so many is asked for.
+#: All labels of a list are packed at once, and cached, if at least one row in this many is needed.
 _PACKED_AT_ONCE = 8
-#: What one list keeps; more is forgotten at once.
+#: Derived values that one list caches. A full cache is emptied.
 _MAX_KEPT = 64
 _ABSENT = object()
 
 
 class LabelList(Sequence[LabelSet]):
-    """A list that is never changed. A source gives the same one for the same series, query after query, so that what
-    depends on labels alone is worked out once.
+    """An immutable list of label sets.
 
-    It holds columns of codes or packed label sets where it has them, and makes Python objects when they are asked for.
+    A source returns the same list for the same series, query after query, so that whatever depends on labels alone is
+    computed once. If the list has columns of codes or packed label sets, Python objects are made only on access.
     """
 
     __slots__ = ("_kept", "_length", "_packed", "_ranks", "_sets", "columns", "taken_from")
@@ -40,7 +40,7 @@ class LabelList(Sequence[LabelSet]):
         self._ranks: Ints | None = None
         self._kept: dict[Hashable, object] = {}
         self.columns: LabelColumns | None = None
-        #: The list that these are rows of, and which: what it keeps need not be made again for its rows.
+        #: The list that these rows were taken from, and their indexes: values cached there can be reused.
         self.taken_from: tuple[LabelList, Ints] | None = None
 
     @classmethod
@@ -51,13 +51,13 @@ class LabelList(Sequence[LabelSet]):
 
     @classmethod
     def of_packed(cls, column: pa.BinaryArray, ranks: Ints | None = None) -> LabelList:
-        """As they came over the network. `ranks` are their places in the order of labels, where the sender knew."""
+        """From packed label sets. `ranks` are their positions in the order of labels, if the sender knew them."""
         made = cls()
         made._sets, made._length, made._packed, made._ranks = None, len(column), column, ranks
         return made
 
     def take(self, rows: Ints) -> LabelList:
-        """The labels of some rows, without a look at any, where there are columns."""
+        """The labels of some rows. With columns, no label set is made."""
         if self.columns is None:
             sets = self._all()
             return LabelList(sets[row] for row in rows.tolist())
@@ -67,7 +67,7 @@ class LabelList(Sequence[LabelSet]):
         return made
 
     def _all(self) -> list[LabelSet]:
-        """Threads may make the same twice: it is the same."""
+        """All label sets as Python objects. Two threads may make them twice, with the same result."""
         if self._sets is None:
             if self.taken_from is not None and (known := self.taken_from[0]._sets) is not None:
                 self._sets = [known[row] for row in self.taken_from[1].tolist()]
@@ -103,12 +103,12 @@ class LabelList(Sequence[LabelSet]):
 
     @property
     def size_bytes(self) -> int:
-        """What keeping it costs, roughly, with what queries keep with it."""
+        """A rough size of the list with the values that queries cache on it."""
         return _BYTES_PER_SERIES * len(self)
 
     @property
     def ranks(self) -> Ints | None:
-        """Places in the order of labels, where they are known without looking at labels one by one."""
+        """Positions in the order of labels; None if finding them would need every label set."""
         if self._ranks is None and self.columns is not None:
             order = in_order(self)
             ranks = np.arange(len(self))
@@ -119,7 +119,7 @@ class LabelList(Sequence[LabelSet]):
 
     @property
     def packed(self) -> pa.BinaryArray | None:
-        """One piece of bytes per series, as `interned.packed` makes it, where no label set need be made for that."""
+        """Packed labels per series, as `interned.packed` makes them; None if that would need the label sets."""
         if self._packed is None and self.taken_from is not None:
             whole, rows = self.taken_from
             if whole._packed is not None or len(rows) * _PACKED_AT_ONCE >= len(whole):
@@ -130,7 +130,7 @@ class LabelList(Sequence[LabelSet]):
         return self._packed
 
     def kept(self, what: Hashable, make: Callable[[], T]) -> T:
-        """Threads may make the same twice: it is the same."""
+        """The cached value for a key, made on first use. Two threads may make it twice, with the same result."""
         found = self._kept.get(what, _ABSENT)
         if found is _ABSENT:
             if len(self._kept) >= _MAX_KEPT:
@@ -149,7 +149,7 @@ def taken(labels: Sequence[LabelSet], rows: Ints) -> Sequence[LabelSet]:
 
 
 def packed_labels(labels: Sequence[LabelSet]) -> pa.BinaryArray:
-    """The labels as they go over the network."""
+    """The labels, packed for the network."""
     known = label_list(labels)
     if known.packed is not None:
         return known.packed
@@ -157,7 +157,7 @@ def packed_labels(labels: Sequence[LabelSet]) -> pa.BinaryArray:
 
 
 def grouped(labels: Sequence[LabelSet], names: tuple[str, ...], *, without: bool) -> tuple[LabelList, Ints]:
-    """The label sets of the groups, in order of their first member, and the group of every series."""
+    """The label sets of the groups, ordered by first member, and each series' group."""
     known = label_list(labels)
 
     def make() -> tuple[LabelList, Ints]:
@@ -170,16 +170,16 @@ def grouped(labels: Sequence[LabelSet], names: tuple[str, ...], *, without: bool
             first, group = columns.groups()
             return LabelList.of_columns(columns.take(first)), group
         if without:
-            index = [found.setdefault(one.without(METRIC_NAME, *names), len(found)) for one in labels]
+            index = [found.setdefault(each.without(METRIC_NAME, *names), len(found)) for each in labels]
         else:
-            index = [found.setdefault(one.keep(*names), len(found)) for one in labels]
+            index = [found.setdefault(each.keep(*names), len(found)) for each in labels]
         return LabelList(found), np.array(index, dtype=np.int64)
 
     return known.kept(("grouped", names, without), make)
 
 
 def computed(labels: Sequence[LabelSet]) -> LabelList:
-    """The labels of what is computed from each series."""
+    """The labels of values that are computed from each series: without metadata labels."""
     known = label_list(labels)
 
     def make() -> LabelList:
@@ -188,13 +188,13 @@ def computed(labels: Sequence[LabelSet]) -> LabelList:
             return computed(whole).take(rows)
         if known.columns is not None:
             return LabelList.of_columns(known.columns.without(METADATA_LABELS))
-        return LabelList(one.of_computed() for one in labels)
+        return LabelList(each.of_computed() for each in labels)
 
     return known.kept("computed", make)
 
 
 def distinct(labels: Sequence[LabelSet]) -> bool:
-    """Whether no two are the same."""
+    """Whether all label sets are different."""
     known = label_list(labels)
 
     def make() -> bool:
@@ -204,7 +204,7 @@ def distinct(labels: Sequence[LabelSet]) -> bool:
 
 
 def in_order(labels: Sequence[LabelSet]) -> Ints | None:
-    """The places of the labels, first in order first; None where they are in order already."""
+    """The indexes that sort the labels; None if they are sorted already."""
     known = label_list(labels)
 
     def make() -> Ints | None:
@@ -221,7 +221,7 @@ def in_order(labels: Sequence[LabelSet]) -> Ints | None:
 
 
 def metrics(labels: Sequence[LabelSet], beside: str = "") -> tuple[list[tuple[str, str]], Ints]:
-    """The metric names that occur, each with its values of another label; and which of them each series has."""
+    """The distinct pairs of metric name and value of another label, and the index of each series' pair."""
     known = label_list(labels)
 
     def make() -> tuple[list[tuple[str, str]], Ints]:
@@ -231,7 +231,7 @@ def metrics(labels: Sequence[LabelSet], beside: str = "") -> tuple[list[tuple[st
             names, others = known.columns.texts(METRIC_NAME, rows), known.columns.texts(beside, rows)
             return list(zip(names, others, strict=True)), index
         found: dict[tuple[str, str], int] = {}
-        places = [found.setdefault((one.get(METRIC_NAME), beside and one.get(beside)), len(found)) for one in labels]
-        return list(found), np.array(places, dtype=np.int64)
+        pairs = [found.setdefault((each.get(METRIC_NAME), beside and each.get(beside)), len(found)) for each in labels]
+        return list(found), np.array(pairs, dtype=np.int64)
 
     return known.kept(("metrics", beside), make)

@@ -44,6 +44,23 @@ def _escaped(c: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def string_end(text: str, at: int, language: str) -> int:
+    """The index after the string literal whose opening quote is at `at`.
+
+    >>> string_end('x = "a" and', 4, "row filter")
+    7
+    """
+    opening = text[at]
+    end = at + 1
+    while end < len(text):
+        if text[end] == opening:
+            return end + 1
+        if text[end] == "\n" and opening != "`":
+            break
+        end += 2 if text[end] == "\\" and opening != "`" else 1
+    raise ParseError("unterminated quoted string", text=text, start=at, end=min(end, len(text)), language=language)
+
+
 def unquote(text: str, token: Token, language: str) -> str:
     """The value of a string token, with Go's escape sequences resolved."""
     raw = token.text

@@ -1,1 +1,1 @@
-"""Who scans: this process, or workers reached by Arrow Flight."""
+"""The query worker: an Arrow Flight server that scans segments and evaluates fragments for the API."""

@@ -1,4 +1,4 @@
-"""A worker that has grown too large: its caches go first, then the process, and no answer with it."""
+"""Keeps a worker's memory within its limits: first it empties caches, then it restarts the process after draining."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lakerunner.runtime.memory import own_bytes, release_memory, trim
 from lakerunner.runtime.settings import QuerySettings
 from lakerunner.runtime.telemetry import log
 
-#: How long a query that was stopped may take to let go of its memory before another one is.
+#: How long a stopped query has to free its memory before another one is stopped.
 _STOP_S = 1.0
-#: How long nobody must have asked before freed memory goes back to the system.
+#: How long the worker must be idle before freed memory goes back to the system.
 TRIM_AFTER_S = 20.0
 
 
 class MemoryWatch:
-    """Looks at the memory of this process. Above the soft limit it lets caches go; what helps no more, it says."""
+    """Watches the memory of this process. Above the soft limit it empties caches, then asks for a restart."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class MemoryWatch:
         self._stopped_at = -_STOP_S
 
     def look(self) -> str:
-        """Why the process should be started anew; empty while it should not."""
+        """Check the memory. Returns why the process should restart; empty if it should not."""
         used_bytes = self._measured()
         WORKER_MEMORY.set(used_bytes)
         if used_bytes > self._hard_bytes:
@@ -53,12 +53,12 @@ class MemoryWatch:
             return ""
         if self._clock() - self._over_since < self._patience_s:
             return ""
-        return f"{used_bytes:,} bytes are more than {self._soft_bytes:,} (query.worker_memory_bytes), and stay so"
+        return f"memory stays above query.worker_memory_bytes: {used_bytes:,} bytes instead of {self._soft_bytes:,}"
 
     def _trim_when_idle(self) -> None:
-        """What requests freed goes back to the system once nobody has asked for a while.
+        """Return freed memory to the system once the worker has been idle for a while.
 
-        Not at once: a dashboard asks the same again, and fresh pages for its samples cost more than reading them.
+        Not at once: a dashboard repeats its queries, and fresh pages for its samples cost more than reading them.
         """
         budgets = self._workers.budgets
         if not len(budgets) and budgets.ended_at is not None and time.monotonic() - budgets.ended_at > TRIM_AFTER_S:
@@ -72,13 +72,13 @@ class MemoryWatch:
         log().info("let caches go", used_bytes=used_bytes, left_bytes=self._measured())
 
     def _stop_largest(self, used_bytes: int) -> None:
-        """One query at a time: mostly it is one that is too large, and the others should live. Then it has to end."""
+        """Stop the largest query. One at a time: usually a single query is too large, and the others should survive."""
         if self._clock() - self._stopped_at < _STOP_S:
             return
         self._stopped_at = self._clock()
         error = LimitHit(
-            f"cannot go on with the scan: the worker holds more than {self._hard_bytes:,} bytes, and this query the "
-            "most of them",
+            f"cannot go on with the scan: the worker holds more than {self._hard_bytes:,} bytes, and this query "
+            "holds most of them",
             hint="narrow the selectors or the time range, or raise query.worker_max_memory_bytes",
         )
         if self._workers.budgets.stop_largest(error):

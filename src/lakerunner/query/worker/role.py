@@ -1,4 +1,4 @@
-"""The query worker as a role: segments in its cache, Arrow Flight in front."""
+"""The query worker as a role: an Arrow Flight server over a local cache of segments."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from lakerunner.runtime.thread_switch import switch_threads_often
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 
-_LOOK_S = 0.5
-_DRAIN_LOOK_S = 0.05
+_POLL_S = 0.5
+_DRAIN_POLL_S = 0.05
 
 
 class QueryWorker(Role):
@@ -77,14 +77,14 @@ class QueryWorker(Role):
         assert self._workers is not None
         watch = MemoryWatch(self.settings.query, self._workers)
         too_large = ""
-        while not too_large and not stop.wait(_LOOK_S):
+        while not too_large and not stop.wait(_POLL_S):
             too_large = watch.look()
         self._drain(watch)
         if too_large and not stop:
             raise Recycle(too_large)
 
     def _drain(self, watch: MemoryWatch) -> None:
-        """Finish what is under way; who asks for more is sent elsewhere. What does not end in time is given back."""
+        """Finish requests under way and refuse new ones. Requests that do not end in time are stopped."""
         assert self._workers is not None and self._service is not None
         self._draining = True
         forget_address(self.settings.data.dir, self.address)
@@ -93,13 +93,13 @@ class QueryWorker(Role):
         end = time.monotonic() + self.settings.query.worker_drain_s
         while self._service.under_way and time.monotonic() < end:
             watch.look()
-            time.sleep(_DRAIN_LOOK_S)
-        self._workers.budgets.stop_all(Draining("cannot go on with the scan: the worker ends"))
+            time.sleep(_DRAIN_POLL_S)
+        self._workers.budgets.stop_all(Draining("cannot continue the scan: the worker is shutting down"))
 
     def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._store.ping, "room": self._require_room}
+        return {"store": self._store.ping, "room": self._require_accepting}
 
-    def _require_room(self) -> None:
+    def _require_accepting(self) -> None:
         if self._draining:
             raise Draining("cannot take new work: the worker is ending what it has")
 
@@ -109,7 +109,7 @@ class QueryWorker(Role):
         if self._workers is not None:
             self._workers.close()
         if self._service is not None:
-            # Waits for requests under way; those end at the next look, since their workers are closed.
+            # Waits for requests under way. They end at their next check, since their workers are closed.
             self._service.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""A worker's Arrow Flight server: a ticket is a request, the stream its answer."""
+"""A worker's Arrow Flight server. A ticket is a request, and the stream is its answer."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ SCHEMAS = {
     Kind.EXEMPLARS: exemplars.SCHEMA,
     Kind.LABELS: label_rows.SCHEMA,
 }
-#: Cancelled queries remembered, for requests that arrive after their cancel.
+#: How many cancelled queries are remembered, because a request may arrive after its cancellation.
 _MAX_CANCELLED = 1_024
-#: How long a request waits for others to end before it is refused.
+#: How long a request waits for a free slot before it is refused.
 _PATIENCE_S = 10.0
-_LOOK_S = 0.1
-#: How often a worker that evaluates says that it still does.
-_WORD_S = 0.5
-#: Batches made and not yet sent.
+_POLL_S = 0.1
+#: How often a worker sends a sign of life during an evaluation.
+_HEARTBEAT_S = 0.5
+#: How many batches an evaluation may be ahead of the client.
 _PENDING_BATCHES = 4
 
 
 class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers until it is shut down. Each request has its own thread, made by gRPC."""
+    """Serves requests until it is shut down. gRPC gives each request its own thread."""
 
     def __init__(
         self, location: str, workers: LocalWorkers, token: str, at_once: int, max_bytes: int, tls: Tls | None = None
@@ -68,7 +68,7 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
         self._workers = workers
         self._token = token
         self._max_bytes = max_bytes
-        self._turns = Turns(at_once)
+        self._slots = RequestSlots(at_once)
         self._evaluations = ThreadPoolExecutor(at_once, thread_name_prefix="evaluate")
         self._cancelled: dict[uuid.UUID, None] = {}
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
         self._draining = False
 
     def drain(self) -> None:
-        """Take no new work from now on. What is under way goes on."""
+        """Refuse new work from now on. Requests under way continue."""
         with self._lock:
             self._draining = True
 
@@ -124,7 +124,9 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _require_open(self) -> None:
         if self._draining:
-            raise Draining("cannot take new work: the worker is ending what it has", hint="ask another, or again later")
+            raise Draining(
+                "cannot take new work: the worker is ending what it has", hint="ask another worker, or retry later"
+            )
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -142,28 +144,28 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
     def _stream(self, context: Any, request: R, messages: Callable[[R, Check], Iterator[Any]]) -> Iterator[Any]:
         def check() -> None:
             if context.is_cancelled() or request.query_id in self._cancelled:
-                raise LimitHit("cannot go on with the scan: it was cancelled")
+                raise LimitHit("cannot continue the scan: it was cancelled")
 
         try:
-            with self._counted(), self._turn(request.org_id, check):
+            with self._counted(), self._slot(request.org_id, check):
                 yield from messages(self._bounded(request), check)
         except LakeError as error:
             raise to_flight(error) from None
 
     @contextmanager
-    def _turn(self, org_id: uuid.UUID, check: Check) -> Iterator[None]:
+    def _slot(self, org_id: uuid.UUID, check: Check) -> Iterator[None]:
         end_s = time.monotonic() + _PATIENCE_S
-        while not self._turns.acquire(org_id, _LOOK_S):
+        while not self._slots.acquire(org_id, _POLL_S):
             check()
             if time.monotonic() > end_s:
                 raise Unavailable("cannot scan now: the worker is busy with other requests")
         try:
             yield
         finally:
-            self._turns.release(org_id)
+            self._slots.release(org_id)
 
     def _bounded(self, request: R) -> R:
-        """The request, with this worker's own limit where that is lower."""
+        """The request, limited to this worker's own `max_bytes`."""
         return replace(request, max_bytes=min(request.max_bytes, self._max_bytes))
 
     def _scan(self, request: ScanRequest, check: Check) -> Iterator[Any]:
@@ -171,23 +173,23 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
             yield from self._messages(request.kind, answer, check)
 
     def _evaluate(self, request: EvaluateRequest, check: Check) -> Iterator[Any]:
-        """The batches of the value as they are made, then an empty one with the note.
+        """Yield the batches of the value, then an empty one with the note.
 
-        While there is no batch to send, an empty one without a note goes out now and then: the client can tell a
-        worker that is busy from one that hangs. A client that reads slowly holds up the evaluation after a few batches.
+        While there is no batch to send, the worker sends an empty one without a note now and then, so that the client
+        can tell a busy worker from one that hangs. A slow client pauses the evaluation after a few batches.
         """
         rows = request.fragment.rows
-        nothing = pa.RecordBatch.from_pylist([], schema=PACKED_SCHEMA if rows else block_arrow.SCHEMA)
+        empty = pa.RecordBatch.from_pylist([], schema=PACKED_SCHEMA if rows else block_arrow.SCHEMA)
         evaluation = FragmentEvaluation(request, self._workers, check)
         pending: queue.Queue[pa.RecordBatch | None] = queue.Queue(_PENDING_BATCHES)
         done = self._evaluations.submit(_pump, evaluation, pending)
         try:
             while True:
                 try:
-                    batch = pending.get(timeout=_WORD_S)
+                    batch = pending.get(timeout=_HEARTBEAT_S)
                 except queue.Empty:
                     check()
-                    yield nothing, b"{}"
+                    yield empty, b"{}"
                     continue
                 if batch is None:
                     break
@@ -196,10 +198,10 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
             done.result()
         finally:
             evaluation.stop()
-        yield nothing, orjson.dumps(evaluation.note)
+        yield empty, orjson.dumps(evaluation.note)
 
     def _messages(self, kind: Kind, answer: SegmentAnswer, check: Check) -> Iterator[Any]:
-        """The segment's batches, then one without rows that says how it went: without it, the segment is not done."""
+        """Yield the segment's batches, then an empty one with the outcome, which marks the segment as done."""
         for part in answer.samples:
             for batch in wire.to_batches(part):
                 check()
@@ -213,35 +215,35 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
         yield empty, orjson.dumps(note)
 
 
-class Turns:
-    """So many requests at once, and of one org half of them at most: another always finds a place soon."""
+class RequestSlots:
+    """Limits concurrent requests. One org gets at most half of the slots, so that others soon find a free one."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._share = max(1, at_once // 2)
-        self._held: Counter[uuid.UUID] = Counter()
+        self._running: Counter[uuid.UUID] = Counter()
         self._changed = threading.Condition()
 
     def acquire(self, org_id: uuid.UUID, timeout_s: float) -> bool:
         def free() -> bool:
-            return self._held[org_id] < self._share and self._held.total() < self._at_once
+            return self._running[org_id] < self._share and self._running.total() < self._at_once
 
         with self._changed:
             if not self._changed.wait_for(free, timeout_s):
                 return False
-            self._held[org_id] += 1
+            self._running[org_id] += 1
             return True
 
     def release(self, org_id: uuid.UUID) -> None:
         with self._changed:
-            self._held[org_id] -= 1
-            if not self._held[org_id]:
-                del self._held[org_id]
+            self._running[org_id] -= 1
+            if not self._running[org_id]:
+                del self._running[org_id]
             self._changed.notify_all()
 
 
 def _pump(evaluation: FragmentEvaluation, pending: queue.Queue[pa.RecordBatch | None]) -> None:
-    """Put the batches where the stream takes them; None at the end, whatever the end is."""
+    """Put the batches into the queue that the stream reads, then None, also after a failure."""
     try:
         for batch in evaluation.batches():
             _put(evaluation, pending, batch)
@@ -254,7 +256,7 @@ def _put(
 ) -> None:
     while not evaluation.stopped:
         try:
-            pending.put(batch, timeout=_LOOK_S)
+            pending.put(batch, timeout=_POLL_S)
             return
         except queue.Full:
             continue

@@ -1,1 +1,1 @@
-"""Ways to pass segments by, one a file. `prune.RULES` says in which order."""
+"""The pruning rules, one per file. `prune.RULES` defines their order."""

@@ -1,4 +1,4 @@
-"""Only segments that may hold a metric of an accepted name, classic names of histograms included."""
+"""Keeps segments that may hold a metric with an accepted name, classic names of histograms included."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def by_metric_name(leaf: Leaf, segments: Sequence[Segment]) -> tuple[Sequence[Se
 
 
 def _accepting(matchers: Sequence[Matcher]) -> Callable[[str], bool]:
-    """Whether a stored name, or a classic name made from it, is accepted. Each is tried once, however many segments."""
+    """A test of stored names: is the name, or a classic name made from it, accepted? Each name is tried only once."""
 
     @functools.cache
     def accepts(stored: str) -> bool:

@@ -1,4 +1,4 @@
-"""Only segments of the leaf's signal and tier: a lookup serves all leaves of a plan at once."""
+"""Keeps segments of the leaf's signal and tier. The lookup was for all leaves of the plan together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only segments with rows in the leaf's own time: the lookup was for the time of all leaves together."""
+"""Keeps segments with rows in the leaf's own time range. The lookup was for the time of all leaves together."""
 
 from __future__ import annotations
 

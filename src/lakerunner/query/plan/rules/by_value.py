@@ -1,4 +1,4 @@
-"""Keep segments that may hold an accepted value of a pruning column, such as a service's name."""
+"""Keeps segments that may hold an accepted value of a pruning column, for example the service name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lakerunner.query.plan.leaf import Leaf
 
 
 def by_value(leaf: Leaf, segments: Sequence[Segment]) -> tuple[Sequence[Segment], str]:
-    # Matchers of metrics are about labels. A label may have the name of a column and still be no column.
+    # Matchers of metrics apply to labels, and a label may have the same name as a pruning column.
     columns = () if leaf.signal == METRICS.name else signal_named(leaf.signal).pruning
     matchers = [matcher for matcher in leaf.matchers if matcher.name in columns]
     if not matchers:
         return segments, "no pruning column"
 
     def may_hold(segment: Segment) -> bool:
-        # A column with too many values is absent from the index, and so may hold any. Null is kept as the empty text.
+        # A column with too many values is absent from the index, so it may hold any. The index has null as empty text.
         return all(
             any(map(matcher.matches, segment.pruning.values[matcher.name]))
             for matcher in matchers

@@ -26,7 +26,7 @@ from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.block import Block, Bools, EvaluationError, any_series, any_step
 from lakerunner.query.series.histograms.histogram import Ints
-from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.matchers import Matcher, MatchKind, any_of
 from lakerunner.query.vectors.annotations import format_labels
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.instant import latest_samples
@@ -177,7 +177,7 @@ def _fetch(
         if not values:
             # Without identifying labels there are no info series.
             return None
-        identifying.append(Matcher(name, MatchKind.REGEX, "|".join(_quoted(value) for value in values)))
+        identifying.append(any_of(name, values))
     at = _common_times(evaluation, base_expr, times)
     lookback_ms = evaluation.options.lookback_ms
     batch = evaluation.source.select(
@@ -193,10 +193,6 @@ def _fetch(
             labels = batch.labels[int(any_step(is_histogram).argmax())]
             raise EvaluationError(f"this should be an info metric, with float samples: {format_labels(labels)}")
     return _InfoSeries(batch, index)
-
-
-def _quoted(value: str) -> str:
-    return "".join(c if c.isalnum() or c == "_" or ord(c) > 127 else f"\\x{{{ord(c):x}}}" for c in value)
 
 
 def _common_times(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:

@@ -1,1 +1,1 @@
-"""Rows of logs and spans: predicates, projection, order and limit pushed down to pages of segments."""
+"""Scans rows of logs and spans. Predicates, projection, order and limit are pushed down to the pages of segments."""

@@ -1,4 +1,4 @@
-"""The best rows found so far: those that come first in the order of the answer, up to its limit."""
+"""The best rows found so far: the first ones in the order of the answer, up to its limit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _ROW_BYTES = 24
 
 
 class BestRows:
-    """Rows of one moment are in the order of their segments, then of their place in the segment."""
+    """Rows of equal times are ordered by segment, then by position in the segment."""
 
     def __init__(self, scan: RowScan) -> None:
         assert scan.limit is not None
         self._limit = scan.limit
         self._sign = -1 if scan.newest_first else 1
-        #: Number of the segment in the order of the scan, and its rows.
+        #: The number of each segment in the order of the scan, with its rows.
         self.found: list[tuple[int, Found]] = []
-        #: The time of the last row, once there are as many as the limit.
+        #: The time of the last row; None while there are fewer rows than the limit.
         self.last_ns: int | None = None
 
     @property
@@ -28,49 +28,49 @@ class BestRows:
         return _ROW_BYTES * sum(len(found.rows) for _, found in self.found)
 
     def is_beyond(self, first_ns: int) -> bool:
-        """Whether a later segment whose first row may have that time cannot add a row."""
+        """Whether a later segment cannot add a row, given the first time that its rows may have."""
         return self.last_ns is not None and self._sign * first_ns >= self._sign * self.last_ns
 
     def add(self, segment: int, found: Found) -> None:
-        """Take the rows in; those that are not among the best, old or new, go."""
+        """Add rows, and drop all rows that are no longer among the best."""
         order = np.lexsort((found.rows, self._sign * found.times))[: self._limit]
         self.found.append((segment, found.chosen(np.sort(order))))
-        if sum(len(one.rows) for _, one in self.found) >= self._limit:
+        if sum(len(part.rows) for _, part in self.found) >= self._limit:
             self._cut()
-        # Only now, since most groups keep few rows or none.
+        # After the cut, since most groups keep few rows or none.
         if self.found and self.found[-1][1].group is found.group:
             found.group.settle(self.found[-1][1].rows)
 
     def without(self, segment: int) -> None:
-        """Forget the rows of a segment that turned out to be bad while it was read."""
-        self.found = [one for one in self.found if one[0] != segment]
+        """Drop the rows of a segment whose bytes turned out to be bad."""
+        self.found = [(number, part) for number, part in self.found if number != segment]
         self.last_ns = None
-        if sum(len(one.rows) for _, one in self.found) >= self._limit:
+        if sum(len(part.rows) for _, part in self.found) >= self._limit:
             self._cut()
 
     def order(self) -> Ints:
-        """The places of the found rows, one after the other, in the order of the answer."""
+        """The indexes of the found rows, in the order of the answer."""
         if not self.found:
             return np.zeros(0, np.int64)
-        times = np.concatenate([one.times for _, one in self.found])
-        rows = np.concatenate([one.rows for _, one in self.found])
-        counts = [len(one.rows) for _, one in self.found]
+        times = np.concatenate([part.times for _, part in self.found])
+        rows = np.concatenate([part.rows for _, part in self.found])
+        counts = [len(part.rows) for _, part in self.found]
         segments = np.repeat([segment for segment, _ in self.found], counts)
-        groups = np.repeat([one.group.number for _, one in self.found], counts)
+        groups = np.repeat([part.group.number for _, part in self.found], counts)
         order: Ints = np.lexsort((rows, groups, segments, self._sign * times))
         return order
 
     def _cut(self) -> None:
         kept = self.order()[: self._limit]
-        times = np.concatenate([one.times for _, one in self.found])
+        times = np.concatenate([part.times for _, part in self.found])
         self.last_ns = int(times[kept[-1]])
         chosen = np.zeros(len(times), np.bool_)
         chosen[kept] = True
         left: list[tuple[int, Found]] = []
         at = 0
-        for segment, one in self.found:
-            places = np.flatnonzero(chosen[at : at + len(one.rows)])
-            at += len(one.rows)
+        for segment, part in self.found:
+            places = np.flatnonzero(chosen[at : at + len(part.rows)])
+            at += len(part.rows)
             if len(places):
-                left.append((segment, one.chosen(places)))
+                left.append((segment, part.chosen(places)))
         self.found = left

@@ -1,7 +1,7 @@
 """Parquet's split-block bloom filters, probed with one read of 32 bytes.
 
-A filter is a power of two of bytes in blocks of 32, and a value's hash names the block and one bit in each of its eight
-words. So a filter of 256 KiB is asked by reading one block, not the filter.
+A filter's size is a power of two, in blocks of 32 bytes. A value's hash selects a block, and one bit in each of its
+eight words. So one block is enough to probe a filter of 256 KiB.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 import xxhash
 
 BLOCK_BYTES = 32
-#: The head before the blocks is a small thrift struct; a filter with another layout is not probed.
+#: Possible sizes of the small thrift struct before the blocks. A filter with another layout is not probed.
 _HEAD_BYTES = range(8, 33)
 _SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 _WORDS = struct.Struct("<8I")
@@ -22,7 +22,7 @@ def hash_of(text: str) -> int:
 
 
 def block_place(offset: int | None, length: int | None, hashed: int) -> int | None:
-    """Where in the file the block is that tells of the hash; None where the filter cannot be probed."""
+    """The file offset of the block for the hash; None if the filter cannot be probed."""
     if not offset or not length or length <= BLOCK_BYTES:
         return None
     blocks_bytes = 1 << (length.bit_length() - 1)
@@ -34,7 +34,7 @@ def block_place(offset: int | None, length: int | None, hashed: int) -> int | No
 
 
 def may_hold(block: bytes, hashed: int) -> bool:
-    """Whether the value of that hash may be among those that the filter was made of."""
+    """Whether a value with that hash may be among the values of the filter."""
     key = hashed & 0xFFFFFFFF
     return all(
         word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(_WORDS.unpack(block), _SALT, strict=True)

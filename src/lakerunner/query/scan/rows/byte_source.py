@@ -1,4 +1,4 @@
-"""Bytes of a segment's object: from its copy on the disk, or in ranges from the store."""
+"""Reads bytes of a segment's object: from its copy on the disk, or in ranges from the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakerunner.store.object_store import ObjectStore
 
 #: Start and length.
 Range: TypeAlias = tuple[int, int]
-#: Ranges this near to each other are one request: the gap costs less than a second request would.
+#: Ranges with at most this gap are read in one request: the gap costs less than a second request.
 _GAP_BYTES = 16 << 10
 
 
@@ -33,10 +33,10 @@ class LocalBytes:
 
     def __init__(self, content: Path | bytes, size_bytes: int, *, counted: bool) -> None:
         self._bytes = content if isinstance(content, bytes) else None
-        # Opened at once: the file stays readable when the cache evicts it.
+        # Opened now, so that the file stays readable if the cache evicts it.
         self._file = None if isinstance(content, bytes) else os.open(content, os.O_RDONLY)
         self.size_bytes = size_bytes
-        #: False right after the whole object was fetched and counted.
+        #: Whether reads count in the tally. False if fetching the whole object was counted already.
         self._counted = counted
 
     def read(self, ranges: Sequence[Range], tally: RowTally) -> list[bytes]:
@@ -56,7 +56,7 @@ class LocalBytes:
 
     def _piece(self, start: int, length: int) -> bytes:
         if start < 0 or length < 0:
-            raise ValueError("a range lies outside of the object")
+            raise ValueError("a range lies outside the object")
         if self._bytes is not None:
             return self._bytes[start : start + length]
         assert self._file is not None
@@ -64,20 +64,20 @@ class LocalBytes:
 
 
 class RangedBytes:
-    """Ranges of an object in the store. Those asked for lately are in memory, shared by all scans."""
+    """Ranges of an object in the store. Recently read ranges are cached in memory, shared by all scans."""
 
-    def __init__(self, store: ObjectStore, key: str, size_bytes: int, kept: ByteLru[bytes], generation: int) -> None:
+    def __init__(self, store: ObjectStore, key: str, size_bytes: int, cached: ByteLru[bytes], generation: int) -> None:
         self._store = store
         self._key = key
-        self._kept = kept
+        self._cached = cached
         self._generation = generation
         self.size_bytes = size_bytes
         self.fetched_bytes = 0
 
     def read(self, ranges: Sequence[Range], tally: RowTally) -> list[bytes]:
-        # A column without a dictionary asks for an empty range.
-        found = {one: self._kept.get((self._key, self._generation, *one)) if one[1] else b"" for one in ranges}
-        missing = sorted(one for one, body in found.items() if body is None)
+        # A column without a dictionary requests an empty range.
+        found = {span: self._cached.get((self._key, self._generation, *span)) if span[1] else b"" for span in ranges}
+        missing = sorted(span for span, body in found.items() if body is None)
         tally.hits += len(found) - len(missing)
         started = time.perf_counter()
         for start, end, members in _joined(missing):
@@ -85,12 +85,12 @@ class RangedBytes:
             tally.read_bytes += end - start
             tally.misses += 1
             self.fetched_bytes += end - start
-            for one in members:
-                piece = body[one[0] - start : one[0] - start + one[1]]
-                found[one] = piece
-                self._kept.put((self._key, self._generation, *one), piece, len(piece))
+            for span in members:
+                piece = body[span[0] - start : span[0] - start + span[1]]
+                found[span] = piece
+                self._cached.put((self._key, self._generation, *span), piece, len(piece))
         tally.fetch_s += time.perf_counter() - started
-        pieces = [found[one] or b"" for one in ranges]
+        pieces = [found[span] or b"" for span in ranges]
         check_lengths(pieces, ranges)
         return pieces
 
@@ -104,7 +104,7 @@ def check_lengths(pieces: Sequence[bytes], ranges: Sequence[Range]) -> None:
 
 
 def _joined(ranges: Sequence[Range]) -> list[tuple[int, int, list[Range]]]:
-    """Start, end and members of each request."""
+    """The start, end and ranges of each request to the store."""
     joined: list[tuple[int, int, list[Range]]] = []
     for start, length in ranges:
         if joined and start - joined[-1][1] <= _GAP_BYTES:

@@ -1,4 +1,4 @@
-"""Comparing an array with a literal by the rules of `predicate`, exactly, whatever the array's type."""
+"""Compares an array of any type with a literal, exactly and by the rules of `predicate`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Mask = npt.NDArray[np.bool_]
 #: Whole numbers of up to 18 digits fit int64; longer ones and fractions compare as doubles.
 _SHORT_INT_TEXT = r"^[+-]?[0-9]{1,18}$"
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-#: Operators that decide the same of a neighbour that lies below the number (first) or above it.
+#: Operators that give the same result with a neighbour below the number (first) or above it (second).
 _BELOW, _ABOVE = (Op.LESS_EQUAL, Op.LESS), (Op.GREATER, Op.GREATER_EQUAL)
 _KERNELS = {
     Op.EQUAL: pc.equal,
@@ -33,17 +33,17 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def has_text(kind: pa.DataType) -> bool:
-    """Whether values of the type have a text: lists, maps and structs do not."""
+    """Whether values of the type have a text. Lists, maps and structs do not."""
     return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind) or is_number(kind))
 
 
 def text_of(array: pa.Array) -> pa.Array:
-    """The values as the overflow and columns of mixed kinds hold them."""
+    """The values as text, as stored in the overflow and in columns of mixed types."""
     return array if pa.types.is_string(array.type) else pc.cast(array, pa.string())
 
 
 def compare(array: pa.Array, op: Op, value: Literal) -> Mask:
-    """Which values compare so with the literal. Nulls do not."""
+    """A mask of the values for which the comparison holds. It never holds for null."""
     if not has_text(array.type):
         return np.zeros(len(array), np.bool_)
     if isinstance(value, Text):
@@ -85,7 +85,7 @@ def _compare_texts(array: pa.Array, op: Op, value: int | float) -> Mask:
     short = mask_of(pc.match_substring_regex(array, _SHORT_INT_TEXT))
     other = mask_of(pc.match_substring_regex(array, NUMBER_TEXT)) & ~short
     if short.any():
-        # Arrow's parser of integers knows no plus sign.
+        # Arrow's integer parser does not accept a plus sign.
         ints = pc.replace_substring_regex(array.filter(pa.array(short)), r"^\+", "").cast(pa.int64())
         found[short] = _compare_ints(ints, op, value)
     if other.any():
@@ -95,7 +95,7 @@ def _compare_texts(array: pa.Array, op: Op, value: int | float) -> Mask:
 
 
 def _compare_ints(array: pa.Array, op: Op, value: int | float) -> Mask:
-    """Without rounding: a fraction is moved to the next whole number that decides the same."""
+    """Compare without rounding: a fraction is replaced by the next whole number that gives the same result."""
     if isinstance(value, float):
         if math.isnan(value):
             return np.zeros(len(array), np.bool_)
@@ -113,14 +113,14 @@ def _compare_ints(array: pa.Array, op: Op, value: int | float) -> Mask:
 
 
 def _all_on_one_side(array: pa.Array, op: Op, *, above: bool) -> Mask:
-    """Compared with something above, or below, every int64."""
+    """Compare with a number above, or below, every int64."""
     if op in ((Op.LESS, Op.LESS_EQUAL) if above else (Op.GREATER, Op.GREATER_EQUAL)):
         return mask_of(array.is_valid())
     return np.zeros(len(array), np.bool_)
 
 
 def _compare_floats(array: pa.Array, op: Op, value: int | float) -> Mask:
-    """A whole number that no double equals is replaced by its neighbour, on the side that decides the same."""
+    """Compare exactly. A whole number that no double equals is replaced by its neighbour and a suitable operator."""
     near = _float(value)
     if isinstance(value, int) and (math.isinf(near) or int(near) != value):
         if op is Op.EQUAL:

@@ -1,4 +1,4 @@
-"""Which of given rows satisfy a predicate. Columns are asked for only for rows that are still undecided."""
+"""Evaluates a predicate over given rows. Columns are read only for rows that are still undecided."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakerunner.query.scan.rows.predicate import (
 )
 
 Ints = npt.NDArray[np.int64]
-#: A test of an array of one type, without a dictionary: which values pass. Nulls do not.
+#: Returns a mask of the values that pass. Null never passes. The array must not be dictionary-encoded.
 Test = Callable[[pa.Array], Mask]
 #: Below this many equal texts, comparing one by one is as fast as a hash set.
 _FEW_VALUES = 3
@@ -40,21 +40,21 @@ class Columns(Protocol):
     """The values of stored names."""
 
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
-        """Where the rows have the name: each array has a value or null per row, and the first value counts."""
+        """The arrays that may hold the rows' values, with a value or null per row. The first non-null value counts."""
         ...
 
     def cost(self, ref: Ref) -> int:
-        """How dear the values are to read: smaller comes first."""
+        """The relative cost of reading the values. Cheaper conditions are evaluated first."""
         ...
 
 
 def matching(predicate: Predicate, columns: Columns, rows: Ints) -> Mask:
-    """One flag per row."""
+    """A mask of the rows that satisfy the predicate."""
     match predicate:
         case And(parts):
             return _narrowed(parts, columns, rows)
         case Or(parts):
-            # One of them holds unless all fail.
+            # A disjunction holds unless all of its parts fail.
             return ~_narrowed(tuple(map(negated, parts)), columns, rows)
         case Not(part):
             return ~matching(part, columns, rows)
@@ -68,7 +68,7 @@ def negated(predicate: Predicate) -> Predicate:
 
 def _narrowed(parts: tuple[Predicate, ...], columns: Columns, rows: Ints) -> Mask:
     alive = np.ones(len(rows), np.bool_)
-    for part in sorted(parts, key=lambda one: _cost(one, columns)):
+    for part in sorted(parts, key=lambda part: _cost(part, columns)):
         left = np.flatnonzero(alive)
         if not len(left):
             break
@@ -106,15 +106,15 @@ def _leaf(leaf: Leaf, columns: Columns, rows: Ints) -> Mask:
 
 
 def tested(test: Test, array: pa.Array) -> Mask:
-    """The test of every value; each distinct one once where the array has a dictionary."""
+    """Apply the test to every value. With a dictionary, each distinct value is tested once."""
     if not pa.types.is_dictionary(array.type):
         return test(array)
     passed = test(array.dictionary)
     if not passed.any():
         return np.zeros(len(array), np.bool_)
     if array.null_count == 0:
-        every: Mask = passed[array.indices.to_numpy()]
-        return every
+        by_row: Mask = passed[array.indices.to_numpy()]
+        return by_row
     return mask_of(pa.array(passed).take(array.indices))
 
 
@@ -142,10 +142,10 @@ def _none(array: pa.Array) -> Mask:
 
 
 def _contains(texts: pa.Array, needle: str) -> Mask:
-    """Which texts have the needle in them.
+    """A mask of the texts that contain the needle.
 
-    All texts are searched as one: a rare needle is found several times faster than by Arrow's kernel, which begins anew
-    with each value. A frequent one is left to that kernel, since here every hit costs a step of the interpreter.
+    All texts are searched as one string. This finds a rare needle several times faster than Arrow's kernel, which
+    starts a new search per value. A frequent needle is left to that kernel, since here every hit runs Python code.
     """
     _, offsets_buffer, data = texts.buffers()
     wanted = needle.encode()
@@ -162,7 +162,7 @@ def _contains(texts: pa.Array, needle: str) -> Mask:
             return mask_of(pc.match_substring(texts, needle))
         row = int(np.searchsorted(ends, at, side="right"))
         end = int(ends[row])
-        # One that reaches into the next text is none of either.
+        # A hit that crosses into the next text does not count.
         if at + len(wanted) <= end:
             found[row] = True
             at = body.find(wanted, end)
@@ -188,13 +188,13 @@ def _in(values: tuple[object, ...]) -> Test:
 
 
 def overflow_values(maps: pa.MapArray, name: str) -> pa.Array:
-    """The text under the name in every row's overflow map; null where there is none."""
+    """The text under the name in every row's overflow map; null if there is none."""
     offsets = maps.offsets.to_numpy()
     hits = np.flatnonzero(mask_of(pc.equal(maps.keys, name)))
     hits = hits[(hits >= offsets[0]) & (hits < offsets[-1])]
     index = np.zeros(len(maps), np.int64)
     absent = np.ones(len(maps), np.bool_)
-    # The last one that begins at or before the hit: maps of absent rows are empty.
+    # The hit belongs to the last map that begins at or before it. Null maps are empty.
     at = np.searchsorted(offsets, hits, side="right") - 1
     index[at], absent[at] = hits, False
     return maps.items.take(pa.array(index, mask=absent))

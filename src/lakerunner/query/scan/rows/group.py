@@ -1,7 +1,7 @@
-"""One row group of a segment: bounds, bloom filters, and the values of columns at chosen rows.
+"""Reads one row group of a segment: bounds, bloom filters, and the values of columns at chosen rows.
 
-Only pages that hold a wanted row are read and decoded. What was decoded stays with the reader while it is used, and in
-the process's cache once it is read again and again.
+Only pages that hold a wanted row are read and decoded. Decoded pages stay with the reader while it is in use, and those
+that are read often stay in the cache of the process.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _MAX_PROBES = 64
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Decoded pages of a column: which rows they hold. `pages` is None for all of them."""
+    """Decoded pages of a column. `pages` is None if they are all pages of the column chunk."""
 
     array: pa.Array
     pages: tuple[int, ...] | None
     layout: Pages | None
 
     def at(self, rows: Ints) -> pa.Array:
-        """The values of the rows, which ascend and are in these pages."""
+        """The values of the rows, which must ascend and be in these pages."""
         places = rows
         if self.pages is not None and self.layout is not None:
             first_rows = self.layout.first_rows
             numbers = np.array(self.pages, np.int64)
             starts = first_rows[numbers]
             counts = first_rows[numbers + 1] - starts
-            # How far the rows of each page moved, because pages before it are not here.
-            moved = starts - (np.cumsum(counts) - counts)
+            # How far the rows of each page are shifted, because earlier pages are missing.
+            shift = starts - (np.cumsum(counts) - counts)
             begins = np.searchsorted(rows, starts)
-            places = rows - np.repeat(moved, np.diff(np.append(begins, len(rows))))
+            places = rows - np.repeat(shift, np.diff(np.append(begins, len(rows))))
         if len(places) == len(self.array):
             return self.array
         if len(places) and places[-1] - places[0] + 1 == len(places):
@@ -73,7 +73,7 @@ class GroupReader:
     # -- what is known without reading values ------------------------------------------------------------------
 
     def bounds_of(self, ref: Ref) -> list[Bounds | None]:
-        """One entry per place that may hold a value of the reference, in the order in which they count."""
+        """The bounds of each column that may hold the reference's value, in order of precedence; None: the overflow."""
         found: list[Bounds | None] = []
         for name in ref.names():
             if name in self._footer.fields and not self._footer.is_remainder(name):
@@ -95,13 +95,13 @@ class GroupReader:
         return None if bounds.low is None else (bounds.low, bounds.high)
 
     def by_bloom(self, leaf: Leaf) -> Verdict:
-        """What bloom filters say: only that a text is surely absent."""
+        """The verdict of bloom filters. They can only prove that a text is absent."""
         texts: list[str] = []
         match leaf:
             case Compare(_, Op.EQUAL, Text(text)):
                 texts = [text]
-            case In(_, values) if len(values) <= _MAX_PROBES and all(isinstance(one, Text) for one in values):
-                texts = [one.value for one in values if isinstance(one, Text)]
+            case In(_, values) if len(values) <= _MAX_PROBES and all(isinstance(value, Text) for value in values):
+                texts = [value.value for value in values if isinstance(value, Text)]
         names = leaf.ref.names()
         if not texts or len(names) != 1 or self._footer.may_overflow(names[0], self.number):
             return UNKNOWN
@@ -110,16 +110,16 @@ class GroupReader:
             return UNKNOWN
         chunk = self._chunk(names[0])
         hashes = [bloom.hash_of(text) for text in texts]
-        places = [bloom.block_place(chunk.bloom_filter_offset, chunk.bloom_filter_length, one) for one in hashes]
-        known = [place for place in places if place is not None]
+        offsets = [bloom.block_place(chunk.bloom_filter_offset, chunk.bloom_filter_length, each) for each in hashes]
+        known = [offset for offset in offsets if offset is not None]
         if len(known) != len(hashes):
             return UNKNOWN
-        blocks = self._guarded(lambda: self.opened.read([(place, bloom.BLOCK_BYTES) for place in known], self._tally))
-        held = any(bloom.may_hold(block, one) for block, one in zip(blocks, hashes, strict=True))
-        return UNKNOWN if held else NEVER
+        blocks = self._guarded(lambda: self.opened.read([(offset, bloom.BLOCK_BYTES) for offset in known], self._tally))
+        may_hold = any(bloom.may_hold(block, each) for block, each in zip(blocks, hashes, strict=True))
+        return UNKNOWN if may_hold else NEVER
 
     def page_bounds(self, name: str) -> tuple[Pages, list[Bounds]] | None:
-        """Bounds of every page of a flat column; None where it has one page or no index."""
+        """Bounds of every page of a flat column; None if it has one page or no index."""
         layout = self._layout(name)
         if layout is None or len(self._footer.leaves[name]) != 1:
             return None
@@ -147,11 +147,11 @@ class GroupReader:
         return found
 
     def column(self, name: str, rows: Ints) -> pa.Array:
-        """A column of the file at the rows, which ascend; times in nanoseconds."""
+        """The values of a column at the rows, which must ascend. Times are in nanoseconds."""
         return self.columns([name], rows)[name]
 
     def columns(self, names: Iterable[str], rows: Ints) -> dict[str, pa.Array]:
-        """Several at once: their pages are read together."""
+        """The values of several columns. Their pages are read together."""
         wanted = list(names)
         remainders = [name + SUFFIX for name in wanted if name + SUFFIX in self._footer.fields]
         stored = self._stored([*wanted, *remainders], rows)
@@ -161,9 +161,9 @@ class GroupReader:
         }
 
     def settle(self, rows: Ints) -> None:
-        """Let go of decoded pages and keep the values of these rows, which are a part of those to come."""
+        """Free decoded pages, and keep only the values of these rows. Reads of a subset of them need no pages then."""
         taken = {name: found.at(rows) for name in self._pieces if (found := self._piece_of(name, rows)) is not None}
-        # A slice would hold the pages that it was cut from.
+        # Copied: a slice would keep its pages in memory.
         self._settled = (rows, {name: pa.concat_arrays([array]) for name, array in taken.items()})
         self._pieces = {}
 
@@ -213,7 +213,7 @@ class GroupReader:
         return None
 
     def _load(self, names: Sequence[str], rows: Ints) -> None:
-        """Decode the pages that hold the rows, columns of equal pages in one go."""
+        """Decode the pages that hold the rows. Columns with the same page boundaries are decoded together."""
         together: dict[tuple[Any, ...] | None, list[str]] = {}
         needed = {name: self._needed(name, rows) for name in names}
         for name, (pages, layout) in needed.items():
@@ -245,7 +245,7 @@ class GroupReader:
         return self.opened.segment.key, self.opened.generation, self.number, name, pages
 
     def _needed(self, name: str, rows: Ints) -> tuple[tuple[int, ...] | None, Pages | None]:
-        """Pages with a wanted row, the same for all leaves of the column; None means the whole chunk."""
+        """The pages with a wanted row, which are the same for all leaves of the column; None means the whole chunk."""
         layout = self._layout(name)
         if layout is None:
             return None, None
@@ -253,26 +253,28 @@ class GroupReader:
         return (None, None) if len(pages) == len(layout) else (pages, layout)
 
     def _layout(self, name: str) -> Pages | None:
-        """The pages of a column, where it has several and those of all its leaves hold the same rows."""
+        """The pages of a column; None if it has only one, or if the pages of its leaves hold different rows."""
         kept, key = self._footer.kept, ("layout", self.number)
         layouts: dict[int, Pages | None] | None = kept.get(key)
         if layouts is None:
             layouts = kept[key] = self._guarded(self._layouts)
         found = [layouts[leaf] for leaf in self._footer.leaves[name]]
         first = found[0]
-        if first is None or any(one is None or not np.array_equal(one.first_rows, first.first_rows) for one in found):
+        if first is None or any(
+            pages is None or not np.array_equal(pages.first_rows, first.first_rows) for pages in found
+        ):
             return None
         return first
 
     def _layouts(self) -> dict[int, Pages | None]:
-        """Of all leaves in one read: their offset indexes lie side by side."""
+        """The pages of all leaves. One read is enough: their offset indexes are adjacent."""
         places = self._footer.places[self.number]
         leaves = range(self._footer.metadata.num_columns)
         ranges = [(int(places[leaf, 0]), int(places[leaf, 1])) for leaf in leaves]
-        held = [one for one in ranges if one[1] > 0]
-        if not held:
+        existing = [(start, length) for start, length in ranges if length > 0]
+        if not existing:
             return dict.fromkeys(leaves)
-        begin, end = min(start for start, _ in held), max(start + length for start, length in held)
+        begin, end = min(start for start, _ in existing), max(start + length for start, length in existing)
         (body,) = self.opened.read([(begin, end - begin)], self._tally)
         found: dict[int, Pages | None] = {}
         for leaf, (start, length) in zip(leaves, ranges, strict=True):
@@ -281,7 +283,7 @@ class GroupReader:
         return found
 
     def _decoded(self, pages_of: Mapping[str, tuple[int, ...] | None], row_count: int) -> list[pa.Array]:
-        """The pages of each column, which hold the same rows."""
+        """Decode the given pages of each column, which must hold the same rows."""
         fields, leaves, ranges = [], [], []
         for name, pages in pages_of.items():
             field = self._footer.fields[name]
@@ -301,7 +303,7 @@ class GroupReader:
         return decode(fields, made, row_count)
 
     def _leaf_ranges(self, leaf: int, pages: tuple[int, ...] | None) -> list[tuple[int, int]]:
-        """The dictionary, which may be empty, and the pages, neighbours joined."""
+        """The ranges of the dictionary, which may be empty, and of the pages. Adjacent pages are one range."""
         chunk = self._group.column(leaf)
         data = chunk.data_page_offset
         start = min(chunk.dictionary_page_offset, data) if chunk.has_dictionary_page else data
@@ -354,7 +356,7 @@ class GroupReader:
 
     def _page_bounds(self, name: str, layout: Pages) -> list[Bounds]:
         leaf = self._footer.leaves[name][0]
-        _, _, offset, length = (int(one) for one in self._footer.places[self.number, leaf])
+        _, _, offset, length = (int(number) for number in self._footer.places[self.number, leaf])
         if not length:
             return []
         index = read_bounds(self.opened.read([(offset, length)], self._tally)[0])
@@ -368,7 +370,7 @@ class GroupReader:
         if index.all_null[page]:
             return Bounds(kind, rows, rows)
         nulls = index.null_counts[page] if index.null_counts else None
-        low, high = (_value(kind, self._chunk(name).physical_type, one[page]) for one in (index.low, index.high))
+        low, high = (_value(kind, self._chunk(name).physical_type, bounds[page]) for bounds in (index.low, index.high))
         if low is None or high is None:
             return Bounds(kind, rows, nulls)
         return Bounds(kind, rows, nulls, *self._whole_times(name, kind, low, high))
@@ -383,7 +385,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _value(kind: pa.DataType, physical: str, body: bytes) -> Any:
-    """A bound as the page index has it: plain, little-endian."""
+    """Decode a bound of the page index, which is plain and little-endian."""
     if pa.types.is_string(kind):
         return body
     if pa.types.is_boolean(kind):

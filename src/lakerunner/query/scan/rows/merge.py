@@ -1,4 +1,4 @@
-"""Streams of rows in the order of time made one. Streams open when the order reaches them."""
+"""Merges streams of rows ordered by time. A stream is opened when the merge reaches its first time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lakerunner.query.scan.rows.evaluate import Ints
 
 @dataclass(frozen=True, slots=True)
 class TimedStream:
-    """Batches of one schema in the order of time. None of its rows comes before `first_ns` in that order."""
+    """Batches of one schema, ordered by time. No row comes before `first_ns` in that order."""
 
     first_ns: int
     open: Callable[[], Iterator[pa.RecordBatch]]
 
 
 class _Active:
-    """A stream that was opened, with what is left of its batch. Times are turned so that they ascend."""
+    """An opened stream with the rest of its current batch. Times are negated for descending order, so they ascend."""
 
     def __init__(self, number: int, batches: Iterator[pa.RecordBatch], time_column: str, sign: int) -> None:
         self.number = number
@@ -40,7 +40,7 @@ class _Active:
         self.batch = None
 
     def cut(self, until: int, *, included: bool) -> tuple[pa.RecordBatch, Ints] | None:
-        """The rows up to that time, which leave the batch."""
+        """Remove the rows up to that time from the batch, and return them with their times."""
         assert self.batch is not None
         count = int(np.searchsorted(self.times, until, side="right" if included else "left"))
         if not count:
@@ -55,17 +55,17 @@ class _Active:
 def merge_ordered(
     streams: Sequence[TimedStream], time_column: str, *, newest_first: bool, limit: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all streams in the order of time; rows of one moment in the order of the streams.
+    """The rows of all streams, ordered by time. Rows of equal times are in the order of the streams.
 
-    A stream is opened when all rows that surely come before it are out, and never once the limit is reached.
+    A stream is opened only after all rows that must precede it were yielded, and never after the limit is reached.
     """
     sign = -1 if newest_first else 1
-    waiting = sorted(enumerate(streams), key=lambda one: (sign * one[1].first_ns, one[0]))
+    waiting = sorted(enumerate(streams), key=lambda numbered: (sign * numbered[1].first_ns, numbered[0]))
     active: list[_Active] = []
     left = limit
     while (waiting or active) and left != 0:
-        # A stream that begins where the first row lies must be open before that row goes out.
-        first = min((int(one.times[0]) for one in active), default=None)
+        # A stream that may begin at or before the first row must be opened before that row is yielded.
+        first = min((int(stream.times[0]) for stream in active), default=None)
         while waiting and (first is None or sign * waiting[0][1].first_ns <= first):
             number, stream = waiting.pop(0)
             opened = _Active(number, stream.open(), time_column, sign)
@@ -75,7 +75,7 @@ def merge_ordered(
         if not active:
             continue
         batch = _next(active, sign * waiting[0][1].first_ns if waiting else None)
-        active = [one for one in active if one.batch is not None]
+        active = [each for each in active if each.batch is not None]
         if left is not None:
             batch = batch.slice(0, left)
             left -= batch.num_rows
@@ -83,16 +83,16 @@ def merge_ordered(
 
 
 def _next(active: list[_Active], unopened: int | None) -> pa.RecordBatch:
-    """All rows that nothing still to come precedes."""
-    active.sort(key=lambda one: one.number)
-    # Every open stream has its rows up to the end of its batch; after the least of those ends, one may have more.
-    until = min(int(one.times[-1]) for one in active)
+    """All rows that no later row can precede."""
+    active.sort(key=lambda stream: stream.number)
+    # The rows up to the earliest end of a batch are complete. After that end, its stream may have more.
+    until = min(int(stream.times[-1]) for stream in active)
     included = len(active) == 1
     if unopened is not None and unopened <= until:
         until, included = unopened, False
-    parts = [part for one in list(active) if (part := one.cut(until, included=included)) is not None]
+    parts = [part for stream in list(active) if (part := stream.cut(until, included=included)) is not None]
     if not parts:
-        # All rows left up to there share that one time. Streams with no more of them go by themselves.
+        # All remaining rows up to `until` have exactly that time. They may continue in further batches.
         parts = _one_moment(active, until)
     if len(parts) == 1:
         return parts[0][0]
@@ -103,11 +103,11 @@ def _next(active: list[_Active], unopened: int | None) -> pa.RecordBatch:
 
 
 def _one_moment(active: list[_Active], moment: int) -> list[tuple[pa.RecordBatch, Ints]]:
-    """Every row of the moment, stream by stream, also those of further batches."""
+    """All rows with that time, stream by stream, also those in further batches."""
     parts = []
-    for one in active:
-        while one.batch is not None and int(one.times[0]) == moment:
-            part = one.cut(moment, included=True)
+    for stream in active:
+        while stream.batch is not None and int(stream.times[0]) == moment:
+            part = stream.cut(moment, included=True)
             assert part is not None
             parts.append(part)
     return parts

@@ -1,4 +1,4 @@
-"""Segments opened for row scans: footers and decoded columns in memory, bytes in ranges or from the disk."""
+"""Opens segments for row scans. Footers and decoded columns stay in memory; bytes come in ranges or from the disk."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store.nanos import SUFFIX
 from lakerunner.store.object_store import ObjectStore
 
-#: What reading raises on bytes that are not the Parquet they should be.
+#: What reading raises on bytes that are not valid Parquet.
 BAD_BYTES = (pa.ArrowException, OSError, ValueError, IndexError, KeyError, struct.error)
-#: Read from the end of an object in one request: most footers fit.
+#: Bytes read from the end of an object in the first request: most footers fit.
 _TAIL_BYTES = 8 << 10
 _END_BYTES = 8
 _MAGIC = b"PAR1"
-#: Objects up to this size are fetched whole: more requests would cost more than the bytes they save.
+#: Objects up to this size are fetched whole: requests for ranges would cost more than the bytes they save.
 SMALL_BYTES = 512 << 10
-#: Once this share of an object was fetched in ranges, the next scan fetches it whole and keeps it on the disk.
+#: Once this share of an object was fetched in ranges, the next scan fetches it whole into the disk cache.
 _WHOLE_SHARE = 0.5
 _MAX_KNOWN_OBJECTS = 20_000
-#: Decoded metadata by byte of its serialised form.
+#: Size of decoded metadata per byte of its serialised form.
 _FOOTER_FACTOR = 8
 _PREFIXES = tuple(attribute_column(level, "") for level in LEVELS)
 
@@ -47,7 +47,7 @@ _NO_KEYS, _ANY_KEYS = ("\U0010ffff", ""), ("", "\U0010ffff")
 
 
 class BadSegment(LakeError):
-    """Bytes of a segment turned out to be bad; the scan discards them and reads the segment once more."""
+    """A segment's bytes are bad. The scan discards them and reads the segment once more."""
 
     def __init__(self, segment: RowSegment, reason: BaseException) -> None:
         super().__init__(f"cannot read segment {segment.segment_id}: {type(reason).__name__}: {reason}")
@@ -55,13 +55,13 @@ class BadSegment(LakeError):
 
 
 def is_attribute(name: str) -> bool:
-    """Whether the name may be one of an attribute, which may be in the overflow."""
+    """Whether the name may be an attribute's, whose values may be in the overflow."""
     return name.startswith(_PREFIXES)
 
 
 @dataclass(frozen=True)
 class Footer:
-    """The schema of a segment and where everything is in its object."""
+    """The schema of a segment, and the offsets of everything in its object."""
 
     body: bytes
     metadata: pq.FileMetaData
@@ -89,12 +89,12 @@ class Footer:
 
     @cached_property
     def fields(self) -> dict[str, pa.Field]:
-        """Columns as they are in the file, by name."""
+        """The columns of the file, by name."""
         return {field.name: field for field in self.metadata.schema.to_arrow_schema()}
 
     @cached_property
     def leaves(self) -> dict[str, list[int]]:
-        """Numbers of the leaf columns of each column."""
+        """The numbers of the Parquet leaf columns of each column."""
         found: dict[str, list[int]] = {}
         schema = self.metadata.schema
         for number in range(self.metadata.num_columns):
@@ -103,7 +103,7 @@ class Footer:
 
     @cached_property
     def names(self) -> list[str]:
-        """Columns as users see them: remainders of nanoseconds belong to their times."""
+        """The columns that users see. Remainders of nanoseconds are part of their time columns."""
         return [name for name in self.fields if not self.is_remainder(name)]
 
     @cached_property
@@ -116,14 +116,14 @@ class Footer:
 
     @cached_property
     def kept(self) -> dict[Any, Any]:
-        """What readers made of page indexes and statistics, by their own keys: small beside the footer."""
+        """A cache of parsed page indexes and statistics, by the readers' own keys; small compared with the footer."""
         return {}
 
     def is_remainder(self, name: str) -> bool:
         return name.endswith(SUFFIX) and name.removesuffix(SUFFIX) in self.fields
 
     def may_overflow(self, name: str, group: int | None = None) -> bool:
-        """Whether a row of the group, or of any, may have the name in its overflow, by the bounds of the keys."""
+        """Whether a row of the group, or of any group, may have the name in its overflow, by the bounds of the keys."""
         if not is_attribute(name):
             return False
         chosen = self._overflow_keys if group is None else self._overflow_keys[group : group + 1]
@@ -131,7 +131,7 @@ class Footer:
 
     @cached_property
     def _overflow_keys(self) -> list[tuple[str, str]]:
-        """The smallest and largest key in the overflow of each group; bounds that hold none where it is empty."""
+        """The smallest and largest key in each group's overflow; bounds that contain no key if it is empty."""
         if OVERFLOW not in self.fields:
             return [_NO_KEYS] * self.metadata.num_row_groups
         leaf = self.leaves[OVERFLOW][0]
@@ -148,7 +148,7 @@ class Footer:
 
 
 class RowsOpener:
-    """One per process. Safe to share between threads."""
+    """Opens segments and caches their footers and ranges. One per process; safe to share between threads."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class RowsOpener:
         self.decoded.clear()
 
     def open(self, segment: RowSegment, tally: RowTally, *, whole: bool = False) -> OpenedSegment:
-        """The segment's footer and bytes. With `whole`, most of the object will be read: it is fetched at once."""
+        """Open the segment. With `whole`, the object is fetched at once, because most of it will be read."""
         tally.segments_opened += 1
         try:
             source = self.source(segment, tally, whole=whole)
@@ -190,7 +190,7 @@ class RowsOpener:
         return OpenedSegment(self, segment, footer, source, generation)
 
     def discard(self, key: str) -> None:
-        """Forget an object whose bytes turned out to be bad: the next to open it reads it anew."""
+        """Drop an object whose bytes turned out to be bad. The next scan reads it again."""
         self._cache.discard(key)
         with self._lock:
             self._noted(key)[1] += 1
@@ -200,7 +200,7 @@ class RowsOpener:
             self._noted(key)[0] += size_bytes
 
     def source(self, segment: RowSegment, tally: RowTally, *, whole: bool = False) -> ByteSource:
-        """The object on the disk if it is there, is small or is wanted whole; else ranges of it."""
+        """The object on the disk if it is cached, small or needed whole; else ranges from the store."""
         found = self._cache.find(segment.key)
         if found is None:
             size_bytes = segment.size_bytes or self._store.head(segment.key).size_bytes
@@ -222,7 +222,7 @@ class RowsOpener:
 
 
 class OpenedSegment:
-    """A segment while it is scanned. Its bytes are opened on demand: a scan may have more segments than files open."""
+    """A segment during a scan. Its file is opened on demand: a scan may have more segments than files may be open."""
 
     def __init__(
         self, opener: RowsOpener, segment: RowSegment, footer: Footer, source: ByteSource, generation: int

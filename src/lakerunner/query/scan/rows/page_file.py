@@ -1,7 +1,7 @@
-"""Chosen pages as a Parquet file in memory, so that pyarrow decodes them and nothing else.
+"""Makes a Parquet file in memory from chosen pages, so that pyarrow decodes only those.
 
-pyarrow decodes whole column chunks only. A file made of the wanted pages, their dictionaries and a footer of our own
-looks to it like a small row group. The bytes of pages are those of the segment; only the footer is written here.
+pyarrow decodes only whole column chunks. A file of the wanted pages, their dictionaries and a footer of our own looks
+like a small row group to pyarrow. The pages are copied from the segment unchanged; only the footer is new.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Template:
 
 
 def decode(fields: Sequence[pa.Field], leaves: Sequence[LeafBytes], rows: int) -> list[pa.Array]:
-    """The columns of the fields, from the pages of all their leaves, which must hold that many rows."""
+    """Decode the columns of the fields from the pages of all their leaves, which must hold `rows` rows."""
     template = _template(tuple(field.remove_metadata() for field in fields))
     body: list[bytes] = [_MAGIC]
     at = len(_MAGIC)
@@ -72,14 +72,14 @@ def decode(fields: Sequence[pa.Field], leaves: Sequence[LeafBytes], rows: int) -
 def _joined(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
-    # Dictionaries that grow from chunk to chunk are made one first.
+    # The chunks may have different dictionaries, which must be unified first.
     whole = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column
     return whole.combine_chunks()
 
 
 def _chunk(leaf: LeafBytes, at: int, size: int, rows: int) -> bytes:
     chunk = leaf.chunk
-    values = max(chunk.num_values, rows)  # Of nested columns only the whole chunk's count is known: a bound.
+    values = max(chunk.num_values, rows)  # An upper bound: for nested columns only the whole chunk's count is known.
     meta = Writer().number(1, _TYPES[chunk.physical_type], I32)
     meta.numbers(2, [_ENCODINGS[name] for name in chunk.encodings]).texts(3, chunk.path_in_schema.split("."))
     meta.number(4, _CODECS[chunk.compression], I32).number(5, values if "." in chunk.path_in_schema else rows)

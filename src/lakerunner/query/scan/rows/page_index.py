@@ -1,6 +1,6 @@
-"""Where the pages of a column chunk are, which rows each holds, and the bounds of their values.
+"""Parquet's page indexes: the offsets of a column chunk's pages, their rows, and the bounds of their values.
 
-pyarrow reads page indexes for nobody but itself, so they are read here, from the places the footer names.
+pyarrow does not expose page indexes, so they are read here, from the offsets in the footer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """One entry per data page of a column chunk; `first_rows` has the row count of the group at its end."""
+    """One entry per data page of a column chunk. `first_rows` has one more at its end: the group's row count."""
 
     offsets: Ints
     sizes: Ints
@@ -30,14 +30,14 @@ class Pages:
         return len(self.offsets)
 
     def of_rows(self, rows: Ints) -> Ints:
-        """The pages that hold these rows, which ascend."""
+        """The pages that hold these rows, which must ascend."""
         found: Ints = np.flatnonzero(np.diff(np.searchsorted(rows, self.first_rows)))
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class PageBounds:
-    """For each page whether it is all null, how many nulls it has, and its smallest and largest value."""
+    """For each page: whether it is all null, its number of nulls, and its smallest and largest value."""
 
     all_null: list[bool]
     null_counts: list[int] | None
@@ -47,7 +47,7 @@ class PageBounds:
 
 @njit(cache=True, nogil=True, boundscheck=True)
 def index_places(footer: Bytes, groups: int, columns: int) -> Ints:
-    """Offset and length of every chunk's offset index, then of its column index; 0 where there is none."""
+    """Offset and length of every chunk's offset index, then of its column index; 0 if there is none."""
     found = np.zeros((groups, columns, 4), np.int64)
     at, last = 0, 0
     while True:
@@ -81,7 +81,7 @@ def index_places(footer: Bytes, groups: int, columns: int) -> Ints:
 
 
 def read_pages(body: bytes, group_rows: int) -> Pages:
-    """An OffsetIndex: a list of (offset, compressed size with the page's head, first row)."""
+    """Parse an OffsetIndex: a list of (offset, compressed size with the page's header, first row)."""
     buffer = np.frombuffer(body, np.uint8)
     values = page_locations(buffer)
     first_rows = np.append(values[:, 2], group_rows)
@@ -116,7 +116,7 @@ def page_locations(buffer: Bytes) -> Ints:
 
 
 def read_bounds(body: bytes) -> PageBounds:
-    """A ColumnIndex."""
+    """Parse a ColumnIndex."""
     buffer = np.frombuffer(body, np.uint8)
     lists: dict[int, list[Any]] = {}
     at, last = 0, 0

@@ -1,15 +1,15 @@
-"""What a row must satisfy: a typed tree that travels as JSON.
+"""Predicates on rows: a typed tree that travels as JSON.
 
-The rules of meaning, the same wherever a value is stored (a column of its own, of whichever type, or the overflow):
+Its semantics do not depend on where a value is stored (in its own column, of any type, or in the overflow):
 
-- Logic has two values. A row that lacks the column satisfies no comparison, set, pattern, substring or `Exists`, and
-  `Not` turns that around: so `!=` and `!~`, which are `Not` of their positive form, match rows that lack the column.
+- Logic has two values. A row that lacks the column satisfies no comparison, set, pattern, substring or `Exists`. `Not`
+  negates that: `!=` and `!~`, which are `Not` of their positive form, match rows that lack the column.
 - A number, time or duration compares with numbers, times (nanoseconds since 1970) and texts that read as a number
-  (`NUMBER_TEXT`); with any other value it is unequal and unordered. Integers and doubles compare
-  exactly, NaN with none.
+  (`NUMBER_TEXT`); it is unequal to, and unordered with, any other value. Integers and doubles compare exactly. NaN
+  equals nothing and has no order.
 - A text compares with the text of the value, by code points: 200 and 200.0 have the text `200`, true has `true`.
 - A boolean is equal to booleans and to the texts `true` and `false`, and has no order.
-- Patterns and substrings look at the text of the value. An empty text is a value, not an absent one.
+- Patterns and substrings apply to the text of the value. An empty text is a value, not an absent one.
 - Lists and maps (events and links of a span) have no text: only `Exists` matches them.
 """
 
@@ -27,11 +27,11 @@ import re2  # type: ignore[import-untyped]
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import attribute_column
 
-#: Texts that read as a number, as RE2 and Python's `re` understand it. Longer ones are no number to anybody.
+#: Texts that read as a number, in the syntax of RE2 and of Python's `re`. Longer texts never count as numbers.
 NUMBER_TEXT = r"^[+-]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,4})?|inf)$"
-#: Deeper trees are refused: every level costs frames of the stack.
+#: Deeper trees are refused, because every level costs stack frames.
 MAX_DEPTH = 200
-#: The levels an original attribute key is looked for, the nearest to the row first.
+#: The levels at which an original attribute key is looked up, the nearest to the row first.
 LEVELS = ("attr", "scope", "resource")
 
 
@@ -47,16 +47,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An attribute by its original key, `http.status`: the row's own, else its scope's, else its resource's.
+    """An attribute by its original key, like `http.status`: the row's own, else its scope's, else its resource's.
 
-    Keys that fold to one column name are one attribute, since they share that column.
+    Keys that map to the same column name are one attribute, since they share that column.
     """
 
     key: str
 
     def names(self) -> tuple[str, ...]:
         found = tuple(attribute_column(level, self.key) for level in LEVELS)
-        # Ingest keeps this resource attribute as a column of the signal.
+        # Ingest stores this resource attribute in a column of the signal.
         return (*found, "service_name") if self.key == "service.name" else found
 
 
@@ -138,7 +138,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """An RE2 pattern finds something in the text; anchored, it must match the whole text, newlines included."""
+    """The text matches an RE2 pattern. If anchored, the whole text must match, newlines included."""
 
     ref: Ref
     pattern: str
@@ -169,14 +169,14 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of them; of none, every row."""
+    """All parts hold. Without parts, every row matches."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of them at least; of none, no row."""
+    """At least one part holds. Without parts, no row matches."""
 
     parts: tuple[Predicate, ...]
 
@@ -194,17 +194,17 @@ EVERYTHING = And(())
 
 
 def _check_unicode(text: str) -> None:
-    """Refuse lone surrogates: no stored text has one, and neither JSON nor Arrow takes them."""
+    """Refuse lone surrogates: no stored text has one, and neither JSON nor Arrow accepts them."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadInput(f"cannot compare with {text!r}: it is no Unicode text") from None
+            raise BadInput(f"cannot compare with {text!r}: it is not valid Unicode") from None
 
 
 @functools.lru_cache(maxsize=1024)
 def compiled(expression: str) -> Any:
-    """An RE2 pattern. Linear in the text whatever the pattern, which the standard library cannot promise."""
+    """Compile an RE2 pattern. RE2 takes linear time for any pattern, which the standard library cannot guarantee."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -248,7 +248,7 @@ def to_json(predicate: Predicate) -> dict[str, Any]:
 
 
 def from_json(document: Mapping[str, Any]) -> Predicate:
-    """The tree that `to_json` wrote. Anything else is BadInput."""
+    """The tree that `to_json` wrote. Raises BadInput for anything else."""
     try:
         return _read(document, 0)
     except (KeyError, TypeError, ValueError, AttributeError) as reason:
@@ -307,6 +307,6 @@ def _literal(document: Mapping[str, Any]) -> Literal:
         return Float(float(plain))
     wanted = _PLAIN[kind]
     if not isinstance(plain, wanted) or (wanted is int and isinstance(plain, bool)):
-        raise ValueError(f"{plain!r} is no {name}")
+        raise ValueError(f"{plain!r} is not a value of type {name}")
     made: Literal = kind(plain)
     return made

@@ -1,4 +1,4 @@
-"""What bounds of values decide before any value is read: which parts of a predicate surely hold, or surely fail."""
+"""Simplifies a predicate by bounds of values: some parts certainly hold, or certainly fail, before a value is read."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NOTHING = Or(())
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of some rows of one stored column. Texts are UTF-8 bytes, times nanoseconds; None where unknown.
+    """Bounds of one stored column over some rows. Texts are UTF-8 bytes, times are nanoseconds; None if unknown.
 
-    `low` and `high` hold all values, but need not be values themselves.
+    All values lie between `low` and `high`, which need not be values themselves.
     """
 
     kind: pa.DataType
@@ -56,7 +56,7 @@ class Verdict:
 
 
 UNKNOWN, NEVER, ALWAYS = Verdict(True, True), Verdict(False, True), Verdict(True, False)
-#: The bounds of everything that may hold a row's value of the reference: columns first, then None for the overflow.
+#: The bounds of every column that may hold the reference's value, in order of precedence; None for the overflow.
 BoundsOf: TypeAlias = Callable[[Ref], Sequence[Bounds | None]]
 
 _ORDER = {
@@ -68,31 +68,31 @@ _ORDER = {
 
 
 def simplified(predicate: Predicate, verdict: Callable[[Leaf], Verdict]) -> Predicate:
-    """The predicate without what is decided: `EVERYTHING` or `NOTHING` where all of it is."""
+    """The predicate without the parts that are decided; `EVERYTHING` or `NOTHING` if all of it is decided."""
     match predicate:
         case And(parts):
             left = []
             for part in parts:
-                one = simplified(part, verdict)
-                if one == NOTHING:
+                simple = simplified(part, verdict)
+                if simple == NOTHING:
                     return NOTHING
-                if one != EVERYTHING:
-                    left.append(one)
+                if simple != EVERYTHING:
+                    left.append(simple)
             return left[0] if len(left) == 1 else And(tuple(left))
         case Or(parts):
             left = []
             for part in parts:
-                one = simplified(part, verdict)
-                if one == EVERYTHING:
+                simple = simplified(part, verdict)
+                if simple == EVERYTHING:
                     return EVERYTHING
-                if one != NOTHING:
-                    left.append(one)
+                if simple != NOTHING:
+                    left.append(simple)
             return left[0] if len(left) == 1 else Or(tuple(left))
         case Not(part):
-            one = simplified(part, verdict)
-            if one == EVERYTHING:
+            simple = simplified(part, verdict)
+            if simple == EVERYTHING:
                 return NOTHING
-            return EVERYTHING if one == NOTHING else Not(one)
+            return EVERYTHING if simple == NOTHING else Not(simple)
         case _:
             decided = verdict(predicate)
             if not decided.may:
@@ -101,13 +101,13 @@ def simplified(predicate: Predicate, verdict: Callable[[Leaf], Verdict]) -> Pred
 
 
 def verdict_of(leaf: Leaf, bounds_of: BoundsOf) -> Verdict:
-    """By the bounds of all places that may hold the value; of none, no row has one."""
+    """Decide a condition by the bounds of all columns that may hold the value. Without any, no row has a value."""
     places = bounds_of(leaf.ref)
     if not places:
         return NEVER
     verdicts = [UNKNOWN if bounds is None else _verdict(leaf, bounds) for bounds in places]
-    may = any(one.may for one in verdicts)
-    # The first place decides alone where it has a value for every row.
+    may = any(verdict.may for verdict in verdicts)
+    # If the first column has a value for every row, it decides alone.
     first = places[0]
     return Verdict(may, verdicts[0].fail if first is not None and first.nulls == 0 else True)
 
@@ -122,7 +122,7 @@ def _verdict(leaf: Leaf, bounds: Bounds) -> Verdict:
             return _compared(bounds, op, value)
         case In(_, values):
             verdicts = [_compared(bounds, Op.EQUAL, value) for value in values]
-            return Verdict(any(one.may for one in verdicts), all(one.fail for one in verdicts))
+            return Verdict(any(verdict.may for verdict in verdicts), all(verdict.fail for verdict in verdicts))
         case _:
             return UNKNOWN
 
@@ -146,7 +146,7 @@ def _compared(bounds: Bounds, op: Op, value: Literal) -> Verdict:
 
 
 def _comparable(kind: pa.DataType, value: Literal) -> Any:
-    """The literal in the order of the bounds; None where bounds say nothing, `NEVER` where the kinds never match."""
+    """The literal, comparable with the bounds; None if bounds cannot decide, `NEVER` if the types never match."""
     text, boolean = pa.types.is_string(kind), pa.types.is_boolean(kind)
     if isinstance(value, Text):
         return value.value.encode() if text else None

@@ -1,4 +1,4 @@
-"""What a row scan is asked, what it works on, and what it counts."""
+"""The request of a row scan, the segments that it reads, and its counters."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ Spend: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class RowScan:
-    """Rows of one signal that satisfy the predicate, in the order of time.
+    """Asks for the rows of one signal that satisfy the predicate, ordered by time.
 
-    Rows of one moment come in the order of their segments, then of their place in the segment. The event time is always
-    among the output columns, since merging streams needs it.
+    Rows of equal times are ordered by segment, then by position in the segment. The event time is always among the
+    output columns, since merging streams needs it.
     """
 
     signal: Signal
     predicate: Predicate = EVERYTHING
-    #: Stored names of the output; None means all.
+    #: Stored names of the output columns; None means all.
     columns: tuple[str, ...] | None = None
-    #: Half-open: `start_ns` belongs to it, `end_ns` does not.
+    #: The time range, half-open: `start_ns` is included, `end_ns` is not.
     start_ns: int = -(1 << 63)
     end_ns: int = (1 << 63) - 1
     newest_first: bool = True
@@ -94,7 +94,7 @@ class RowScan:
 
 @dataclass(frozen=True, slots=True)
 class RowSegment:
-    """A segment as the scan finds it: its object and the time of its rows, half-open."""
+    """A segment as the scan reads it: its object and the half-open time range of its rows."""
 
     segment_id: uuid.UUID
     key: str
@@ -122,23 +122,23 @@ class RowSegment:
 
 @dataclass(slots=True)
 class RowTally:
-    """What a scan took."""
+    """Counters of a row scan."""
 
     #: Rows of the answer.
     rows: int = 0
-    #: Bytes asked of the store or of the local copy: footers, indexes, filters, pages. What memory held is not counted.
+    #: Bytes read from the store or the local copy: footers, indexes, filters, pages. Hits in memory do not count.
     read_bytes: int = 0
     #: Objects and ranges found on the disk or in memory, and those fetched from the store.
     hits: int = 0
     misses: int = 0
     fetch_s: float = 0.0
-    #: Columns of row groups decoded, and those that were in memory.
+    #: Columns of row groups that were decoded, and those found decoded in memory.
     decoded: int = 0
     decoded_hits: int = 0
     segments_opened: int = 0
-    #: Not opened, since enough rows on the right side of it were found.
+    #: Segments not opened, because enough earlier rows were found.
     segments_passed: int = 0
-    #: Row groups looked at, and of those passed by for their statistics, bloom filters and page bounds.
+    #: Row groups considered, and those of them that statistics, bloom filters and page bounds excluded.
     groups: int = 0
     pruned_by_statistics: int = 0
     pruned_by_bloom: int = 0
@@ -147,5 +147,5 @@ class RowTally:
     failed: dict[uuid.UUID, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**plain, "failed": {str(segment): reason for segment, reason in self.failed.items()}}

@@ -1,8 +1,8 @@
-"""Row scans over one segment or many of one worker: in the order of time, and no further than the limit.
+"""Scans rows of one or many segments in one process, ordered by time, and stops at the limit.
 
-A small limit is answered late: first only the columns of the predicate and the time are read, the best rows of all
-segments so far decide which segments, row groups and pages are still worth a look, and the other columns are read for
-the rows that won. Without such a limit, segments are scanned one after the other and merged by time.
+A small limit uses late materialization: the scan first reads only the time and the columns of the predicate. The best
+rows so far decide which segments, row groups and pages can still contribute. Finally the other columns are read, only
+for the rows of the answer. Without a small limit, segments are scanned one after another and merged by time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lakerunner.query.scan.rows.segment import answer_schema, find_rows, rows_of
 from lakerunner.query.scan.rows.unify import conform
 
 T = TypeVar("T")
-#: Up to this limit the other columns are read late, for the rows that won.
+#: Up to this limit, the other columns are read late, only for the rows of the answer.
 LATE_ROWS = 20_000
-#: Rows of a batch: few enough that a reader can stop soon.
+#: Rows of a batch: few enough that a reader can stop early.
 BATCH_ROWS = 16_384
-#: Given a segment that could not be read; the scan goes on without it. Raises to end the scan.
+#: Called with a segment that could not be read. The scan continues without it, unless the call raises.
 OnError: TypeAlias = Callable[[RowSegment, LakeError], None]
 
 
@@ -41,7 +41,7 @@ def raise_error(segment: RowSegment, error: LakeError) -> None:
 def scan_segment(
     opener: RowsOpener, segment: RowSegment, scan: RowScan, spend: Spend, tally: RowTally
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one segment, in the order of time. All batches have one schema; of no rows there is none."""
+    """The rows of one segment, ordered by time. All batches have the same schema. Without rows there is no batch."""
     return scan_segments(opener, [segment], scan, spend, tally)
 
 
@@ -53,9 +53,10 @@ def scan_segments(
     tally: RowTally,
     on_error: OnError = raise_error,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all segments, in the order of time. All batches have one schema; of no rows there is none."""
-    chosen = [one for one in segments if one.start_ns < scan.end_ns and scan.start_ns < one.end_ns]
-    ordered = sorted(chosen, key=lambda one: (_first_ns(one, scan) * (-1 if scan.newest_first else 1), one.segment_id))
+    """The rows of all segments, ordered by time. All batches have the same schema. Without rows there is no batch."""
+    sign = -1 if scan.newest_first else 1
+    chosen = [segment for segment in segments if segment.start_ns < scan.end_ns and scan.start_ns < segment.end_ns]
+    ordered = sorted(chosen, key=lambda segment: (sign * _first_ns(segment, scan), segment.segment_id))
     work = _Scan(opener, scan, spend, tally, on_error)
     if scan.limit == 0:
         return
@@ -73,13 +74,13 @@ def row_schema(
     tally: RowTally,
     on_error: OnError = raise_error,
 ) -> pa.Schema:
-    """The schema that a scan of all of these segments gives."""
+    """The schema of a scan of these segments."""
     schemas = [schema for _, schema in _Scan(opener, scan, spend, tally, on_error).schemas(segments)]
     return answer_schema(schemas, scan)
 
 
 def merged_rows(parts: Sequence[pa.RecordBatch], scan: RowScan) -> Iterator[pa.RecordBatch]:
-    """The best rows of several answers to the same scan, as one answer. Equal times stay in the order of the parts."""
+    """Merge several answers to the same scan into one, up to its limit. Equal times stay in the order of the parts."""
     schema = answer_schema([part.schema for part in parts], scan)
     whole = _one_batch([conform(part, schema) for part in parts], schema)
     times = whole.column(scan.signal.time_column).cast(pa.int64()).to_numpy()
@@ -102,7 +103,7 @@ class _Scan:
         self._spend = spend
         self._tally = tally
         self._on_error = on_error
-        #: Segments whose bytes were discarded and fetched anew.
+        #: Segments whose bytes were discarded and fetched again.
         self._refreshed: set[str] = set()
 
     # -- a small limit -------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ class _Scan:
                 whole = self._materialized(best)
                 break
             except BadSegment as bad:
-                # With fresh bytes, or without the segment, other rows may win: the scan begins anew.
+                # With fresh bytes, or without the segment, other rows may be the best: the scan starts over.
                 if not self._refresh(bad):
                     left.remove(bad.segment)
         if whole is not None:
@@ -124,7 +125,7 @@ class _Scan:
                 yield whole.slice(start, BATCH_ROWS)
 
     def _find_all(self, segments: Sequence[RowSegment], best: BestRows) -> list[RowSegment]:
-        """Fill the best rows; returns the segments without those that could not be read."""
+        """Fill the best rows. Returns the segments without those that could not be read."""
         readable: list[RowSegment] = []
         for place, segment in enumerate(segments):
             self._spend(best.held_bytes)
@@ -153,7 +154,7 @@ class _Scan:
             return None
         groups = [found.group for _, found in best.found]
         footers = {id(group.opened.footer): group.opened.footer for group in groups}
-        schema = answer_schema([segment_schema(one, self._scan) for one in footers.values()], self._scan)
+        schema = answer_schema([segment_schema(footer, self._scan) for footer in footers.values()], self._scan)
         parts: list[pa.RecordBatch] = []
         for _, found in best.found:
             self._spend(best.held_bytes + sum(part.nbytes for part in parts))
@@ -183,7 +184,7 @@ class _Scan:
                 yield batch.slice(start, BATCH_ROWS)
 
     def schemas(self, segments: Sequence[RowSegment]) -> Iterator[tuple[RowSegment, pa.Schema]]:
-        """The segments that can be read, each with what it adds to the schema of the answer."""
+        """The readable segments, each with its contribution to the schema of the answer."""
         for segment in segments:
             self._spend(0)
             schema = self._read(segment, functools.partial(self._schema, segment))
@@ -200,7 +201,7 @@ class _Scan:
             return segment_schema(opened.footer, self._scan)
 
     def _all_rows(self, segment: RowSegment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The matching rows of a segment. They are held whole, since the order of a segment is not that of time."""
+        """The matching rows of a segment. All are in memory at once, since a segment is not ordered by time."""
         whole = self._read(segment, lambda: self._gathered(segment, schema))
         if whole is None or not whole.num_rows:
             return
@@ -228,7 +229,7 @@ class _Scan:
     # -- bad bytes -----------------------------------------------------------------------------------------------
 
     def _read(self, segment: RowSegment, read: Callable[[], T]) -> T | None:
-        """What reading gives; once more with fresh bytes where they are bad; None when the segment is left out."""
+        """Call `read`, and once more with fresh bytes if they are bad. None if the segment is left out."""
         try:
             try:
                 return read()
@@ -237,13 +238,13 @@ class _Scan:
         except LimitHit:
             raise
         except LakeError as error:
-            # The caller's own end of the scan is no fault of the segment.
+            # If the caller has ended the scan, this raises: the segment is not to blame.
             self._spend(0)
             self._leave_out(segment, unreadable(error) if isinstance(error, BadSegment) else error)
             return None
 
     def _refresh(self, bad: BadSegment) -> bool:
-        """Discard the bytes of the segment; False when fresh ones were bad too, and the segment is left out."""
+        """Discard the bytes of the segment. False if fresh bytes were bad too, and the segment is left out."""
         self._opener.discard(bad.segment.key)
         if bad.segment.key in self._refreshed:
             self._leave_out(bad.segment, unreadable(bad))

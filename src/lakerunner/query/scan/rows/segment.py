@@ -1,4 +1,4 @@
-"""One segment, scanned: which rows match, and their columns."""
+"""Scans one segment: finds the matching rows and reads their columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from lakerunner.store.nanos import join_nanos
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Matching rows of one row group, ascending, and their times in nanoseconds."""
+    """The matching rows of one row group, ascending, and their times in nanoseconds."""
 
     group: GroupReader
     rows: Ints
@@ -50,9 +50,9 @@ class Found:
 def find_rows(
     opened: OpenedSegment, scan: RowScan, last_ns: Callable[[], int | None], spend: Spend, tally: RowTally
 ) -> Iterator[Found]:
-    """The matching rows of each row group, the group with the first rows of the answer first.
+    """The matching rows of each row group. Groups that come first in the order of the answer are read first.
 
-    `last_ns`, asked before each group, is the time after which rows are no longer wanted.
+    `last_ns` is called before each group, and returns the time after which rows are no longer wanted.
     """
     time = scan.signal.time_column
     first_times = [
@@ -60,7 +60,7 @@ def find_rows(
         for number in range(opened.footer.metadata.num_row_groups)
     ]
     for _, number in sorted(first_times):
-        # A reader of its own, so that what it decoded goes with it.
+        # A new reader per group, so that its decoded pages are freed with it.
         group = GroupReader(opened, number, spend, tally)
         spend(0)
         tally.groups += 1
@@ -78,11 +78,11 @@ def stored_columns(footer: Footer, scan: RowScan) -> list[str]:
 
 
 def segment_schema(footer: Footer, scan: RowScan) -> pa.Schema:
-    """What the segment adds to the schema of the answer."""
+    """The segment's contribution to the schema of the answer."""
     fields = {name: footer.fields[name] for name in stored_columns(footer, scan)}
     schema = pa.schema([pa.field(name, field.type) for name, field in fields.items()])
     for name in scan.columns or ():
-        # What another segment has as a number may be a text in the overflow of this one.
+        # A value that is a number in another segment may be text in the overflow of this one.
         if footer.may_overflow(name):
             at = schema.get_field_index(name)
             text = pa.field(name, pa.string())
@@ -91,23 +91,23 @@ def segment_schema(footer: Footer, scan: RowScan) -> pa.Schema:
 
 
 def rows_of(found: Found, scan: RowScan, schema: pa.Schema) -> pa.RecordBatch:
-    """The found rows with the columns of the answer's schema, in the order of the file."""
+    """Read the found rows with the columns of the answer's schema, in the order of the file."""
     group, rows = found.group, found.rows
     footer = group.opened.footer
     stored = stored_columns(footer, scan)
-    asked = {name for name in scan.columns or () if footer.may_overflow(name)}
-    arrays = group.columns([*stored, *([OVERFLOW] if asked and OVERFLOW not in stored else [])], rows)
+    overflowing = {name for name in scan.columns or () if footer.may_overflow(name)}
+    arrays = group.columns([*stored, *([OVERFLOW] if overflowing and OVERFLOW not in stored else [])], rows)
     columns = []
     for field in schema:
         array = arrays.get(field.name)
-        if field.name in asked:
+        if field.name in overflowing:
             array = _with_overflow(array, arrays[OVERFLOW], field.name)
         columns.append(_output(array, field, len(rows)))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def answer_schema(schemas: Sequence[pa.Schema], scan: RowScan) -> pa.Schema:
-    """The schema of the answer, from those of the segments, or of the answers of several workers."""
+    """The schema of the answer, from the schemas of segments or of several workers' answers."""
     return output_schema(scan.signal, scan.columns, schemas)
 
 
@@ -119,7 +119,7 @@ def _until(scan: RowScan, last_ns: int | None) -> Predicate:
 
 
 def _first_time(group: GroupReader, time: str, *, newest: bool) -> int:
-    """What groups are sorted by: their first time in the order of the answer; one that tells none goes first."""
+    """The sort key of a group: its first time in the order of the answer. A group without bounds goes first."""
     times = group.times(time)
     if times is None:
         return -(1 << 70)
@@ -152,7 +152,7 @@ def _rows_of_pages(predicate: Predicate, group: GroupReader) -> Ints:
 
 
 def _by_pages(predicate: Predicate, group: GroupReader) -> tuple[Mask | None, Mask | None]:
-    """For each row whether it may satisfy the predicate, and whether it may fail; None means all may."""
+    """For each row: whether it may satisfy the predicate, and whether it may fail. None means that all rows may."""
     match predicate:
         case And(parts):
             pairs = [_by_pages(part, group) for part in parts]
@@ -168,16 +168,16 @@ def _by_pages(predicate: Predicate, group: GroupReader) -> tuple[Mask | None, Ma
 
 
 def _leaf_by_pages(leaf: Leaf, group: GroupReader) -> tuple[Mask | None, Mask | None]:
-    places = group.bounds_of(leaf.ref)
+    holders = group.bounds_of(leaf.ref)
     names = [name for name in leaf.ref.names() if name in group.opened.footer.fields]
-    # Only what bounds can decide at all, and of one column alone.
-    if len(places) != 1 or len(names) != 1 or not isinstance(leaf, Compare | In | Exists):
+    # Only conditions that bounds can decide, on a value that only one column can hold.
+    if len(holders) != 1 or len(names) != 1 or not isinstance(leaf, Compare | In | Exists):
         return None, None
     found = group.page_bounds(names[0])
     if found is None:
         return None, None
     layout, bounds = found
-    verdicts = [_verdict(leaf, one) for one in bounds]
+    verdicts = [_verdict(leaf, of_page) for of_page in bounds]
     return (
         _spread(layout, [verdict.may for verdict in verdicts]),
         _spread(layout, [verdict.fail for verdict in verdicts]),
@@ -196,22 +196,22 @@ def _spread(layout: Pages, flags: list[bool]) -> Mask | None:
 
 
 def _all_of(masks: list[Mask | None]) -> Mask | None:
-    held = [mask for mask in masks if mask is not None]
-    if not held:
+    known = [mask for mask in masks if mask is not None]
+    if not known:
         return None
-    every: Mask = np.logical_and.reduce(held)
-    return every
+    combined: Mask = np.logical_and.reduce(known)
+    return combined
 
 
 def _any_of(masks: list[Mask | None]) -> Mask | None:
     if not masks or any(mask is None for mask in masks):
         return None
-    some: Mask = np.logical_or.reduce([mask for mask in masks if mask is not None])
-    return some
+    combined: Mask = np.logical_or.reduce([mask for mask in masks if mask is not None])
+    return combined
 
 
 def _with_overflow(array: pa.Array | None, maps: pa.Array, name: str) -> pa.Array:
-    """The column, and where it is null the overflow's text."""
+    """The column, with nulls replaced by the overflow's text."""
     texts = overflow_values(maps, name)
     if array is None:
         return texts
@@ -225,7 +225,7 @@ def _output(array: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
     if array is None:
         return pa.nulls(rows, field.type)
     if pa.types.is_list(array.type):
-        # Times within events have a remainder of their own.
+        # Times within events have their own remainder of nanoseconds.
         joined = join_nanos(pa.table([array], schema=pa.schema([pa.field(field.name, array.type)])))
         array = joined.column(0).combine_chunks()
     return fitted(array, field.type)

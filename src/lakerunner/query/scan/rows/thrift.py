@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as much as Parquet's footers and page indexes need."""
+"""The part of Thrift's compact protocol that Parquet's footers and page indexes need."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Bytes = npt.NDArray[np.uint8]
 BOOL_TRUE, BOOL_FALSE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 2, 4, 5, 6, 8, 9, 12
 
 
-# Bounds are checked: a damaged footer raises IndexError instead of reading foreign memory.
+# With bounds checks, a damaged footer raises IndexError instead of reading beyond the buffer.
 @njit(cache=True, nogil=True, boundscheck=True)
 def varint(buffer: Bytes, at: int) -> tuple[int, int]:
-    """The unsigned number at that place, and the place after it."""
+    """The unsigned number at `at`, and the position after it."""
     value, shift = 0, 0
     while True:
         byte = int(np.int64(buffer[at]))
@@ -35,7 +35,7 @@ def signed(buffer: Bytes, at: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, boundscheck=True)
 def list_head(buffer: Bytes, at: int) -> tuple[int, int, int]:
-    """Length and element type of a list, and the place of its first element."""
+    """Length and element type of a list, and the position of its first element."""
     head = int(np.int64(buffer[at]))
     at += 1
     count = head >> 4
@@ -46,7 +46,7 @@ def list_head(buffer: Bytes, at: int) -> tuple[int, int, int]:
 
 @njit(cache=True, nogil=True, boundscheck=True)
 def field_head(buffer: Bytes, at: int, last: int) -> tuple[int, int, int]:
-    """Number and type of a field, and the place of its value. Type 0 ends the struct."""
+    """Number and type of a field, and the position of its value. Type 0 ends the struct."""
     head = int(np.int64(buffer[at]))
     at += 1
     if head == 0:
@@ -59,7 +59,7 @@ def field_head(buffer: Bytes, at: int, last: int) -> tuple[int, int, int]:
 
 @njit(cache=True, nogil=True, boundscheck=True)
 def skip(buffer: Bytes, at: int, kind: int) -> int:
-    """The place after a value of that type."""
+    """The position after a value of that type."""
     if kind == 1 or kind == 2:
         return at
     if kind == 3:
@@ -74,7 +74,7 @@ def skip(buffer: Bytes, at: int, kind: int) -> int:
     if kind == 9 or kind == 10:
         count, element, at = list_head(buffer, at)
         for _ in range(count):
-            # In a list a boolean takes a byte; as a field it is part of the head.
+            # A boolean takes a byte in a list; as a field it is part of the field's head.
             at = at + 1 if element <= 2 else skip(buffer, at, element)
         return at
     if kind == 12:
@@ -88,7 +88,7 @@ def skip(buffer: Bytes, at: int, kind: int) -> int:
 
 
 class Writer:
-    """Fields of structs, one after the other."""
+    """Writes the fields of a struct, one after another."""
 
     def __init__(self) -> None:
         self._out = bytearray()
@@ -126,7 +126,7 @@ class Writer:
         return bytes(self._out) + b"\0"
 
     def _head(self, field: int, kind: int) -> Writer:
-        # Fields are written in order and Parquet's numbers are small: the step always fits four bits.
+        # Fields are written in order and Parquet's field numbers are small, so the difference fits four bits.
         self._out.append((field - self._last[-1]) << 4 | kind)
         self._last[-1] = field
         return self

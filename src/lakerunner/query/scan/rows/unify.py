@@ -1,11 +1,11 @@
-"""One schema for rows of many segments, and rows made to fit it.
+"""Unifies the schemas of many segments, and converts their rows to the common schema.
 
-- Columns of the signal have the signal's type. The event time comes first where the caller did not ask for it.
+- Columns of the signal have the signal's type. The event time comes first if the caller did not request it.
 - Attribute columns are the union of those of all segments, by name. Equal types stay, int64 and double become double
   (whole numbers beyond 2^53 are rounded), anything else becomes text.
-- A column that a segment lacks is null there. One that no segment has is null text.
-- With no columns asked for, the overflow comes last, as a map: what is in it has no column in that segment.
-- Dictionaries are resolved: texts are plain.
+- A column that a segment lacks is null there. A column that no segment has is null text.
+- If all columns are requested, the overflow comes last, as a map of attributes that have no column in that segment.
+- Dictionaries are decoded to plain text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakerunner.query.scan.rows.compare import has_text, text_of
 
 
 def output_schema(signal: Signal, columns: Sequence[str] | None, stored: Iterable[pa.Schema]) -> pa.Schema:
-    """The schema of the answer, from those of the segments or of other answers to the same scan."""
+    """The schema of the answer, from the schemas of segments or of other answers to the same scan."""
     types: dict[str, pa.DataType] = {}
     for schema in stored:
         for field in schema:
@@ -43,7 +43,7 @@ def output_schema(signal: Signal, columns: Sequence[str] | None, stored: Iterabl
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the columns and types of the schema."""
+    """The batch, converted to the columns and types of the schema."""
     if batch.schema == schema:
         return batch
     names = set(batch.schema.names)
@@ -55,7 +55,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values as the wider type."""
+    """The values, converted to the wider type."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if array.type == kind:

@@ -1,4 +1,4 @@
-"""Kernels of the row scan in memory before the first client waits for them."""
+"""Loads the kernels of the row scan before the first client would wait for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from lakerunner.query.scan.rows import page_index, thrift
 
-#: An empty struct, read-only as the bytes of footers are.
+#: An empty struct. It is read-only, like the bytes of footers.
 _EMPTY = np.frombuffer(b"\0\0", np.uint8)
 
 KERNELS = (
@@ -21,7 +21,7 @@ KERNELS = (
 
 
 def warm() -> None:
-    """Compile or load every kernel with the types that scans use. Seconds in a fresh installation, then little."""
+    """Compile or load every kernel for the types that scans use. Takes seconds only in a fresh installation."""
     thrift.varint(_EMPTY, 0)
     thrift.signed(_EMPTY, 0)
     thrift.list_head(_EMPTY, 0)

@@ -1,1 +1,1 @@
-"""Samples of metric segments: choose series, read their runs, merge them."""
+"""Scans samples of metric segments: chooses series, reads their runs and merges them."""

@@ -1,6 +1,6 @@
-"""Samples as Arrow record batches and back: one row per series, its samples in lists that share the arrays.
+"""Samples as Arrow record batches and back. One row per series; its samples are lists that share the arrays.
 
-Labels travel with every part, packed; the receiver makes label sets only when it looks at them.
+Every part carries its labels, packed. The receiver makes label sets only on access.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakerunner.query.scan.samples.series_table import TableLabels
 from lakerunner.query.series.histograms.arrow import HISTOGRAM, histogram_column, histogram_structs, list_parts
 from lakerunner.query.series.label_list import LabelList, packed_labels
 
-#: Samples of one batch: what goes over the network, and may be given up, at a time.
+#: Maximum number of samples of one batch. Cancellation is checked between batches.
 _BATCH_SAMPLES = 1 << 19
 
 SCHEMA = pa.schema(
@@ -26,9 +26,9 @@ SCHEMA = pa.schema(
         pa.field("labels", pa.binary()),
         pa.field("timestamps_ms", pa.list_(pa.int64())),
         pa.field("values", pa.list_(pa.float64())),
-        #: Null where none is known in the whole batch.
+        #: Null if no start is known in the whole batch.
         pa.field("start_timestamps_ms", pa.list_(pa.int64())),
-        #: A null element is a float sample; null lists: all are.
+        #: A null element is a float sample. Null lists: all samples are floats.
         pa.field("histograms", pa.list_(HISTOGRAM)),
     ]
 )
@@ -47,7 +47,7 @@ def to_batches(samples: Samples) -> Iterator[pa.RecordBatch]:
 
 
 def from_batch(batch: pa.RecordBatch) -> Samples:
-    """The samples of one batch. Arrays are those of the message, not copies."""
+    """The samples of one batch. The arrays are views of the message."""
     tids = batch.column("tid").to_numpy()
     offsets, times = list_parts(batch.column("timestamps_ms"))
     _, values = list_parts(batch.column("values"))

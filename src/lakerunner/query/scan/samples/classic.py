@@ -1,7 +1,7 @@
 """The classic series of stored histograms, as Prometheus' OTLP translation would have written them.
 
 A histogram with bounds b1 < b2 < … becomes `_bucket{le="b1"}`, `_bucket{le="b2"}`, …, `_bucket{le="+Inf"}` with
-cumulative counts, `_count`, and `_sum` unless it was sent without one. A stale marker becomes one in each of them.
+cumulative counts, `_count`, and `_sum` unless it was sent without one. A stale marker becomes one in each series.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from lakerunner.query.series.matchers import Matcher
 
 
 def expand(parents: Samples, labels: Sequence[LabelSet], suffix: str) -> ClassicGroup:
-    """The series of that suffix of all parents, whose labels are beside their runs."""
+    """The classic series with the suffix, for all parents. `labels` has one entry per run of `parents`."""
     column = parents.histograms
     none = np.zeros(0, np.int64)
     if column is None:
         return ClassicGroup(Samples.none(), none, none, [])
-    held = column.row >= 0
-    held[held] = column.schema[column.row[held]] == CUSTOM_SCHEMA
+    wanted = column.row >= 0
+    wanted[wanted] = column.schema[column.row[wanted]] == CUSTOM_SCHEMA
     if suffix == SUM and parents.sumless is not None:
-        held[held] = ~parents.sumless[column.row[held]]
-    at = np.flatnonzero(held)
+        wanted[wanted] = ~parents.sumless[column.row[wanted]]
+    at = np.flatnonzero(wanted)
     if not len(at):
         return ClassicGroup(Samples.none(), none, none, [])
     series = np.searchsorted(parents.offsets, at, side="right") - 1
@@ -48,7 +48,7 @@ def expand(parents: Samples, labels: Sequence[LabelSet], suffix: str) -> Classic
 def choose_classic(
     group: ClassicGroup, parents: Ints, matchers: Sequence[Matcher], start_ms: int | None, end_ms: int | None
 ) -> Samples:
-    """The series of some parents. `matchers` were tried on the parents already, but for `le`."""
+    """The classic series of some parents. The caller has applied all matchers to the parents, except those of `le`."""
     keep = contained(group.parents, parents)
     of_le = [matcher for matcher in matchers if matcher.name == LE]
     if of_le and group.les:
@@ -63,10 +63,10 @@ def _plain(
 ) -> ClassicGroup:
     lengths = np.bincount(series, minlength=len(parents.tids))
     rows = np.flatnonzero(lengths)
-    made = [INTERNED.derived(labels[row], suffix) for row in rows.tolist()]
+    derived = [INTERNED.derived(labels[row], suffix) for row in rows.tolist()]
     samples = Samples(
-        np.array([tid for tid, _ in made], np.int64),
-        [one for _, one in made],
+        np.array([tid for tid, _ in derived], np.int64),
+        [each for _, each in derived],
         offsets_of(lengths[rows]),
         parents.timestamps_ms[at],
         values,
@@ -78,7 +78,7 @@ def _plain(
 def _buckets(
     parents: Samples, labels: Sequence[LabelSet], column: HistogramColumn, at: Ints, series: Ints
 ) -> ClassicGroup:
-    """Samples of one series with the same bounds are a matrix, times by buckets: its transpose is the answer."""
+    """Bucket series. Samples of one series with the same bounds form a matrix, times by buckets, to be transposed."""
     hist = column.row[at]
     width = np.diff(column.bounds_offsets)[hist] + 1
     cumulative = _cumulative(column, hist, width)
@@ -117,7 +117,7 @@ def _starts(parents: Samples, at: Ints, series: Ints) -> Ints | None:
 def _named(
     parents: Samples, labels: Sequence[LabelSet], column: HistogramColumn, hist: Ints, series: Ints
 ) -> tuple[list[int], list[LabelSet], list[str], Ints]:
-    """Ids and labels of all bucket series, and which bound each is of."""
+    """Ids and labels of all bucket series, the distinct bounds, and the index of each series' bound."""
     tids, made = [], []
     les: dict[str, int] = {}
     le_of: list[int] = []
@@ -128,22 +128,22 @@ def _named(
         if known is None:
             known = texts[bounds.tobytes()] = (*map(plain, bounds.tolist()), "+Inf")
         for le in known:
-            tid, one = INTERNED.derived(labels[parent], BUCKET, le)
+            tid, bucket_labels = INTERNED.derived(labels[parent], BUCKET, le)
             tids.append(tid)
-            made.append(one)
+            made.append(bucket_labels)
             le_of.append(les.setdefault(le, len(les)))
     return tids, made, list(les), np.array(le_of, np.int64)
 
 
 def _cumulative(column: HistogramColumn, hist: Ints, width: Ints) -> Floats:
-    """For each sample the counts up to each bound; the last one is the histogram's own count."""
+    """For each sample, the cumulative count up to each bound; the last one is the histogram's own count."""
     begins = offsets_of(width)
     dense = np.zeros(begins[-1])
     filled = np.diff(column.pos_offsets)[hist]
     bucket = within(column.pos_offsets[hist], filled)
     index = column.pos_index[bucket]
     inside = index < np.repeat(width, filled)
-    # Added, not put: a writer may have spread one bucket over two entries.
+    # Added instead of assigned: a writer may have split one bucket into two entries.
     np.add.at(dense, (np.repeat(begins[:-1], filled) + index)[inside], column.pos_count[bucket][inside])
     total = np.cumsum(dense)
     total -= np.repeat(np.concatenate([[0.0], total])[begins[:-1]], width)
@@ -152,14 +152,14 @@ def _cumulative(column: HistogramColumn, hist: Ints, width: Ints) -> Floats:
 
 
 def _new_layout(column: HistogramColumn, hist: Ints, series: Ints) -> npt.NDArray[np.bool_]:
-    """Where another series begins, or the same one goes on with other bounds."""
+    """A mask of samples that begin another series, or other bounds of the same series."""
     new = np.ones(len(hist), np.bool_)
     lengths = np.diff(column.bounds_offsets)[hist]
     new[1:] = (series[1:] != series[:-1]) | (lengths[1:] != lengths[:-1])
     same = np.flatnonzero(~new)
-    mine = column.bounds[within(column.bounds_offsets[hist[same]], lengths[same])]
-    before = column.bounds[within(column.bounds_offsets[hist[same - 1]], lengths[same])]
-    differs = np.repeat(np.arange(len(same)), lengths[same])[mine != before]
+    current = column.bounds[within(column.bounds_offsets[hist[same]], lengths[same])]
+    previous = column.bounds[within(column.bounds_offsets[hist[same - 1]], lengths[same])]
+    differs = np.repeat(np.arange(len(same)), lengths[same])[current != previous]
     new[same[differs]] = True
     return new
 

@@ -1,4 +1,4 @@
-"""One row group of a samples file, decoded: arrays from which the samples of any series and time are found at once."""
+"""A decoded row group of a samples file: arrays that give fast access to the samples of any series and time."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from lakerunner.query.series.histograms.histogram import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroup:
-    """The classic series of a row group's histograms, of one suffix. Run i is of the histogram `parents[i]`."""
+    """The classic series with one suffix of a row group's histograms. Run i derives from the histogram `parents[i]`."""
 
     samples: Samples
     parents: Ints
-    #: For buckets: which of `les` run i is of.
+    #: For buckets: the index in `les` of run i's bound.
     le_of: Ints
     les: list[str]
 
 
 @dataclass(slots=True)
 class DecodedGroup:
-    """All samples of a row group, without labels, a run a series."""
+    """All samples of a row group, without labels: one run per series."""
 
     samples: Samples
-    #: Suffix -> what was made of its histograms, once somebody asked. Threads may make the same twice: it is the same.
+    #: Suffix -> the classic series, made on first use. Two threads may make them twice, with the same result.
     classic: dict[str, ClassicGroup] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
-        """With the classic series that may be made of it: of histograms, those are what is asked for."""
+        """The size, with that of the classic series that queries of histograms usually need."""
         return self.samples.size_bytes * (2 if self.samples.histograms is not None else 1)
 
 
 def decoded(table: pa.Table) -> DecodedGroup:
-    """From the columns of samples of one row group, which is sorted by series and time."""
+    """Decode the columns of one row group, which is sorted by series and time."""
     tids = _ints(table, "tid")
     begins = np.append(0, np.flatnonzero(tids[1:] != tids[:-1]) + 1) if len(tids) else np.zeros(0, np.int64)
     column, sumless = None, None
@@ -66,7 +66,7 @@ def decoded(table: pa.Table) -> DecodedGroup:
 def choose(
     samples: Samples, keep: npt.NDArray[np.bool_], start_ms: int | None, end_ms: int | None
 ) -> tuple[Samples, Ints]:
-    """The runs to keep, cut to a time, both ends included; None: that end cuts nothing. And which runs those were."""
+    """The runs to keep, clipped to a time range with both ends included, and their indexes. None: no limit there."""
     runs = np.flatnonzero(keep)
     begins, lengths = samples.places[runs], np.diff(samples.offsets)[runs]
     if start_ms is not None or end_ms is not None:
@@ -80,7 +80,7 @@ def choose(
 
 
 def contained(tids: Ints, wanted: Ints) -> npt.NDArray[np.bool_]:
-    """Which of some ids are among others, which are sorted."""
+    """Whether each id is among the wanted ones, which must be sorted."""
     if not len(wanted):
         return np.zeros(len(tids), np.bool_)
     at = np.minimum(np.searchsorted(wanted, tids), len(wanted) - 1)
@@ -90,7 +90,7 @@ def contained(tids: Ints, wanted: Ints) -> npt.NDArray[np.bool_]:
 
 @njit(cache=True, nogil=True)
 def _clip_runs(times, start_ms, end_ms, begins, lengths):  # type: ignore[no-untyped-def]
-    """Move the ends of every run into the time. By halves: runs are long."""
+    """Clip every run to the time range. By binary search, because runs are long."""
     for i in range(len(begins)):
         first, last = begins[i], begins[i] + lengths[i]
         lo, hi = first, last
@@ -114,7 +114,7 @@ def _clip_runs(times, start_ms, end_ms, begins, lengths):  # type: ignore[no-unt
 
 
 def with_run_starts(samples: Samples) -> Samples:
-    """Start timestamps once a run, where that says the same."""
+    """Store the start timestamps once per run, if they are constant within each run."""
     starts = samples.start_timestamps_ms
     if starts is None or not len(samples):
         return samples
@@ -125,7 +125,7 @@ def with_run_starts(samples: Samples) -> Samples:
 
 
 def _ints(table: pa.Table, name: str) -> Ints:
-    """Numbers or times as integers, 0 where null."""
+    """Numbers or times as integers; null becomes 0."""
     column = table.column(name)
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if pa.types.is_timestamp(array.type):
@@ -140,7 +140,7 @@ def _values(table: pa.Table) -> Floats:
     if "value" not in table.column_names:
         return np.zeros(table.num_rows)
     column = table.column("value")
-    # fill_null and not to_numpy's own NaN: the bits of a stale marker must stay as they are.
+    # fill_null instead of to_numpy's own NaN: the bits of a stale marker must not change.
     column = column.fill_null(0.0) if column.null_count else column
     values: npt.NDArray[Any] = column.to_numpy()
     return values

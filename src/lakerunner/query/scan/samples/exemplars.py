@@ -1,4 +1,4 @@
-"""Exemplars of matching series in one segment, each with its series and the trace that it came from."""
+"""Exemplars of matching series in one segment, each with its series and its trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.scan.samples.opened import OpenedFile, Opener, Tally
+from lakerunner.query.scan.samples.opened import OpenedFile, Opener, SampleTally
 from lakerunner.query.scan.samples.row_groups import Wanted, choose
 from lakerunner.query.scan.samples.segment import Spend
 from lakerunner.query.scan.samples.series_rows import LABELS
@@ -37,12 +37,12 @@ def scan_exemplars(
     start_ms: int,
     end_ms: int,
     spend: Spend,
-    tally: Tally,
+    tally: SampleTally,
 ) -> pa.Table:
-    """One row an exemplar whose own time is in the range, both ends included.
+    """One row per exemplar whose own time is in the range, both ends included.
 
-    An exemplar of a histogram answers under the histogram's own name, under `_count`, and under `_bucket` with the
-    `le` of the bucket that its value fell in, which is where Prometheus keeps it.
+    An exemplar of a histogram is found under the histogram's own name, under `_count`, and under `_bucket` with the
+    `le` of its value's bucket, which is where Prometheus keeps it.
     """
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
@@ -66,9 +66,9 @@ def scan_exemplars(
 
 
 def _read(opened: OpenedFile, wanted: Wanted, start_ms: int, end_ms: int, spend: Spend) -> pa.Table:
-    """Exemplars, flat: tid, the bounds of the histogram, and the exemplar's own fields."""
+    """One row per exemplar: tid, the bounds of the histogram, and the exemplar's own fields."""
     parts = []
-    # An exemplar is older than its sample, never by more than the sample's interval: all groups of the series.
+    # An exemplar is older than its sample, so later row groups may hold exemplars of the range too.
     for group in choose(opened.groups, wanted, start_ms, 1 << 62):
         spend(0)
         read = opened.file.read_row_group(
@@ -104,14 +104,14 @@ def _flat(read: pa.Table) -> pa.Table:
 
 
 def _stored(found: pa.Table, tids: set[int], labels: dict[int, LabelSet]) -> pa.Table:
-    mine = [row for row in found.to_pylist() if row["tid"] in tids]
-    return _table(mine, [labels[row["tid"]] for row in mine])
+    rows = [row for row in found.to_pylist() if row["tid"] in tids]
+    return _table(rows, [labels[row["tid"]] for row in rows])
 
 
 def _classic(
     found: pa.Table, suffix: str, tids: set[int], labels: dict[int, LabelSet], matchers: Sequence[Matcher]
 ) -> pa.Table:
-    mine, sets = [], []
+    rows, sets = [], []
     for row in found.to_pylist():
         if row["tid"] not in tids:
             continue
@@ -120,13 +120,13 @@ def _classic(
             bounds = row["bounds"] or []
             at = int(np.searchsorted(bounds, row["value"])) if bounds else 0
             le = plain(bounds[at]) if at < len(bounds) else "+Inf"
-        made = INTERNED.derived(labels[row["tid"]], suffix, le)[1]
-        if all(matcher.matches(made.get(matcher.name)) for matcher in matchers):
-            mine.append(row)
-            sets.append(made)
-    return _table(mine, sets)
+        derived = INTERNED.derived(labels[row["tid"]], suffix, le)[1]
+        if all(matcher.matches(derived.get(matcher.name)) for matcher in matchers):
+            rows.append(row)
+            sets.append(derived)
+    return _table(rows, sets)
 
 
 def _table(rows: list[dict[str, object]], labels: list[LabelSet]) -> pa.Table:
     columns = {name: [row[name] for row in rows] for name in SCHEMA.names if name != "labels"}
-    return pa.table({"labels": [one.pairs for one in labels], **columns}, schema=SCHEMA)
+    return pa.table({"labels": [each.pairs for each in labels], **columns}, schema=SCHEMA)

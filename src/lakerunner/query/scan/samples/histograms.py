@@ -1,4 +1,4 @@
-"""Native histograms between the columns of a segment and the arrays of the evaluator."""
+"""Native histograms, from the columns of a segment to the arrays of the evaluator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakerunner.query.series.arrays import offsets_of
 from lakerunner.query.series.histograms.column import HistogramColumn, stacked, with_rows
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 
-#: The columns that make a histogram.
+#: The columns of a histogram.
 COLUMNS = (
     "h_schema",
     "h_zero_threshold",
@@ -31,14 +31,14 @@ COLUMNS = (
 
 
 def column_of(table: pa.Table) -> tuple[HistogramColumn, npt.NDArray[np.bool_]]:
-    """The histograms of some samples, and which of them were sent without a sum."""
-    held = table.column("h_schema").is_valid().combine_chunks()
-    holds = held.to_numpy(zero_copy_only=False)
-    row = np.where(holds, np.cumsum(holds) - 1, -1).astype(np.int64)
-    only = table.select(COLUMNS)
-    # A copy of all buckets, which a metric that has nothing but histograms does not need.
-    only = (only if holds.all() else only.filter(held)).combine_chunks()
-    arrays = {name: _only(only, name) for name in COLUMNS}
+    """The histograms of some samples, and a mask of those that were sent without a sum."""
+    valid = table.column("h_schema").is_valid().combine_chunks()
+    is_histogram = valid.to_numpy(zero_copy_only=False)
+    row = np.where(is_histogram, np.cumsum(is_histogram) - 1, -1).astype(np.int64)
+    columns = table.select(COLUMNS)
+    # The filter copies all buckets. A metric with nothing but histograms does not need it.
+    columns = (columns if is_histogram.all() else columns.filter(valid)).combine_chunks()
+    arrays = {name: _only(columns, name) for name in COLUMNS}
     pos_offsets, pos_index, pos_count = _buckets(arrays["h_positive_spans"], arrays["h_positive_buckets"])
     neg_offsets, neg_index, neg_count = _buckets(arrays["h_negative_spans"], arrays["h_negative_buckets"])
     bounds_offsets, bounds = _lists(arrays["h_custom_values"])
@@ -63,7 +63,7 @@ def column_of(table: pa.Table) -> tuple[HistogramColumn, npt.NDArray[np.bool_]]:
 
 
 def concatenated(columns: Sequence[HistogramColumn | None], lengths: Sequence[int]) -> HistogramColumn:
-    """The histograms of several parts, one after another. A part without any is its number of float samples."""
+    """The histograms of several parts, one after another. A part of None stands for `length` float samples."""
     present = [column for column in columns if column is not None]
     rows, base = [], 0
     for column, length in zip(columns, lengths, strict=True):
@@ -81,25 +81,25 @@ def _only(table: pa.Table, name: str) -> pa.Array:
 
 
 def _numbers(array: pa.Array, kind: type) -> npt.NDArray[Any]:
-    # fill_null and not to_numpy's own NaN: the bits of a stale marker must stay as they are.
+    # fill_null instead of to_numpy's own NaN: the bits of a stale marker must not change.
     filled = array.fill_null(0) if array.null_count else array
     numbers: npt.NDArray[Any] = filled.to_numpy(zero_copy_only=False).astype(kind, copy=False)
     return numbers
 
 
 def _lists(array: pa.Array) -> tuple[Ints, pa.Array]:
-    """Offsets and flat values of lists, a null one being empty."""
+    """Offsets and flat values of lists. A null list counts as empty."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     return offsets_of(lengths), array.flatten()
 
 
 def _buckets(spans: pa.Array, counts: pa.Array) -> tuple[Ints, Ints, Floats]:
-    """Where each histogram's buckets are, the number of each bucket, and what is in it."""
+    """The offsets of each histogram's buckets, the index of each bucket, and its count."""
     span_offsets, flat = _lists(spans)
     count_offsets, values = _lists(counts)
     skip = flat.field("offset").to_numpy(zero_copy_only=False).astype(np.int64)
     length = flat.field("length").to_numpy(zero_copy_only=False).astype(np.int64)
-    # The first bucket of a span: all that was skipped and filled before it in the same histogram.
+    # The index of a span's first bucket is the number of buckets skipped and filled before it in the same histogram.
     reached = np.cumsum(skip + length)
     first = reached - length
     before = np.concatenate([[0], reached])[span_offsets[:-1]]

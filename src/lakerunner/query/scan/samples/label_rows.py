@@ -1,4 +1,4 @@
-"""Names and values of labels in one segment, from the coded columns of its series: no label set is made."""
+"""Label names and values in one segment, from the coded columns of its series, without making label sets."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.labels import METRIC_NAME
-from lakerunner.query.scan.samples.opened import Opener, Tally
+from lakerunner.query.scan.samples.opened import Opener, SampleTally
 from lakerunner.query.scan.samples.segment import Spend
 from lakerunner.query.scan.samples.series_rows import scan_series
 from lakerunner.query.scan.samples.series_table import Chosen, SeriesTable
 from lakerunner.query.series.classic_names import BUCKET, LE
 from lakerunner.query.series.matchers import Matcher
 
-#: What was asked for: names, or values of the one label.
+#: Label names, or the values of one label.
 SCHEMA = pa.schema([pa.field("text", pa.string())])
 
 
 def scan_labels(
-    opener: Opener, keys: Sequence[str], matchers: Sequence[Matcher], label: str, spend: Spend, tally: Tally
+    opener: Opener, keys: Sequence[str], matchers: Sequence[Matcher], label: str, spend: Spend, tally: SampleTally
 ) -> pa.Table:
-    """The distinct names of labels of matching series; or with a label, its distinct values."""
+    """The distinct label names of matching series; or, if `label` is set, its distinct values."""
     table = opener.series(keys[1], tally)
     chosen = table.choose(tuple(matchers))
     if chosen.classic and (label == LE or any(matcher.name == LE for matcher in matchers)):
-        # Bounds are with the samples: these few questions are answered from whole series.
+        # The bounds are stored with the samples, so these rare queries need the whole series.
         found = _of_series(scan_series(opener, keys, matchers, spend, tally), label)
     elif label:
         found = _values(table, chosen, label)

@@ -1,4 +1,4 @@
-"""Samples of several segments as one batch: each series once, in order of time, each moment once."""
+"""Merges the samples of several segments into one batch: each series once, ordered by time, without duplicate times."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _KNOWN_BYTES, _ORDERS_BYTES = 64 << 20, 256 << 20
 
 
 def merge(parts: Sequence[Samples], org_id: uuid.UUID, since_ms: int = 0) -> SeriesBatch:
-    """All parts together, series in the order of their labels, as Prometheus has them.
+    """Merge all parts. Series are ordered by their labels, as in Prometheus.
 
-    `org_id` is whose they are: the id of a series stands for its labels within an org, and nowhere else.
-    `since_ms` is the earliest time that was asked for: starts before it are left out where they tell nothing.
-    Where two parts have the same moment of a series, the earlier part's sample stays.
+    `org_id` is the owner of the samples: the id of a series identifies its labels only within an org.
+    `since_ms` is the earliest time of the query: starts before it are left out if they carry no information.
+    If two parts have a sample of the same series and time, the earlier part's sample stays.
     """
     parts = [part for part in parts if len(part)]
     if not parts:
@@ -55,7 +55,7 @@ def _batch(samples: Samples) -> SeriesBatch:
 
 
 def _gathered(parts: Sequence[Samples], series_of: Known, since_ms: int) -> tuple[Samples, bool]:
-    """The runs of each series beside each other, earlier ones first; and whether times ascend within each series."""
+    """The runs of each series next to each other, earlier ones first; and whether times ascend within each series."""
     places = [part.places for part in parts]
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     first_ms = np.concatenate([part.timestamps_ms[place] for part, place in zip(parts, places, strict=True)])
@@ -88,7 +88,7 @@ def _gathered(parts: Sequence[Samples], series_of: Known, since_ms: int) -> tupl
         rows = np.split(joined.row, np.cumsum([len(part.timestamps_ms) for part in parts])[:-1])
         histograms = with_rows(joined, moved(rows, np.int64))
     starts = None
-    if any(part.has_starts for part in parts) and not _starts_say_nothing(parts, series, since_ms):
+    if any(part.has_starts for part in parts) and not _starts_are_redundant(parts, series, since_ms):
         starts = moved([part.start_timestamps_ms for part in parts], np.int64)
         for part, target in zip(parts, targets, strict=True):
             if part.run_starts_ms is not None:
@@ -107,9 +107,9 @@ def _gathered(parts: Sequence[Samples], series_of: Known, since_ms: int) -> tupl
 
 
 def _order_of_runs(series: Ints, first_ms: Ints, last_ms: Ints, parts: Sequence[Samples]) -> tuple[Ints, bool]:
-    """Runs by series and time; and whether of two runs of a series the later begins after the earlier has ended.
+    """The order of runs by series and time; and whether each run of a series begins after the previous one ended.
 
-    Parts mostly come in order of time, so that the order of runs by series alone is the one.
+    Parts usually arrive ordered by time, so a stable sort by series alone is usually enough.
     """
     order = np.argsort(series, kind="stable")
     if _runs_ascend(series[order], first_ms[order], last_ms[order]):
@@ -117,12 +117,12 @@ def _order_of_runs(series: Ints, first_ms: Ints, last_ms: Ints, parts: Sequence[
     by_time = np.lexsort((np.arange(len(series)), first_ms, series))
     if _runs_ascend(series[by_time], first_ms[by_time], last_ms[by_time]):
         return by_time, True
-    # To be sorted anyway: in the order of parts, so that of two equal times the earlier part's stays first.
+    # The samples must be sorted anyway. In the order of parts, so that of two equal times the earlier part's is first.
     return order, False
 
 
-def _starts_say_nothing(parts: Sequence[Samples], series: Ints, since_ms: int) -> bool:
-    """Whether every series keeps one start, from before the time: no reset between samples, none within a window."""
+def _starts_are_redundant(parts: Sequence[Samples], series: Ints, since_ms: int) -> bool:
+    """Whether every series has one constant start before the query's time, so that no start marks a reset."""
     if any(part.run_starts_ms is None for part in parts):
         return False
     starts = np.concatenate([part.run_starts_ms for part in parts if part.run_starts_ms is not None])
@@ -134,13 +134,13 @@ def _starts_say_nothing(parts: Sequence[Samples], series: Ints, since_ms: int) -
 
 
 def _runs_ascend(series: Ints, first_ms: Ints, last_ms: Ints) -> bool:
-    """Whether of two runs of a series, one behind the other, the later begins after the earlier has ended."""
+    """Whether each run of a series begins after the previous run of that series ended."""
     return not bool(((series[1:] == series[:-1]) & (first_ms[1:] <= last_ms[:-1])).any())
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The series of some parts in the order of their labels, and the place among them of every run."""
+    """The series of some parts, ordered by their labels, and the index of each run's series."""
 
     tids: Ints
     labels: LabelList
@@ -180,7 +180,7 @@ def _ordered(labels: LabelList) -> tuple[Ints, LabelList]:
 
 
 def _labels_of(tids: Ints, runs: Ints, parts: Sequence[Samples]) -> LabelList:
-    """The labels of some series, of each from its first run."""
+    """The labels of some series. Each series' labels come from its first run."""
     part_of = np.searchsorted(np.cumsum([len(part.tids) for part in parts]), runs, side="right")
     numbers = np.unique(part_of).tolist()
     tables: dict[int, SeriesTable] = {}
@@ -188,27 +188,28 @@ def _labels_of(tids: Ints, runs: Ints, parts: Sequence[Samples]) -> LabelList:
     for number in numbers:
         labels = parts[number].labels
         if not isinstance(labels, TableLabels):
-            whole = [one for part in parts for one in part.labels]
-            return LabelList([whole[run] for run in runs.tolist()])
+            all_labels = [each for part in parts for each in part.labels]
+            return LabelList([all_labels[run] for run in runs.tolist()])
         tables[id(labels.table)] = labels.table
         table_of_part[number] = id(labels.table)
-    # Mostly one table: what later segments hold of the same series is not looked at.
-    places = [np.flatnonzero(table_of_part[part_of] == known) for known in tables]
-    columns = [table.columns(table.rows_of(tids[mine])) for table, mine in zip(tables.values(), places, strict=True)]
+    # Usually one table: the labels of the same series in later segments are not read.
+    indexes = [np.flatnonzero(table_of_part[part_of] == known) for known in tables]
+    columns = [table.columns(table.rows_of(tids[index])) for table, index in zip(tables.values(), indexes, strict=True)]
     if len(columns) == 1:
         return LabelList.of_columns(columns[0])
     back = np.empty(len(tids), np.int64)
-    back[np.concatenate(places)] = np.arange(len(tids))
+    back[np.concatenate(indexes)] = np.arange(len(tids))
     return LabelList.of_columns(concatenated_labels(columns).take(back))
 
 
-#: By the org and the ids of all runs; by those of the series among them, which those of many times share.
+#: By the org and the ids of all runs.
 _KNOWN: ByteLru[Known] = ByteLru(_KNOWN_BYTES)
+#: By the org and the distinct ids, which queries of many time ranges share.
 _ORDERS: ByteLru[tuple[Ints, LabelList]] = ByteLru(_ORDERS_BYTES)
 
 
 def _once(samples: Samples) -> Samples:
-    """Sorted by time within each series, and each moment once."""
+    """Sort each series by time and drop duplicate times."""
     untidy = np.flatnonzero(_untidy(samples.offsets, samples.timestamps_ms))
     lengths = np.diff(samples.offsets)
     at = within(samples.offsets[untidy], lengths[untidy])
@@ -245,7 +246,7 @@ def _copy_runs(source, begins, lengths, to, out):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def _copy_times(source, begins, lengths, to, out):  # type: ignore[no-untyped-def]
-    """As `_copy_runs`; says whether each run ascends."""
+    """Like `_copy_runs`. Returns whether times ascend strictly within every run."""
     descents = 0
     for i in range(len(begins)):
         place, begin = to[i], begins[i]

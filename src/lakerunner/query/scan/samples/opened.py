@@ -1,4 +1,4 @@
-"""Segments opened for reading: through the disk cache, with decoded tables of series and footers kept in memory."""
+"""Opens metric segments through the disk cache. Decoded series tables and footers stay in memory."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ T = TypeVar("T")
 #: A file, or its bytes.
 Source: TypeAlias = Path | pa.BufferReader
 
-#: What pyarrow raises on bytes that are not the Parquet they should be.
+#: What pyarrow raises on bytes that are not valid Parquet.
 BAD_BYTES = (pa.ArrowException, OSError, ValueError)
-#: Names and values of labels in the table of series, and the encodings that Arrow reads into dictionaries.
+#: The columns of label names and values in the series table, and the encodings that Arrow can read as dictionaries.
 _LABELS = ("labels.key_value.key", "labels.key_value.value")
 _READ_AS_DICTIONARY = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"})
-#: Footers are small beside what they describe.
+#: Estimated size of a footer per row group, and the fraction (1/8) of the memory for footers.
 _FOOTER_BYTES_PER_GROUP = 8_192
 _FOOTER_SHARE = 8
 
 
 @dataclass(slots=True)
-class Tally:
-    """What opening took, for one segment."""
+class SampleTally:
+    """What reading one segment's objects cost."""
 
     read_bytes: int = 0
     hits: int = 0
@@ -51,12 +51,12 @@ class Footer:
 
 
 class OpenedFile:
-    """A samples file. It is opened when something is read that is not in memory."""
+    """A samples file. It is opened only when something must be read that is not in memory."""
 
-    def __init__(self, key: str, source: Source, footer: Footer | None, kept: ByteLru[DecodedGroup]) -> None:
+    def __init__(self, key: str, source: Source, footer: Footer | None, decoded_groups: ByteLru[DecodedGroup]) -> None:
         self._key = key
         self._source = source
-        self._decoded = kept
+        self._decoded = decoded_groups
         self._file: pq.ParquetFile | None = None
         self._metadata: pq.FileMetaData | None = footer.metadata if footer else None
         self.footer = footer or Footer(self.file.metadata, row_groups(self.file.metadata))
@@ -72,7 +72,7 @@ class OpenedFile:
         return self._file
 
     def read(self, group: RowGroup) -> DecodedGroup:
-        """The samples of one row group; from memory where they are read again and again."""
+        """The samples of one row group. Those read often come from memory."""
         name = f"{self._key}#{group.number}"
         found = self._decoded.get(name)
         if found is None:
@@ -86,7 +86,7 @@ class OpenedFile:
 
 
 def _read_series(source: Source) -> SeriesTable:
-    """The table of series, with the dictionaries of its labels as the file has them: half the time of finding them."""
+    """The series table, with the label dictionaries of the file. Building new ones would double the time."""
     with pq.ParquetFile(source) as file:
         metadata = file.metadata
     with pq.ParquetFile(source, metadata=metadata, read_dictionary=_with_dictionary(metadata)) as file:
@@ -94,7 +94,7 @@ def _read_series(source: Source) -> SeriesTable:
 
 
 def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
-    """The columns of labels that can be read as dictionaries. Arrow refuses some encodings of those that have none."""
+    """The label columns that can be read as dictionaries. Arrow refuses some encodings of columns without one."""
     refused = set()
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(metadata.num_columns)):
@@ -104,6 +104,8 @@ def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
 
 
 class Opener:
+    """Opens metric segments and caches their series tables, footers and decoded row groups."""
+
     def __init__(self, cache: ObjectCache, memory_bytes: int, decoded: ByteLru[Any] | None = None) -> None:
         self._cache = cache
         self._decoded: ByteLru[DecodedGroup] = ByteLru(0) if decoded is None else decoded
@@ -111,7 +113,7 @@ class Opener:
         self._footers: ByteLru[Footer] = ByteLru(memory_bytes // _FOOTER_SHARE)
 
     def forget(self) -> None:
-        """Empty what is kept in memory."""
+        """Empty the caches in memory."""
         self._decoded.clear()
         self._tables.clear()
         self._footers.clear()
@@ -121,8 +123,8 @@ class Opener:
         """Whether reading these objects needs no fetch from the store."""
         return all(map(self._cache.has, keys))
 
-    def series(self, key: str, tally: Tally) -> SeriesTable:
-        """The table of series, decoded once while there is room."""
+    def series(self, key: str, tally: SampleTally) -> SeriesTable:
+        """The decoded series table, cached in memory."""
         table = self._tables.get(key)
         if table is not None:
             tally.hits += 1
@@ -132,8 +134,8 @@ class Opener:
         return table
 
     @contextmanager
-    def samples(self, key: str, tally: Tally) -> Iterator[OpenedFile]:
-        """The samples file. What is read from it inside may still prove bad: see `again_if_bad`."""
+    def samples(self, key: str, tally: SampleTally) -> Iterator[OpenedFile]:
+        """The opened samples file. Reads from it may still find bad bytes: see `again_if_bad`."""
         opened = self._reading(key, tally, lambda source: self._open(key, source))
         try:
             yield opened
@@ -141,7 +143,7 @@ class Opener:
             opened.close()
 
     def again_if_bad(self, key: str, read: Callable[[], T]) -> T:
-        """The result of reading an object; once more with fresh bytes where those of the cache are bad."""
+        """Call `read`. If the cached bytes of the object are bad, discard them and call it once more."""
         try:
             return read()
         except BAD_BYTES:
@@ -155,7 +157,7 @@ class Opener:
             self._footers.put(key, opened.footer, _FOOTER_BYTES_PER_GROUP * max(1, len(opened.groups)))
         return opened
 
-    def _reading(self, key: str, tally: Tally, read: Callable[[Source], T]) -> T:
+    def _reading(self, key: str, tally: SampleTally, read: Callable[[Source], T]) -> T:
         for fresh in (False, True):
             started = time.perf_counter()
             found = self._cache.get(key)
@@ -165,8 +167,8 @@ class Opener:
             try:
                 return read(found.source)
             except BAD_BYTES:
-                # Evicted between two lines of ours, or damaged on the disk: either way the store has it.
+                # Evicted after `get`, or damaged on the disk. Either way the store has the object.
                 self._cache.discard(key)
                 if fresh:
                     raise
-        raise Bug("cannot come here")
+        raise Bug("cannot reach this line")

@@ -1,4 +1,4 @@
-"""Which row groups of a samples file can hold given series and times, from the statistics in its footer."""
+"""Chooses the row groups of a samples file that may hold given series and times, by the statistics in its footer."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from lakerunner.query.scan.samples.histograms import COLUMNS as HISTOGRAM_COLUMN
 from lakerunner.query.series.histograms.histogram import Ints
 
 _SCALARS = ("tid", "timestamp", "value", "start_timestamp")
-#: Not null where the sample is a histogram: it stands for all columns that make one.
+#: Not null if the sample is a histogram. It represents all columns of a histogram.
 _HISTOGRAM = "h_schema"
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """What the footer says of one row group. A bound that it does not tell is None."""
+    """The footer's statistics of one row group. Unknown bounds are None."""
 
     number: int
     rows: int
     names: tuple[str, str] | None
     tids: tuple[int, int] | None
     times_ms: tuple[int, int] | None
-    #: Columns that are null in all of its rows: not read.
+    #: Columns that are null in all rows, and need not be read.
     null_columns: frozenset[str]
 
     def columns(self) -> list[str]:
-        """What has to be read of it for samples."""
+        """The columns to read for samples."""
         names = [name for name in _SCALARS if name not in self.null_columns]
         return names if _HISTOGRAM in self.null_columns else [*names, *HISTOGRAM_COLUMNS]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The series to read: by name, sorted ids; and all ids, sorted."""
+    """The series to read: sorted ids by name, and all ids, sorted."""
 
     by_name: Mapping[str, Ints]
     names: list[str]
@@ -49,7 +49,7 @@ class Wanted:
 
     @classmethod
     def of(cls, codes: npt.NDArray[np.int32], names: Sequence[str], tids: Ints) -> Wanted:
-        """From a name, as its place in `names`, and an id for each series."""
+        """From the name of each series, as a code of `names`, and its id."""
         if not len(tids):
             return cls({}, [], tids)
         order = np.lexsort((tids, codes))
@@ -64,12 +64,12 @@ def row_groups(metadata: pq.FileMetaData) -> list[RowGroup]:
     leaves = {name: names.get(name) for name in ("metric_name", "tid", "timestamp")}
     optional = {name: names.get(name) for name in ("value", "start_timestamp", _HISTOGRAM)}
     if None in leaves.values():
-        raise Unavailable("cannot read a samples file: it lacks a column that every one has")
+        raise Unavailable("cannot read a samples file: it lacks the column metric_name, tid or timestamp")
     return [_row_group(metadata.row_group(i), i, leaves, optional) for i in range(metadata.num_row_groups)]
 
 
 def choose(groups: list[RowGroup], wanted: Wanted, start_ms: int, end_ms: int) -> list[RowGroup]:
-    """The row groups that may hold a sample of a wanted series in the time, both ends included."""
+    """The row groups that may hold a sample of a wanted series in the time range, both ends included."""
     return [group for group in groups if _in_time(group, start_ms, end_ms) and _holds(group, wanted)]
 
 
@@ -113,6 +113,6 @@ def _all_null(group: Any, leaf: int) -> bool:
 
 
 def _ms(moment: Any) -> int:
-    # By whole units and not by its float timestamp, which is not exact.
+    # Integer arithmetic: the float of `timestamp()` is not exact.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1))

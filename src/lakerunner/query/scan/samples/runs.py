@@ -1,4 +1,4 @@
-"""Samples of many series in arrays, one run of samples after another, with the ids that tell series apart."""
+"""Samples of many series in shared arrays: one run of samples after another, each with its series' id."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from lakerunner.query.series.histograms.histogram import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Run i is samples of series i, at least one. A series may have several runs.
+    """Runs of samples. Run i has at least one sample, all of the series `tids[i]`; a series may have several runs.
 
-    Times never descend within a run, but may tie: that is what one segment gives, and `merge` makes a batch of several.
+    Times never descend within a run, but may be equal. One segment yields such runs; `merge` makes a batch of several.
     """
 
     tids: Ints
     labels: Sequence[LabelSet]
-    #: Run i has `offsets[i + 1] - offsets[i]` samples, and unless `begins` says otherwise they are those of the arrays.
+    #: Run i has `offsets[i + 1] - offsets[i]` samples. Without `begins`, they start at `offsets[i]` of the arrays.
     offsets: Ints
     timestamps_ms: Ints
     values: Floats
-    #: 0 where unknown; None: known for no sample.
+    #: 0 if unknown. None: unknown for all samples.
     start_timestamps_ms: Ints | None = None
     histograms: HistogramColumn | None = None
-    #: Beside the histograms: whose sum was not sent. None: all were.
+    #: One flag per histogram: whether it was sent without a sum. None: all have a sum.
     sumless: npt.NDArray[np.bool_] | None = None
-    #: Where in the arrays run i begins: what was chosen of a larger whole need not be copied out of it.
+    #: Where run i begins in the arrays, so that runs chosen from larger arrays need not be copied.
     begins: Ints | None = None
-    #: In place of start timestamps where they are the same for all samples of a run, as counters' mostly are.
+    #: Replaces the start timestamps if they are the same for all samples of each run, as for most counters.
     run_starts_ms: Ints | None = None
-    #: False: none of the floats is a stale marker.
+    #: False if no float is a stale marker.
     may_be_stale: bool = True
 
     @classmethod
@@ -58,17 +58,17 @@ class Samples:
 
     @property
     def size_bytes(self) -> int:
-        """What its samples weigh, wherever they are."""
+        """The size of these samples, also if they are part of larger arrays."""
         numbers = 2 + (self.start_timestamps_ms is not None) + (self.histograms is not None)
-        held = 8 * (numbers * len(self) + len(self.offsets))
+        size = 8 * (numbers * len(self) + len(self.offsets))
         if self.histograms is not None:
             column = self.histograms
             arrays = [column.count, column.sum, column.pos_index, column.pos_count, column.bounds, column.neg_index]
-            held += sum(array.nbytes for array in (*arrays, column.neg_count, column.zero_count, column.zero_threshold))
-        return held
+            size += sum(array.nbytes for array in (*arrays, column.neg_count, column.zero_count, column.zero_threshold))
+        return size
 
     def chosen(self, runs: Ints, begins: Ints, lengths: Ints) -> Samples:
-        """Some runs, or parts of them, where they are. Labels are the caller's to give."""
+        """Some runs, or parts of them, without copying samples. The caller must set the labels."""
         return Samples(
             self.tids[runs],
             [],
@@ -84,7 +84,7 @@ class Samples:
         )
 
     def tight(self) -> Samples:
-        """The same runs, copied to where they follow each other."""
+        """The same runs, copied so that they follow each other."""
         if self.begins is None and self.run_starts_ms is None:
             return self
         at = within(self.places, np.diff(self.offsets))
@@ -103,7 +103,7 @@ class Samples:
 
 
 def within(starts: Ints, lengths: Ints) -> Ints:
-    """All places of runs that begin at `starts`.
+    """The indexes of all elements of runs that begin at `starts`.
 
     >>> within(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]

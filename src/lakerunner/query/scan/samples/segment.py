@@ -1,4 +1,4 @@
-"""One segment, scanned: choose series, read their samples, name them, expand classic histograms."""
+"""Scans one segment: chooses series, reads their samples, adds labels and expands classic histograms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lakerunner.query.scan.samples.classic import choose_classic, expand
 from lakerunner.query.scan.samples.decoded import ClassicGroup, DecodedGroup, choose, contained
-from lakerunner.query.scan.samples.opened import Opener, Tally
+from lakerunner.query.scan.samples.opened import Opener, SampleTally
 from lakerunner.query.scan.samples.row_groups import RowGroup
 from lakerunner.query.scan.samples.row_groups import choose as choose_groups
 from lakerunner.query.scan.samples.runs import Samples
@@ -15,7 +15,7 @@ from lakerunner.query.scan.samples.series_table import SeriesTable, TableLabels
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
 
-#: Told the bytes that this scan holds; raises when they are too many, or the answer is no longer wanted.
+#: Called with the bytes that this scan holds. Raises if they are too many, or if the answer is no longer wanted.
 Spend = Callable[[int], None]
 
 
@@ -26,11 +26,11 @@ def scan_samples(
     start_ms: int,
     end_ms: int,
     spend: Spend,
-    tally: Tally,
+    tally: SampleTally,
 ) -> list[Samples]:
-    """All samples of the segment's series that match, classic series of histograms included.
+    """All samples of the segment's matching series, classic series of histograms included.
 
-    In parts: a series may be in several of them, and `merge` puts it together.
+    A series may be in several of the returned parts; `merge` joins them.
     """
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
@@ -40,10 +40,10 @@ def scan_samples(
 
     def read() -> list[Samples]:
         parts: list[Samples] = []
-        held = 0
+        held_bytes = 0
         with opener.samples(samples_key, tally) as opened:
             for group in choose_groups(opened.groups, chosen.wanted, start_ms, end_ms):
-                spend(held)
+                spend(held_bytes)
                 decoded = opened.read(group)
                 cut = _cut(group, start_ms, end_ms)
                 found = [_stored(decoded, table, chosen.stored_tids, cut)] if len(chosen.stored) else []
@@ -52,15 +52,15 @@ def scan_samples(
                     for suffix, tids in chosen.parent_tids.items()
                 ]
                 parts += [part for part in found if len(part)]
-                held += sum(part.size_bytes for part in found)
-        spend(held)
+                held_bytes += sum(part.size_bytes for part in found)
+        spend(held_bytes)
         return parts
 
     return opener.again_if_bad(samples_key, read)
 
 
 def _cut(group: RowGroup, start_ms: int, end_ms: int) -> tuple[int | None, int | None]:
-    """The ends of the time that cut into the group; None where all of its rows are inside."""
+    """The ends of the time range that clip the group; None for an end that no row lies beyond."""
     if group.times_ms is None:
         return start_ms, end_ms
     first, last = group.times_ms
@@ -68,14 +68,14 @@ def _cut(group: RowGroup, start_ms: int, end_ms: int) -> tuple[int | None, int |
 
 
 def _stored(decoded: DecodedGroup, table: SeriesTable, tids: Ints, cut: tuple[int | None, int | None]) -> Samples:
-    """Series as they are stored."""
+    """The samples of stored series."""
     whole = decoded.samples
     part, _ = choose(whole, contained(whole.tids, tids), *cut)
     return replace(part, labels=TableLabels(table, part.tids))
 
 
 def _classic(decoded: DecodedGroup, table: SeriesTable, suffix: str) -> ClassicGroup:
-    """The classic series of all the group's histograms, made once while the group is in memory."""
+    """The classic series of all histograms of the group, cached as long as the group is in memory."""
     made = decoded.classic.get(suffix)
     if made is None:
         labels = table.label_sets(table.rows_of(decoded.samples.tids))

@@ -1,4 +1,4 @@
-"""The series of one segment that match, with what their author said of them: for questions about labels and names."""
+"""The matching series of one segment with their metadata, for queries about labels and names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.scan.samples.opened import OpenedFile, Opener, Tally
+from lakerunner.query.scan.samples.opened import OpenedFile, Opener, SampleTally
 from lakerunner.query.scan.samples.row_groups import Wanted, choose
 from lakerunner.query.scan.samples.segment import Spend
 from lakerunner.query.scan.samples.series_table import SeriesTable
@@ -33,9 +33,9 @@ _ALL_TIME = (-(1 << 62), 1 << 62)
 
 
 def scan_series(
-    opener: Opener, keys: Sequence[str], matchers: Sequence[Matcher], spend: Spend, tally: Tally
+    opener: Opener, keys: Sequence[str], matchers: Sequence[Matcher], spend: Spend, tally: SampleTally
 ) -> pa.Table:
-    """One row a series, classic series of histograms included."""
+    """One row per series, classic series of histograms included."""
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
     chosen = table.choose(tuple(matchers))
@@ -43,8 +43,8 @@ def scan_series(
     for suffix, rows in chosen.classic.items():
         labels, tids = table.label_sets(rows), table.tids[rows].tolist()
         if suffix != BUCKET:
-            made = [INTERNED.derived(one, suffix) for one in labels]
-            parts.append(_rows(table, rows, [tid for tid, _ in made], [one for _, one in made]))
+            derived = [INTERNED.derived(parent, suffix) for parent in labels]
+            parts.append(_rows(table, rows, [tid for tid, _ in derived], [each for _, each in derived]))
             continue
         le_matchers = [matcher for matcher in matchers if matcher.name == LE]
 
@@ -57,10 +57,10 @@ def scan_series(
         for row, tid, parent in zip(rows.tolist(), tids, labels, strict=True):
             for le in (*map(plain, bounds.get(tid, ())), "+Inf"):
                 if all(matcher.matches(le) for matcher in le_matchers):
-                    made_tid, made_labels = INTERNED.derived(parent, BUCKET, le)
+                    derived_tid, derived_labels = INTERNED.derived(parent, BUCKET, le)
                     of_row.append(row)
-                    tids_of.append(made_tid)
-                    labels_of.append(made_labels)
+                    tids_of.append(derived_tid)
+                    labels_of.append(derived_labels)
         parts.append(_rows(table, np.array(of_row, np.int64), tids_of, labels_of))
     return pa.concat_tables(parts)
 
@@ -70,7 +70,7 @@ def _rows(table: SeriesTable, rows: np.ndarray, tids: list[int], labels: list[La
     return pa.Table.from_arrays(
         [
             pa.array(tids, pa.int64()),
-            pa.array([one.pairs for one in labels], LABELS),
+            pa.array([each.pairs for each in labels], LABELS),
             *(taken.column(name).cast(pa.string()) for name in taken.column_names),
         ],
         schema=SCHEMA,
@@ -78,7 +78,7 @@ def _rows(table: SeriesTable, rows: np.ndarray, tids: list[int], labels: list[La
 
 
 def _bounds(opened: OpenedFile, table: SeriesTable, rows: np.ndarray, spend: Spend) -> dict[int, list[float]]:
-    """All bounds that each histogram has had in the segment."""
+    """All bucket bounds that each histogram has in the segment."""
     wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
     found: dict[int, list[float]] = {}
     for group in choose(opened.groups, wanted, *_ALL_TIME):

@@ -1,4 +1,4 @@
-"""The series of one segment in memory, ready to be matched: every distinct label value is tried once."""
+"""The series of one segment in memory, ready for matching: a matcher tries every distinct label value once."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from lakerunner.query.series.matchers import Matcher, MatchKind
 
 Mask = npt.NDArray[np.bool_]
 
-#: What decoded text costs beyond its bytes, roughly, counted by label.
+#: Rough overhead of decoded text per label, beyond its bytes.
 _BYTES_PER_LABEL = 24
-#: Choices of series kept with each table.
+#: Selectors whose chosen series are cached per table.
 _KEPT_CHOICES = 16
-#: All labels are packed when one series in so many is asked for.
+#: All labels are packed at once if at least one series in this many is needed.
 _PACKED_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A label of all series: a number for each value, 0 for the empty one, which is the absent one."""
+    """One label of all series: a code per series and the value of each code. Absent labels have the empty value."""
 
     codes: npt.NDArray[np.int32]
     values: Sequence[str]
-    _places: dict[str, int] = field(default_factory=dict, compare=False)
+    _code_of: dict[str, int] = field(default_factory=dict, compare=False)
 
     def matching(self, matcher: Matcher, suffix: str = "") -> Mask:
-        """Which series the matcher accepts, with the suffix behind each value."""
+        """A mask of the series that the matcher accepts, with the suffix appended to each value."""
         found: Mask
         if matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL):
-            found = self.codes == self._place(matcher.value, suffix)
+            found = self.codes == self._code(matcher.value, suffix)
             return found if matcher.kind is MatchKind.EQUAL else ~found
         accepted = np.array([matcher.matches(value + suffix) for value in self.values], np.bool_)
         found = accepted[self.codes]
         return found
 
-    def _place(self, wanted: str, suffix: str) -> int:
-        """The number of the value that is `wanted` with the suffix behind it, or -1."""
-        if not self._places:
-            self._places.update({value: place for place, value in enumerate(self.values)})
-        return self._places.get(wanted.removesuffix(suffix), -1) if wanted.endswith(suffix) else -1
+    def _code(self, wanted: str, suffix: str) -> int:
+        """The code of the value that equals `wanted` with the suffix appended, or -1."""
+        if not self._code_of:
+            self._code_of.update({value: code for code, value in enumerate(self.values)})
+        return self._code_of.get(wanted.removesuffix(suffix), -1) if wanted.endswith(suffix) else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Rows of a table of series that a selector asks for: as they are stored, and as classic series by suffix."""
+    """The rows of a series table that a selector accepts: as stored series, and as classic series by suffix."""
 
     stored: Ints
     classic: dict[str, Ints]
-    #: The ids of all of them, and of each kind, sorted.
+    #: The sorted ids of all chosen series, and of each kind.
     wanted: Wanted
     stored_tids: Ints
     parent_tids: dict[str, Ints]
@@ -73,20 +73,20 @@ class Chosen:
 
 @dataclass(slots=True)
 class SeriesTable:
-    """Rows are in the order of (name, tid), as stored."""
+    """The series of a segment. Rows are in the stored order: by (name, tid)."""
 
     tids: Ints
     names: Coded
     table: pa.Table
-    #: Histograms with explicit bounds that came over OTLP: those have classic series. One that was sent as a native
-    #: histogram with custom bounds has no temporality, and no classic series with Prometheus either.
+    #: Marks histograms with explicit bounds from OTLP, which have classic series. A native histogram with custom bounds
+    #: has no temporality, and no classic series in Prometheus either.
     classic: Mask
     _offsets: Ints
     _keys: Coded
-    #: Of each label of each series, its place in the dictionary of all values.
+    #: For each label of each series, its index in the dictionary of all values.
     _value_codes: npt.NDArray[np.int32]
     _values: pa.StringArray
-    #: Label sets that were asked for, and which those are. Threads may make the same one twice: it is the same.
+    #: Label sets made so far, and which those are. Two threads may make one twice, with the same result.
     _sets: npt.NDArray[np.object_]
     _made: Mask
     _by_label: dict[str, Coded] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class SeriesTable:
     def of(cls, table: pa.Table) -> SeriesTable:
         table = table.combine_chunks()
         maps = _only(table, "labels")
-        # Labels become Python text much later: bytes that are no UTF-8 must be found while the file can be read again.
+        # Labels become Python strings much later. Invalid UTF-8 must be found now, while the file can be read again.
         maps.validate(full=True)
         value_codes, values = _encoded(_within(maps, maps.items))
         kinds, temporality = _only(table, "type"), _only(table, "temporality")
@@ -121,11 +121,11 @@ class SeriesTable:
 
     @property
     def size_bytes(self) -> int:
-        """What it costs to keep, with the labels that queries will have asked for."""
+        """The size, with the label sets that queries are likely to make."""
         return int(self.table.nbytes) + _BYTES_PER_LABEL * len(self._keys.codes) + 256 * len(self)
 
     def label(self, name: str) -> Coded:
-        """A label of all series. Kept: dashboards ask for the same few."""
+        """One label of all series. Cached, because dashboards use the same few labels."""
         if name == METRIC_NAME:
             return self.names
         coded = self._by_label.get(name)
@@ -137,20 +137,20 @@ class SeriesTable:
         codes = np.zeros(len(self), np.int32)
         if name not in self._keys.values:
             return Coded(codes, ("",))
-        mine = np.flatnonzero(self._keys.codes == self._keys.values.index(name))
-        rows = np.searchsorted(self._offsets, mine, side="right") - 1
-        column = LabelColumn.of(name, len(self), rows, self._value_codes[mine], self._values)
+        entries = np.flatnonzero(self._keys.codes == self._keys.values.index(name))
+        rows = np.searchsorted(self._offsets, entries, side="right") - 1
+        column = LabelColumn.of(name, len(self), rows, self._value_codes[entries], self._values)
         return Coded(codes, ("",)) if column is None else Coded(column.codes, column.values.to_pylist())
 
     def label_names(self, rows: Ints) -> set[str]:
-        """Names of labels that any of the rows has, the metric's own included."""
-        held = np.zeros(len(self), np.bool_)
-        held[rows] = True
-        codes = np.unique(self._keys.codes[np.repeat(held, np.diff(self._offsets))])
+        """The names of labels that any of the rows has, the metric name's included."""
+        chosen = np.zeros(len(self), np.bool_)
+        chosen[rows] = True
+        codes = np.unique(self._keys.codes[np.repeat(chosen, np.diff(self._offsets))])
         return {self._keys.values[code] for code in codes.tolist()} | ({METRIC_NAME} if len(rows) else set())
 
     def choose(self, matchers: tuple[Matcher, ...]) -> Chosen:
-        """Kept for the selectors last asked: dashboards ask for the same again and again."""
+        """The series that all matchers accept. Cached, because dashboards repeat their selectors."""
         chosen = self._chosen.get(matchers)
         if chosen is None:
             if len(self._chosen) >= _KEPT_CHOICES:
@@ -175,37 +175,37 @@ class SeriesTable:
         accepted = np.ones(len(self), np.bool_)
         for matcher in matchers:
             if suffix == BUCKET and matcher.name == LE:
-                continue  # Made by the expansion, and matched there.
+                continue  # The expansion makes this label and matches it.
             accepted &= self.label(matcher.name).matching(matcher, suffix if matcher.name == METRIC_NAME else "")
             if not accepted.any():
                 break
         return accepted
 
     def rows_of(self, tids: Ints) -> Ints:
-        """Where these series are in the table."""
+        """The rows of these series in the table."""
         if self._order is None:
             self._order = np.argsort(self.tids)
         rows: Ints = self._order[np.searchsorted(self.tids, tids, sorter=self._order)]
         return rows
 
     def columns(self, rows: Ints) -> LabelColumns:
-        """The labels of some rows, without an object per series."""
+        """The labels of some rows, without a Python object per series."""
         lengths = self._offsets[rows + 1] - self._offsets[rows]
         at = within(self._offsets[rows], lengths)
         keys, values, places = self._keys.codes[at], self._value_codes[at], np.repeat(np.arange(len(rows)), lengths)
-        # Brings labels of one name together. numpy sorts 16 bits by counting.
+        # Groups labels by name. numpy uses a fast radix sort for 16-bit integers.
         by_name = np.argsort(keys.astype(np.int16) if len(self._keys.values) < 1 << 15 else keys, kind="stable")
         ends = np.cumsum(np.bincount(keys, minlength=len(self._keys.values))).tolist()
         names = pa.array(self.names.values, pa.string())
         found = [LabelColumn.of(METRIC_NAME, len(rows), np.arange(len(rows)), self.names.codes[rows], names)]
         for name, begin, end in zip(self._keys.values, [0, *ends], ends, strict=False):
-            mine = by_name[begin:end]
-            if len(mine) and name != METRIC_NAME:
-                found.append(LabelColumn.of(name, len(rows), places[mine], values[mine], self._values))
+            entries = by_name[begin:end]
+            if len(entries) and name != METRIC_NAME:
+                found.append(LabelColumn.of(name, len(rows), places[entries], values[entries], self._values))
         return LabelColumns.of(len(rows), found)
 
     def packed(self, rows: Ints) -> pa.BinaryArray:
-        """The labels of some rows as they go over the network. Packing all rows at once is cheap, and kept."""
+        """The labels of some rows, packed for the network. Packing all rows at once is cheap, and cached."""
         if self._packed is None and len(rows) * _PACKED_AT_ONCE < len(self):
             return pa.array(list(map(packed, self.label_sets(rows))), pa.binary())
         if self._packed is None:
@@ -228,7 +228,7 @@ def _only(table: pa.Table, name: str) -> pa.Array:
 
 
 def _within(maps: pa.MapArray, flat: pa.Array) -> pa.Array:
-    """The keys or items that the maps refer to: a slice of an array keeps all of its parent's."""
+    """The keys or items that the maps refer to. Those of a sliced map array are still the whole parent's."""
     begin, end = (maps.offsets[0].as_py(), maps.offsets[-1].as_py()) if len(maps.offsets) else (0, 0)
     return flat.slice(begin, end - begin)
 
@@ -239,7 +239,7 @@ def _coded(column: pa.Array) -> Coded:
 
 
 def _encoded(column: pa.Array) -> tuple[npt.NDArray[np.int32], pa.StringArray]:
-    """Codes and the texts that they stand for; a null is the empty text."""
+    """Codes and the text of each code. Null becomes the empty text."""
     if column.null_count:
         column = pc.fill_null(column.cast(pa.string()), "")
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
@@ -247,7 +247,7 @@ def _encoded(column: pa.Array) -> tuple[npt.NDArray[np.int32], pa.StringArray]:
 
 
 class TableLabels(Sequence[LabelSet]):
-    """Labels of series of a table, known by their ids. `merge` looks at them only where it does not know the series."""
+    """The labels of a table's series, given by their ids. `merge` accesses them only for series it does not know."""
 
     def __init__(self, table: SeriesTable, tids: Ints) -> None:
         self.table = table
