@@ -16,7 +16,6 @@ Addresses: TypeAlias = Callable[[], list[str]]
 
 _DNS = "dns://"
 _DNS_TTL_S = 5.0
-_NOTE_TTL_S = 0.1
 NOTE = "query-worker.address"
 
 
@@ -54,17 +53,21 @@ def noted(data_dir: Path) -> list[str]:
 
 
 class _Noted:
-    """The address of this machine's worker. Cached for a moment, because a query asks several times."""
+    """The address of this machine's worker. The file is read again only when it has changed: a query asks often."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
+        self._version: tuple[int, int] | None = None
         self._found: list[str] = []
-        self._until_s = 0.0
 
     def __call__(self) -> list[str]:
-        if not self._found or time.monotonic() > self._until_s:
-            self._found = noted(self._data_dir)
-            self._until_s = time.monotonic() + _NOTE_TTL_S
+        try:
+            stat = (self._data_dir / NOTE).stat()
+        except OSError:
+            return []
+        version = stat.st_ino, stat.st_mtime_ns
+        if version != self._version:
+            self._found, self._version = noted(self._data_dir), version
         return self._found
 
 
