@@ -80,7 +80,7 @@ class Liveness:
             ask.pinged_at = now
             self._roster.ping(ask.address, ask.lives)
         if silent_s := ask.silent_for_s(self._dead_s, self._stall_s):
-            raise Unavailable(f"cannot read from worker {ask.address}: no word for {silent_s:.1f} s")
+            raise Unavailable(f"cannot read from worker {ask.address}: no answer for {silent_s:.1f} s")
 
 
 class AskWatcher:

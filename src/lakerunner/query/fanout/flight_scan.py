@@ -35,7 +35,7 @@ class FlightScan:
     reasons: dict[uuid.UUID, str] = field(default_factory=dict)
     #: Segments that no worker is left to try for.
     left: list[SegmentObjects] = field(default_factory=list)
-    #: Segments whose last worker could not be reached, and may be back soon.
+    #: Segments whose last worker could not be reached. That worker may be back soon.
     unreached: set[uuid.UUID] = field(default_factory=set)
 
     def next_event(self) -> SegmentAnswer | AskEnded | None:

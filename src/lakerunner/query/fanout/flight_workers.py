@@ -119,7 +119,7 @@ class FlightWorkers:
         return None
 
     def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
-        delivered, reason = 0, Unavailable("cannot read rows: no query worker is there")
+        delivered, reason = 0, Unavailable("cannot read rows: no query worker is available")
         for address in self._owners(request)[: self._attempts]:
             ask = Ask(address, {}, check)
             try:
@@ -237,7 +237,7 @@ class FlightWorkers:
             yield from self._last_resort.scan(scan.request.of_segments(left), check)
             return
         for segment in left:
-            reason = scan.reasons.get(segment.segment_id, "no query worker is there")
+            reason = scan.reasons.get(segment.segment_id, "no query worker is available")
             yield SegmentAnswer(segment.segment_id, error=f"cannot read segment {segment.segment_id}: {reason}")
 
     # -- one request, on a thread of the pool ----------------------------------------------------------------------

@@ -127,7 +127,7 @@ class FragmentEvaluation:
 
     def _look(self) -> None:
         if self._stopped:
-            raise Unavailable("cannot go on with the evaluation: nobody waits for it")
+            raise Unavailable("cannot continue the evaluation: the client has gone")
         self._check()
 
 

@@ -42,7 +42,7 @@ class LocalWorkers:
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         def wanted() -> None:
             if self._closing:
-                raise Unavailable("cannot go on with the scan: the worker stops")
+                raise Unavailable("cannot continue the scan: the worker is shutting down")
             check()
 
         with self.budgets.opened(request, wanted) as budget:
@@ -67,7 +67,7 @@ class LocalWorkers:
                 for future in done:
                     yield future.result()
         finally:
-            budget.stop(Unavailable("cannot go on with the scan: nobody waits for it"))
+            budget.stop(Unavailable("cannot continue the scan: the client has gone"))
             for future in waiting:
                 future.cancel()
 

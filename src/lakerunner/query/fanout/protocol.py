@@ -212,7 +212,7 @@ def read_document(body: bytes) -> Mapping[str, Any]:
     except ValueError as reason:
         raise BadInput(f"cannot read a request: {reason}") from None
     if not isinstance(document, dict):
-        raise BadInput("cannot read a request: it is no JSON object")
+        raise BadInput("cannot read a request: it is not a JSON object")
     return document
 
 

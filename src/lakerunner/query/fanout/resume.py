@@ -19,7 +19,7 @@ def resumed(
         if isinstance(part, EvaluateAnswer):
             if delivered and part.note["tally"]["failed"]:
                 # Rows of the failed segment may be among those delivered, so the skipped rows may be other ones.
-                raise Unavailable("cannot go on with the rows: the next worker cannot read a segment")
+                raise Unavailable("cannot continue the rows: the next worker cannot read a segment")
             yield part
         elif to_skip == 0 or to_skip < part.num_rows:
             yield part.slice(to_skip)

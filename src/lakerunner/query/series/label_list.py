@@ -188,7 +188,7 @@ def computed(labels: Sequence[LabelSet]) -> LabelList:
             return computed(whole).take(rows)
         if known.columns is not None:
             return LabelList.of_columns(known.columns.without(METADATA_LABELS))
-        return LabelList(one.of_computed() for one in labels)
+        return LabelList(each.of_computed() for each in labels)
 
     return known.kept("computed", make)
 

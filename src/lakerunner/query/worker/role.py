@@ -94,7 +94,7 @@ class QueryWorker(Role):
         while self._service.under_way and time.monotonic() < end:
             watch.look()
             time.sleep(_DRAIN_POLL_S)
-        self._workers.budgets.stop_all(Draining("cannot go on with the scan: the worker ends"))
+        self._workers.budgets.stop_all(Draining("cannot continue the scan: the worker is shutting down"))
 
     def probes(self) -> Mapping[str, Probe]:
         return {"store": self._store.ping, "room": self._require_accepting}

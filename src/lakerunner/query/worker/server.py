@@ -124,7 +124,9 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _require_open(self) -> None:
         if self._draining:
-            raise Draining("cannot take new work: the worker is ending what it has", hint="ask another, or again later")
+            raise Draining(
+                "cannot take new work: the worker is ending what it has", hint="ask another worker, or retry later"
+            )
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -142,7 +144,7 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
     def _stream(self, context: Any, request: R, messages: Callable[[R, Check], Iterator[Any]]) -> Iterator[Any]:
         def check() -> None:
             if context.is_cancelled() or request.query_id in self._cancelled:
-                raise LimitHit("cannot go on with the scan: it was cancelled")
+                raise LimitHit("cannot continue the scan: it was cancelled")
 
         try:
             with self._counted(), self._slot(request.org_id, check):

@@ -35,7 +35,7 @@ class BestRows:
         """Add rows, and drop all rows that are no longer among the best."""
         order = np.lexsort((found.rows, self._sign * found.times))[: self._limit]
         self.found.append((segment, found.chosen(np.sort(order))))
-        if sum(len(one.rows) for _, one in self.found) >= self._limit:
+        if sum(len(part.rows) for _, part in self.found) >= self._limit:
             self._cut()
         # After the cut, since most groups keep few rows or none.
         if self.found and self.found[-1][1].group is found.group:
@@ -43,34 +43,34 @@ class BestRows:
 
     def without(self, segment: int) -> None:
         """Drop the rows of a segment whose bytes turned out to be bad."""
-        self.found = [one for one in self.found if one[0] != segment]
+        self.found = [(number, part) for number, part in self.found if number != segment]
         self.last_ns = None
-        if sum(len(one.rows) for _, one in self.found) >= self._limit:
+        if sum(len(part.rows) for _, part in self.found) >= self._limit:
             self._cut()
 
     def order(self) -> Ints:
         """The indexes of the found rows, in the order of the answer."""
         if not self.found:
             return np.zeros(0, np.int64)
-        times = np.concatenate([one.times for _, one in self.found])
-        rows = np.concatenate([one.rows for _, one in self.found])
-        counts = [len(one.rows) for _, one in self.found]
+        times = np.concatenate([part.times for _, part in self.found])
+        rows = np.concatenate([part.rows for _, part in self.found])
+        counts = [len(part.rows) for _, part in self.found]
         segments = np.repeat([segment for segment, _ in self.found], counts)
-        groups = np.repeat([one.group.number for _, one in self.found], counts)
+        groups = np.repeat([part.group.number for _, part in self.found], counts)
         order: Ints = np.lexsort((rows, groups, segments, self._sign * times))
         return order
 
     def _cut(self) -> None:
         kept = self.order()[: self._limit]
-        times = np.concatenate([one.times for _, one in self.found])
+        times = np.concatenate([part.times for _, part in self.found])
         self.last_ns = int(times[kept[-1]])
         chosen = np.zeros(len(times), np.bool_)
         chosen[kept] = True
         left: list[tuple[int, Found]] = []
         at = 0
-        for segment, one in self.found:
-            places = np.flatnonzero(chosen[at : at + len(one.rows)])
-            at += len(one.rows)
+        for segment, part in self.found:
+            places = np.flatnonzero(chosen[at : at + len(part.rows)])
+            at += len(part.rows)
             if len(places):
-                left.append((segment, one.chosen(places)))
+                left.append((segment, part.chosen(places)))
         self.found = left

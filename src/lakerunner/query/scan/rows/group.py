@@ -356,7 +356,7 @@ class GroupReader:
 
     def _page_bounds(self, name: str, layout: Pages) -> list[Bounds]:
         leaf = self._footer.leaves[name][0]
-        _, _, offset, length = (int(one) for one in self._footer.places[self.number, leaf])
+        _, _, offset, length = (int(number) for number in self._footer.places[self.number, leaf])
         if not length:
             return []
         index = read_bounds(self.opened.read([(offset, length)], self._tally)[0])
@@ -370,7 +370,7 @@ class GroupReader:
         if index.all_null[page]:
             return Bounds(kind, rows, rows)
         nulls = index.null_counts[page] if index.null_counts else None
-        low, high = (_value(kind, self._chunk(name).physical_type, one[page]) for one in (index.low, index.high))
+        low, high = (_value(kind, self._chunk(name).physical_type, bounds[page]) for bounds in (index.low, index.high))
         if low is None or high is None:
             return Bounds(kind, rows, nulls)
         return Bounds(kind, rows, nulls, *self._whole_times(name, kind, low, high))

@@ -199,7 +199,7 @@ def _check_unicode(text: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadInput(f"cannot compare with {text!r}: it is no Unicode text") from None
+            raise BadInput(f"cannot compare with {text!r}: it is not valid Unicode") from None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -307,6 +307,6 @@ def _literal(document: Mapping[str, Any]) -> Literal:
         return Float(float(plain))
     wanted = _PLAIN[kind]
     if not isinstance(plain, wanted) or (wanted is int and isinstance(plain, bool)):
-        raise ValueError(f"{plain!r} is no {name}")
+        raise ValueError(f"{plain!r} is not a value of type {name}")
     made: Literal = kind(plain)
     return made

@@ -106,7 +106,7 @@ def verdict_of(leaf: Leaf, bounds_of: BoundsOf) -> Verdict:
     if not places:
         return NEVER
     verdicts = [UNKNOWN if bounds is None else _verdict(leaf, bounds) for bounds in places]
-    may = any(one.may for one in verdicts)
+    may = any(verdict.may for verdict in verdicts)
     # If the first column has a value for every row, it decides alone.
     first = places[0]
     return Verdict(may, verdicts[0].fail if first is not None and first.nulls == 0 else True)
@@ -122,7 +122,7 @@ def _verdict(leaf: Leaf, bounds: Bounds) -> Verdict:
             return _compared(bounds, op, value)
         case In(_, values):
             verdicts = [_compared(bounds, Op.EQUAL, value) for value in values]
-            return Verdict(any(one.may for one in verdicts), all(one.fail for one in verdicts))
+            return Verdict(any(verdict.may for verdict in verdicts), all(verdict.fail for verdict in verdicts))
         case _:
             return UNKNOWN
 

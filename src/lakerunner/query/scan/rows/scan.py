@@ -103,7 +103,7 @@ class _Scan:
         self._spend = spend
         self._tally = tally
         self._on_error = on_error
-        #: Segments whose bytes were discarded and fetched anew.
+        #: Segments whose bytes were discarded and fetched again.
         self._refreshed: set[str] = set()
 
     # -- a small limit -------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def row_groups(metadata: pq.FileMetaData) -> list[RowGroup]:
     leaves = {name: names.get(name) for name in ("metric_name", "tid", "timestamp")}
     optional = {name: names.get(name) for name in ("value", "start_timestamp", _HISTOGRAM)}
     if None in leaves.values():
-        raise Unavailable("cannot read a samples file: it lacks a column that every one has")
+        raise Unavailable("cannot read a samples file: it lacks the column metric_name, tid or timestamp")
     return [_row_group(metadata.row_group(i), i, leaves, optional) for i in range(metadata.num_row_groups)]
 
 
