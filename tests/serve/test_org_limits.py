@@ -62,7 +62,7 @@ def test_a_limit_of_ones_own(ask, two_orgs: TwoOrgs, limits: dict[str, float], n
 
 
 def test_a_change_is_seen_without_a_restart(ask, two_orgs: TwoOrgs, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(auth_module, "_LIMITS_KEPT_S", 0.3)
+    monkeypatch.setattr(auth_module, "_LIMITS_TTL_S", 0.3)
     assert ask("ours").status_code == 200
     with two_orgs.auth._database.transaction() as tx:
         org_limits.set_limits(tx, two_orgs.ours, {"max_steps": 3})

@@ -84,7 +84,7 @@ def test_a_worker_above_its_hard_limit_stops_the_largest_query() -> None:
         watched.look(201, 0.0)
         modest.look()
         for part in (half, other_half):
-            with pytest.raises(LimitHit, match="this query the most"):
+            with pytest.raises(LimitHit, match="this query holds most of them"):
                 part.look()
 
 

@@ -175,7 +175,7 @@ class ObjectCache:
         chunks = [self._store.get(key)] if meta.size_bytes <= CHUNK_BYTES else self._store.stream(key)
         written = sum(file.write(chunk) for chunk in chunks)
         if written != meta.size_bytes:
-            raise Unavailable(f"cannot fetch {key!r}: received {written:,} of {meta.size_bytes:,} bytes")
+            raise Unavailable(f"cannot fetch {key!r}: received {written:,} of its {meta.size_bytes:,} bytes")
 
     def _reserve(self, size_bytes: int) -> None:
         """Evict entries until the object fits. One larger than the limit waits until no other fetch is under way."""

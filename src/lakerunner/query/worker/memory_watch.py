@@ -53,7 +53,10 @@ class MemoryWatch:
             return ""
         if self._clock() - self._over_since < self._patience_s:
             return ""
-        return f"memory stays above query.worker_memory_bytes: {used_bytes:,} bytes instead of {self._soft_bytes:,}"
+        return (
+            f"{used_bytes:,} bytes are more than {self._soft_bytes:,} (query.worker_memory_bytes), "
+            "although the caches were emptied"
+        )
 
     def _trim_when_idle(self) -> None:
         """Return freed memory to the system once the worker has been idle for a while.
