@@ -86,6 +86,16 @@ def test_pulled_hidden_and_acknowledged(gcp_lake: Lake) -> None:
     assert client.closed
 
 
+def test_a_pull_that_the_server_ends_at_its_deadline_has_nothing(gcp_lake: Lake) -> None:
+    """The server's reset may arrive before the client's own deadline; a reset long before the deadline is an outage."""
+    client = FakeSubscriber()
+    client.error = google.Cancelled("Stream removed (RST_STREAM)")
+    source = PubsubSource(gcp_lake.settings, client)
+    assert source.receive(10, 0) == []
+    with pytest.raises(Unavailable, match="RST_STREAM"):
+        source.receive(10, 60)
+
+
 def test_acknowledged_only_after_the_ledger(gcp_lake: Lake, make_recorder: Callable[[Lake], Recorder]) -> None:
     """A bucket that nobody configured: rejected, recorded as such, and then acknowledged."""
     client = FakeSubscriber(shapes.gcs("otel-raw/logs_1.json", bucket="elsewhere"))
