@@ -89,7 +89,7 @@ class Planner:
 
 
 def _united(leaves: Sequence[Leaf]) -> list[Want]:
-    """The wants of the leaves. Time ranges that overlap are joined; all ranges of a signal are if there are very many."""
+    """The wants of the leaves. Time ranges that overlap are joined; if there are very many, so are all of a signal."""
     united = _joined(leaves, gaps=False)
     return united if len(united) <= _MAX_WANTS else _joined(leaves, gaps=True)
 
