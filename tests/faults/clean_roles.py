@@ -87,6 +87,6 @@ def boxer(lake: Lake) -> Loop:
 def ingest(lake: Lake, runner: IngestRunner) -> Loop:
     def run(stop: Stop) -> None:
         with lake.consumer("ingest", *WORK_TOPICS) as consumer:
-            Worker(INGEST, lake.database, consumer, lake.settings.pipeline, runner).run(stop)
+            Worker(INGEST, lake.database, consumer, lake.settings.pipeline, runner, 3).run(stop)
 
     return run

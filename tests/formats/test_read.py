@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import gzip
 
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from lakerunner.formats.decoded import excerpt_of
 from lakerunner.formats.detect import Format, detect
@@ -12,6 +19,7 @@ from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.signals import LOGS, METRICS, SIGNALS, TRACES
+from lakerunner.model.time import MAX_TIME_NS
 from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
 
 WIRES = {
@@ -91,3 +99,85 @@ def test_an_error_says_where_and_shows_how_it_began():
         read_object(WIRES[LOGS][:-3], LOGS)
     assert refusal.value.where
     assert WIRES[LOGS][:8].hex(" ") in str(refusal.value)
+
+
+LATEST_NS = MAX_TIME_NS - 1
+OUT_OF_RANGE = [MAX_TIME_NS, 2**63 - 1, 2**64 - 1]
+
+
+def otlp_at(signal, times):
+    """One row per time; in the fields whose value the index must hold."""
+    if signal is LOGS:
+        batch = LogsData()
+        records = batch.resource_logs.add().scope_logs.add().log_records
+        for at in times:
+            records.add(time_unix_nano=at)
+    elif signal is METRICS:
+        batch = MetricsData()
+        gauge = batch.resource_metrics.add().scope_metrics.add().metrics.add(name="load").gauge
+        for at in times:
+            gauge.data_points.add(time_unix_nano=at, as_double=1.0).attributes.add(key="at").value.int_value = (
+                at % 2**62
+            )
+    else:
+        batch = TracesData()
+        spans = batch.resource_spans.add().scope_spans.add().spans
+        for at in times:
+            spans.add(trace_id=b"t" * 16, start_time_unix_nano=at, end_time_unix_nano=LATEST_NS)
+            if at > LATEST_NS:
+                spans.add(trace_id=b"t" * 16, start_time_unix_nano=1, end_time_unix_nano=at)
+    return batch
+
+
+def as_json(batch):
+    # OTLP writes ids in hex, where protobuf's own JSON has base64.
+    return MessageToJson(batch).replace("dHR0dHR0dHR0dHR0dHR0dA==", (b"t" * 16).hex()).encode()
+
+
+@pytest.mark.parametrize("encode", [lambda batch: batch.SerializeToString(), as_json], ids=["protobuf", "json"])
+@pytest.mark.parametrize("signal", SIGNALS, ids=str)
+def test_otlp_times_that_the_index_cannot_hold_are_rejected(signal, encode):
+    """The end of a segment at 2**63 - 1 would not fit into the index, and withhold the whole bundle."""
+    decoded = read_object(encode(otlp_at(signal, [1, LATEST_NS, *OUT_OF_RANGE])), signal)
+    assert decoded.tables[""].num_rows == 2
+    assert decoded.rejected == {"time_out_of_range": 6 if signal is TRACES else 3}
+    if signal is METRICS:
+        assert decoded.tables[".series"].num_rows == 2, "a series without samples is not described"
+
+
+RECORDS = {
+    LOGS: {"time": 1_763_200_000, "message": "m"},
+    METRICS: {"time": 1_763_200_000, "name": "load", "value": 1.0},
+    TRACES: {"start_time": 1_763_200_000, "end_time": 1_763_200_001, "trace_id": "ab" * 16},
+}
+
+
+@pytest.mark.parametrize("pack", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize(
+    ("signal", "field"),
+    [(LOGS, "time"), (METRICS, "time"), (TRACES, "start_time"), (TRACES, "end_time"), (TRACES, "duration_ns")],
+    ids=str,
+)
+def test_times_of_records_that_the_index_cannot_hold_are_rejected(signal, field, pack):
+    wrong = [2e19, 2.0**63] if field == "duration_ns" else [9.1e18, -1e18]
+    rows = [RECORDS[signal], *({**RECORDS[signal], field: value} for value in wrong)]
+    table = pa.Table.from_pylist([{**dict.fromkeys(rows[1]), **row} for row in rows])
+    if pack == "jsonl":
+        body = b"\n".join(orjson.dumps(row) for row in rows)
+    elif pack == "csv":
+        names = table.column_names
+        lines = [names, *([row.get(name, "") for name in names] for row in rows)]
+        body = "\n".join(",".join(map(str, line)) for line in lines).encode()
+    else:
+        pq.write_table(table, sink := pa.BufferOutputStream())
+        body = sink.getvalue().to_pybytes()
+    decoded = read_object(body, signal, f"x.{pack}")
+    assert decoded.tables[""].num_rows == 1
+    assert decoded.rejected == {"time_out_of_range": 2}
+    assert len(decoded.samples["time_out_of_range"]) == 2
+
+
+def test_a_time_beside_the_event_time_is_left_out():
+    line = orjson.dumps({**RECORDS[LOGS], "observed_timestamp": 9.1e18})
+    [row] = read_object(line, LOGS).tables[""].to_pylist()
+    assert row["observed_timestamp"] is None

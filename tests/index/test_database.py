@@ -5,7 +5,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
-from lakerunner.index.database import Database
+from lakerunner.index.database import Database, Unstorable
 from lakerunner.model.errors import BadInput, Bug, Conflict, LimitHit, Unavailable
 
 
@@ -28,7 +28,14 @@ def test_errors_are_lake_errors(database: Database) -> None:
     with pytest.raises(BadInput, match="lakerunner migrate"), database.transaction() as tx:
         tx.execute("SELECT * FROM nowhere")
     with pytest.raises(Bug), database.transaction() as tx:
-        tx.execute("SELECT 1/0")
+        tx.execute("SELECT FROM WHERE")
+    for statement, value in [
+        ("INSERT INTO t VALUES (%s::bigint)", 1 << 40),
+        ("INSERT INTO t VALUES (%s)", None),
+        ("SELECT %s::text", "a\0b"),
+    ]:
+        with pytest.raises(Unstorable), database.transaction() as tx:
+            tx.execute(statement, [value])
 
 
 def test_a_statement_that_takes_too_long_is_stopped(database: Database) -> None:

@@ -13,7 +13,7 @@ from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.segment_inputs import release_segments
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
-from lakerunner.index.work import ItemState
+from lakerunner.index.work import ItemState, end_item
 from lakerunner.model.errors import Bug, Missing
 from lakerunner.model.raw_object import ObjectOutcome
 from lakerunner.model.segment import Segment
@@ -49,7 +49,7 @@ def commit_item(database: Database, result: ItemResult) -> Outcome:
     ensure_partitions(database, (segment.dateint for segment in result.made))
     crash_point("before_commit")
     with database.transaction() as tx:
-        if not _end_item(tx, result.item_id, ItemState.DONE):
+        if not end_item(tx, result.item_id, ItemState.DONE):
             return _lost_to(tx, result.item_id)
         try:
             with tx.transaction():
@@ -77,14 +77,6 @@ def _apply(tx: Connection, result: ItemResult) -> None:
         )
     insert_segments(tx, result.made, result.item_id)
     outbox.put(tx, result.follow_ups)
-
-
-def _end_item(tx: Connection, item_id: uuid.UUID, state: ItemState) -> bool:
-    # The row lock makes a second attempt wait here until the first has committed or failed.
-    done = tx.execute(
-        "UPDATE work_item SET state = %s, ended_at = now() WHERE item_id = %s AND state = 'open'", [state, item_id]
-    )
-    return done.rowcount == 1
 
 
 def _lost_to(tx: Connection, item_id: uuid.UUID) -> Outcome:

@@ -33,9 +33,17 @@ _TRANSIENT = (
     pg.SerializationFailure,
     pg.TooManyConnections,
 )
+#: Errors about a value: a number out of range, a text with NUL, a row that is too large.
+_UNSTORABLE = (psycopg.DataError, pg.CheckViolation, pg.NotNullViolation, pg.ProgramLimitExceeded)
 _WRONG_CREDENTIAL = re.compile(r"authentication failed|no password supplied|role .* does not exist|no pg_hba")
 _NO_DATABASE = re.compile(r"database .* does not exist")
 _UNKNOWN_HOST = re.compile(r"failed to resolve|could not translate|not known|invalid port|invalid connection option")
+
+
+class Unstorable(BadInput):
+    """A value that the index cannot hold: whoever made the row must change it."""
+
+    code = "unstorable"
 
 
 class Database:
@@ -180,6 +188,8 @@ def to_lake_error(error: psycopg.Error) -> LakeError:
         )
     if isinstance(error, pg.UniqueViolation | pg.ExclusionViolation):
         return Conflict(f"cannot write to the index: {text}")
+    if isinstance(error, _UNSTORABLE):
+        return Unstorable(f"cannot write to the index: {text}")
     if isinstance(error, pg.UndefinedTable | pg.UndefinedColumn):
         return BadInput(
             f"cannot use the index: {text}", hint="its schema may be older than this release; run `lakerunner migrate`"

@@ -65,6 +65,13 @@ def bundle(tx: Connection, object_ids: Sequence[uuid.UUID], item_id: uuid.UUID) 
     return [row["object_id"] for row in rows]
 
 
+def release(tx: Connection, item_id: uuid.UUID) -> None:
+    """Set the objects of an item free for another item."""
+    tx.execute(
+        "UPDATE raw_object SET state = 'seen', item_id = NULL WHERE item_id = %s AND state = 'bundled'", [item_id]
+    )
+
+
 def end_objects(tx: Connection, item_id: uuid.UUID, outcomes: Sequence[ObjectOutcome]) -> int:
     """Write the outcomes of the item's objects; return the number of updated rows for the caller to check."""
     if not outcomes:

@@ -59,6 +59,16 @@ def reopen_item(tx: Connection, item: WorkItem) -> None:
     )
 
 
+def end_item(tx: Connection, item_id: uuid.UUID, state: ItemState, reason: str | None = None) -> bool:
+    """End an open item; return False when it was not open."""
+    # The row lock makes a second attempt wait here until the first has committed or failed.
+    done = tx.execute(
+        "UPDATE work_item SET state = %s, reason = %s, ended_at = now() WHERE item_id = %s AND state = 'open'",
+        [state, reason, item_id],
+    )
+    return done.rowcount == 1
+
+
 def load_items(
     tx: Connection, wanted: Sequence[uuid.UUID]
 ) -> tuple[dict[uuid.UUID, WorkItem], dict[uuid.UUID, ItemState]]:

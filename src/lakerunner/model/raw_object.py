@@ -27,6 +27,10 @@ class RawObject:
         return hashed_id(self.bucket.encode(), self.key.encode(), self.version.encode())
 
 
+#: Enough of a reason to act on it. The ledger must not grow with what somebody wrote into an object.
+_REASON_CHARS = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectOutcome:
     """How an object ended: as rows, or in quarantine with its reason."""
@@ -34,3 +38,8 @@ class ObjectOutcome:
     object_id: uuid.UUID
     row_count: int
     quarantine_reason: str | None = None
+
+
+def quarantined(raw: RawObject, reason: str) -> ObjectOutcome:
+    # PostgreSQL's text cannot hold NUL.
+    return ObjectOutcome(raw.object_id, 0, reason.replace("\0", "\\0")[:_REASON_CHARS])

@@ -13,6 +13,8 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 NS_PER_HOUR = 3_600 * NS_PER_S
 NS_PER_DAY = 24 * NS_PER_HOUR
+#: Event times lie from 1970 up to here, in the year 2255. The end of a segment must still fit into 64 bits.
+MAX_TIME_NS = 9_000_000_000_000 * NS_PER_MS
 
 _EPOCH = dt.date(1970, 1, 1)
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}

@@ -12,13 +12,14 @@ from lakerunner.bus.announce import object_seen, segments_made
 from lakerunner.bus.messages import ObjectSeen, SegmentsMade, decode
 from lakerunner.bus.topics import Topic
 from lakerunner.index import ledger, overdue, segment_inputs
+from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.lookup import load_segments
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.overdue import Overdue
 from lakerunner.index.segments import SegmentRef, ref
 from lakerunner.model.errors import LakeError
-from lakerunner.model.raw_object import RawObject
+from lakerunner.model.raw_object import RawObject, quarantined
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
@@ -45,6 +46,12 @@ class RawObjects:
 
     def bind(self, tx: Connection, stage: str, inputs: Sequence[RawObject], item_id: uuid.UUID) -> None:
         ledger.bundle(tx, [each.object_id for each in inputs], item_id)
+
+    def release(self, tx: Connection, item_id: uuid.UUID) -> None:
+        ledger.release(tx, item_id)
+
+    def given_up(self, item_id: uuid.UUID, each: RawObject, reason: str) -> ItemResult | None:
+        return ItemResult(item_id, objects=[quarantined(each, reason)])
 
     def of_items(self, tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[RawObject, float]]]:
         return ledger.objects_of_items(tx, item_ids)
@@ -90,6 +97,12 @@ class Segments:
 
     def bind(self, tx: Connection, stage: str, inputs: Sequence[Segment], item_id: uuid.UUID) -> None:
         segment_inputs.bind_segments(tx, stage, [ref(each) for each in inputs], item_id)
+
+    def release(self, tx: Connection, item_id: uuid.UUID) -> None:
+        segment_inputs.release_segments(tx, item_id)
+
+    def given_up(self, item_id: uuid.UUID, each: Segment, reason: str) -> ItemResult | None:
+        return None
 
     def of_items(self, tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[Segment, float]]]:
         return segment_inputs.segments_of_items(tx, item_ids)

@@ -19,15 +19,29 @@ from lakerunner.runtime.settings import PipelineSettings
 def make_item(database: Database, stage: Stage[I], inputs: Sequence[I]) -> uuid.UUID | None:
     """Make one item of those inputs that have none yet, in one transaction; None when every input has an item."""
     with database.transaction() as tx:
-        free = stage.inputs.lock_free(tx, stage.name, inputs)
-        if not free:
-            return None
-        item_id = work.item_id(stage.name, map(stage.inputs.input_id, free))
-        item = WorkItem(item_id, stage.name, free[0].org_id, free[0].signal)
-        # An item of exactly these inputs may have ended before they were set free to be tried again.
-        work.reopen_item(tx, item)
-        stage.inputs.bind(tx, stage.name, free, item_id)
-        outbox.put(tx, [work_ready(item)])
+        return _make_item(tx, stage, inputs)
+
+
+def split_item(database: Database, stage: Stage[I], item: Item[I], reason: str) -> None:
+    """End an open item and make one item of each half of its inputs, in one transaction."""
+    middle = len(item.inputs) // 2
+    with database.transaction() as tx:
+        if work.end_item(tx, item.item_id, ItemState.STALE, f"split: {reason}".replace("\0", "\\0")):
+            stage.inputs.release(tx, item.item_id)
+            for half in (item.inputs[:middle], item.inputs[middle:]):
+                _make_item(tx, stage, half)
+
+
+def _make_item(tx: Connection, stage: Stage[I], inputs: Sequence[I]) -> uuid.UUID | None:
+    free = stage.inputs.lock_free(tx, stage.name, inputs)
+    if not free:
+        return None
+    item_id = work.item_id(stage.name, map(stage.inputs.input_id, free))
+    item = WorkItem(item_id, stage.name, free[0].org_id, free[0].signal)
+    # An item of exactly these inputs may have ended before they were set free to be tried again.
+    work.reopen_item(tx, item)
+    stage.inputs.bind(tx, stage.name, free, item_id)
+    outbox.put(tx, [work_ready(item)])
     return item_id
 
 

@@ -59,6 +59,12 @@ class Inputs(Protocol[I]):
     def bind(self, tx: Connection, stage: str, inputs: Sequence[I], item_id: uuid.UUID) -> None:
         """Give locked inputs to an item."""
 
+    def release(self, tx: Connection, item_id: uuid.UUID) -> None:
+        """Set the inputs of an item free for another item."""
+
+    def given_up(self, item_id: uuid.UUID, each: I, reason: str) -> ItemResult | None:
+        """The result that ends an item whose only input can never be done; None when inputs cannot be given up."""
+
     def of_items(self, tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[I, float]]]:
         """The inputs of each item, each with the seconds since it arrived."""
 
@@ -86,13 +92,20 @@ class Item(Generic[I]):
         return self.inputs[0].collector
 
 
+class InputAtFault(LakeError):
+    """An input of the item makes it fail, whatever is tried again. The item is narrowed down to that input."""
+
+    code = "input_at_fault"
+
+
 def _nothing() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """How an attempt at an item ended: with a result to commit (segments made, segments superseded, outcomes of raw
-    objects, follow-up messages), or with an error whose class decides whether the item comes again."""
+    objects, follow-up messages), or with an error whose class decides whether the item comes again, is narrowed down
+    (InputAtFault) or goes to the dead letters."""
 
     item_id: uuid.UUID
     result: ItemResult | LakeError

@@ -50,7 +50,8 @@ class WorkerRole(StageRole):
     def run(self, stop: Stop) -> None:
         consumer = self.bus.consumer(self.group, [topics.work(each, self.stage.name).name for each in self.signals])
         try:
-            Worker(self.stage, self.database, consumer, self.settings.pipeline, self.runner).run(stop)
+            attempts = self.settings.bus.max_attempts
+            Worker(self.stage, self.database, consumer, self.settings.pipeline, self.runner, attempts).run(stop)
         finally:
             consumer.close()
 

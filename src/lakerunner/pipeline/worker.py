@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from time import monotonic
 from typing import Generic
@@ -12,10 +12,11 @@ from typing import Generic
 from lakerunner.bus.contract import Consumer, Delivery, answer, run_steps
 from lakerunner.bus.messages import WorkReady, decode
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
-from lakerunner.index.database import Database
-from lakerunner.model.errors import BadInput, Bug, LakeError, Missing, Unavailable
+from lakerunner.index.database import Database, Unstorable
+from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Missing, Unavailable
 from lakerunner.pipeline.items import load_items, next_batch
-from lakerunner.pipeline.stage import Attempt, I, Item, Runner, Stage
+from lakerunner.pipeline.narrowing import narrow
+from lakerunner.pipeline.stage import Attempt, I, InputAtFault, Item, Runner, Stage
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.metrics import STAGE_BYTES, STAGE_ITEMS, STAGE_LAG, STAGE_ROWS, STAGE_SECONDS
 from lakerunner.runtime.settings import PipelineSettings
@@ -33,13 +34,20 @@ class Worker(Generic[I]):
     """For one thread. Batches run in threads of their own; only this one uses the consumer."""
 
     def __init__(
-        self, stage: Stage[I], database: Database, consumer: Consumer, settings: PipelineSettings, runner: Runner[I]
+        self,
+        stage: Stage[I],
+        database: Database,
+        consumer: Consumer,
+        settings: PipelineSettings,
+        runner: Runner[I],
+        max_attempts: int,
     ) -> None:
         self._stage = stage
         self._database = database
         self._consumer = consumer
         self._settings = settings
         self._runner = runner
+        self._max_attempts = max_attempts
         #: Polled, and not yet looked up in the index.
         self._arrived: list[tuple[Delivery, uuid.UUID]] = []
         self._waiting: list[Item[I]] = []
@@ -104,7 +112,8 @@ class Worker(Generic[I]):
         batch = next_batch(self._waiting, settings.batch_items, settings.task_bytes * settings.batch_items)
         del self._waiting[: len(batch)]
         attempts = {item.item_id: self._deliveries[item.item_id][0].attempt for item in batch}
-        self._batches.add(pool.submit(run_batch, self._stage.name, self._database, self._runner, batch, attempts))
+        last = frozenset(item_id for item_id, attempt in attempts.items() if attempt >= self._max_attempts)
+        self._batches.add(pool.submit(run_batch, self._stage, self._database, self._runner, batch, attempts, last))
 
     def _finish(self, timeout_s: float | None) -> None:
         ready, _ = wait(self._batches, timeout_s, FIRST_COMPLETED)
@@ -117,13 +126,21 @@ class Worker(Generic[I]):
 
 
 def run_batch(
-    stage: str, database: Database, runner: Runner[I], items: Sequence[Item[I]], attempts: Mapping[uuid.UUID, int]
+    stage: Stage[I],
+    database: Database,
+    runner: Runner[I],
+    items: Sequence[Item[I]],
+    attempts: Mapping[uuid.UUID, int],
+    last: Container[uuid.UUID] = (),
 ) -> Ends:
     """Run the items and commit each result as it comes. Every item ends, whatever the runner does.
 
     An error that the runner raises concerns the items that have no result yet. When trying again cannot help, or when
     nobody expected the error, each of them is run alone, so that one item does not fail its neighbours. Only a Bug is
     raised: the process is broken (Spark's Java is gone) and must be started again.
+
+    An item that fails because of an input is narrowed down to it; for an error that nobody expected, at its `last`
+    attempt.
     """
     ends: dict[uuid.UUID, LakeError | None] = {}
     by_id = {item.item_id: item for item in items}
@@ -131,47 +148,54 @@ def run_batch(
     failure: LakeError = Missing("cannot end the item: its stage reported no result")
     run_alone = True
     try:
-        with span(stage, items=len(items)):
+        with span(stage.name, items=len(items)):
             for attempt in runner.run(items, attempts):
                 ends[attempt.item_id] = _end(stage, database, by_id[attempt.item_id], attempt)
-                STAGE_SECONDS.labels(stage).observe((monotonic() - started) / len(items))
+                STAGE_SECONDS.labels(stage.name).observe((monotonic() - started) / len(items))
     except Bug:
         raise
     except LakeError as error:
         failure, run_alone = error, not error.retryable
     except Exception as error:  # noqa: BLE001  (no way out of a batch may leave a delivery unanswered)
         # The machine may be at fault (memory, file handles), so the item is tried again until attempts run out.
-        log().error("batch failed", stage=stage, items=len(items), trace="".join(traceback.format_exception(error)))
-        failure = Unavailable(f"cannot run the batch: {type(error).__name__}: {error}")
+        log().error(
+            "batch failed", stage=stage.name, items=len(items), trace="".join(traceback.format_exception(error))
+        )
+        reason = f"cannot run the batch: {type(error).__name__}: {error}"
+        is_last = len(items) == 1 and items[0].item_id in last
+        failure = InputAtFault(reason) if is_last else Unavailable(reason)
     for item in items:
         if item.item_id not in ends:
             if run_alone and len(items) > 1:
-                ends |= run_batch(stage, database, runner, [item], attempts)
+                ends |= run_batch(stage, database, runner, [item], attempts, last)
             else:
-                ends[item.item_id] = _failed(stage, item, failure)
+                ends[item.item_id] = _failed(stage, database, item, failure)
     return ends
 
 
-def _end(stage: str, database: Database, item: Item[I], attempt: Attempt) -> LakeError | None:
+def _end(stage: Stage[I], database: Database, item: Item[I], attempt: Attempt) -> LakeError | None:
     if isinstance(attempt.result, LakeError):
-        return _failed(stage, item, attempt.result)
+        return _failed(stage, database, item, attempt.result)
     try:
         outcome = commit_item(database, attempt.result)
+    except LimitHit as error:
+        # The index is too slow now, which is not the item's fault.
+        return _failed(stage, database, item, Unavailable(error.message, hint=error.hint))
     except LakeError as error:
-        return _failed(stage, item, error)
-    STAGE_ITEMS.labels(stage, outcome.value).inc()
+        return _failed(stage, database, item, error)
+    STAGE_ITEMS.labels(stage.name, outcome.value).inc()
     if outcome is Outcome.COMMITTED:
-        _report(stage, item, attempt.result)
+        _report(stage.name, item, attempt.result)
         attempt.on_commit()
     else:
-        log().info("item had ended already", stage=stage, item=str(item.item_id), outcome=outcome.value)
+        log().info("item had ended already", stage=stage.name, item=str(item.item_id), outcome=outcome.value)
     return None
 
 
-def _failed(stage: str, item: Item[I], error: LakeError) -> LakeError:
-    STAGE_ITEMS.labels(stage, error.code).inc()
-    log().warning("item failed", stage=stage, org=str(item.org_id), item=str(item.item_id), error=str(error))
-    return error
+def _failed(stage: Stage[I], database: Database, item: Item[I], error: LakeError) -> LakeError | None:
+    STAGE_ITEMS.labels(stage.name, error.code).inc()
+    log().warning("item failed", stage=stage.name, org=str(item.org_id), item=str(item.item_id), error=str(error))
+    return narrow(database, stage, item, error) if isinstance(error, InputAtFault | Unstorable) else error
 
 
 def _report(stage: str, item: Item[I], result: ItemResult) -> None:

@@ -24,6 +24,8 @@ STAGE_LAG = Gauge(
     "lakerunner_stage_lag_seconds", "From the arrival of the oldest input to its commit, of the last item.", ["stage"]
 )
 
+OBJECTS_QUARANTINED = Counter("lakerunner_objects_quarantined", "Raw objects that could not be read.", ["signal"])
+
 OUTBOX_PENDING = Gauge("lakerunner_outbox_pending", "Messages waiting to be published.")
 OUTBOX_OLDEST_SECONDS = Gauge("lakerunner_outbox_oldest_seconds", "Age of the oldest message waiting to be published.")
 

@@ -48,7 +48,7 @@ def box(lake: Lake, until: Callable[[], bool], timeout_s: float = 20.0) -> None:
 def ingest(lake: Lake, runner: IngestRunner, until: Callable[[], bool], timeout_s: float = 60.0) -> None:
     stop = Stop()
     with lake.consumer("ingest", *WORK_TOPICS) as consumer:
-        worker = Worker(INGEST, lake.database, consumer, lake.settings.pipeline, runner)
+        worker = Worker(INGEST, lake.database, consumer, lake.settings.pipeline, runner, 3)
         end = time.monotonic() + timeout_s
 
         def look(*_: object) -> None:
@@ -182,7 +182,7 @@ def test_an_item_done_twice_commits_once(lake: Lake, runner: IngestRunner) -> No
     with lake.database.transaction() as tx:
         items, _ = load_items(tx, INGEST, [item_id], lake.settings.pipeline)
     for attempt in (1, 2):
-        ends = run_batch("ingest", lake.database, runner, [items[item_id]], {item_id: attempt})
+        ends = run_batch(INGEST, lake.database, runner, [items[item_id]], {item_id: attempt})
         assert ends == {item_id: None}
     assert lake.row_count(LOGS) == 40
     assert Outcome.ALREADY == "already"

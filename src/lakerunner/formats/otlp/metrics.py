@@ -120,7 +120,7 @@ def _make(
     read = _read(family, metadata, tally)
     metric_of = family.metric_of[read.point]
     started = metadata.kind[family.metric_of] != metric_metadata.GAUGE
-    time_ms, timeless, start = points.times(family.struct, read.point, started=started)
+    time_ms, bad, absent, start = points.times(family.struct, read.point, started=started)
     every = len(read.point) == len(family.struct) and family.kinds[0] != metric_metadata.SUMMARY
     attributes = family.struct.field("attributes")
     if not every:
@@ -140,8 +140,10 @@ def _make(
     samples = table_of(SAMPLES, columns, len(read.point))
     series = grouped.table
     resource_of = metadata.resource_of[metric_of]
+    timeless = bad | absent
     if timeless.any():
-        tally.reject("no_timestamp", int(timeless.sum()))
+        tally.reject("time_out_of_range", int(bad.sum()))
+        tally.reject("no_timestamp", int(absent.sum()))
         samples, resource_of = samples.filter(pa.array(~timeless)), resource_of[~timeless]
         seen = np.zeros(series.num_rows, np.bool_)
         seen[grouped.of_point[~timeless]] = True

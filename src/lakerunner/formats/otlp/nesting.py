@@ -13,9 +13,10 @@ from lakerunner.formats.attributes import Entry, Ints, Level
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.otlp.anyvalue import Pairs
+from lakerunner.model.time import MAX_TIME_NS
 
 _ZERO_IDS = pa.array(["", "0" * 16, "0" * 32])
-_MAX_TIME = np.uint64(np.iinfo(np.int64).max)
+_MAX_TIME = np.uint64(MAX_TIME_NS)
 #: The resource attribute that names the service, in every signal.
 SERVICE_NAME = "service.name"
 
@@ -103,9 +104,9 @@ def hex_ids(ids: pa.Array) -> pa.Array:
 
 
 def nanos(array: pa.Array) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Return unsigned nanoseconds as signed ones, and a mask of those that do not fit (after the year 2262)."""
+    """Return unsigned nanoseconds as signed ones, and a mask of those that the index cannot hold."""
     unsigned = array.to_numpy(zero_copy_only=False)
-    return unsigned.view(np.int64), unsigned > _MAX_TIME
+    return unsigned.view(np.int64), unsigned >= _MAX_TIME
 
 
 def timestamps(values: Ints, unit: str, absent: npt.NDArray[np.bool_] | None = None) -> pa.Array:

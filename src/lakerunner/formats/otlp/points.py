@@ -186,13 +186,13 @@ def summaries(points: pa.StructArray) -> Points:
     )
 
 
-def times(points: pa.StructArray, kept: Ints, *, started: Mask) -> tuple[Ints, Mask, pa.Array]:
-    """Return the time of each sample in milliseconds, a mask of those without a usable time, and their start times."""
+def times(points: pa.StructArray, kept: Ints, *, started: Mask) -> tuple[Ints, Mask, Mask, pa.Array]:
+    """Return the samples' times in milliseconds, masks of those out of range and without one, and the start times."""
     at_ns, bad = nanos(points.field("time_unix_nano"))
     start_ns, start_bad = nanos(points.field("start_time_unix_nano"))
     absent = (start_ns == 0) | start_bad | ~started
     start = timestamps(start_ns // NS_PER_MS, "ms", absent)
-    return (at_ns // NS_PER_MS)[kept], (bad | (at_ns == 0))[kept], start.take(pa.array(kept))
+    return (at_ns // NS_PER_MS)[kept], bad[kept], (at_ns == 0)[kept], start.take(pa.array(kept))
 
 
 def _stale(points: pa.StructArray) -> Mask:

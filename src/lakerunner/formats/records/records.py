@@ -15,6 +15,7 @@ from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.times import to_nanos
 from lakerunner.model.signal import Table
+from lakerunner.model.time import MAX_TIME_NS
 
 Mask = npt.NDArray[np.bool_]
 #: Row -> its position ("line 7") and first characters, for the samples of rejected rows.
@@ -69,10 +70,13 @@ class Records:
         parts = [(rows, _as_numbers(values, kind)) for rows, values in self.pick(keys, lambda v: _is_number(v, kind))]
         return _scatter(parts, self.row_count, kind)
 
-    def times(self, keys: Sequence[str], fallback_ns: int | None, *, needed: bool) -> tuple[Ints, Mask]:
+    def times(
+        self, keys: Sequence[str], fallback_ns: int | None, *, needed: bool, bounded: bool = False
+    ) -> tuple[Ints, Mask]:
         """Pick a field as nanoseconds, with a mask of the rows without it.
 
-        With `needed`, a row whose time is absent or unreadable is rejected.
+        With `needed`, a row whose time is absent or unreadable is rejected; with `needed` or `bounded`, also one whose
+        time the index cannot hold. Otherwise such a time counts as absent.
         """
         nanos = np.zeros(self.row_count, np.int64)
         absent = np.ones(self.row_count, np.bool_)
@@ -82,9 +86,13 @@ class Records:
             nanos[rows] = found
             absent[rows] = ~read
             bad[rows] = ~read
+        far = ~absent & ((nanos < 0) | (nanos >= MAX_TIME_NS))
+        absent |= far
+        if needed or bounded:
+            self.refuse("time_out_of_range", far)
         if needed and fallback_ns is not None:
-            nanos[absent & ~bad] = fallback_ns
-            absent &= bad
+            nanos[absent & ~bad & ~far] = fallback_ns
+            absent &= bad | far
         if needed:
             self.refuse("bad_timestamp", bad)
             self.refuse("no_timestamp", absent & ~bad)

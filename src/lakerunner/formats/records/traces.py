@@ -13,14 +13,18 @@ from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.nesting import timestamps
 from lakerunner.formats.records.records import Records, hex_text
 from lakerunner.model.signals import TRACES
+from lakerunner.model.time import MAX_TIME_NS
 
 
 def trace_tables(
     records: Records, fields: Mapping[str, tuple[str, ...]], limits: Limits, options: Options
 ) -> dict[str, pa.Table]:
     start_ns, _ = records.times(fields["start_timestamp"], options.fallback_time_ns, needed=True)
-    end_ns, endless = records.times(fields["end_timestamp"], None, needed=False)
-    lasted = pc.cast(records.numbers(fields["duration_ns"], pa.float64()), pa.int64(), safe=False)
+    end_ns, endless = records.times(fields["end_timestamp"], None, needed=False, bounded=True)
+    lasted = records.numbers(fields["duration_ns"], pa.float64())
+    fits = pc.fill_null(pc.less(pc.abs(lasted), float(MAX_TIME_NS)), True)
+    records.refuse("time_out_of_range", ~fits.to_numpy(zero_copy_only=False))
+    lasted = pc.cast(pc.if_else(fits, lasted, 0.0), pa.int64(), safe=False)
     duration = pc.coalesce(lasted, pa.array(np.where(endless, 0, end_ns - start_ns)))
     trace_id = hex_text(records.text(fields["trace_id"]))
     records.refuse("no_trace_id", trace_id.is_null().to_numpy(zero_copy_only=False))

@@ -13,12 +13,12 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_DAY
 from lakerunner.pipeline.ingest.task import TaskResult
 from lakerunner.pipeline.stage import Item
+from lakerunner.runtime.metrics import OBJECTS_QUARANTINED
 from lakerunner.runtime.telemetry import log
 
 _ROWS_REJECTED = Counter(
     "lakerunner_rows_rejected", "Rows refused while others of their object landed.", ["signal", "reason"]
 )
-_OBJECTS_QUARANTINED = Counter("lakerunner_objects_quarantined", "Raw objects that could not be read.", ["signal"])
 _ROWS_SKEWED = Counter(
     "lakerunner_rows_skewed", "Rows that landed with an event time over a year ago or a day ahead.", ["signal"]
 )
@@ -37,7 +37,7 @@ def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult
         log().warning("rows skewed", rows=skewed, **about)
     for each in result.objects:
         if each.quarantine_reason is not None:
-            _OBJECTS_QUARANTINED.labels(item.signal).inc()
+            OBJECTS_QUARANTINED.labels(item.signal).inc()
             log().warning("object quarantined", object=str(each.object_id), reason=each.quarantine_reason, **about)
     for task in tasks:
         for reason, count in task.rejected.items():

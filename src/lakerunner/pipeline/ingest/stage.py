@@ -16,15 +16,15 @@ from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Database
 from lakerunner.index.profiles import list_profiles
 from lakerunner.intake.buckets import config_of
-from lakerunner.model.errors import Bug, LakeError, Unavailable
-from lakerunner.model.raw_object import ObjectOutcome, RawObject
+from lakerunner.model.errors import Bug, LakeError, LimitHit, Unavailable
+from lakerunner.model.raw_object import RawObject, quarantined
 from lakerunner.model.signals import LOGS
 from lakerunner.pipeline.ingest.report import report
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.inputs import RAW_OBJECTS
 from lakerunner.pipeline.packing import PackLimits, estimated_bytes
 from lakerunner.pipeline.spark.job import SparkJobs
-from lakerunner.pipeline.stage import Attempt, Item, Runner, Stage
+from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Runner, Stage
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import PipelineSettings, Settings
 from lakerunner.store.config import StoreConfig
@@ -74,7 +74,8 @@ class IngestRunner(Runner[RawObject]):
         for item in items:
             unknown = [error for raw in item.inputs if isinstance(error := sources[raw.bucket], LakeError)]
             if unknown:
-                yield Attempt(item.item_id, unknown[0])
+                is_mixed = len(unknown) < len(item.inputs)
+                yield Attempt(item.item_id, InputAtFault(unknown[0].message) if is_mixed else unknown[0])
             else:
                 tasks[item.item_id] = self._tasks_of(item, sources)
         found = _run_grouped(tasks, self._run_tasks)
@@ -156,35 +157,49 @@ def _run_grouped(tasks: Mapping[uuid.UUID, Sequence[IngestTask]], run_tasks: Run
 
 
 def _object_by_object(tasks: Sequence[IngestTask], run_tasks: RunTasks) -> Found:
-    """The last resort for an item whose task dies: find the object that kills it, and quarantine that."""
+    """The last resort for an item that fails again and again: find the objects that kill their task.
+
+    Those are quarantined. An object that the store does not give out is not at fault, and yet it must not hold up the
+    objects that can be read: the item is narrowed down to it.
+    """
     try:
         # When even a task without objects dies, the objects are not at fault.
         run_tasks([replace(tasks[0], objects=())])
     except Unavailable as error:
         return error
+    objects = [(task, raw) for task in tasks for raw in task.objects]
     results: list[TaskResult] = []
-    for task in tasks:
-        for raw in task.objects:
-            try:
-                [result] = run_tasks([replace(task, objects=(raw,))])
-            except Unavailable as error:
-                reason = f"cannot read the object: the task that reads it dies, also alone: {error.message}"
-                result = TaskResult(task.item_id, objects=(ObjectOutcome(raw.object_id, 0, reason),))
-            if result.error is not None:
-                return result.error
-            results.append(result)
+    for task, raw in objects:
+        result = _alone(task, raw, run_tasks)
+        if result.error is not None:
+            # One more object is asked for, and not all: each may take as long as the store's timeout.
+            is_mixed = bool(results) or _alone(*objects[-1], run_tasks).error is None
+            return InputAtFault(result.error.message) if is_mixed else result.error
+        results.append(result)
     return results
 
 
+def _alone(task: IngestTask, raw: RawObject, run_tasks: RunTasks) -> TaskResult:
+    try:
+        [result] = run_tasks([replace(task, objects=(raw,))])
+    except Unavailable as error:
+        reason = f"cannot read the object: the task that reads it dies, also alone: {error.message}"
+        return TaskResult(task.item_id, objects=(quarantined(raw, reason),))
+    return result
+
+
 def _attempt(item: Item[RawObject], found: Found) -> Attempt:
+    if isinstance(found, Bug | LimitHit):
+        # What remains after reading object by object: the rows of some object cannot be merged, sorted or written.
+        return Attempt(item.item_id, InputAtFault(str(found)))
     if isinstance(found, LakeError):
         return Attempt(item.item_id, found)
     segments = [segment for result in found for segment in result.segments]
     outcomes = [outcome for result in found for outcome in result.objects]
     if {outcome.object_id for outcome in outcomes} != {raw.object_id for raw in item.inputs}:
         return Attempt(
-            item.item_id, Bug(f"cannot commit item {item.item_id}: its tasks did not report every object")
-        )  # fmt: skip
+            item.item_id, InputAtFault(f"cannot commit item {item.item_id}: its tasks did not report every object")
+        )
     result = ItemResult(item.item_id, made=segments, objects=outcomes, follow_ups=segments_made(segments))
     return Attempt(item.item_id, result, partial(report, item, result, found))
 

@@ -21,12 +21,13 @@ from lakerunner.formats.decoded import Decoded
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
-from lakerunner.model.errors import Bug, LakeError, Missing, Unavailable
+from lakerunner.model.errors import Bug, LakeError, LimitHit, Missing
 from lakerunner.model.ids import fresh_id
-from lakerunner.model.raw_object import ObjectOutcome, RawObject
+from lakerunner.model.raw_object import ObjectOutcome, RawObject, quarantined
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
+from lakerunner.model.time import MAX_TIME_NS
 from lakerunner.pipeline.ingest.split import Tables, merged, parts
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
@@ -38,7 +39,6 @@ from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 
 #: Bytes of raw objects that may wait, fetched, for their turn to be decoded.
 _FETCHED_BYTES = 64 << 20
-_REASON_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def run_task(task: IngestTask) -> TaskResult:
     except LakeError as error:
         return TaskResult(task.item_id, error=error)
     except MemoryError:
-        return TaskResult(task.item_id, error=Unavailable("cannot ingest the item: the task is out of memory"))
+        return TaskResult(task.item_id, error=LimitHit("cannot ingest the item: the task is out of memory"))
     except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
@@ -117,27 +117,23 @@ def _run(task: IngestTask) -> TaskResult:
 def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcome, Decoded | None]]:
     for raw, fetched in _fetch_all(task):
         if isinstance(fetched, LakeError):
-            yield _quarantined(raw, str(fetched)), None
+            yield quarantined(raw, str(fetched)), None
             continue
-        options = replace(task.options, fallback_time_ns=fetched.modified_ns)
+        in_range = 0 < fetched.modified_ns < MAX_TIME_NS
+        options = replace(task.options, fallback_time_ns=fetched.modified_ns if in_range else None)
         try:
             decoded = read_object(fetched.body, signal, raw.key, task.limits, options)
         except LakeError as error:
             if error.retryable:
                 raise
-            yield _quarantined(raw, str(error)), None
+            yield quarantined(raw, str(error)), None
             continue
         except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
             # The decoder met bytes that it was not written for. They stay in quarantine until it is.
-            yield _quarantined(raw, f"cannot read the object: {type(error).__name__}: {error}"), None
+            yield quarantined(raw, f"cannot read the object: {type(error).__name__}: {error}"), None
             continue
         row_count = decoded.tables[signal.rows.suffix].num_rows
         yield ObjectOutcome(raw.object_id, row_count), decoded if row_count else None
-
-
-def _quarantined(raw: RawObject, reason: str) -> ObjectOutcome:
-    # PostgreSQL's text cannot hold NUL.
-    return ObjectOutcome(raw.object_id, 0, reason.replace("\0", "\\0")[:_REASON_CHARS])
 
 
 def _fetch_all(task: IngestTask) -> Iterator[tuple[RawObject, _Fetched | LakeError]]:

@@ -9,11 +9,8 @@ from typing import Any
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signals.metrics import METRICS
-from lakerunner.model.time import NS_PER_MS, TimeRange
+from lakerunner.model.time import MAX_TIME_NS, NS_PER_MS, TimeRange
 from lakerunner.query.series.matchers import Matcher, MatchKind
-
-#: The year 2255. Queries may name later times, but the index cannot hold those as nanoseconds.
-_MAX_NS = 9_000_000_000_000 * NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,8 @@ class Leaf:
     @property
     def time_range(self) -> TimeRange:
         """The time range, clipped to what the index can hold: from the epoch to the year 2255."""
-        start_ns = min(max(self.start_ns, 0), _MAX_NS)
-        return TimeRange(start_ns, min(max(self.end_ns, start_ns), _MAX_NS))
+        start_ns = min(max(self.start_ns, 0), MAX_TIME_NS)
+        return TimeRange(start_ns, min(max(self.end_ns, start_ns), MAX_TIME_NS))
 
 
 def extent_of(leaves: Iterable[Leaf]) -> TimeRange | None:
