@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -106,6 +107,19 @@ def test_publishers_that_meet_leave_no_gap_and_do_not_deadlock(under_test: BusUn
     assert failures == []
     assert sum(map(len, seen.values())) == 960
     assert all(offsets == list(range(len(offsets))) for offsets in seen.values())
+
+
+def test_a_publisher_whose_host_vanished_does_not_block_others(under_test: BusUnderTest) -> None:
+    with under_test.behind_proxy() as (proxy, remote), ExitStack() as stack:
+        assert isinstance(remote.bus, PostgresBus)
+        tx = stack.enter_context(remote.bus._database.transaction())
+        remote.bus.publish_in(tx, [Outgoing(TOPIC, "org", b"never")])
+        proxy.silence()
+        under_test.publish("first")
+        assert [(record.offset, record.payload) for record in under_test.bus.tail(TOPIC, 5)] == [(0, b"first")]
+        proxy.resume()
+        with pytest.raises(Unavailable):
+            stack.close()
 
 
 def test_a_transaction_that_fails_publishes_nothing(under_test: BusUnderTest, database: Database) -> None:

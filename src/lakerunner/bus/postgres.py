@@ -67,7 +67,9 @@ class PostgresBus:
     def consumer(self, group: str, topics: Sequence[str]) -> PostgresConsumer:
         member = uuid.uuid4().hex
         progress = ConsumerProgress(member, retry_policy(self._settings))
-        return PostgresConsumer(group, topics, self._prefix, self._database, progress, self.publish)
+        return PostgresConsumer(
+            group, topics, self._prefix, self._database, self._settings.session_timeout_s, progress, self.publish
+        )
 
     def lag(self, group: str | None = None) -> list[Lag]:
         with self._database.transaction() as tx:

@@ -59,7 +59,9 @@ class BusSettings(Section):
     )
     replication: Count = Field(1, description="Replicas of a new Kafka topic.")
     session_timeout_s: Annotated[float, Field(ge=1)] = Field(
-        10.0, description="How long a consumer may be silent before others take over its partitions."
+        10.0,
+        description="How long a process may be silent before others take over its partitions and its leadership, and "
+        "PostgreSQL ends its transactions. Killed processes are noticed sooner.",
     )
     max_attempts: Count = Field(
         15,
