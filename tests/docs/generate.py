@@ -74,9 +74,25 @@ decision](../decisions/0008-nanoseconds-beside-microseconds.md).
 ## Attributes
 
 Logs and traces have a column for every attribute key: `resource_*`, `scope_*` and `attr_*`, in lower case, with other
-characters replaced by `_`. Types are kept (string, int64, double, bool); a key with several types in one segment
-becomes a string. At most 256 keys get a column of their own; the others are in `attributes_overflow`. The key-value
-metadata of the file holds the original keys.
+characters replaced by `_`. At most 256 keys get a column of their own; the others are in `attributes_overflow`, a map
+from the name that the column would have to the value as text. The key-value metadata of the file holds the original
+keys.
+
+A column has the same type in all segments of an org and signal ([the
+decision](../decisions/0018-one-type-per-attribute.md)). The first segment that has the column decides:
+
+| first values | type | later values that fit |
+|---|---|---|
+| numbers | `double` | numbers |
+| whole numbers, one of them beyond ±2^53 | `int64` | whole numbers |
+| booleans | `bool` | booleans |
+| texts, or several of the above | `string` | everything, numbers as text |
+
+A text that is exactly what we would write for a number or boolean (`500`, but not `0500` or `5e2`) fits into their
+columns. A value that does not fit, and a whole number beyond ±2^53 in a `double` column, goes to
+`attributes_overflow` unchanged, as text. No digit is lost, and `lakerunner query rows` finds a value wherever it is.
+An org has at most 4,096 columns per signal; attributes that come later stay in the overflow. Segments of releases
+before this rule keep their types.
 
 This page is generated from `src/lakerunner/model/signals/` by `make docs`.
 """

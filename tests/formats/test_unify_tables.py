@@ -6,8 +6,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-from lakerunner.formats.attributes import OVERFLOW, keys_of
+from lakerunner.formats.attribute_types import TYPES, AttributeTypes
+from lakerunner.formats.attributes import OVERFLOW, as_text, keys_of
 from lakerunner.formats.read import read_object
 from lakerunner.formats.unify_tables import unify_tables
 from lakerunner.model.signals import LOGS, METRICS
@@ -27,6 +29,50 @@ def test_types_are_unified_and_absent_columns_are_null():
     assert merged.column("attr_b").to_pylist() == ["x", None, None]
     assert merged.column("attr_c").to_pylist() == [None, 2.5, None]
     assert keys_of(merged.schema) == {"attr_a": ["a"], "attr_b": ["b"], "attr_c": ["c"]}
+
+
+def test_numbers_become_double_unless_that_would_round():
+    big = 2**53 + 1
+    merged = unify_tables(
+        [logs({"a": 1, "b": big, "c": 1}, {"c": 2.5}, {"c": big})[""], logs({"a": 2.5})[""]], LOGS.rows
+    )
+    assert merged.column("attr_a").to_pylist() == [1.0, None, None, 2.5]
+    assert merged.column("attr_b").to_pylist() == [big, None, None, None]
+    # Within one object, integers and fractions that no type holds together are text.
+    assert merged.column("attr_c").to_pylist() == ["1", "2.5", str(big), None]
+    assert [str(merged.schema.field(f"attr_{name}").type) for name in "abc"] == ["double", "int64", "string"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "left"),
+    [
+        ("double", [1, 2.5, "7", "0.25", "-3"], ["x", "007", "1e3", "1.0", "", "nan", True, 2**53 + 1]),
+        ("int64", [1, 2**60, 2.0, "7", "-3"], ["x", "007", 2.5, True, "9" * 19]),
+        ("bool", [True, False, "true"], ["x", 1, 0.5, "True"]),
+        ("text", ["x", 1, 2.5, True], []),
+    ],
+)
+def test_a_known_type_stays_and_what_it_cannot_hold_goes_to_the_overflow(kind: str, fits: list, left: list):
+    types = AttributeTypes({"attr_a": kind})
+    tables = [logs({"a": value})[""] for value in (*fits, *left)]
+    merged = unify_tables(tables, LOGS.rows, types=types)
+    column = merged.column("attr_a")
+    assert column.type == TYPES[kind]
+    texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in (*fits, *left)]
+    assert as_text(column.combine_chunks()).to_pylist() == [
+        *(text.removesuffix(".0") for text in texts[: len(fits)]),
+        *[None] * len(left),
+    ]
+    if left:
+        assert merged.column(OVERFLOW).to_pylist()[len(fits) :] == [[("attr_a", text)] for text in texts[len(fits) :]]
+    assert types.added(merged.schema, LOGS.rows.schema().names) == {}
+
+
+def test_whole_numbers_have_one_text_whatever_holds_them():
+    numbers = [0, 7, -(10**10), 10**10 + 1, 1_767_225_600_000, 2**53]
+    as_ints, as_doubles = pa.array(numbers, pa.int64()), pa.array([float(number) for number in numbers])
+    assert as_text(as_doubles).to_pylist() == as_text(as_ints).to_pylist() == [str(number) for number in numbers]
+    assert as_text(pa.array([1e300, 0.1, None])).to_pylist() == ["1e+300", "0.1", None]
 
 
 def test_dictionaries_and_text_are_one_column():

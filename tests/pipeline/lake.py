@@ -28,9 +28,11 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
 from lakerunner.model.time import TimeRange
-from lakerunner.pipeline.ingest.stage import IngestRunner
+from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
 from lakerunner.pipeline.ingest.task import run_task
+from lakerunner.pipeline.items import load_items, make_item
 from lakerunner.pipeline.spark.job import run_tasks
+from lakerunner.pipeline.stage import Item
 from lakerunner.runtime.settings import (
     BusSettings,
     DataSettings,
@@ -185,6 +187,15 @@ class Lake:
             yield consumer
         finally:
             consumer.close()
+
+
+def loaded(lake: Lake, *raws: RawObject) -> Item[RawObject]:
+    """A work item of these objects, as a worker loads it."""
+    made = make_item(lake.database, INGEST, raws)
+    assert made is not None
+    with lake.database.transaction() as tx:
+        items, _ = load_items(tx, INGEST, [made], lake.settings.pipeline)
+    return items[made]
 
 
 def runner_on(spark: SparkSession, lake: Lake) -> IngestRunner:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from lakerunner.formats.attributes import OVERFLOW
+from lakerunner.formats.attributes import EXACT, OVERFLOW
 from lakerunner.model.signal import Signal
 from lakerunner.model.time import NS_PER_S
 
@@ -240,9 +240,14 @@ def _plain(array: pa.Array) -> Sequence[Any]:
     if pa.types.is_list(array.type) and pa.types.is_struct(array.type.value_type):
         return _structs(array)
     values = list(array.to_pylist())
-    if pa.types.is_floating(array.type):
-        return [str(value) if value is not None and not math.isfinite(value) else value for value in values]
-    return values
+    return list(map(_number, values)) if pa.types.is_floating(array.type) else values
+
+
+def _number(value: float | None) -> float | int | str | None:
+    """Show whole numbers without a fraction: attributes that are numbers are stored as doubles."""
+    if value is None or not math.isfinite(value):
+        return value if value is None else str(value)
+    return int(value) if value.is_integer() and abs(value) <= EXACT else value
 
 
 def _structs(array: pa.Array) -> Sequence[Any]:

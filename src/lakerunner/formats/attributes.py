@@ -25,6 +25,8 @@ from lakerunner.model.labels import attribute_column
 MAX_PROMOTED_COLUMNS = 256
 OVERFLOW = "attributes_overflow"
 OVERFLOW_TYPE = pa.map_(pa.string(), pa.string())
+#: Up to this size, doubles hold every whole number.
+EXACT = 1 << 53
 #: Schema metadata key. Its value is JSON that maps each column to the original keys stored in it.
 KEYS_METADATA = b"lakerunner.attribute_keys"
 
@@ -120,10 +122,40 @@ def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MA
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Convert attribute values to text, as the overflow and columns of mixed types hold them."""
+    """Convert attribute values to text, as the overflow and columns of mixed types hold them.
+
+    A whole number has the same text as an integer and as a double. Arrow alone would write doubles from 1e10 on with
+    an exponent.
+    """
     if pa.types.is_string(array.type):
         return array
-    return pc.cast(array, pa.string())
+    text = pc.cast(array, pa.string())
+    if not pa.types.is_floating(array.type):
+        return text
+    size = pc.abs(array)
+    plain = pc.and_(pc.equal(pc.floor(array), array), pc.and_(pc.greater_equal(size, 1e10), pc.less_equal(size, EXACT)))
+    if not pc.any(plain).as_py():
+        return text
+    whole = pc.cast(pc.if_else(plain, array, 0.0), pa.int64(), safe=False)
+    return pc.if_else(plain, pc.cast(whole, pa.string()), text)
+
+
+def are_exact(ints: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether doubles hold all of these integers exactly."""
+    bounds = pc.min_max(ints).as_py()
+    return bounds["min"] is None or (bounds["min"] >= -EXACT and bounds["max"] <= EXACT)
+
+
+def common_type(types: set[pa.DataType], ints: Iterable[pa.Array | pa.ChunkedArray]) -> pa.DataType:
+    """The type of a column that holds values of these types; `ints` are its integers.
+
+    Numbers become double unless that would round, anything else that differs becomes text.
+    """
+    if len(types) == 1:
+        return next(iter(types))
+    if types == {pa.int64(), pa.float64()} and all(map(are_exact, ints)):
+        return pa.float64()
+    return pa.string()
 
 
 def cut_text(array: pa.Array, limits: Limits, tally: Tally) -> pa.Array:
@@ -176,7 +208,8 @@ def _winners(entries: list[Entry]) -> tuple[Entry, list[Entry]]:
     types = {entry.source.type for entry in entries}
     # Take before concatenating: each source holds the values of all attributes.
     values = [entry.source.take(pa.array(entry.index)) for entry in entries]
-    source = pa.concat_arrays([as_text(value) for value in values] if len(types) > 1 else values)
+    kind = common_type(types, (value for value in values if pa.types.is_integer(value.type)))
+    source = pa.concat_arrays([as_text(value) if kind == pa.string() else value.cast(kind) for value in values])
     rows = np.concatenate([entry.rows for entry in entries])
     origin = np.repeat(np.arange(len(entries)), [len(entry.rows) for entry in entries])
     order = np.lexsort((np.arange(len(rows)), rows))

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.formats.attribute_types import AttributeTypes, fit, plain_type
 from lakerunner.formats.attributes import (
     MAX_PROMOTED_COLUMNS,
     OVERFLOW,
@@ -23,30 +24,44 @@ from lakerunner.formats.decoded import Tally
 from lakerunner.model.signal import Table
 
 
-def unify_tables(tables: Sequence[pa.Table], description: Table, cap: int = MAX_PROMOTED_COLUMNS) -> pa.Table:
+def unify_tables(
+    tables: Sequence[pa.Table],
+    description: Table,
+    cap: int = MAX_PROMOTED_COLUMNS,
+    types: AttributeTypes | None = None,
+) -> pa.Table:
     """Return the rows of all tables, in order, with the attribute columns of all.
 
-    A column that has two types becomes text. Columns beyond `cap` go to the overflow.
+    `types` gives each column its type. Values of another type, and columns beyond `cap`, go to the overflow.
     """
+    types = types or AttributeTypes()
     fixed = set(description.schema().names)
-    present: dict[str, int] = {}
-    types: dict[str, set[pa.DataType]] = {}
+    columns: dict[str, list[pa.ChunkedArray]] = {}
     for table in tables:
         for name in table.column_names:
             if name not in fixed and name != OVERFLOW:
-                column = table.column(name)
-                present[name] = present.get(name, 0) + len(column) - column.null_count
-                types.setdefault(name, set()).add(column.type)
-    ranked = sorted(present, key=lambda name: (-present[name], name))
-    kept, lost = sorted(ranked[:cap]), ranked[cap:]
-    schema = pa.schema([*description.schema(), *(pa.field(name, _common(types[name])) for name in kept)])
-    parts = []
-    overflows = bool(lost) or any(OVERFLOW in table.column_names for table in tables)
+                columns.setdefault(name, []).append(table.column(name))
+    present = {name: sum(len(each) - each.null_count for each in found) for name, found in columns.items()}
+    ranked = sorted(present, key=lambda name: (not types.has_column(name), -present[name], name))
+    kept = sorted(name for name in ranked[:cap] if types.has_column(name))
+    lost = sorted(set(columns) - set(kept))
+    schema = pa.schema([*description.schema(), *(_field(name, columns[name], types) for name in kept)])
+    parts, overflows = [], []
     for table in tables:
-        part = pa.Table.from_arrays([_column(table, field) for field in schema], schema=schema)
-        if overflows:
-            part = part.append_column(pa.field(OVERFLOW, OVERFLOW_TYPE), _overflow(table, lost))
-        parts.append(part)
+        arrays, misfits = [], []
+        for field in schema:
+            values, misfit = _column(table, field)
+            arrays.append(values)
+            if misfit is not None:
+                misfits.append((field.name, misfit))
+        parts.append(pa.Table.from_arrays(arrays, schema=schema))
+        overflows.append(_overflow(table, lost, misfits))
+    if any(overflow is not None for overflow in overflows):
+        field = pa.field(OVERFLOW, OVERFLOW_TYPE)
+        parts = [
+            part.append_column(field, pa.nulls(part.num_rows, OVERFLOW_TYPE) if overflow is None else overflow)
+            for part, overflow in zip(parts, overflows, strict=True)
+        ]
     keys: dict[str, set[str]] = {}
     for table in tables:
         for name, originals in keys_of(table.schema).items():
@@ -55,40 +70,43 @@ def unify_tables(tables: Sequence[pa.Table], description: Table, cap: int = MAX_
     return with_keys(whole, {name: sorted(keys[name]) for name in kept if name in keys})
 
 
-def _common(types: set[pa.DataType]) -> pa.DataType:
-    if len(types) == 1:
-        return next(iter(types))
-    plain = {kind.value_type if pa.types.is_dictionary(kind) else kind for kind in types}
-    return next(iter(plain)) if len(plain) == 1 else pa.string()
+def _field(name: str, columns: Sequence[pa.ChunkedArray], types: AttributeTypes) -> pa.Field:
+    """The column's field. Text stays dictionary-encoded if it is so in all tables."""
+    kind, stored = types.type_of(name, columns), {column.type for column in columns}
+    encoded = len(stored) == 1 and pa.types.is_dictionary(columns[0].type) and kind == plain_type(columns[0].type)
+    return pa.field(name, columns[0].type if encoded else kind)
 
 
-def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+def _column(table: pa.Table, field: pa.Field) -> tuple[pa.ChunkedArray, pa.Array | None]:
+    """The table's values of the column, and the texts of those that the type cannot hold, null elsewhere."""
     if field.name not in table.column_names:
-        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)]), None
     column = table.column(field.name)
     if column.type == field.type:
-        return column
-    return pa.chunked_array([as_text(chunk) for chunk in _plain(column).chunks], field.type)
+        return column, None
+    array = _plain(column).combine_chunks()
+    values, left = fit(array, field.type)
+    misfit = None if left is None else pc.if_else(left, as_text(array), None)
+    return pa.chunked_array([values]), misfit
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return column.cast(plain_type(column.type))
 
 
-def _overflow(table: pa.Table, lost: Sequence[str]) -> pa.Array:
-    """Return the overflow of one table, with the columns that are no longer promoted added to it."""
+def _overflow(table: pa.Table, lost: Sequence[str], misfits: Sequence[tuple[str, pa.Array]]) -> pa.Array | None:
+    """Return the overflow of one table, with the columns that it loses and the values that fit no column added."""
     level = Level("", table.num_rows, [])
+    gone = [name for name in lost if name in table.column_names]
+    texts = [(name, as_text(_plain(table.column(name)).combine_chunks())) for name in gone]
     named = []
+    # First, because they were the column's own values; the overflow may hold another key of that name.
+    for name, values in (*texts, *misfits):
+        rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        named.append((level, name, Entry(name, rows, values, rows)))
     if OVERFLOW in table.column_names:
         named += [(level, key, entry) for key, entry in _exploded(table.column(OVERFLOW).combine_chunks())]
-    for name in lost:
-        if name in table.column_names:
-            values = as_text(_plain(table.column(name)).combine_chunks())
-            rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
-            named.append((level, name, Entry(name, rows, values, rows)))
-    if not named:
-        return pa.nulls(table.num_rows, OVERFLOW_TYPE)
-    return spill(named, table.num_rows, Tally())
+    return spill(named, table.num_rows, Tally()) if named else None
 
 
 def _exploded(maps: pa.MapArray) -> Iterator[tuple[str, Entry]]:

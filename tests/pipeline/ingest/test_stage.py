@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 
+from lakerunner.formats.attribute_types import AttributeTypes
+from lakerunner.formats.attributes import OVERFLOW
+from lakerunner.index.attribute_types import record_types
 from lakerunner.intake.buckets import own_bucket
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
@@ -16,13 +20,13 @@ from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.ingest.split import Tables, merged
 from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner, RunTasks
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, open_source, run_task
-from lakerunner.pipeline.items import load_items, make_item
+from lakerunner.pipeline.items import load_items
 from lakerunner.pipeline.stage import Item
 from lakerunner.pipeline.worker import run_batch
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import Refused, StoreUnavailable
 from lakerunner.store.folder import FolderBucket
-from tests.pipeline.lake import ORG, Lake, otlp
+from tests.pipeline.lake import ORG, Lake, loaded, otlp
 
 LAST = 3
 
@@ -43,15 +47,7 @@ def dies_over(part: str) -> RunTasks:
 
 
 def item_of(lake: Lake, *names: str) -> Item[RawObject]:
-    return loaded(lake, [lake.put(LOGS, otlp(LOGS, 10, seed), name) for seed, name in enumerate(names)])
-
-
-def loaded(lake: Lake, raws: Sequence[RawObject]) -> Item[RawObject]:
-    made = make_item(lake.database, INGEST, raws)
-    assert made is not None
-    with lake.database.transaction() as tx:
-        items, _ = load_items(tx, INGEST, [made], lake.settings.pipeline)
-    return items[made]
+    return loaded(lake, *(lake.put(LOGS, otlp(LOGS, 10, seed), name) for seed, name in enumerate(names)))
 
 
 def do(lake: Lake, items: Sequence[Item[RawObject]], run: RunTasks, attempt: int = 1) -> list[LakeError | None]:
@@ -258,7 +254,7 @@ def test_rows_beyond_one_hour_become_segments_of_their_own(lake: Lake) -> None:
     lines = "\n".join(
         f'{{"timestamp": "2026-11-15T{hour:02d}:59:59.999999999Z", "message": "m{hour}"}}' for hour in range(5)
     )
-    [error] = do(lake, [loaded(lake, [lake.put(LOGS, lines.encode(), "logs_hours.json")])], here)
+    [error] = do(lake, [loaded(lake, lake.put(LOGS, lines.encode(), "logs_hours.json"))], here)
     assert error is None
     assert [segment.hour for segment in lake.segments(LOGS)] == [0, 1, 2, 3, 4]
     assert all(lake.path(segment).exists() for segment in lake.segments(LOGS))
@@ -274,3 +270,50 @@ def test_outcomes_are_told_for_every_object(lake: Lake) -> None:
     assert [type(outcome) for outcome in result.objects] == [ObjectOutcome, ObjectOutcome]
     assert [outcome.row_count for outcome in result.objects] == [10, 10]
     assert sum(segment.row_count for segment in result.segments) == 20
+
+
+def put_line(lake: Lake, name: str, value: str) -> RawObject:
+    line = f'{{"ts": "2026-11-15T10:00:00Z", "message": "m", "n": {value}}}'
+    return lake.put(LOGS, line.encode(), name)
+
+
+def column_types(lake: Lake, column: str) -> set[str]:
+    return {str(pq.read_schema(lake.file(segment)).field(column).type) for segment in lake.segments(LOGS)}
+
+
+def test_tasks_that_chose_other_types_run_again(lake: Lake) -> None:
+    """Two runners that know nothing of each other, and two tasks of one item."""
+    raws = [put_line(lake, f"logs_{number}.json", value) for number, value in enumerate(("1", '"x"', "true", "1.5"))]
+    item = loaded(lake, *raws[:2])
+    small = lake.settings.pipeline.model_copy(update={"task_bytes": item.weight // 2 + 1})
+    lake.settings = lake.settings.model_copy(update={"pipeline": small})
+    seen: list[int] = []
+
+    def counting(tasks: Sequence[IngestTask]) -> list[TaskResult]:
+        seen.append(len(tasks))
+        return here(tasks)
+
+    assert do(lake, [item], counting) == [None]
+    assert seen == [2, 2]
+    ignorant = IngestRunner(lake.settings, lake.database, here)
+    ignorant._types._types[ORG, "logs"] = AttributeTypes()
+    for raw in raws[2:]:
+        item = loaded(lake, raw)
+        assert run_batch(INGEST, lake.database, ignorant, [item], {item.item_id: 1}) == {item.item_id: None}
+    assert column_types(lake, "attr_n") == {"double"}
+    rows = lake.rows(LOGS)
+    assert sorted(filter(None, rows.column("attr_n").to_pylist())) == [1.0, 1.5]
+    assert sorted(filter(None, rows.column(OVERFLOW).to_pylist())) == [[("attr_n", "true")], [("attr_n", "x")]]
+
+
+def test_when_an_org_has_too_many_columns_new_attributes_go_to_the_overflow(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_types, "__defaults__", (1,))
+    assert do(lake, [loaded(lake, put_line(lake, "logs_a.json", '1, "k": "v"'))], here) == [None]
+    [segment] = lake.segments(LOGS)
+    columns = pq.read_schema(lake.file(segment)).names
+    assert "attr_k" in columns and "attr_n" not in columns
+    assert lake.rows(LOGS).column(OVERFLOW).to_pylist() == [[("attr_n", "1")]]
+    long = "k" * 3_000
+    assert do(lake, [loaded(lake, put_line(lake, "logs_b.json", f'1, "{long}": "v"'))], here) == [None]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.formats.attribute_types import AttributeTypes
 from lakerunner.formats.unify_tables import unify_tables
 from lakerunner.model.signal import Signal, Table
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR
@@ -23,12 +24,12 @@ _PART = "__part"
 Tables = Mapping[str, pa.Table]
 
 
-def merged(signal: Signal, decoded: Sequence[Tables]) -> Tables:
+def merged(signal: Signal, decoded: Sequence[Tables], types: AttributeTypes | None = None) -> Tables:
     """Join the tables of many objects, rows in the order of the objects; a series described twice is kept once."""
     joined_tables = {}
     for description in signal.tables:
         tables = [one[description.suffix] for one in decoded]
-        joined = unify_tables(tables, description) if description.attributes else pa.concat_tables(tables)
+        joined = unify_tables(tables, description, types=types) if description.attributes else pa.concat_tables(tables)
         is_rows = description is signal.rows
         joined_tables[description.suffix] = joined if is_rows else _first_of_each(joined, description)
     return joined_tables

@@ -22,6 +22,7 @@ from lakerunner.model.raw_object import RawObject, quarantined
 from lakerunner.model.signals import LOGS
 from lakerunner.pipeline.ingest.report import report
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
+from lakerunner.pipeline.ingest.type_registry import TypeRegistry
 from lakerunner.pipeline.inputs import RAW_OBJECTS
 from lakerunner.pipeline.packing import PackLimits, estimated_bytes
 from lakerunner.pipeline.spark.job import SparkJobs
@@ -36,6 +37,9 @@ from lakerunner.store.open import open_store
 RunTasks = Callable[[Sequence[IngestTask]], list[TaskResult]]
 #: What became of an item's tasks.
 Found = list[TaskResult] | LakeError
+#: The first round finds new columns, the second writes their types as recorded. A third covers columns that appear only
+#: because others went to the overflow.
+_TYPE_ROUNDS = 3
 
 
 class IngestRunner(Runner[RawObject]):
@@ -52,6 +56,7 @@ class IngestRunner(Runner[RawObject]):
             self._spark = SparkJobs("ingest", settings.spark, run_task, settings.pipeline.jobs)
             run_tasks = self._spark.run
         self._run_tasks = run_tasks
+        self._types = TypeRegistry(database)
         #: Why tasks could not use the bucket, until one could; and until when no further task tries.
         self._trouble: LakeError | None = None
         self._retry_at_s = 0.0
@@ -93,13 +98,25 @@ class IngestRunner(Runner[RawObject]):
         found = _run_grouped(tasks, self._run_tasks)
         for item in items:
             if item.item_id in tasks:
-                results = found[item.item_id]
                 is_last = attempts[item.item_id] >= self._settings.bus.max_attempts
-                died = isinstance(results, Unavailable) and not isinstance(results, StoreUnavailable)
-                if died and is_last:
-                    results = _object_by_object(tasks[item.item_id], self._run_tasks)
+                results = self._typed(item, tasks[item.item_id], found[item.item_id], is_last)
                 self._note(results)
                 yield _attempt(item, results)
+
+    def _typed(self, item: Item[RawObject], tasks: list[IngestTask], found: Found, is_last: bool) -> Found:
+        """The results once all their columns have the recorded types. Tasks that wrote another type run again."""
+        for _ in range(_TYPE_ROUNDS):
+            died = isinstance(found, Unavailable) and not isinstance(found, StoreUnavailable)
+            if died and is_last:
+                found = _object_by_object(tasks, self._run_tasks)
+            if isinstance(found, LakeError):
+                return found
+            if self._types.agrees(item.org_id, item.signal, [result.added_types for result in found]):
+                return found
+            types = self._types.types_of(item.org_id, item.signal)
+            tasks = [replace(task, types=types) for task in tasks]
+            found = _run_grouped({item.item_id: tasks}, self._run_tasks)[item.item_id]
+        return Unavailable(f"cannot commit item {item.item_id}: its attribute columns keep changing their types")
 
     def _probe(self) -> None:
         self._store.ping()
@@ -130,6 +147,7 @@ class IngestRunner(Runner[RawObject]):
 
     def _tasks_of(self, item: Item[RawObject], sources: Mapping[str, StoreConfig | LakeError]) -> list[IngestTask]:
         settings = self._settings.pipeline
+        types = self._types.types_of(item.org_id, item.signal)
         return [
             IngestTask(
                 item_id=item.item_id,
@@ -141,6 +159,7 @@ class IngestRunner(Runner[RawObject]):
                 target=self._target,
                 limits=self._limits,
                 options=self._options,
+                types=types,
                 fetches=settings.fetches,
             )
             for share in shares(item.inputs, settings.task_bytes, settings.expansion)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lakerunner.formats.attribute_types import AttributeTypes
 from lakerunner.formats.decoded import Decoded
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
@@ -56,6 +57,7 @@ class IngestTask:
     target: StoreConfig
     limits: Limits = field(default_factory=Limits)
     options: Options = field(default_factory=Options)
+    types: AttributeTypes = field(default_factory=AttributeTypes)
     fetches: int = 8
 
 
@@ -67,6 +69,8 @@ class TaskResult:
     segments: tuple[Segment, ...] = ()
     objects: tuple[ObjectOutcome, ...] = ()
     rejected: Mapping[str, int] = field(default_factory=dict)
+    #: Attribute columns of which the task was not given the type, with the type that it wrote.
+    added_types: Mapping[str, str] = field(default_factory=dict)
     error: LakeError | None = None
 
 
@@ -106,13 +110,16 @@ def _run(task: IngestTask) -> TaskResult:
                 rejected[reason] = rejected.get(reason, 0) + count
     crash_point("ingest_after_read")
     segments: list[Segment] = []
+    added_types: dict[str, str] = {}
     if decoded:
-        tables = merged(signal, [one.tables for one in decoded])
+        tables = merged(signal, [one.tables for one in decoded], task.types)
         decoded.clear()
+        if signal.rows.attributes:
+            added_types = task.types.added(tables[signal.rows.suffix].schema, signal.rows.schema().names)
         target = open_source(task.target)
         segments = [_write(task, signal, part, target) for part in parts(signal, tables)]
     crash_point("ingest_after_write")
-    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), rejected)
+    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), rejected, added_types)
 
 
 def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcome, Decoded | None]]:

@@ -71,6 +71,8 @@ def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
+        if value.is_integer() and abs(value) <= 2**53:
+            return str(int(value))
         return str(pc.cast(pa.array([value]), pa.string())[0].as_py())
     return str(value)
 

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakerunner.formats.attribute_types import AttributeTypes
+from lakerunner.formats.unify_tables import unify_tables
 from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.model.signals.metrics import METRICS
@@ -249,6 +251,35 @@ def test_types_of_segments_are_unified(lake: LakeOfRows) -> None:
         assert table.column("attr_flag").to_pylist() == ["true", "x"]
         assert table.column("attr_new").type == pa.int64()
         assert table.column_names[: len(LOGS.rows.columns)] == LOGS.rows.schema().names
+
+
+@pytest.mark.parametrize(
+    ("where", "times"),
+    [
+        ("attr_n > 1.5", [1, 3, 5, 6]),
+        ("attr_n = 2", [1, 3]),
+        ('attr_n = "2"', [1, 3]),
+        ('attr_n = "12345678901"', [6]),
+        ('attr_n =~ "[a-z]+"', [4]),
+        (f"attr_n = {2**53 + 1}", [5]),
+        ("attr_n exists", [0, 1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_a_filter_finds_values_of_an_attribute_wherever_they_are_stored(
+    lake: LakeOfRows, where: str, times: list[int]
+) -> None:
+    """As integers, as doubles, and in the overflow beside a column that cannot hold them."""
+    ints = lake.write([*logs([0], attr_n=1), *logs([1], attr_n=2)], {"attr_n": pa.int64()})
+    tables = [
+        pa.Table.from_pylist(logs([at]), schema=LOGS.rows.schema()).append_column("attr_n", pa.array([value]))
+        for at, value in enumerate((1.5, 2, "x", 2**53 + 1, 12_345_678_901), 2)
+    ]
+    mixed = lake.write_table(unify_tables(tables, LOGS.rows, types=AttributeTypes({"attr_n": "double"})))
+    for limit in (10, None):
+        scan = RowScan(LOGS, parse(where), columns=("attr_n",), newest_first=False, limit=limit)
+        table = lake.scan([ints, mixed], scan)
+        assert table is not None
+        assert table.column("timestamp").cast(pa.int64()).to_pylist() == times
 
 
 def test_the_event_time_and_absent_columns_are_in_the_answer(lake: LakeOfRows) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.formats.attributes import as_text
 from lakerunner.query.scan.rows.predicate import NUMBER_TEXT, Bool, Literal, Op, Text
 
 Mask = npt.NDArray[np.bool_]
@@ -37,17 +38,12 @@ def has_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind) or is_number(kind))
 
 
-def text_of(array: pa.Array) -> pa.Array:
-    """The values as text, as stored in the overflow and in columns of mixed types."""
-    return array if pa.types.is_string(array.type) else pc.cast(array, pa.string())
-
-
 def compare(array: pa.Array, op: Op, value: Literal) -> Mask:
     """A mask of the values for which the comparison holds. It never holds for null."""
     if not has_text(array.type):
         return np.zeros(len(array), np.bool_)
     if isinstance(value, Text):
-        return mask_of(_KERNELS[op](text_of(array), pa.scalar(value.value, pa.string())))
+        return mask_of(_KERNELS[op](as_text(array), pa.scalar(value.value, pa.string())))
     if isinstance(value, Bool):
         return _compare_bool(array, op, value.value)
     return _compare_number(array, op, value.value)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.query.scan.rows.compare import Mask, compare, has_text, mask_of, text_of
+from lakerunner.formats.attributes import as_text
+from lakerunner.query.scan.rows.compare import Mask, compare, has_text, mask_of
 from lakerunner.query.scan.rows.predicate import (
     And,
     Compare,
@@ -128,13 +129,13 @@ def test_of(leaf: Leaf) -> Test:
             expression = leaf.expression
             return lambda array: _textual(array, lambda text: pc.match_substring_regex(text, expression))
         case Contains(_, needle):
-            return lambda array: _contains(text_of(array), needle) if has_text(array.type) else _none(array)
+            return lambda array: _contains(as_text(array), needle) if has_text(array.type) else _none(array)
         case Exists():
             return lambda array: mask_of(array.is_valid())
 
 
 def _textual(array: pa.Array, search: Callable[[pa.Array], pa.Array]) -> Mask:
-    return mask_of(search(text_of(array))) if has_text(array.type) else _none(array)
+    return mask_of(search(as_text(array))) if has_text(array.type) else _none(array)
 
 
 def _none(array: pa.Array) -> Mask:
@@ -181,7 +182,7 @@ def _in(values: tuple[object, ...]) -> Test:
         for value in single:
             found |= compare(array, Op.EQUAL, value)  # type: ignore[arg-type]
         if len(texts) > _FEW_VALUES and has_text(array.type):
-            found |= mask_of(pc.is_in(text_of(array), value_set=wanted))
+            found |= mask_of(pc.is_in(as_text(array), value_set=wanted))
         return found
 
     return test

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.formats.attributes import OVERFLOW, OVERFLOW_TYPE
+from lakerunner.formats.attributes import OVERFLOW, OVERFLOW_TYPE, as_text
 from lakerunner.model.signal import Signal
-from lakerunner.query.scan.rows.compare import has_text, text_of
+from lakerunner.query.scan.rows.compare import has_text
 
 
 def output_schema(signal: Signal, columns: Sequence[str] | None, stored: Iterable[pa.Schema]) -> pa.Schema:
@@ -63,7 +63,7 @@ def fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
     if pa.types.is_string(kind) and has_text(array.type):
-        return text_of(array)
+        return as_text(array)
     return pc.cast(array, kind, safe=False)
 
 
