@@ -26,7 +26,7 @@ class Lake:
         self, org_id: uuid.UUID, limits: QueryLimits | None = None, cancelled: Callable[[], None] = lambda: None
     ) -> LakeQuery:
         """What one query of the org reads from. `cancelled` raises when nobody waits for the answer any more."""
-        return LakeQuery(org_id, Planner(self._catalog, org_id), self._workers, limits, cancelled)
+        return LakeQuery(org_id, Planner(self._catalog, org_id, cancelled), self._workers, limits, cancelled)
 
     def ping(self) -> None:
         """Raise when the index does not answer."""

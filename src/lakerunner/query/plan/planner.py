@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import xxhash
@@ -40,8 +40,9 @@ class Planner:
     Safe to share between threads: groups of steps are planned in parallel.
     """
 
-    def __init__(self, catalog: Catalog, org_id: uuid.UUID) -> None:
+    def __init__(self, catalog: Catalog, org_id: uuid.UUID, check: Callable[[], object] = lambda: None) -> None:
         self._catalog = catalog
+        self._check = check
         self._org_id = org_id
         self._lock = threading.Lock()
         self._snapshot: _Snapshot | None = None
@@ -58,7 +59,7 @@ class Planner:
             snapshot = self._snapshot
             if snapshot is None or not snapshot.covers(leaf):
                 snapshot = self._look_up([leaf])
-        return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in)
+        return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in, self._check)
 
     def fingerprint(self) -> str | None:
         """A hash of the set of live segments; None while the index does not answer."""
