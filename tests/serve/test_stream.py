@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
-from tests.serve.served import END_S, START_S, STEP_S, Serve, Served
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.series.memory_source import MemorySource
+from tests.query.worker_lake import WorkerLake
+from tests.serve.served import END_S, START_S, STEP_S, AuthOf, Serve, Served, serving, write_filled
 
 PATH = "/api/v1/metrics/query"
 BODY = {"q": "sum by (job) (rate(requests_total[1m]))", "s": START_S * 1000, "e": END_S * 1000, "step": "15s"}
+TIMES_MS = (START_S + STEP_S * np.arange(240)) * 1000
 
 
 def frames(answer: httpx.Response) -> Iterator[tuple[str, str, Any]]:
@@ -98,6 +104,34 @@ def test_a_stream_goes_on_where_it_broke(served: Served, q: str, nocache: bool) 
         assert rest[-1][1:] == ("done", {"status": "ok"})
 
 
+def test_a_resumed_stream_reads_the_same_segments(lake: WorkerLake) -> None:
+    """A segment that arrives in between has a series that comes first: every position after it is another result."""
+    auth = AuthOf(uuid.uuid4())
+    write_filled(lake, auth.org_id)
+    with serving(lake) as serve:
+        served, other = serve(auth), serve(auth)
+        whole = [each for each in stream(served, BODY) if each[1] == "result"]
+        last = {"Last-Event-ID": whole[10][0]}
+        resumed = [stream(each, BODY, **last) for each in (served, other)]
+        assert [[each for each in rest if each[1] == "result"] for rest in resumed] == [whole[11:]] * 2
+        source = MemorySource()
+        source.add(LabelSet.of({"__name__": "requests_total", "job": "a"}), TIMES_MS, np.arange(240.0))
+        lake.commit(auth.org_id, [lake.put(auth.org_id, list(source._series.values()))])
+        assert len([each for each in stream(served, BODY) if each[1] == "result"]) > len(whole)
+        rest = stream(served, BODY, **last)
+        assert [each for each in rest if each[1] == "result"] == whole[11:]
+        assert rest[-1][2] == {"status": "ok"}
+        # The other server never saw the stream's segments alone.
+        [(_, kind, error), (_, _, done)] = stream(other, BODY, **last)
+        assert (kind, error["code"], done["status"]) == ("error", "conflict", "error")
+        assert "start again" in error["hint"]
+
+
+def test_a_stream_over_unknown_segments_cannot_be_resumed(served: Served) -> None:
+    last_id = f"{START_S * 1000}_{END_S * 1000}_{STEP_S * 1000}_none_{START_S * 1000}_0"
+    assert stream(served, BODY, **{"Last-Event-ID": last_id})[0][2]["code"] == "conflict"
+
+
 def test_a_stream_that_broke_at_its_end_has_no_more_to_tell(served: Served) -> None:
     summary_id = next(each[0] for each in stream(served, BODY) if each[1] == "summary")
     assert [each[1] for each in stream(served, BODY, **{"Last-Event-ID": summary_id})] == ["done"]
@@ -151,7 +185,7 @@ def test_what_is_wrong_with_a_request_is_a_status(served: Served, body: Any, whe
         assert answer.json()["error"]["where"] == where
 
 
-@pytest.mark.parametrize("last_id", ["x", "1_2_0_1_0", "1_2_3_2_0", "9_2_3_9_0", "1_2_3_4"])
+@pytest.mark.parametrize("last_id", ["x", "1_2_0_none_1_0", "1_2_3_none_2_0", "9_2_3_none_9_0", "1_2_3_1_0"])
 def test_an_id_that_is_not_ours(served: Served, last_id: str) -> None:
     answer = served.client.post(PATH, json=BODY, headers={"Last-Event-ID": last_id})
     assert answer.status_code == 400

@@ -31,7 +31,8 @@ class Lake:
         small: bool = False,
     ) -> LakeQuery:
         """What one query of the org reads from. `cancelled` raises when nobody waits for the answer any more."""
-        return LakeQuery(org_id, Planner(self._catalog, org_id), self._workers, limits, cancelled, small=small)
+        planner = Planner(self._catalog, org_id, cancelled)
+        return LakeQuery(org_id, planner, self._workers, limits, cancelled, small=small)
 
     def ping(self) -> None:
         """Raise when the index does not answer."""

@@ -94,6 +94,14 @@ class LakeQuery:
             self._timed("plan", lambda: self._planner.prepare(leaves))
         return self._planner.fingerprint()
 
+    def keep_snapshot(self) -> str | None:
+        """Keep what was looked up for a later query; returns its fingerprint, or None if the index does not answer."""
+        return self._planner.keep()
+
+    def return_to(self, fingerprint: str) -> None:
+        """Read the segments that an earlier query kept."""
+        self._planner.return_to(fingerprint)
+
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         """All samples of the series that match, from `start_ms` to `end_ms`, both included."""
         leaf = Leaf.of_samples(matchers, start_ms, end_ms)

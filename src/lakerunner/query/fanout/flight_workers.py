@@ -21,7 +21,7 @@ from lakerunner.query.fanout.errors import Draining, Unread, from_flight
 from lakerunner.query.fanout.flight_scan import AskEnded, FlightScan
 from lakerunner.query.fanout.placement import ranked
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects, unpacked_batch
-from lakerunner.query.fanout.resume import resumed
+from lakerunner.query.fanout.resume import Delivered, resumed
 from lakerunner.query.fanout.roster import Roster
 from lakerunner.query.fanout.tls import Tls
 from lakerunner.query.metrics import WORKER_RETRIES
@@ -119,13 +119,14 @@ class FlightWorkers:
         return None
 
     def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
-        delivered, reason = 0, Unavailable("cannot read rows: no query worker is available")
+        delivered, reason = Delivered(), Unavailable("cannot read rows: no query worker is available")
         for address in self._owners(request)[: self._attempts]:
             ask = Ask(address, {}, check)
             try:
                 with self._watcher.watching(ask):
                     for part in resumed(self._run(request, ask), delivered):
-                        delivered += part.num_rows if isinstance(part, pa.RecordBatch) else 0
+                        if isinstance(part, pa.RecordBatch):
+                            delivered.add(part)
                         yield part
                 return
             except Unavailable as error:

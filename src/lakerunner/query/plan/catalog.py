@@ -15,23 +15,12 @@ from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S
+from lakerunner.query.plan.snapshots import Looked, Snapshots
 
 #: How many descriptions of segments are cached, at about a kilobyte each, and more with many metric names.
 _MAX_SEGMENTS = 50_000
 #: Lookups remembered for when the index does not answer: the number of orgs, and of lookups per org.
 _MAX_ORGS, _MAX_LOOKUPS = 256, 16
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The result of a lookup. `age_s` is above 0 if the index does not answer, and the result is a remembered one."""
-
-    segments: Sequence[Segment]
-    age_s: float = 0.0
-
-    @property
-    def looked_up_in(self) -> str:
-        return "memory" if self.age_s else "index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +41,7 @@ class Catalog:
         self._patience_s = patience_s
         self._clock = clock
         self._lock = threading.Lock()
+        self.snapshots = Snapshots()
         self._known: OrderedDict[uuid.UUID, Segment] = OrderedDict()
         self._recent: OrderedDict[tuple[uuid.UUID, tuple[str, ...]], list[_Recent]] = OrderedDict()
 

@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import xxhash
+from collections.abc import Callable, Sequence
 
 from lakerunner.index.lookup import Want
-from lakerunner.query.plan.catalog import Catalog, Looked
+from lakerunner.model.errors import Conflict
+from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.prune import prune
+from lakerunner.query.plan.snapshots import Looked, Snapshot
 
 #: More time ranges than this are looked up as one: the pruning rules drop what lies between them.
 _MAX_WANTS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """What the index was asked, and what it returned. One object, so that threads never see half of a change."""
-
-    wants: Sequence[Want]
-    looked: Looked
-
-    def covers(self, leaf: Leaf) -> bool:
-        wanted = leaf.time_range
-        if wanted.start_ns == wanted.end_ns:
-            return True
-        return any(
-            (want.signal, want.tier_s) == (leaf.signal, leaf.tier_s)
-            and want.time_range.start_ns <= wanted.start_ns
-            and wanted.end_ns <= want.time_range.end_ns
-            for want in self.wants
-        )
 
 
 class Planner:
@@ -43,11 +23,12 @@ class Planner:
     Safe to share between threads: groups of steps are planned in parallel.
     """
 
-    def __init__(self, catalog: Catalog, org_id: uuid.UUID) -> None:
+    def __init__(self, catalog: Catalog, org_id: uuid.UUID, check: Callable[[], object] = lambda: None) -> None:
         self._catalog = catalog
+        self._check = check
         self._org_id = org_id
         self._lock = threading.Lock()
-        self._snapshot: _Snapshot | None = None
+        self._snapshot: Snapshot | None = None
         self.lookups = 0
 
     def prepare(self, leaves: Sequence[Leaf]) -> None:
@@ -61,29 +42,45 @@ class Planner:
             snapshot = self._snapshot
             if snapshot is None or not snapshot.covers(leaf):
                 snapshot = self._look_up([leaf])
-        return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in)
+        return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in, self._check)
 
     def fingerprint(self) -> str | None:
         """A hash of the set of live segments; None while the index does not answer."""
         snapshot = self._snapshot
-        if snapshot is None or snapshot.looked.age_s:
-            return None
-        digest = xxhash.xxh3_128()
-        for segment_id in sorted(segment.segment_id.bytes for segment in snapshot.looked.segments):
-            digest.update(segment_id)
-        return digest.hexdigest()
+        return None if snapshot is None or snapshot.looked.age_s else snapshot.fingerprint()
+
+    def keep(self) -> str | None:
+        """Keep the snapshot, so that a later query of this process can return to it by its fingerprint."""
+        fingerprint = self.fingerprint()
+        if fingerprint is not None and self._snapshot is not None:
+            self._catalog.snapshots.keep(self._org_id, fingerprint, self._snapshot)
+        return fingerprint
+
+    def return_to(self, fingerprint: str) -> None:
+        """Plan with the snapshot that has this fingerprint. Raises Conflict if nobody here knows it any more."""
+        with self._lock:
+            if self.fingerprint() == fingerprint:
+                return
+            kept = self._catalog.snapshots.find(self._org_id, fingerprint)
+            if kept is None:
+                raise Conflict(
+                    "cannot resume the stream: segments have arrived or gone since, and this server does not know the "
+                    "ones that the stream has read",
+                    hint="start again, without Last-Event-ID",
+                )
+            self._snapshot = kept
 
     @property
     def age_s(self) -> float:
         """The age of the remembered lookup that the plan uses if the index does not answer; else 0."""
         return self._snapshot.looked.age_s if self._snapshot else 0.0
 
-    def _look_up(self, leaves: Sequence[Leaf]) -> _Snapshot:
+    def _look_up(self, leaves: Sequence[Leaf]) -> Snapshot:
         wants = _united(leaves)
         looked = self._catalog.lookup(self._org_id, wants)
         # The index was asked for one org only. Segments of another org must not pass even if that ever fails.
         of_org = [segment for segment in looked.segments if segment.org_id == self._org_id]
-        self._snapshot = _Snapshot(wants, Looked(of_org, looked.age_s))
+        self._snapshot = Snapshot(wants, Looked(of_org, looked.age_s))
         self.lookups += 1
         return self._snapshot
 

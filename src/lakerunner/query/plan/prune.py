@@ -11,19 +11,25 @@ from lakerunner.query.plan.rules.by_signal import by_signal
 from lakerunner.query.plan.rules.by_time import by_time
 from lakerunner.query.plan.rules.by_value import by_value
 
-#: Returns the segments that may hold something the leaf wants, and a note for EXPLAIN.
-Rule = Callable[[Leaf, Sequence[Segment]], tuple[Sequence[Segment], str]]
+#: Returns the segments that may hold something the leaf wants, and a note for EXPLAIN. The last parameter is a check
+#: that raises when the plan is no longer wanted, for rules that may take long.
+Rule = Callable[[Leaf, Sequence[Segment], Callable[[], object]], tuple[Sequence[Segment], str]]
 
 #: Cheap rules first: each sees only what the rules before it kept.
 RULES: tuple[Rule, ...] = (by_signal, by_time, by_metric_name, by_value)
 
 
-def prune(leaf: Leaf, segments: Sequence[Segment], looked_up_in: str = "index") -> LeafPlan:
+def prune(
+    leaf: Leaf,
+    segments: Sequence[Segment],
+    looked_up_in: str = "index",
+    check: Callable[[], object] = lambda: None,
+) -> LeafPlan:
     """The segments that every rule keeps, with a record of what each rule did."""
     considered, considered_bytes = len(segments), _bytes(segments)
     steps: list[Pruned] = []
     for rule in RULES:
-        kept, note = rule(leaf, segments)
+        kept, note = rule(leaf, segments, check)
         steps.append(Pruned(rule.__name__, len(segments), len(kept), _bytes(segments) - _bytes(kept), note))
         segments = kept
     explain = Explain(leaf, considered, considered_bytes, tuple(steps), len(segments), _bytes(segments), looked_up_in)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -21,6 +22,7 @@ from lakerunner.query.promql.ast import (
     Subquery,
     Unary,
     VectorSelector,
+    unwrapped,
 )
 from lakerunner.query.promql.check import check
 from lakerunner.query.promql.durations import Duration, literal_seconds, parse_duration_ms
@@ -37,6 +39,7 @@ from lakerunner.query.promql.lexer import (
 from lakerunner.query.promql.parser_durations import DurationParser
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.patterns import PatternGuard, whole
 from lakerunner.query.syntax.limits import DepthGuard
 from lakerunner.query.syntax.strings import quote, unquote
 from lakerunner.query.syntax.tokens import END, Token
@@ -86,7 +89,7 @@ class Parser(DurationParser):
     def of(cls, text: str) -> Parser:
         cls.check_text(text)
         parser = cls(text, tokenize(text))
-        parser.depth = DepthGuard(text, LANGUAGE)
+        parser.depth, parser.patterns = DepthGuard(text, LANGUAGE), PatternGuard()
         return parser
 
     def query(self) -> Expr:
@@ -206,7 +209,19 @@ class Parser(DurationParser):
         if name.text not in FUNCTIONS:
             self.fail(f'unknown function with name "{name.text}"', name.start, name.end)
         args = self._args("function call")
+        if name.text == "label_replace":
+            self._count_pattern(args[-1:])
         return Call(name.text, args, name.start, self.previous.end)
+
+    def _count_pattern(self, args: Sequence[Expr]) -> None:
+        """Count the pattern of `label_replace`. An invalid one is an error of evaluation, as in Prometheus."""
+        for arg in map(unwrapped, args):
+            if isinstance(arg, String):
+                try:
+                    pattern = whole(arg.value, captures=True)
+                except BadInput:
+                    return
+                self.patterns.spend(pattern)
 
     def _args(self, context: str) -> tuple[Expr, ...]:
         self.expect("(", context)
@@ -303,9 +318,11 @@ class Parser(DurationParser):
         value = self.take()
         matcher = Matcher(name, kind, unquote(self.text, value, LANGUAGE))
         try:
-            matcher.check()
+            pattern = matcher.pattern
         except BadInput as reason:
             self.fail(reason.message, value.start, value.end)
+        if pattern is not None:
+            self.patterns.spend(pattern)
         return matcher
 
     # -- modifiers after an operand ----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from lakerunner.query.promql.durations import (
     parse_duration_ms,
 )
 from lakerunner.query.promql.lexer import DURATION, IDENTIFIER, NUMBER
+from lakerunner.query.series.patterns import PatternGuard
 from lakerunner.query.syntax.limits import MAX_DEPTH, DepthGuard
 from lakerunner.query.syntax.tokens import Cursor, Token
 
@@ -31,6 +32,7 @@ _SHOWN_DIGITS = 60
 
 class DurationParser(Cursor):
     depth: DepthGuard
+    patterns: PatternGuard
 
     def number_value(self, token: Token) -> float:
         """The seconds of a duration, or the value of a number in Go's syntax, which has hexadecimal and octal."""

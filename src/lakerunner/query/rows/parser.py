@@ -48,6 +48,7 @@ from lakerunner.query.scan.rows.predicate import (
     Text,
     Time,
 )
+from lakerunner.query.series.patterns import PatternGuard
 from lakerunner.query.syntax.limits import DepthGuard
 from lakerunner.query.syntax.strings import unquote
 from lakerunner.query.syntax.tokens import END, Cursor, Token
@@ -77,7 +78,7 @@ class Parser(Cursor):
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         super().__init__(text, tokens)
-        self._depth = DepthGuard(text, LANGUAGE)
+        self._depth, self._patterns = DepthGuard(text, LANGUAGE), PatternGuard()
 
     def either(self) -> Predicate:
         parts = [self._both()]
@@ -174,9 +175,11 @@ class Parser(Cursor):
         token = self.token
         pattern = self._string("a regular expression")
         try:
-            return Matches(ref, pattern, anchored)
+            found = Matches(ref, pattern, anchored)
         except BadInput as reason:
             self.fail(reason.message, token.start, token.end)
+        self._patterns.spend(found.compiled)
+        return found
 
     def _string(self, what: str) -> str:
         token = self.token

@@ -1,16 +1,16 @@
-"""Label matchers. Regular expressions are RE2's: fully anchored, and matched in linear time."""
+"""Label matchers. A regular expression must match the whole value."""
 
 from __future__ import annotations
 
 import enum
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import re2  # type: ignore[import-untyped]
+from lakerunner.query.series import patterns
 
-from lakerunner.model.errors import BadInput
+#: The cost of one call, whatever the pattern.
+_STEPS_PER_VALUE = 500
 
 
 class MatchKind(enum.StrEnum):
@@ -18,23 +18,6 @@ class MatchKind(enum.StrEnum):
     NOT_EQUAL = "!="
     REGEX = "=~"
     NOT_REGEX = "!~"
-
-
-@functools.lru_cache(maxsize=1024)
-def compile_anchored(pattern: str) -> Any:
-    """Compile a pattern that must match the whole value, newlines included.
-
-    RE2 has the syntax of Prometheus' own engine, and no pattern makes it backtrack. The standard library's engine can
-    take exponential time for patterns that users write.
-    """
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(f"^(?s:{pattern})$", options)
-    except re2.error as reason:
-        text = reason.args[0]
-        text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-        raise BadInput(f"cannot read regular expression {pattern!r}: {text}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +35,42 @@ class Matcher:
             case MatchKind.NOT_EQUAL:
                 return value != self.value
             case MatchKind.REGEX:
-                return compile_anchored(self.value).search(value) is not None
+                return patterns.whole(self.value).accepts(value)
             case MatchKind.NOT_REGEX:
-                return compile_anchored(self.value).search(value) is None
+                return not patterns.whole(self.value).accepts(value)
 
-    def check(self) -> None:
-        """Refuse an invalid pattern."""
-        if self.kind in (MatchKind.REGEX, MatchKind.NOT_REGEX):
-            compile_anchored(self.value)
+    @property
+    def pattern(self) -> patterns.Pattern | None:
+        """The compiled pattern, if the matcher has one. Refuses an invalid pattern."""
+        return patterns.whole(self.value) if self.kind in (MatchKind.REGEX, MatchKind.NOT_REGEX) else None
+
+
+def accepting(matchers: Sequence[Matcher], check: Callable[[], object]) -> Callable[[str], bool]:
+    """A test whether all matchers accept a value. Each distinct value is tried once.
+
+    `check` raises when the answer is no longer wanted. It is called often enough, however much the patterns cost.
+    """
+    tried: dict[str, bool] = {}
+    of_matchers = [pattern for matcher in matchers if (pattern := matcher.pattern) is not None]
+    meter = patterns.Meter(check)
+
+    def accepts(value: str) -> bool:
+        found = tried.get(value)
+        if found is None:
+            meter.spend(_STEPS_PER_VALUE + sum(pattern.steps(len(value)) for pattern in of_matchers))
+            found = tried[value] = all(matcher.matches(value) for matcher in matchers)
+        return found
+
+    return accepts
 
 
 def any_of(name: str, values: Sequence[str]) -> Matcher:
     """A matcher that accepts exactly these values.
 
     >>> any_of("job", ["a.b", "c"]).value
-    'a\\\\x{2e}b|c'
+    'a\\\\.b|c'
     """
-    return Matcher(name, MatchKind.REGEX, "|".join(map(_literal, values)))
-
-
-def _literal(value: str) -> str:
-    """The value as a pattern that matches nothing else."""
-    return "".join(c if c.isalnum() or c == "_" or ord(c) > 127 else f"\\x{{{ord(c):x}}}" for c in value)
+    return Matcher(name, MatchKind.REGEX, "|".join(map(patterns.literal, values)))
 
 
 #: Matchers that a series must all satisfy.

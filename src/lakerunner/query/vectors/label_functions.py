@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key
-from typing import Any
 
 import numpy as np
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.series.block import Block, EvaluationError
-from lakerunner.query.series.matchers import compile_anchored
+from lakerunner.query.series.patterns import Meter, Pattern, whole
 from lakerunner.query.vectors.context import Evaluation
 
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|(\$))", re.ASCII)
@@ -29,23 +28,26 @@ def _check_label(name: str, role: str, function: str) -> None:
 def check_label_replace(target: str, pattern: str) -> None:
     """Refuse invalid arguments. Called before the vector is evaluated, whose errors come second."""
     try:
-        compile_anchored(pattern)
+        whole(pattern, captures=True)
     except BadInput:
         raise EvaluationError(f"invalid regular expression in label_replace(): {pattern}") from None
     _check_label(target, "destination", "label_replace")
 
 
 def label_replace(evaluation: Evaluation, block: Block, target: str, template: str, source: str, pattern: str) -> Block:
-    regex = compile_anchored(pattern)
-    pieces = _pieces(template, regex)
+    compiled = whole(pattern, captures=True)
+    pieces = _pieces(template, compiled)
+    meter = Meter(evaluation.check_time)
     labels: list[LabelSet] = []
     drop = block.drop_name.copy()
     for row, label_set in enumerate(block.labels):
-        found = regex.search(label_set.get(source))
-        if found is None:
+        value = label_set.get(source)
+        meter.spend(compiled.steps(len(value), compiled.groups))
+        groups = compiled.groups_of(value)
+        if groups is None:
             labels.append(label_set)
             continue
-        text = _expanded(pieces, found)
+        text = "".join([groups[piece] if isinstance(piece, int) else piece for piece in pieces])
         evaluation.spend_label(text)
         labels.append(label_set.with_label(target, text))
         if target == METRIC_NAME:
@@ -53,7 +55,7 @@ def label_replace(evaluation: Evaluation, block: Block, target: str, template: s
     return block.relabelled(labels, drop).merged()
 
 
-def _pieces(template: str, regex: Any) -> list[str | int]:
+def _pieces(template: str, pattern: Pattern) -> list[str | int]:
     """Split the template, once for all series, into literal text and group numbers.
 
     `$1`, `${1}` and `${name}` are groups, `$$` is a dollar; references to unknown groups are empty.
@@ -67,16 +69,11 @@ def _pieces(template: str, regex: Any) -> list[str | int]:
         if name is None:
             pieces.append("$")
             continue
-        group = int(name) if name.isdigit() else regex.groupindex.get(name)
-        if group is not None and group <= regex.groups:
+        group = pattern.group_number(name)
+        if group is not None:
             pieces.append(group)
     pieces.append(template[end:])
     return [piece for piece in pieces if piece != ""]
-
-
-def _expanded(pieces: Sequence[str | int], found: Any) -> str:
-    groups = (found.group(), *found.groups(""))
-    return "".join([groups[piece] or "" if isinstance(piece, int) else piece for piece in pieces])
 
 
 def check_label_join(target: str, sources: Sequence[str]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from lakerunner.model.errors import Conflict
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.language import StepPlan
 from lakerunner.query.run import STREAMED_GROUPS, StepRun, joined
 from lakerunner.query.series.results import MatrixResult
@@ -28,19 +30,39 @@ class StreamWork:
     sent: int = 0
     truncated: bool = False
     pipe: Pipe = field(init=False)
+    _source: LakeQuery = field(init=False)
+    _fingerprint: str | None = field(init=False)
 
     def run(self, query: RunningQuery, pipe: Pipe) -> None:
         self.pipe = pipe
         cursor = self.request.cursor
         if cursor is not None and cursor.ended:
             return
-        opened = self.service.open(self.plan, self.request.question, query)
+        opened = self._opened(query)
         cached = self.service.cached(opened, query)
         if cached is not None and isinstance(cached.result.value, MatrixResult):
             self._put_results(query, cached.result.value)
             self._put_ending(query, cached)
         else:
             self._put_ending(query, self._compute(query, opened))
+
+    def _opened(self, query: RunningQuery) -> Opened:
+        """The plan over the present segments, or over those of the stream that is resumed."""
+        cursor, question = self.request.cursor, self.request.question
+        if cursor is None:
+            opened = self.service.open(self.plan, question, query)
+            self._source, self._fingerprint = opened.source, opened.source.keep_snapshot()
+            return opened
+        if cursor.fingerprint is None:
+            raise Conflict(
+                "cannot resume the stream: it did not read all segments, or the index did not answer",
+                hint="start again, without Last-Event-ID",
+            )
+        # A segment that cannot be read would shift the positions. The cache has answers over the present segments.
+        opened = self.service.open(self.plan, replace(question, partial=False, fresh=True), query)
+        opened.source.return_to(cursor.fingerprint)
+        self._source, self._fingerprint = opened.source, cursor.fingerprint
+        return opened
 
     def _compute(self, query: RunningQuery, opened: Opened) -> Answer:
         cursor, source = self.request.cursor, opened.source
@@ -95,4 +117,6 @@ class StreamWork:
 
     def _id_stem(self) -> bytes:
         times = self.plan.times
-        return id_stem(times.start_ms, times.end_ms, times.step_ms)
+        # Once a segment is missing, positions say nothing about a stream that has it.
+        fingerprint = None if self._source.stats.segments_failed else self._fingerprint
+        return id_stem(times.start_ms, times.end_ms, times.step_ms, fingerprint)

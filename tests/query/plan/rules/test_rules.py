@@ -111,7 +111,7 @@ CASES = [case for path in sorted(FOLDER.glob("*.txt")) for case in _cases(path)]
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.place)
 def test_case(case: Case) -> None:
     (rule,) = [rule for rule in RULES if rule.__name__ == case.rule]
-    kept, note = rule(case.leaf, list(case.segments.values()))
+    kept, note = rule(case.leaf, list(case.segments.values()), lambda: None)
     names = {segment.segment_id: name for name, segment in case.segments.items()}
     assert [names[segment.segment_id] for segment in kept] == case.kept
     assert note.strip() == case.note

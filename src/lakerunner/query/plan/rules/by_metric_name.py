@@ -9,29 +9,32 @@ from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import Segment
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.classic_names import VARIANTS, base_names
-from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.matchers import Matcher, MatchKind, accepting
 
 _COLUMN = "metric_name"
 
 
-def by_metric_name(leaf: Leaf, segments: Sequence[Segment]) -> tuple[Sequence[Segment], str]:
+def by_metric_name(
+    leaf: Leaf, segments: Sequence[Segment], check: Callable[[], object]
+) -> tuple[Sequence[Segment], str]:
     matchers = [matcher for matcher in leaf.matchers if matcher.name == METRIC_NAME]
     if not matchers:
         return segments, "any name"
-    accepts = _accepting(matchers)
+    accepts = _accepting(matchers, check)
     exact = next((matcher.value for matcher in matchers if matcher.kind is MatchKind.EQUAL), None)
     kept = [segment for segment in segments if _may_hold(segment, accepts, exact)]
     return kept, " and ".join(f"name {matcher.kind.value} {matcher.value}" for matcher in matchers)
 
 
-def _accepting(matchers: Sequence[Matcher]) -> Callable[[str], bool]:
+def _accepting(matchers: Sequence[Matcher], check: Callable[[], object]) -> Callable[[str], bool]:
     """A test of stored names: is the name, or a classic name made from it, accepted? Each name is tried only once."""
+    accepts = accepting(matchers, check)
 
     @functools.cache
-    def accepts(stored: str) -> bool:
-        return any(all(matcher.matches(stored + variant) for matcher in matchers) for variant in VARIANTS)
+    def accepts_any(stored: str) -> bool:
+        return any(accepts(stored + variant) for variant in VARIANTS)
 
-    return accepts
+    return accepts_any
 
 
 def _may_hold(segment: Segment, accepts: Callable[[str], bool], exact: str | None) -> bool:

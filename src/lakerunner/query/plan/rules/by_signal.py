@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lakerunner.model.segment import Segment
 from lakerunner.query.plan.leaf import Leaf
 
 
-def by_signal(leaf: Leaf, segments: Sequence[Segment]) -> tuple[Sequence[Segment], str]:
+def by_signal(leaf: Leaf, segments: Sequence[Segment], _: Callable[[], object]) -> tuple[Sequence[Segment], str]:
     kept = [segment for segment in segments if segment.signal == leaf.signal and segment.tier_s == leaf.tier_s]
     return kept, f"{leaf.signal}, tier {leaf.tier_s} s"

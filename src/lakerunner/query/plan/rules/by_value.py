@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import signal_named
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.series.matchers import accepting
 
 
-def by_value(leaf: Leaf, segments: Sequence[Segment]) -> tuple[Sequence[Segment], str]:
+def by_value(leaf: Leaf, segments: Sequence[Segment], check: Callable[[], object]) -> tuple[Sequence[Segment], str]:
     # Matchers of metrics apply to labels, and a label may have the same name as a pruning column.
     columns = () if leaf.signal == METRICS.name else signal_named(leaf.signal).pruning
     matchers = [matcher for matcher in leaf.matchers if matcher.name in columns]
     if not matchers:
         return segments, "no pruning column"
 
+    tests = [(matcher.name, accepting([matcher], check)) for matcher in matchers]
+
     def may_hold(segment: Segment) -> bool:
         # A column with too many values is absent from the index, so it may hold any. The index has null as empty text.
         return all(
-            any(map(matcher.matches, segment.pruning.values[matcher.name]))
-            for matcher in matchers
-            if matcher.name in segment.pruning.values
+            any(map(accepts, segment.pruning.values[name])) for name, accepts in tests if name in segment.pruning.values
         )
 
     kept = [segment for segment in segments if may_hold(segment)]

@@ -26,7 +26,7 @@ from lakerunner.query.promql.functions import FUNCTIONS
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.block import Block, Bools, EvaluationError, any_series, any_step
 from lakerunner.query.series.histograms.histogram import Ints
-from lakerunner.query.series.matchers import Matcher, MatchKind, any_of
+from lakerunner.query.series.matchers import Matcher, MatchKind, accepting, any_of
 from lakerunner.query.vectors.annotations import format_labels
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.instant import latest_samples
@@ -89,7 +89,8 @@ def enrich(evaluation: Evaluation, base_expr: Expr, base: Block, selector: Vecto
     data_matchers = [matcher for matcher in matchers if matcher.name != METRIC_NAME]
     names = _info_names(name_matchers)
     # Info series themselves are not enriched.
-    is_info = [all(matcher.matches(labels.get(METRIC_NAME)) for matcher in names) for labels in base.labels]
+    accepts = accepting(names, evaluation.check_time)
+    is_info = [accepts(labels.get(METRIC_NAME)) for labels in base.labels]
     enriched = [labels for labels, info in zip(base.labels, is_info, strict=True) if not info]
     info = _fetch(evaluation, base_expr, enriched, names, data_matchers, times)
     if info is not None:

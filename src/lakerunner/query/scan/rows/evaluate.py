@@ -27,10 +27,12 @@ from lakerunner.query.scan.rows.predicate import (
     Ref,
     Text,
 )
+from lakerunner.query.series.patterns import STEPS_PER_CHECK
 
 Ints = npt.NDArray[np.int64]
 #: Returns a mask of the values that pass. Null never passes. The array must not be dictionary-encoded.
 Test = Callable[[pa.Array], Mask]
+Check = Callable[[], object]
 #: Below this many equal texts, comparing one by one is as fast as a hash set.
 _FEW_VALUES = 3
 #: Hits of a substring in one array, above which it counts as frequent.
@@ -42,6 +44,10 @@ class Columns(Protocol):
 
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
         """The arrays that may hold the rows' values, with a value or null per row. The first non-null value counts."""
+        ...
+
+    def check(self) -> None:
+        """Raise if the rows are no longer wanted."""
         ...
 
     def cost(self, ref: Ref) -> int:
@@ -92,7 +98,8 @@ def _cost(predicate: Predicate, columns: Columns) -> int:
 
 
 def _leaf(leaf: Leaf, columns: Columns, rows: Ints) -> Mask:
-    test = test_of(leaf)
+    columns.check()
+    test = test_of(leaf, columns.check)
     found = np.zeros(len(rows), np.bool_)
     undecided: Mask | None = None
     for name in leaf.ref.names():
@@ -119,23 +126,34 @@ def tested(test: Test, array: pa.Array) -> Mask:
     return mask_of(pa.array(passed).take(array.indices))
 
 
-def test_of(leaf: Leaf) -> Test:
+def test_of(leaf: Leaf, check: Check = lambda: None) -> Test:
     match leaf:
         case Compare(_, op, value):
             return lambda array: compare(array, op, value)
         case In(_, values):
-            return _in(values)
+            return _in(values, check)
         case Matches():
-            expression = leaf.expression
-            return lambda array: _textual(array, lambda text: pc.match_substring_regex(text, expression))
+            return lambda array: _matches(as_text(array), leaf, check) if has_text(array.type) else _none(array)
         case Contains(_, needle):
             return lambda array: _contains(as_text(array), needle) if has_text(array.type) else _none(array)
         case Exists():
             return lambda array: mask_of(array.is_valid())
 
 
-def _textual(array: pa.Array, search: Callable[[pa.Array], pa.Array]) -> Mask:
-    return mask_of(search(as_text(array))) if has_text(array.type) else _none(array)
+def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
+    """A mask of the texts that match. Arrow cannot be interrupted, so it gets a few texts at a time."""
+    pattern = leaf.compiled
+    lengths = pc.binary_length(texts)
+    longest = pc.max(lengths).as_py() or 0
+    average = 1 + (pc.sum(lengths).as_py() or 0) // max(1, len(texts))
+    pattern.steps(longest)
+    at_once = max(1, STEPS_PER_CHECK // (pattern.instructions * average))
+    found = np.zeros(len(texts), np.bool_)
+    for begin in range(0, len(texts), at_once):
+        check()
+        part = texts.slice(begin, at_once)
+        found[begin : begin + len(part)] = mask_of(pc.match_substring_regex(part, leaf.expression))
+    return found
 
 
 def _none(array: pa.Array) -> Mask:
@@ -172,7 +190,7 @@ def _contains(texts: pa.Array, needle: str) -> Mask:
     return found & mask_of(texts.is_valid()) if texts.null_count else found
 
 
-def _in(values: tuple[object, ...]) -> Test:
+def _in(values: tuple[object, ...], check: Check) -> Test:
     texts = [value.value for value in values if isinstance(value, Text)]
     single = [value for value in values if len(texts) <= _FEW_VALUES or not isinstance(value, Text)]
     wanted = pa.array(texts, pa.string())
@@ -180,6 +198,7 @@ def _in(values: tuple[object, ...]) -> Test:
     def test(array: pa.Array) -> Mask:
         found = np.zeros(len(array), np.bool_)
         for value in single:
+            check()
             found |= compare(array, Op.EQUAL, value)  # type: ignore[arg-type]
         if len(texts) > _FEW_VALUES and has_text(array.type):
             found |= mask_of(pc.is_in(as_text(array), value_set=wanted))

@@ -131,6 +131,9 @@ class GroupReader:
 
     # -- values --------------------------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        self._spend(self.held_bytes())
+
     def cost(self, ref: Ref) -> int:
         names = [name for name in ref.names() if name in self._footer.fields]
         if any(self._footer.may_overflow(name, self.number) for name in ref.names()):

@@ -16,16 +16,14 @@ Its semantics do not depend on where a value is stored (in its own column, of an
 from __future__ import annotations
 
 import enum
-import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import re2  # type: ignore[import-untyped]
-
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import attribute_column
+from lakerunner.query.series.patterns import Pattern, compiled
 
 #: Texts that read as a number, in the syntax of RE2 and of Python's `re`. Longer texts never count as numbers.
 NUMBER_TEXT = r"^[+-]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,4})?|inf)$"
@@ -146,11 +144,16 @@ class Matches:
 
     def __post_init__(self) -> None:
         _check_unicode(self.pattern)
-        compiled(self.expression)
+        self.compiled  # noqa: B018  (refuses an invalid pattern)
 
     @property
     def expression(self) -> str:
         return f"^(?s:{self.pattern})$" if self.anchored else self.pattern
+
+    @property
+    def compiled(self) -> Pattern:
+        """The pattern as Arrow compiles it: with captures, though it never asks for them."""
+        return compiled(self.expression, True, dot_nl=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,19 +203,6 @@ def _check_unicode(text: str) -> None:
             text.encode()
         except UnicodeEncodeError:
             raise BadInput(f"cannot compare with {text!r}: it is not valid Unicode") from None
-
-
-@functools.lru_cache(maxsize=1024)
-def compiled(expression: str) -> Any:
-    """Compile an RE2 pattern. RE2 takes linear time for any pattern, which the standard library cannot guarantee."""
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(expression, options)
-    except re2.error as reason:
-        text = reason.args[0]
-        text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-        raise BadInput(f"cannot read regular expression {expression!r}: {text}") from None
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:

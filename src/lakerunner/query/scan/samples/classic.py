@@ -6,7 +6,7 @@ cumulative counts, `_count`, and `_sum` unless it was sent without one. A stale 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Floats, Ints
 from lakerunner.query.series.interned import INTERNED, LazyLabels
-from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.matchers import Matcher, accepting
 
 
 def expand(parents: Samples, labels: Sequence[LabelSet], suffix: str) -> ClassicGroup:
@@ -46,13 +46,18 @@ def expand(parents: Samples, labels: Sequence[LabelSet], suffix: str) -> Classic
 
 
 def choose_classic(
-    group: ClassicGroup, parents: Ints, matchers: Sequence[Matcher], start_ms: int | None, end_ms: int | None
+    group: ClassicGroup,
+    parents: Ints,
+    matchers: Sequence[Matcher],
+    start_ms: int | None,
+    end_ms: int | None,
+    check: Callable[[], object] = lambda: None,
 ) -> Samples:
     """The classic series of some parents. The caller has applied all matchers to the parents, except those of `le`."""
     keep = contained(group.parents, parents)
     of_le = [matcher for matcher in matchers if matcher.name == LE]
     if of_le and group.les:
-        accepted = np.array([all(matcher.matches(le) for matcher in of_le) for le in group.les], np.bool_)
+        accepted = np.array(list(map(accepting(of_le, check), group.les)), np.bool_)
         keep &= accepted[group.le_of]
     chosen, runs = choose(group.samples, keep, start_ms, end_ms)
     return replace(chosen, labels=LazyLabels(lambda: [group.samples.labels[run] for run in runs.tolist()]))

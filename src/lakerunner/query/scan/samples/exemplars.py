@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from lakerunner.query.scan.samples.series_rows import LABELS
 from lakerunner.query.series.classic_names import BUCKET, COUNT
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.interned import INTERNED
-from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.matchers import Matcher, accepting
 
 SCHEMA = pa.schema(
     [
@@ -46,7 +47,7 @@ def scan_exemplars(
     """
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
-    chosen = table.choose(tuple(matchers))
+    chosen = table.choose(tuple(matchers), partial(spend, 0))
     rows = chosen.rows()
     if not len(rows):
         return SCHEMA.empty_table()
@@ -61,7 +62,7 @@ def scan_exemplars(
     parts = [_stored(found, set(table.tids[chosen.stored].tolist()), labels)]
     for suffix, of_suffix in chosen.classic.items():
         if suffix in (BUCKET, COUNT):
-            parts.append(_classic(found, suffix, set(table.tids[of_suffix].tolist()), labels, matchers))
+            parts.append(_classic(found, suffix, set(table.tids[of_suffix].tolist()), labels, matchers, spend))
     return pa.concat_tables(parts)
 
 
@@ -109,9 +110,10 @@ def _stored(found: pa.Table, tids: set[int], labels: dict[int, LabelSet]) -> pa.
 
 
 def _classic(
-    found: pa.Table, suffix: str, tids: set[int], labels: dict[int, LabelSet], matchers: Sequence[Matcher]
+    found: pa.Table, suffix: str, tids: set[int], labels: dict[int, LabelSet], matchers: Sequence[Matcher], spend: Spend
 ) -> pa.Table:
     rows, sets = [], []
+    tests = [(matcher.name, accepting([matcher], partial(spend, 0))) for matcher in matchers]
     for row in found.to_pylist():
         if row["tid"] not in tids:
             continue
@@ -121,7 +123,7 @@ def _classic(
             at = int(np.searchsorted(bounds, row["value"])) if bounds else 0
             le = plain(bounds[at]) if at < len(bounds) else "+Inf"
         derived = INTERNED.derived(labels[row["tid"]], suffix, le)[1]
-        if all(matcher.matches(derived.get(matcher.name)) for matcher in matchers):
+        if all(accepts(derived.get(name)) for name, accepts in tests):
             rows.append(row)
             sets.append(derived)
     return _table(rows, sets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ def scan_labels(
 ) -> pa.Table:
     """The distinct label names of matching series; or, if `label` is set, its distinct values."""
     table = opener.series(keys[1], tally)
-    chosen = table.choose(tuple(matchers))
+    chosen = table.choose(tuple(matchers), partial(spend, 0))
     if chosen.classic and (label == LE or any(matcher.name == LE for matcher in matchers)):
         # The bounds are stored with the samples, so these rare queries need the whole series.
         found = _of_series(scan_series(opener, keys, matchers, spend, tally), label)

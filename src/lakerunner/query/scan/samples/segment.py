@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from lakerunner.query.scan.samples.classic import choose_classic, expand
 from lakerunner.query.scan.samples.decoded import ClassicGroup, DecodedGroup, choose, contained
@@ -33,8 +34,9 @@ def scan_samples(
     A series may be in several of the returned parts; `merge` joins them.
     """
     samples_key, series_key = keys
+    check = partial(spend, 0)
     table = opener.series(series_key, tally)
-    chosen = table.choose(tuple(matchers))
+    chosen = table.choose(tuple(matchers), check)
     if not len(chosen.wanted.tids):
         return []
 
@@ -48,7 +50,7 @@ def scan_samples(
                 cut = _cut(group, start_ms, end_ms)
                 found = [_stored(decoded, table, chosen.stored_tids, cut)] if len(chosen.stored) else []
                 found += [
-                    choose_classic(_classic(decoded, table, suffix), tids, matchers, *cut)
+                    choose_classic(_classic(decoded, table, suffix), tids, matchers, *cut, check)
                     for suffix, tids in chosen.parent_tids.items()
                 ]
                 parts += [part for part in found if len(part)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from lakerunner.query.scan.samples.series_table import SeriesTable
 from lakerunner.query.series.classic_names import BUCKET, LE
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.interned import INTERNED
-from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.matchers import Matcher, accepting
 
 LABELS = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema(
@@ -38,7 +39,7 @@ def scan_series(
     """One row per series, classic series of histograms included."""
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
-    chosen = table.choose(tuple(matchers))
+    chosen = table.choose(tuple(matchers), partial(spend, 0))
     parts = [_rows(table, chosen.stored, table.tids[chosen.stored].tolist(), table.label_sets(chosen.stored))]
     for suffix, rows in chosen.classic.items():
         labels, tids = table.label_sets(rows), table.tids[rows].tolist()
@@ -46,7 +47,7 @@ def scan_series(
             derived = [INTERNED.derived(parent, suffix) for parent in labels]
             parts.append(_rows(table, rows, [tid for tid, _ in derived], [each for _, each in derived]))
             continue
-        le_matchers = [matcher for matcher in matchers if matcher.name == LE]
+        accepts = accepting([matcher for matcher in matchers if matcher.name == LE], partial(spend, 0))
 
         def read(rows: np.ndarray = rows) -> dict[int, list[float]]:
             with opener.samples(samples_key, tally) as opened:
@@ -56,7 +57,7 @@ def scan_series(
         of_row, tids_of, labels_of = [], [], []
         for row, tid, parent in zip(rows.tolist(), tids, labels, strict=True):
             for le in (*map(plain, bounds.get(tid, ())), "+Inf"):
-                if all(matcher.matches(le) for matcher in le_matchers):
+                if accepts(le):
                     derived_tid, derived_labels = INTERNED.derived(parent, BUCKET, le)
                     of_row.append(row)
                     tids_of.append(derived_tid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -18,7 +18,7 @@ from lakerunner.query.series.classic_names import BUCKET, CLASSIC, LE
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.interned import packed
 from lakerunner.query.series.label_columns import LabelColumn, LabelColumns
-from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.matchers import Matcher, MatchKind, accepting
 
 Mask = npt.NDArray[np.bool_]
 
@@ -38,13 +38,15 @@ class Coded:
     values: Sequence[str]
     _code_of: dict[str, int] = field(default_factory=dict, compare=False)
 
-    def matching(self, matcher: Matcher, suffix: str = "") -> Mask:
+    def matching(self, matcher: Matcher, check: Callable[[], object], suffix: str = "") -> Mask:
         """A mask of the series that the matcher accepts, with the suffix appended to each value."""
+        check()
         found: Mask
         if matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL):
             found = self.codes == self._code(matcher.value, suffix)
             return found if matcher.kind is MatchKind.EQUAL else ~found
-        accepted = np.array([matcher.matches(value + suffix) for value in self.values], np.bool_)
+        accepts = accepting([matcher], check)
+        accepted = np.array([accepts(value + suffix) for value in self.values], np.bool_)
         found = accepted[self.codes]
         return found
 
@@ -149,21 +151,24 @@ class SeriesTable:
         codes = np.unique(self._keys.codes[np.repeat(chosen, np.diff(self._offsets))])
         return {self._keys.values[code] for code in codes.tolist()} | ({METRIC_NAME} if len(rows) else set())
 
-    def choose(self, matchers: tuple[Matcher, ...]) -> Chosen:
-        """The series that all matchers accept. Cached, because dashboards repeat their selectors."""
+    def choose(self, matchers: tuple[Matcher, ...], check: Callable[[], object] = lambda: None) -> Chosen:
+        """The series that all matchers accept. Cached, because dashboards repeat their selectors.
+
+        `check` raises when the answer is no longer wanted.
+        """
         chosen = self._chosen.get(matchers)
         if chosen is None:
             if len(self._chosen) >= _KEPT_CHOICES:
                 self._chosen.clear()
-            chosen = self._chosen[matchers] = self._choose(matchers)
+            chosen = self._chosen[matchers] = self._choose(matchers, check)
         return chosen
 
-    def _choose(self, matchers: Sequence[Matcher]) -> Chosen:
-        stored = np.flatnonzero(self._accepted(matchers, ""))
+    def _choose(self, matchers: Sequence[Matcher], check: Callable[[], object]) -> Chosen:
+        stored = np.flatnonzero(self._accepted(matchers, "", check))
         classic = {}
         if self.classic.any():
             for suffix in CLASSIC:
-                rows = np.flatnonzero(self.classic & self._accepted(matchers, suffix))
+                rows = np.flatnonzero(self.classic & self._accepted(matchers, suffix, check))
                 if len(rows):
                     classic[suffix] = rows
         rows = np.unique(np.concatenate([stored, *classic.values()]))
@@ -171,12 +176,12 @@ class SeriesTable:
         parents = {suffix: np.sort(self.tids[of_suffix]) for suffix, of_suffix in classic.items()}
         return Chosen(stored, classic, wanted, np.sort(self.tids[stored]), parents)
 
-    def _accepted(self, matchers: Sequence[Matcher], suffix: str) -> Mask:
+    def _accepted(self, matchers: Sequence[Matcher], suffix: str, check: Callable[[], object]) -> Mask:
         accepted = np.ones(len(self), np.bool_)
         for matcher in matchers:
             if suffix == BUCKET and matcher.name == LE:
                 continue  # The expansion makes this label and matches it.
-            accepted &= self.label(matcher.name).matching(matcher, suffix if matcher.name == METRIC_NAME else "")
+            accepted &= self.label(matcher.name).matching(matcher, check, suffix if matcher.name == METRIC_NAME else "")
             if not accepted.any():
                 break
         return accepted

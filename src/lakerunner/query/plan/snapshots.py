@@ -1,0 +1,75 @@
+"""Snapshots of the index, kept so that an interrupted stream can go on with the same segments."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import xxhash
+
+from lakerunner.index.lookup import Want
+from lakerunner.model.segment import Segment
+from lakerunner.query.plan.leaf import Leaf
+
+#: Snapshots that a process keeps for streams, at a few kilobytes per hundred segments.
+_MAX_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The result of a lookup. `age_s` is above 0 if the index does not answer, and the result is a remembered one."""
+
+    segments: Sequence[Segment]
+    age_s: float = 0.0
+
+    @property
+    def looked_up_in(self) -> str:
+        return "memory" if self.age_s else "index"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the index was asked, and what it returned. One object, so that threads never see half of a change."""
+
+    wants: Sequence[Want]
+    looked: Looked
+
+    def covers(self, leaf: Leaf) -> bool:
+        wanted = leaf.time_range
+        if wanted.start_ns == wanted.end_ns:
+            return True
+        return any(
+            (want.signal, want.tier_s) == (leaf.signal, leaf.tier_s)
+            and want.time_range.start_ns <= wanted.start_ns
+            and wanted.end_ns <= want.time_range.end_ns
+            for want in self.wants
+        )
+
+    def fingerprint(self) -> str:
+        """A hash of the set of segments."""
+        digest = xxhash.xxh3_128()
+        for segment_id in sorted(segment.segment_id.bytes for segment in self.looked.segments):
+            digest.update(segment_id)
+        return digest.hexdigest()
+
+
+class Snapshots:
+    """The snapshots of recent streams, by org and fingerprint. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[uuid.UUID, str], Snapshot] = OrderedDict()
+
+    def keep(self, org_id: uuid.UUID, fingerprint: str, snapshot: Snapshot) -> None:
+        with self._lock:
+            self._kept[org_id, fingerprint] = snapshot
+            self._kept.move_to_end((org_id, fingerprint))
+            while len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+
+    def find(self, org_id: uuid.UUID, fingerprint: str) -> Snapshot | None:
+        with self._lock:
+            return self._kept.get((org_id, fingerprint))
