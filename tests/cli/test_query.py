@@ -57,6 +57,15 @@ def test_text_and_plot(api: Served) -> None:
     assert sparkline([(0, 5.0)], 0, 0, 3) == "▁  "
 
 
+def test_histograms_and_nan_are_plotted_too(api: Served) -> None:
+    histogram = query(api, "metrics", "latency", *RANGE, "--plot").out.splitlines()
+    assert len(histogram) == 2
+    assert "▁" in histogram[0] and "count min 3  max 3  last 3" in histogram[0]
+    nan = query(api, "metrics", 'up{job="job0"} * NaN', *RANGE, "--plot").out.splitlines()
+    assert nan[0].split() == ["min", "nan", "max", "nan", "last", "nan", '{code="200",', 'job="job0"}']
+    assert query(api, "series", "up", *RANGE[:4]).out.splitlines()[0] == 'up{code="200", job="job0"}'
+
+
 def test_json_and_csv(api: Served) -> None:
     done = query(api, "metrics", "requests_total", *RANGE, "-o", "json")
     points = [orjson.loads(line) for line in done.out.splitlines()]

@@ -151,7 +151,7 @@ def test_rows_go_out_before_the_next_batch_is_made(kind: str) -> None:
 
 
 def test_write_rows_counts_and_writes_to_standard_output(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert rows.write_rows([BATCH, BATCH], rows.RowFormat.JSON, LOGS) == 4
+    assert rows.write_rows([BATCH, BATCH], rows.DataFormat.JSON, LOGS) == 4
     assert len(capsysbinary.readouterr().out.splitlines()) == 4
-    for kind in rows.RowFormat:
+    for kind in rows.DataFormat:
         assert rows.write_rows([], kind, LOGS) == 0

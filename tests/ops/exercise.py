@@ -68,7 +68,7 @@ def main() -> int:
     if sys.argv[1] == "serve":
         configure_telemetry("serve", settings)
         launcher = (sys.executable, "-m", "tests.ops.exercise")
-        return Supervisor(settings, EXERCISED, lambda _: None, launcher).run()
+        return Supervisor(settings, [role.name for role in EXERCISED], lambda _: None, launcher).run()
     role = next(role for role in EXERCISED if role.name == sys.argv[1])
     return run_role(role, settings)
 

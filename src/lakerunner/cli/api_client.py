@@ -7,14 +7,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import orjson
-import pyarrow as pa
-import pyarrow.ipc
 
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Missing, Unavailable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TIMEOUT_S = 600.0
 #: The key of the summary in the metadata of the last batch of rows.
@@ -54,6 +55,9 @@ class ApiClient:
 
     def rows(self, signal: str, body: Mapping[str, object]) -> Iterator[tuple[pa.RecordBatch, Any]]:
         """Batches of rows, each with the summary that came with it: None, but for the last."""
+        import pyarrow as pa
+        import pyarrow.ipc
+
         try:
             with self._open(f"/api/v1/rows/{signal}", orjson.dumps(body)) as answer:
                 reader = pa.ipc.open_stream(answer)

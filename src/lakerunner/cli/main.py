@@ -10,7 +10,7 @@ from lakerunner import __version__
 from lakerunner.cli.verb import role_command
 from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query
 from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
-from lakerunner.runtime.run import EXIT_MISUSE
+from lakerunner.runtime.exit_code import EXIT_MISUSE
 
 app = typer.Typer(
     name="lakerunner",

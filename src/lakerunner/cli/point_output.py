@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
-import enum
 import io
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import orjson
-import pyarrow as pa
-import pyarrow.ipc
-import pyarrow.parquet
+
+from lakerunner.cli.render import DataFormat, json_bytes, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLOT_WIDTH = 60
 _NUMBERS = {"NaN": float("nan"), "+Inf": float("inf"), "-Inf": float("-inf")}
-
-
-class PointFormat(enum.StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
-    ARROW = "arrow"
-    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +48,13 @@ class Point:
         )
 
     @property
+    def height(self) -> float:
+        """The number that a plot shows: the value, or the count of observations."""
+        if self.histogram is not None:
+            return float(orjson.loads(self.histogram)["count"])
+        return math.nan if self.value is None else self.value
+
+    @property
     def text(self) -> str:
         return self.histogram or f"{self.value:.12g}"
 
@@ -61,23 +62,30 @@ class Point:
 def write_text(points: Iterable[Point], out: TextIO) -> None:
     """Write one line per point, as they arrive."""
     for point in points:
-        out.write(f"{time_text(point.time_ms)}  {point.text:>14}  {point.label}\n")
+        out.write(f"{time_text(point.time_ms)}  {point.text:>14}  {shown(point.label)}\n")
 
 
 def write_plot(points: Iterable[Point], out: TextIO) -> None:
-    """Write one line per series: a sparkline, and the minimum, maximum and last value."""
+    """Write one line per series: a sparkline, and the minimum, maximum and last value.
+
+    A native histogram is drawn by the count of its observations. NaN and infinite values have no bar.
+    """
     series: dict[str, list[tuple[int, float]]] = {}
+    histograms: set[str] = set()
     for point in points:
-        if point.value is not None and abs(point.value) != float("inf") and point.value == point.value:
-            series.setdefault(point.label, []).append((point.time_ms, point.value))
+        series.setdefault(point.label, []).append((point.time_ms, point.height))
+        if point.histogram is not None:
+            histograms.add(point.label)
     if not series:
         return
     start_ms = min(samples[0][0] for samples in series.values())
     end_ms = max(samples[-1][0] for samples in series.values())
     for label, samples in series.items():
-        values = [value for _, value in samples]
-        summary = f"min {min(values):.6g}  max {max(values):.6g}  last {values[-1]:.6g}"
-        out.write(f"{sparkline(samples, start_ms, end_ms)}  {summary}  {label}\n")
+        finite = [(time_ms, value) for time_ms, value in samples if math.isfinite(value)]
+        values = [value for _, value in finite] or [math.nan]
+        count = "count " if label in histograms else ""
+        summary = f"{count}min {min(values):.6g}  max {max(values):.6g}  last {samples[-1][1]:.6g}"
+        out.write(f"{sparkline(finite, start_ms, end_ms)}  {summary}  {shown(label)}\n")
     out.write(f"{time_text(start_ms)} to {time_text(end_ms)}\n")
 
 
@@ -87,8 +95,8 @@ def sparkline(samples: Sequence[tuple[int, float]], start_ms: int, end_ms: int, 
     >>> sparkline([(0, 1.0), (10, 2.0), (30, 8.0)], 0, 30, 4)
     '▁▂ █'
     """
-    low = min(value for _, value in samples)
-    height = max(value for _, value in samples) - low
+    low = min((value for _, value in samples), default=0.0)
+    height = max((value for _, value in samples), default=0.0) - low
     bars = [" "] * width
     for time_ms, value in samples:
         place = round((time_ms - start_ms) * (width - 1) / max(end_ms - start_ms, 1))
@@ -103,7 +111,7 @@ def write_json(points: Iterable[Point], out: BinaryIO) -> None:
         if point.histogram is not None:
             value = {"histogram": orjson.loads(point.histogram)}
         document = {"timestamp": point.time_ms, **value, "label": point.label, "tags": dict(point.tags)}
-        out.write(orjson.dumps(document) + b"\n")
+        out.write(json_bytes(document) + b"\n")
 
 
 def write_csv(points: Sequence[Point], out: TextIO) -> None:
@@ -117,6 +125,8 @@ def write_csv(points: Sequence[Point], out: TextIO) -> None:
 
 def points_table(points: Sequence[Point]) -> pa.Table:
     """Build a table with one row per point and one column per label."""
+    import pyarrow as pa
+
     columns: dict[str, pa.Array] = {
         "timestamp": pa.array([point.time_ms for point in points], pa.timestamp("ms", tz="UTC")),
         "value": pa.array([point.value for point in points], pa.float64()),
@@ -128,25 +138,29 @@ def points_table(points: Sequence[Point]) -> pa.Table:
     return pa.table(columns)
 
 
-def write_points(points: Iterable[Point], kind: PointFormat, *, plot: bool) -> None:
+def write_points(points: Iterable[Point], kind: DataFormat, *, plot: bool) -> None:
     """Write points to standard output."""
     match kind:
-        case PointFormat.TEXT if plot:
+        case DataFormat.TEXT if plot:
             write_plot(points, sys.stdout)
-        case PointFormat.TEXT:
+        case DataFormat.TEXT:
             write_text(points, sys.stdout)
-        case PointFormat.JSON:
+        case DataFormat.JSON:
             write_json(points, sys.stdout.buffer)
-        case PointFormat.CSV:
+        case DataFormat.CSV:
             write_csv(list(points), sys.stdout)
-        case PointFormat.ARROW:
+        case DataFormat.ARROW:
+            import pyarrow.ipc
+
             table = points_table(list(points))
-            with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+            with pyarrow.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
                 stream.write_table(table)
-        case PointFormat.PARQUET:
+        case DataFormat.PARQUET:
+            import pyarrow.parquet
+
             # Through memory, because the Parquet writer needs a seekable file and stdout may be a pipe.
             buffer = io.BytesIO()
-            pa.parquet.write_table(points_table(list(points)), buffer)
+            pyarrow.parquet.write_table(points_table(list(points)), buffer)
             sys.stdout.buffer.write(buffer.getvalue())
     sys.stdout.flush()
 

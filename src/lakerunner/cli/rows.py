@@ -1,14 +1,12 @@
 """Rows of logs and spans in the forms that the command line gives them: text, JSON lines, CSV, Arrow, Parquet.
 
-Values are hostile: anybody who writes a log line chooses them. In text, control characters are shown as escapes, so
-that no value moves the cursor, colours the terminal or adds a line.
+Values are hostile: anybody who writes a log line chooses them. Text and JSON escape what a terminal would act upon.
 """
 
 from __future__ import annotations
 
 import csv
 import datetime as dt
-import enum
 import io
 import itertools
 import math
@@ -21,6 +19,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
+from lakerunner.cli.render import DataFormat, json_bytes, shown
 from lakerunner.formats.attributes import EXACT, OVERFLOW
 from lakerunner.model.signal import Signal
 from lakerunner.model.time import NS_PER_S
@@ -31,37 +30,26 @@ _COLOURS = {"F": "\x1b[31m", "E": "\x1b[31m", "W": "\x1b[33m", "I": "\x1b[36m", 
 _LEVEL_WIDTH = 5
 _ATTRIBUTE_PREFIXES = ("attr_", "scope_", "resource_")
 _EPOCH = dt.datetime(1970, 1, 1)
-#: Characters that a terminal acts upon although they print nothing: format characters that reverse or hide text.
-_HIDDEN = frozenset("\u00ad\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
-                    "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufeff")  # fmt: skip
 #: A cell that begins so is a formula to spreadsheets.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-class RowFormat(enum.StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
-    ARROW = "arrow"
-    PARQUET = "parquet"
-
-
-def write_rows(batches: Iterable[pa.RecordBatch], kind: RowFormat, signal: Signal, *, attributes: bool = False) -> int:
+def write_rows(batches: Iterable[pa.RecordBatch], kind: DataFormat, signal: Signal, *, attributes: bool = False) -> int:
     """To standard output, batch by batch; returns how many rows. All batches have one schema.
 
     Nothing but Parquet is held back: its file is gathered in memory, compressed, where the output is a pipe.
     """
     counted = _Counted(batches)
     match kind:
-        case RowFormat.TEXT:
+        case DataFormat.TEXT:
             write_text(counted, sys.stdout, signal, attributes=attributes, colour=sys.stdout.isatty())
-        case RowFormat.JSON:
+        case DataFormat.JSON:
             write_json(counted, sys.stdout.buffer)
-        case RowFormat.CSV:
+        case DataFormat.CSV:
             write_csv(counted, sys.stdout)
-        case RowFormat.ARROW:
+        case DataFormat.ARROW:
             write_arrow(counted, sys.stdout.buffer)
-        case RowFormat.PARQUET:
+        case DataFormat.PARQUET:
             write_parquet(counted, sys.stdout.buffer)
     sys.stdout.flush()
     return counted.rows
@@ -121,29 +109,6 @@ def _attribute(value: Any) -> str:
     return f'"{text}"' if isinstance(value, str) and (" " in text or not text) else text
 
 
-def shown(value: Any) -> str:
-    """A value on one line, with nothing that a terminal would act upon.
-
-    >>> shown("a\\x1b[31m\\nb"), shown(None), shown(True)
-    ('a\\\\x1b[31m\\\\nb', '-', 'true')
-    """
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str):
-        value = orjson.dumps(value, default=str).decode() if isinstance(value, list | dict) else str(value)
-    if value.isascii() and value.isprintable():
-        return str(value)
-    return "".join(map(_escaped, value))
-
-
-def _escaped(c: str) -> str:
-    if c == " " or (c.isprintable() and c not in _HIDDEN):
-        return c
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(c) or c.encode("unicode_escape", "surrogatepass").decode()
-
-
 def write_json(batches: Iterable[pa.RecordBatch], out: BinaryIO) -> None:
     """One object per line, without absent values. Times are texts with nanoseconds; the overflow is spread out."""
     for batch in batches:
@@ -153,7 +118,7 @@ def write_json(batches: Iterable[pa.RecordBatch], out: BinaryIO) -> None:
             document |= {name: time_text(document[name]) for name in times if name in document}
             for name, value in row.get(OVERFLOW) or ():
                 document.setdefault(name, value)
-            out.write(orjson.dumps(document, default=str) + b"\n")
+            out.write(json_bytes(document) + b"\n")
 
 
 def write_csv(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:

@@ -1,4 +1,8 @@
-"""What all verbs share: settings, output, and errors shown in one line."""
+"""What all verbs share: settings, output, and errors shown in one line.
+
+Every verb imports this module and `main` imports every verb, so what a verb needs beyond settings and output (the
+index, the bus, Arrow, Spark) is imported by the verb's function when it runs. `query` would otherwise take seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,19 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from lakerunner.cli.render import Output, OutputFormat, render_error
-from lakerunner.index.database import Database
 from lakerunner.model.errors import BadInput, LakeError
-from lakerunner.ops.running_index import running_index
-from lakerunner.runtime.role import Role
-from lakerunner.runtime.run import exit_code_of, run_role
+from lakerunner.ops.roles import RoleEntry
+from lakerunner.runtime.exit_code import exit_code_of
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.settings_load import load_settings
+
+if TYPE_CHECKING:
+    from lakerunner.index.database import Database
 
 ConfigOption = Annotated[
     Optional[Path],  # noqa: UP045  (typer reads this form)
@@ -40,6 +45,8 @@ class Cli:
         self.output = output
 
     def index(self) -> AbstractContextManager[Database]:
+        from lakerunner.ops.running_index import running_index
+
         return running_index(self.settings)
 
 
@@ -82,11 +89,13 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
     return command
 
 
-def role_command(role: type[Role]) -> Callable[..., None]:
+def role_command(role: RoleEntry) -> Callable[..., None]:
     """Return a command, such as `lakerunner relay`, that runs one role in this process."""
 
     def run(cli: Cli) -> int:
-        return run_role(role, cli.settings)
+        from lakerunner.runtime.run import run_role
+
+        return run_role(role.load(), cli.settings)
 
     run.__doc__ = role.sentence
     return verb(run)

@@ -11,11 +11,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from psycopg.rows import DictRow
-
-from lakerunner.index.database import Connection
 from lakerunner.model.errors import BadInput, Denied, Missing
+
+if TYPE_CHECKING:
+    from psycopg.rows import DictRow
+
+    from lakerunner.index.database import Connection
 
 #: Lets scanners of repositories and logs recognise a leaked key.
 _PREFIX = "lrk_"

@@ -7,10 +7,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from lakerunner.index.database import Connection
 from lakerunner.model.errors import Missing
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
+
+if TYPE_CHECKING:
+    from lakerunner.index.database import Connection
 
 
 class ObjectState(enum.StrEnum):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from lakerunner.index.database import Connection
 from lakerunner.model.errors import BadInput
 from lakerunner.runtime.settings import LimitSettings
+
+if TYPE_CHECKING:
+    from lakerunner.index.database import Connection
 
 LIMIT_NAMES: tuple[str, ...] = tuple(LimitSettings.model_fields)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from lakerunner.index.database import Connection
 from lakerunner.model.errors import BadInput, Conflict, Missing
+
+if TYPE_CHECKING:
+    from lakerunner.index.database import Connection
 
 #: The org that owns raw objects without a profile. Its id is fixed, so that paths are equal on every machine.
 DEFAULT_ORG_ID = uuid.UUID("00000000-0000-4000-8000-000000000001")

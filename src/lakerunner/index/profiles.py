@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from lakerunner.index.database import Connection
-from lakerunner.model.errors import BadInput, Conflict
+from lakerunner.model.errors import BadInput, Conflict, Missing
 from lakerunner.model.signals import signal_named
 
 _SCHEMES = ("file://", "s3://", "gs://", "az://")
@@ -35,7 +36,35 @@ class StorageProfile:
 _COLUMNS = ", ".join(field.name for field in fields(StorageProfile))
 
 
-def create_profile(tx: Connection, profile: StorageProfile) -> None:
+def create_profile(tx: Connection, profile: StorageProfile) -> StorageProfile:
+    profile = _checked(profile)
+    values = [getattr(profile, field.name) for field in fields(profile)]
+    places = ", ".join(["%s"] * len(values))
+    done = tx.execute(
+        f"INSERT INTO storage_profile ({_COLUMNS}) VALUES ({places}) ON CONFLICT DO NOTHING",  # noqa: S608  (our names)
+        values,
+    )
+    if done.rowcount == 0:
+        raise Conflict(f"cannot add the profile: {profile.bucket} {profile.prefix!r} already has a profile")
+    return profile
+
+
+def change_profile(tx: Connection, profile_id: uuid.UUID, changes: Mapping[str, Any]) -> StorageProfile:
+    """Change fields of a profile. Its bucket and prefix stay: other ones make another profile."""
+    return create_profile(tx, replace(remove_profile(tx, profile_id), **changes))
+
+
+def remove_profile(tx: Connection, profile_id: uuid.UUID) -> StorageProfile:
+    row = tx.execute(
+        f"DELETE FROM storage_profile WHERE profile_id = %s RETURNING {_COLUMNS}",  # noqa: S608  (our names)
+        [profile_id],
+    ).fetchone()
+    if row is None:
+        raise Missing(f"cannot find the profile {profile_id}", hint="see `lakerunner profile list`")
+    return StorageProfile(**row)
+
+
+def _checked(profile: StorageProfile) -> StorageProfile:
     if not profile.bucket.startswith(_SCHEMES):
         raise BadInput(
             f"cannot use the bucket {profile.bucket!r}: its scheme is unknown",
@@ -45,15 +74,7 @@ def create_profile(tx: Connection, profile: StorageProfile) -> None:
         raise BadInput("cannot read raw objects from db/: segments are written there")
     if profile.signal is not None:
         signal_named(profile.signal)
-    profile = replace(profile, bucket=profile.bucket.rstrip("/"))
-    values = [getattr(profile, field.name) for field in fields(profile)]
-    places = ", ".join(["%s"] * len(values))
-    done = tx.execute(
-        f"INSERT INTO storage_profile ({_COLUMNS}) VALUES ({places}) ON CONFLICT DO NOTHING",  # noqa: S608  (our names)
-        values,
-    )
-    if done.rowcount == 0:
-        raise Conflict(f"cannot add the profile: {profile.bucket} {profile.prefix!r} already has a profile")
+    return replace(profile, bucket=profile.bucket.rstrip("/"))
 
 
 def list_profiles(tx: Connection) -> list[StorageProfile]:

@@ -7,9 +7,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from lakerunner.index.database import Connection
 from lakerunner.model.ids import hashed_id
+
+if TYPE_CHECKING:
+    from lakerunner.index.database import Connection
 
 #: Maximum number of rows per kind that a misbehaving sender can cause, so that it cannot fill the index.
 _KEEP_ROWS = 10_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,13 @@ NS_PER_DAY = 24 * NS_PER_HOUR
 #: Event times lie from 1970 up to here, in the year 2255. The end of a segment must still fit into 64 bits.
 MAX_TIME_NS = 9_000_000_000_000 * NS_PER_MS
 
+#: Times are clamped to this many milliseconds from the epoch: no sample lies beyond, and arithmetic cannot overflow.
+FAR_MS = 1 << 52
+
 _EPOCH = dt.date(1970, 1, 1)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+#: The minimum and maximum times as Prometheus clients write them.
+_EARLIEST, _LATEST = "-292273086-05-16T16:47:06Z", "+292277025-08-18T07:12:54.999999999Z"
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
@@ -92,3 +99,39 @@ def parse_duration_s(text: str) -> float:
 def _dateint_of_day(day: int) -> int:
     date = _EPOCH + dt.timedelta(days=day)
     return date.year * 10_000 + date.month * 100 + date.day
+
+
+def parse_time_ms(name: str, text: str) -> int:
+    """Parse seconds since the epoch, or an RFC 3339 time, to milliseconds.
+
+    >>> parse_time_ms("time", "1.5"), parse_time_ms("time", "1970-01-01T00:00:02.25+00:00")
+    (1500, 2250)
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        return _calendar_ms(name, text)
+    if not math.isfinite(seconds) or "_" in text:
+        raise _bad_time(name, text)
+    return round(min(max(seconds * 1000, -FAR_MS), FAR_MS))
+
+
+def _calendar_ms(name: str, text: str) -> int:
+    if text in (_EARLIEST, _LATEST):
+        return -FAR_MS if text == _EARLIEST else FAR_MS
+    if not _TIME.fullmatch(text):
+        raise _bad_time(name, text)
+    head, _, fraction = text.upper().replace("Z", "+00:00").partition(".")
+    digits = re.match(r"\d+", fraction)
+    zone = fraction[digits.end() :] if digits else ""
+    try:
+        moment = dt.datetime.fromisoformat(head + zone)
+        whole_s = (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)).total_seconds()
+    except (ValueError, OverflowError):
+        raise _bad_time(name, text) from None
+    milliseconds = int((digits.group() if digits else "0").ljust(3, "0")[:3])
+    return int(whole_s) * 1000 + milliseconds
+
+
+def _bad_time(name: str, text: str) -> BadInput:
+    return BadInput(f'invalid parameter "{name}": cannot parse {text[:50]!r} to a valid timestamp')

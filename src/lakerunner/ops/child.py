@@ -16,8 +16,8 @@ from pathlib import Path
 
 import orjson
 
+from lakerunner.runtime.exit_code import EXIT_RECYCLED
 from lakerunner.runtime.retry import Backoff
-from lakerunner.runtime.run import EXIT_RECYCLED
 from lakerunner.runtime.telemetry import log
 
 _LOG_BYTES = 10 * 1024 * 1024

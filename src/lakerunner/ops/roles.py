@@ -1,30 +1,118 @@
-"""The roles that there are. Adding one is one class and one line; a stage of the pipeline brings its own."""
+"""The roles that there are. Adding one is a class and an entry; a stage of the pipeline brings two.
+
+The entries can be listed without importing the roles, which takes seconds: the command line and the supervisor need
+names and sentences only.
+"""
 
 from __future__ import annotations
 
-from lakerunner.bus.relay import Relay
-from lakerunner.demo.role import Demo
-from lakerunner.intake.role import Pubsub
-from lakerunner.ops.monitor import Monitor
-from lakerunner.ops.sweeper import Sweeper
-from lakerunner.pipeline.stages import stage_roles, stage_roles_by_signal
-from lakerunner.query.worker.role import QueryWorker
-from lakerunner.runtime.role import Role
-from lakerunner.serve.query_api import QueryApi
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakerunner.runtime.role import Role
+
+
+@dataclass(frozen=True, slots=True)
+class RoleEntry:
+    """The name of a role, its sentence for `--help`, and the function that imports its class."""
+
+    name: str
+    sentence: str
+    load: Callable[[], type[Role]]
+
+
+def _query_api() -> type[Role]:
+    from lakerunner.serve.query_api import QueryApi
+
+    return QueryApi
+
+
+def _monitor() -> type[Role]:
+    from lakerunner.ops.monitor import Monitor
+
+    return Monitor
+
+
+def _relay() -> type[Role]:
+    from lakerunner.bus.relay import Relay
+
+    return Relay
+
+
+def _sweeper() -> type[Role]:
+    from lakerunner.ops.sweeper import Sweeper
+
+    return Sweeper
+
+
+def _pubsub() -> type[Role]:
+    from lakerunner.intake.role import Pubsub
+
+    return Pubsub
+
+
+def _query_worker() -> type[Role]:
+    from lakerunner.query.worker.role import QueryWorker
+
+    return QueryWorker
+
+
+def _demo() -> type[Role]:
+    from lakerunner.demo.role import Demo
+
+    return Demo
+
+
+def _stage_role(name: str) -> type[Role]:
+    from lakerunner.pipeline.stages import stage_roles, stage_roles_by_signal
+
+    return next(role for role in (*stage_roles(), *stage_roles_by_signal()) if role.name == name)
+
+
+def _of_stage(name: str, sentence: str) -> RoleEntry:
+    return RoleEntry(name, sentence, partial(_stage_role, name))
+
+
+#: Worker and boxer of each stage of the pipeline: name and sentence.
+_STAGES = (
+    ("ingest", "Turn raw objects of all signals into segments, on Spark."),
+    ("boxer-ingest", "Gather raw objects of all signals into work items for ingest."),
+)
 
 #: What `serve` runs, in the order in which it starts them.
-ROLES: tuple[type[Role], ...] = (
-    QueryApi,
-    Monitor,
-    Relay,
-    Sweeper,
-    *stage_roles(),
-    Pubsub,
-    QueryWorker,
+ROLES: tuple[RoleEntry, ...] = (
+    RoleEntry("query-api", "Answer queries: Prometheus' HTTP API, and range queries as a stream.", _query_api),
+    RoleEntry("monitor", "Serve the status API, and export metrics of the whole deployment.", _monitor),
+    RoleEntry(
+        "relay",
+        "Publish the messages that committed transactions left in the outbox. One leads; others stand by.",
+        _relay,
+    ),
+    RoleEntry(
+        "sweeper",
+        "Forget what is no longer needed, and announce again what nobody ended. One leads; others stand by.",
+        _sweeper,
+    ),
+    *(_of_stage(name, sentence) for name, sentence in _STAGES),
+    RoleEntry(
+        "pubsub", "Discover new raw objects by queue, webhook or folder, and record each in the ledger once.", _pubsub
+    ),
+    RoleEntry(
+        "query-worker", "Read segments for queries and evaluate over them: fetch, cache, scan, answer.", _query_worker
+    ),
 )
 
 #: What `serve --demo` runs besides.
-DEMO_ROLES: tuple[type[Role], ...] = (Demo,)
+DEMO_ROLES: tuple[RoleEntry, ...] = (
+    RoleEntry("demo-shop", "Write the telemetry of a small shop into the raw bucket, live.", _demo),
+)
 
 #: The stages again, one role per signal.
-ROLES_BY_SIGNAL: tuple[type[Role], ...] = stage_roles_by_signal()
+ROLES_BY_SIGNAL: tuple[RoleEntry, ...] = tuple(
+    _of_stage(f"{name}-{signal}", sentence.replace("all signals", signal))
+    for name, sentence in reversed(_STAGES)
+    for signal in ("logs", "metrics", "traces")
+)

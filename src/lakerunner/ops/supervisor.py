@@ -25,7 +25,6 @@ from lakerunner.model.errors import BadInput, Conflict, LakeError, Unavailable
 from lakerunner.ops.child import Child, LogPump
 from lakerunner.runtime.http import require_free_port
 from lakerunner.runtime.retry import Backoff
-from lakerunner.runtime.role import Role
 from lakerunner.runtime.run import SUPERVISOR_VARIABLE
 from lakerunner.runtime.settings import EMBEDDED, Settings
 from lakerunner.runtime.settings_load import settings_as_env
@@ -58,7 +57,7 @@ class Supervisor:
     def __init__(
         self,
         settings: Settings,
-        roles: Sequence[type[Role]],
+        roles: Sequence[str],
         on_ready: Callable[[Supervisor], None],
         launcher: Sequence[str] = (sys.executable, "-m", "lakerunner"),
     ) -> None:
@@ -117,7 +116,7 @@ class Supervisor:
         http = self._settings.http
         ports = [require_free_port(http.host, http.port and http.port + nth) for nth in range(len(self._roles))]
         self.addresses = tuple(
-            RoleAddress(role.name, http.host, port) for role, port in zip(self._roles, ports, strict=True)
+            RoleAddress(role, http.host, port) for role, port in zip(self._roles, ports, strict=True)
         )
 
     def _start_postgres(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
-
-from starlette.routing import BaseRoute
+from typing import TYPE_CHECKING, ClassVar
 
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
 
 #: Returns when a dependency answers; raises a LakeError when it does not.
 Probe = Callable[[], None]

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from lakerunner.model.errors import BadInput, LakeError
+from lakerunner.model.errors import LakeError
+from lakerunner.runtime.exit_code import EXIT_OK, EXIT_RECYCLED, exit_code_of
 from lakerunner.runtime.health import Health, Prober
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.retry import Backoff
@@ -20,15 +21,6 @@ from lakerunner.runtime.telemetry import configure_telemetry, log
 SUPERVISOR_VARIABLE = "LAKERUNNER_SUPERVISOR_PID"
 #: Waits between attempts to reach a dependency that is down. Short, so that it is used soon after it is back.
 _DEPENDENCY_BACKOFF = Backoff(base_s=0.25, cap_s=5.0)
-
-EXIT_OK, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
-#: The process ended on purpose, to be restarted at once. The value of EX_TEMPFAIL in sysexits.h, unused otherwise.
-EXIT_RECYCLED = 75
-
-
-def exit_code_of(error: LakeError) -> int:
-    """Return 2 when the user must change the input or settings, 1 for any other failure."""
-    return EXIT_MISUSE if isinstance(error, BadInput) else EXIT_FAILED
 
 
 def run_role(role_class: type[Role], settings: Settings) -> int:

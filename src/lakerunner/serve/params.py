@@ -6,12 +6,12 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect, Request
 
 from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.model.time import FAR_MS, parse_time_ms
 from lakerunner.query.promql.durations import parse_duration_ms
 
 #: The largest accepted body. Query text may take a quarter of this, and percent-encoding triples its size.
@@ -19,13 +19,8 @@ MAX_BODY_BYTES = 1_048_576
 #: How long a client may take to send a body.
 MAX_BODY_S = 10.0
 _MAX_FIELDS = 1_000
-#: Times are clamped to this many milliseconds from the epoch: no sample lies beyond, and arithmetic cannot overflow.
-_FAR_MS = 1 << 52
 _FORM = "application/x-www-form-urlencoded"
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
-#: The minimum and maximum times as Prometheus clients write them.
-_EARLIEST, _LATEST = "-292273086-05-16T16:47:06Z", "+292277025-08-18T07:12:54.999999999Z"
 
 
 class Params:
@@ -119,42 +114,6 @@ def wants_fresh(request: Request) -> bool:
     return "no-cache" in control or "no-store" in control
 
 
-def parse_time_ms(name: str, text: str) -> int:
-    """Parse seconds since the epoch, or an RFC 3339 time, to milliseconds.
-
-    >>> parse_time_ms("time", "1.5"), parse_time_ms("time", "1970-01-01T00:00:02.25+00:00")
-    (1500, 2250)
-    """
-    try:
-        seconds = float(text)
-    except ValueError:
-        return _calendar_ms(name, text)
-    if not math.isfinite(seconds) or "_" in text:
-        raise _bad_time(name, text)
-    return round(min(max(seconds * 1000, -_FAR_MS), _FAR_MS))
-
-
-def _calendar_ms(name: str, text: str) -> int:
-    if text in (_EARLIEST, _LATEST):
-        return -_FAR_MS if text == _EARLIEST else _FAR_MS
-    if not _TIME.fullmatch(text):
-        raise _bad_time(name, text)
-    head, _, fraction = text.upper().replace("Z", "+00:00").partition(".")
-    digits = re.match(r"\d+", fraction)
-    zone = fraction[digits.end() :] if digits else ""
-    try:
-        moment = datetime.fromisoformat(head + zone)
-        whole_s = (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
-    except (ValueError, OverflowError):
-        raise _bad_time(name, text) from None
-    milliseconds = int((digits.group() if digits else "0").ljust(3, "0")[:3])
-    return int(whole_s) * 1000 + milliseconds
-
-
-def _bad_time(name: str, text: str) -> BadInput:
-    return BadInput(f'invalid parameter "{name}": cannot parse {text[:50]!r} to a valid timestamp')
-
-
 def parse_span_ms(name: str, text: str) -> int:
     """Parse a number of seconds, or a duration, to milliseconds.
 
@@ -166,8 +125,8 @@ def parse_span_ms(name: str, text: str) -> int:
     except ValueError:
         if not _DURATION.fullmatch(text):
             raise _bad_span(name, text) from None
-        return min(parse_duration_ms(text), _FAR_MS)
-    if not math.isfinite(seconds) or abs(seconds) * 1000 > _FAR_MS or "_" in text:
+        return min(parse_duration_ms(text), FAR_MS)
+    if not math.isfinite(seconds) or abs(seconds) * 1000 > FAR_MS or "_" in text:
         raise _bad_span(name, text)
     return round(seconds * 1000)
 

@@ -17,9 +17,9 @@ from lakerunner.query.fanout.budget import Budgets
 from lakerunner.query.fanout.protocol import Kind, ScanRequest
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.worker.memory_watch import MemoryWatch
+from lakerunner.runtime.exit_code import EXIT_RECYCLED
 from lakerunner.runtime.memory import limit_malloc_arenas, own_bytes, release_memory, resident_bytes
 from lakerunner.runtime.retry import Backoff
-from lakerunner.runtime.run import EXIT_RECYCLED
 from lakerunner.runtime.settings import QuerySettings
 
 QUERY = QuerySettings(worker_memory_bytes=100, worker_max_memory_bytes=200, worker_memory_patience_s=10.0)

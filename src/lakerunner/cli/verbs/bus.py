@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakerunner.bus import dead_letters
-from lakerunner.bus.contract import Bus
-from lakerunner.bus.dead_letters import DeadLetterRecord
-from lakerunner.bus.open import open_bus
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from lakerunner.bus.contract import Bus
+    from lakerunner.bus.dead_letters import DeadLetterRecord
 
 app = typer.Typer(no_args_is_help=True, help="The bus: consumer lag, recent messages, dead letters.")
 
@@ -22,6 +22,8 @@ TopicOption = Annotated[str, typer.Option(help="Only this topic, without the pre
 
 @contextmanager
 def _bus(cli: Cli) -> Iterator[Bus]:
+    from lakerunner.bus.open import open_bus
+
     with cli.index() as database:
         bus = open_bus(cli.settings, database)
         try:
@@ -78,6 +80,8 @@ def tail(
 @verb
 def dead(cli: Cli, topic: TopicOption = "") -> None:
     """List the dead letters: messages that could not be handled, each with the reason."""
+    from lakerunner.bus import dead_letters
+
     with _bus(cli) as bus:
         letters = dead_letters.dead_letters(bus, topic or None)
     cli.output.rows([_row(each) for each in letters], ["id", "at", "group", "attempts", "reason"])
@@ -94,6 +98,8 @@ def redrive(
     topic: TopicOption = "",
 ) -> None:
     """Send dead letters back to the topic where they failed, once the cause is fixed."""
+    from lakerunner.bus import dead_letters
+
     if bool(letters) == every:
         raise BadInput(
             "cannot redrive: give either ids or --all", hint="see `lakerunner bus dead` for ids, or use --all"

@@ -5,19 +5,14 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from lakerunner.cli.progress import progress_line
 from lakerunner.cli.verb import Cli, verb
-from lakerunner.demo.produce import Sent, backfill, live
 from lakerunner.model.time import NS_PER_S, parse_duration_s
 from lakerunner.runtime.stop import Stop
-from lakerunner.store.config import StoreConfig
-from lakerunner.store.open import open_store
 
 
 @verb
@@ -35,21 +30,22 @@ def demo(
     ] = None,
 ) -> None:
     """Write logs, metrics and traces of a small shop into the raw bucket, with errors, slow spans and deploys."""
+    from lakerunner.demo.produce import Sent, backfill, live
+    from lakerunner.store.config import StoreConfig
+    from lakerunner.store.open import open_store
+
     rate = cli.settings.demo.rate if rate is None else rate
     seed = cli.settings.demo.seed if seed is None else seed
     store = open_store(StoreConfig.of(cli.settings))
     stop = Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.request())
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("writing", total=None)
-        seen: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    with progress_line() as line:
 
         def show(sent: Sent) -> None:
             seen[sent.signal] += sent.records
-            bar.update(task, description=", ".join(f"{count:,} {name}" for name, count in sorted(seen.items())))
+            line(", ".join(f"{count:,} {name}" for name, count in sorted(seen.items())))
 
         if past:
             # Backfill objects cover whole slots. Start on a whole minute, so that a second run writes the same keys.
@@ -59,4 +55,4 @@ def demo(
         else:
             tally = live(store, rate, stop, seed=seed, progress=show)
     counts = ", ".join(f"{tally.records[name]:,} {name} in {tally.objects[name]:,} objects" for name in tally.objects)
-    cli.output.result(f"wrote {counts or 'nothing'}", asdict(tally))
+    cli.output.result(f"wrote {counts or 'nothing'}", tally)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from lakerunner.bus.open import open_bus
-from lakerunner.cli.render import OutputFormat
+from lakerunner.cli.render import OutputFormat, shown
 from lakerunner.cli.verb import Cli, verb
-from lakerunner.index.migrate import migrate as migrate_index
-from lakerunner.index.orgs import ensure_default_org
-from lakerunner.ops.doctor import Finding, examine
 from lakerunner.ops.roles import DEMO_ROLES, ROLES
-from lakerunner.ops.supervisor import Supervisor, read_serve_state
-from lakerunner.runtime.telemetry import configure_telemetry
-from lakerunner.serve.admin.status import status_document
+
+if TYPE_CHECKING:
+    from lakerunner.ops.supervisor import Supervisor
 
 _WATCH_S = 2.0
 
@@ -29,24 +24,29 @@ def serve(
     demo: Annotated[bool, typer.Option("--demo", help="Also write the telemetry of a small shop, live.")] = False,
 ) -> int:
     """Run everything on this machine, the embedded PostgreSQL and all roles, until Ctrl-C."""
+    from lakerunner.ops.supervisor import Supervisor
+    from lakerunner.runtime.telemetry import configure_telemetry
+
     configure_telemetry("serve", cli.settings)
     roles = (*ROLES, *DEMO_ROLES) if demo else ROLES
-    return Supervisor(cli.settings, roles, _announce).run()
+    return Supervisor(cli.settings, [role.name for role in roles], _announce).run()
 
 
 def _announce(supervisor: Supervisor) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    console.print("\n[bold]Lakerunner is ready.[/bold]")
-    for address in supervisor.addresses:
-        console.print(f"  {address.name:<12} {address.url}/healthz")
-    console.print(f"  {'data':<12} {supervisor.data_dir}")
-    console.print(f"  {'logs':<12} {supervisor.data_dir / 'logs'}")
-    console.print("Try `lakerunner status --watch`. Ctrl-C stops everything.\n")
+    places = [(address.name, f"{address.url}/healthz") for address in supervisor.addresses]
+    places += [("data", str(supervisor.data_dir)), ("logs", str(supervisor.data_dir / "logs"))]
+    sys.stdout.write("\nLakerunner is ready.\n")
+    sys.stdout.writelines(f"  {name:<12} {shown(place)}\n" for name, place in places)
+    sys.stdout.write("Try `lakerunner status --watch`. Ctrl-C stops everything.\n\n")
+    sys.stdout.flush()
 
 
 @verb
 def migrate(cli: Cli) -> None:
     """Bring the schema of the index up to this release. Safe to repeat, and to run concurrently."""
+    from lakerunner.index.migrate import migrate as migrate_index
+    from lakerunner.index.orgs import ensure_default_org
+
     with cli.index() as database:
         applied = migrate_index(database)
         with database.transaction() as tx:
@@ -61,6 +61,10 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds, until Ctrl-C.")] = False,
 ) -> None:
     """Show processes, objects, work items, segments, freshness, leaders and consumer lag."""
+    from lakerunner.bus.open import open_bus
+    from lakerunner.ops.supervisor import read_serve_state
+    from lakerunner.serve.admin.status import status_document
+
     with cli.index() as database:
         bus = open_bus(cli.settings, database)
         try:
@@ -111,11 +115,12 @@ def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
 @verb
 def doctor(cli: Cli) -> int:
     """Check Java, disk, PostgreSQL, schema, clock, bus and bucket, and print how to fix what is wrong."""
-    findings: list[Finding] = []
+    from lakerunner.ops.doctor import examine
+
     with cli.index() as database:
-        findings.extend(examine(cli.settings, database))
+        findings = list(examine(cli.settings, database))
     if cli.output.kind is OutputFormat.JSON:
-        cli.output.document([asdict(finding) for finding in findings])
+        cli.output.document(findings)
     else:
         rows = [
             {"check": f.subject, "": "ok" if f.ok else "WRONG", "found": f.says, "fix": f.fix or "-"} for f in findings

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from lakerunner.bus.announce import announce
+from lakerunner.cli.progress import progress_line
 from lakerunner.cli.verb import Cli, ConfigOption, SetOption, role_command, verb
 from lakerunner.index import ledger
-from lakerunner.intake.backfill import BackfillProgress
-from lakerunner.intake.backfill import backfill as run_backfill
-from lakerunner.intake.buckets import own_bucket
-from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejections import RejectedKind, list_rejected
 from lakerunner.model.errors import BadInput, Missing
-from lakerunner.pipeline.ingest.stage import INGEST
-from lakerunner.pipeline.stages import worker_role
+from lakerunner.ops.roles import ROLES
 
 app = typer.Typer(
     help="Turn raw objects of all signals into segments, on Spark. Without a verb, run the role. "
@@ -33,7 +25,7 @@ app.add_typer(quarantine, name="quarantine")
 @app.callback(invoke_without_command=True)
 def run(context: typer.Context, config: ConfigOption = None, set_: SetOption = None) -> None:
     if context.invoked_subcommand is None:
-        role_command(worker_role(INGEST))(config=config, set_=set_)
+        role_command(next(role for role in ROLES if role.name == "ingest"))(config=config, set_=set_)
 
 
 @app.command()
@@ -45,13 +37,15 @@ def backfill(
     start_after: Annotated[str, typer.Option(help="Continue after this key.", show_default="from the start")] = "",
 ) -> None:
     """List a bucket and ingest the objects that the ledger does not know. Safe to repeat."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with cli.index() as database, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("listing", total=None)
+    from lakerunner.intake.backfill import BackfillProgress
+    from lakerunner.intake.backfill import backfill as run_backfill
+    from lakerunner.intake.buckets import own_bucket
+    from lakerunner.intake.record import Recorder
+
+    with cli.index() as database, progress_line() as line:
 
         def show(progress: BackfillProgress) -> None:
-            bar.update(task, description=f"{progress.listed:,} listed, {progress.counts['recorded']:,} new")
+            line(f"{progress.listed:,} listed, {progress.counts['recorded']:,} new")
 
         recorder = Recorder(cli.settings, database)
         try:
@@ -61,7 +55,7 @@ def backfill(
         finally:
             recorder.close()
     counts = ", ".join(f"{count:,} {what}" for what, count in sorted(done.counts.items()))
-    cli.output.result(f"{done.listed:,} listed: {counts or 'no objects'}", {**asdict(done)})
+    cli.output.result(f"{done.listed:,} listed: {counts or 'no objects'}", done)
 
 
 @app.command()
@@ -73,7 +67,7 @@ def rejected(
 ) -> None:
     """List events that were not recorded in the ledger, and why: unmapped keys, foreign buckets, bad events."""
     with cli.index() as database, database.transaction() as tx:
-        rows = [asdict(row) for row in list_rejected(tx, kind, limit)]
+        rows = list_rejected(tx, kind, limit)
     cli.output.rows(rows, ["kind", "bucket", "key", "reason", "times", "last_at"])
 
 
@@ -82,7 +76,7 @@ def rejected(
 def list_(cli: Cli, limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="Number of rows.")] = 100) -> None:
     """List the latest quarantined objects, each with the reason."""
     with cli.index() as database, database.transaction() as tx:
-        rows = [asdict(row) for row in ledger.quarantined(tx, limit=limit)]
+        rows = ledger.quarantined(tx, limit=limit)
     cli.output.rows(rows, ["object_id", "signal", "key", "size_bytes", "reason", "ended_at"])
 
 
@@ -93,8 +87,7 @@ def show(cli: Cli, object_id: Annotated[str, typer.Argument(help="Id from `quara
     wanted = _id(object_id)
     with cli.index() as database, database.transaction() as tx:
         found = ledger.find_quarantined(tx, wanted)
-    document = asdict(found)
-    cli.output.result("\n".join(f"{name}: {value}" for name, value in document.items()), document)
+    cli.output.fields(found)
 
 
 @quarantine.command()
@@ -105,6 +98,8 @@ def retry(
     every: Annotated[bool, typer.Option("--all", help="Retry all quarantined objects.")] = False,
 ) -> None:
     """Retry objects once the cause is fixed: a limit was raised, or a new release can read them."""
+    from lakerunner.bus.announce import announce
+
     if bool(object_ids) == every:
         raise BadInput(
             "cannot retry: give either ids or --all", hint="see `ingest quarantine list` for ids, or use --all"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from lakerunner.cli.render import fields_of
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.index import api_keys, orgs
 from lakerunner.index.api_keys import Scope
@@ -30,7 +30,7 @@ def create(
     with cli.index() as database, database.transaction() as tx:
         org_ids = [orgs.find_org(tx, wanted).org_id for wanted in org]
         created = api_keys.create_key(tx, name, scope, org_ids)
-    cli.output.result(created.secret, {**asdict(created.key), "secret": created.secret})
+    cli.output.result(created.secret, {**fields_of(created.key), "secret": created.secret})
 
 
 @app.command("list")
@@ -38,7 +38,7 @@ def create(
 def list_(cli: Cli) -> None:
     """List all keys, including revoked ones, without their secrets."""
     with cli.index() as database, database.transaction() as tx:
-        rows = [asdict(key) for key in api_keys.list_keys(tx)]
+        rows = api_keys.list_keys(tx)
     cli.output.rows(rows, ["key_id", "name", "scopes", "org_ids", "created_at", "revoked_at"])
 
 
@@ -52,4 +52,4 @@ def revoke(cli: Cli, key_id: Annotated[str, typer.Argument(help="Id of the key, 
         raise BadInput(f"cannot read {key_id!r} as a key id", hint="see `lakerunner key list`") from None
     with cli.index() as database, database.transaction() as tx:
         key = api_keys.revoke_key(tx, wanted)
-    cli.output.result(f"revoked key {key.name} ({key.key_id})", asdict(key))
+    cli.output.result(f"revoked key {key.name} ({key.key_id})", key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Optional
 
 import typer
@@ -24,7 +23,7 @@ def create(cli: Cli, name: Annotated[str, typer.Argument(help="Name of the org; 
     """Create an org."""
     with cli.index() as database, database.transaction() as tx:
         org = orgs.create_org(tx, name)
-    cli.output.result(f"created org {org.name} ({org.org_id})", asdict(org))
+    cli.output.result(f"created org {org.name} ({org.org_id})", org)
 
 
 @app.command("list")
@@ -32,7 +31,7 @@ def create(cli: Cli, name: Annotated[str, typer.Argument(help="Name of the org; 
 def list_(cli: Cli) -> None:
     """List all orgs."""
     with cli.index() as database, database.transaction() as tx:
-        rows = [asdict(org) for org in orgs.list_orgs(tx)]
+        rows = orgs.list_orgs(tx)
     cli.output.rows(rows, ["org_id", "name", "created_at"])
 
 

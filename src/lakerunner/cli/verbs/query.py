@@ -6,23 +6,22 @@ import enum
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
 
 from lakerunner.cli.api_client import ApiClient
-from lakerunner.cli.point_output import Point, PointFormat, write_points
-from lakerunner.cli.rows import RowFormat, write_rows
+from lakerunner.cli.point_output import Point, write_points
+from lakerunner.cli.render import DataFormat, shown, warn
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
-from lakerunner.model.signals import signal_named
-from lakerunner.model.time import parse_duration_s
-from lakerunner.query.promql.parser import parse
-from lakerunner.query.rows.parser import parse as parse_filter
+from lakerunner.model.labels import LabelSet
+from lakerunner.model.time import parse_duration_s, parse_time_ms
 from lakerunner.query.syntax.errors import ParseError
-from lakerunner.runtime.run import EXIT_FAILED, EXIT_MISUSE, EXIT_OK
-from lakerunner.serve.params import parse_time_ms
+from lakerunner.runtime.exit_code import EXIT_FAILED, EXIT_MISUSE, EXIT_OK
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 app = typer.Typer(no_args_is_help=True, help="Query values, labels and series, and explain queries.")
 
@@ -58,14 +57,15 @@ def metrics(
     url: UrlOption = "",
     key: KeyOption = "",
     org: OrgOption = "",
-    output: Annotated[PointFormat, typer.Option("--output", "-o", help="Format of the points.")] = PointFormat.TEXT,
+    output: Annotated[DataFormat, typer.Option("--output", "-o", help="Format of the points.")] = DataFormat.TEXT,
 ) -> int:
     """Show the values of an expression over a time range, as they arrive."""
-    if plot and output is not PointFormat.TEXT:
+    if plot and output is not DataFormat.TEXT:
         raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
     body = _body(expr, since, start, end, step) | {"limit": limit, "nocache": fresh}
     return _pointing_at_errors(
-        lambda: parse(expr), lambda: write_points(_points(_client(cli, url, key, org).stream(body)), output, plot=plot)
+        lambda: _parse_promql(expr),
+        lambda: write_points(_points(_client(cli, url, key, org).stream(body)), output, plot=plot),
     )
 
 
@@ -92,7 +92,7 @@ def explain(
             elif kind == "error":
                 raise _stream_error(data)
 
-    return _pointing_at_errors(lambda: parse(expr), run)
+    return _pointing_at_errors(lambda: _parse_promql(expr), run)
 
 
 @app.command()
@@ -135,7 +135,7 @@ def series(
     answer = _client(cli, url, key, org).get("/api/v1/series", params)
     _warn(answer.get("warnings", ()))
     found: list[dict[str, str]] = answer["data"]
-    cli.output.rows(found, sorted({name for labels in found for name in labels}))
+    cli.output.lines([str(LabelSet.of(labels)) for labels in found], found)
 
 
 class RowSignal(enum.StrEnum):
@@ -167,7 +167,7 @@ def rows(
     url: UrlOption = "",
     key: KeyOption = "",
     org: OrgOption = "",
-    output: Annotated[RowFormat, typer.Option("--output", "-o", help="Format of the rows.")] = RowFormat.TEXT,
+    output: Annotated[DataFormat, typer.Option("--output", "-o", help="Format of the rows.")] = DataFormat.TEXT,
 ) -> int:
     """Show log records or spans that satisfy a filter, the newest first."""
     start_ms, end_ms = _times(since, start, end)
@@ -176,10 +176,13 @@ def rows(
         body["fields"] = field
 
     def show() -> None:
+        from lakerunner.cli.rows import write_rows
+        from lakerunner.model.signals import signal_named
+
         batches = _rows(_client(cli, url, key, org).rows(signal.value, body))
         write_rows(batches, output, signal_named(signal.value), attributes=attributes)
 
-    return _pointing_at_errors(lambda: parse_filter(where) if where.strip() else None, show)
+    return _pointing_at_errors(lambda: _parse_filter(where), show)
 
 
 def _rows(parts: Iterable[tuple[pa.RecordBatch, Any]]) -> Iterator[pa.RecordBatch]:
@@ -227,16 +230,36 @@ def _time_ms(option: str, text: str, now_ms: int) -> int:
 
 
 def _pointing_at_errors(check: Callable[[], object], run: Callable[[], object]) -> int:
-    """Check the syntax before sending the query, and show a syntax error with its token underlined."""
+    """Run a query. If the API refuses it, parse it here and show a syntax error with its token underlined.
+
+    It is not parsed before: the parsers bring the types of the evaluator, which take longer to import than most
+    queries take.
+    """
     try:
-        check()
         run()
-    except ParseError as error:
-        sys.stderr.write(f"lakerunner: {error.rendered()}\n")
-        return EXIT_MISUSE
+    except BadInput:
+        try:
+            check()
+        except ParseError as error:
+            sys.stderr.writelines(f"{shown(line)}\n" for line in f"lakerunner: {error.rendered()}".split("\n"))
+            return EXIT_MISUSE
+        raise
     except BrokenPipeError:
         return EXIT_FAILED
     return EXIT_OK
+
+
+def _parse_promql(expr: str) -> None:
+    from lakerunner.query.promql.parser import parse
+
+    parse(expr)
+
+
+def _parse_filter(where: str) -> None:
+    from lakerunner.query.rows.parser import parse
+
+    if where.strip():
+        parse(where)
 
 
 def _points(frames: Iterable[tuple[str, Any]]) -> Iterator[Point]:
@@ -261,7 +284,7 @@ def _stream_error(data: Any) -> LakeError:
 
 def _warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        sys.stderr.write(f"lakerunner: {warning}\n")
+        warn(warning)
 
 
 def _escaped(name: str) -> str:

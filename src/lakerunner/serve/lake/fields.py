@@ -9,8 +9,8 @@ import orjson
 from starlette.requests import Request
 
 from lakerunner.model.errors import BadInput
-from lakerunner.model.time import parse_duration_s
-from lakerunner.serve.params import body_of, parse_time_ms
+from lakerunner.model.time import parse_duration_s, parse_time_ms
+from lakerunner.serve.params import body_of
 
 _RELATIVE = re.compile(r"(now|e)(?:-([0-9a-z.]+))?")
 
