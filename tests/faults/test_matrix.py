@@ -23,6 +23,7 @@ SLICE = (
     Cell("kafka", "after_commit", 1),
     Cell("postgres", "silent_before_commit", 1),
     Cell("postgres", "ingest_after_write", 0),
+    Cell("postgres", "store_refuses", 0),
 )
 
 pytestmark = [pytest.mark.slow]
