@@ -102,9 +102,12 @@ def _sample(deployment: Deployment, facts: Facts, at_s: float) -> None:
 def _tell_freshness(deployment: Deployment, facts: Facts, at_s: int | None = None) -> None:
     between = deployment.soak_from_s, deployment.soak_until_s
     took = deployment.read(lambda tx: counting.freshness(tx, deployment.bucket, *between))
+    waiting = len(counting.raw_files(deployment.bucket)) - deployment.read(_states)["done"]
     if took:
         p50, p99 = (round(took[int((len(took) - 1) * share)], 1) for share in (0.5, 0.99))
-        facts.tell("freshness", at_s=at_s, p50_s=p50, p99_s=p99, max_s=round(took[-1], 1), done=len(took))
+        facts.tell(
+            "freshness", at_s=at_s, p50_s=p50, p99_s=p99, max_s=round(took[-1], 1), done=len(took), waiting=waiting
+        )
 
 
 def _await_ingested(deployment: Deployment) -> dict[str, int]:
