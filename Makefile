@@ -5,6 +5,7 @@
 #             CASE=ingest         benchmark to run; without it `make bench` lists them
 #             SEEDS=10            runs of each cell of `make faults`, each with another seed
 #             ONLY=kafka/boxer    prefix of the cells that `make faults` runs
+#             MINUTES=20          length of `make soak`
 #             CALLS=20000         number of requests that `make apifuzz` sends
 #             DATA=folder         data folder of `make demo`
 
@@ -14,12 +15,13 @@ DATA ?= lakerunner-data
 JOBS ?= 3
 SEEDS ?= 10
 CALLS ?= 20000
+MINUTES ?= 20
 ONLY ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix bench promqltest differential apifuzz faults docs clean
+.PHONY: help demo init test test-fast lint fix bench promqltest differential apifuzz faults soak docs clean
 
 ##@ Use
 
@@ -58,6 +60,9 @@ apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a r
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
 	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"
+
+soak: $(VENV)/.dev ## Kill roles and PostgreSQL of `serve --demo` for 20 minutes, then count every row: make soak MINUTES=1
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 docs: $(VENV)/.dev ## Regenerate the generated pages of docs/
 	@$(BIN)/python -m tests.docs.generate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
@@ -120,6 +120,15 @@ def test_a_publisher_whose_host_vanished_does_not_block_others(under_test: BusUn
         proxy.resume()
         with pytest.raises(Unavailable):
             stack.close()
+
+
+def test_a_role_starts_while_a_publisher_is_under_way(under_test: BusUnderTest, database: Database) -> None:
+    bus = under_test.bus
+    assert isinstance(bus, PostgresBus)
+    impatient = Database(database.url, statement_timeout_s=0.5)
+    with closing(impatient), database.transaction() as tx:
+        bus.publish_in(tx, [Outgoing(TOPIC, "org", b"slow")])
+        assert PostgresBus(under_test.settings.bus, impatient).ensure_topics() == []
 
 
 def test_a_transaction_that_fails_publishes_nothing(under_test: BusUnderTest, database: Database) -> None:

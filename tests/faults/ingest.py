@@ -3,7 +3,8 @@
 `make faults` runs this file, `make faults SEEDS=3 ONLY=kafka/boxer` a part of it. A cell is a bus, a point and a seed.
 The seed draws how many objects of which signals and sizes there are, how they are bundled, and at which passing of the
 point the victim dies. All events come three times; in the end every topic is published again and then read again from
-its beginning. Seed 0 kills the ingest role with a Spark of its own; see `victims` for the others.
+its beginning. Seed 0 kills the ingest role with a Spark of its own; see `victims` for the others. In the cells named
+`silent_…` the victim's host goes silent at the point and comes back when others have done the work.
 """
 
 from __future__ import annotations
@@ -50,6 +51,18 @@ POINTS: Mapping[str, str] = {
     "worker_before_bus_commit": "ingest",
     "worker_after_bus_commit": "ingest",
 }
+#: Points at which a host goes silent instead: nothing of it is closed, others take over, and then it comes back.
+SILENT_PREFIX = "silent_"
+SILENT_POINTS = tuple(
+    SILENT_PREFIX + point
+    for point in (
+        "relay_after_publish",
+        "boxer_after_bundle",
+        "boxer_before_bus_commit",
+        "before_commit",
+        "after_commit",
+    )
+)
 #: Cells in which nobody dies, but the store refuses: see `refused_store`.
 REFUSALS = ("store_refuses",)
 BUSES = ("postgres", "kafka")
@@ -63,11 +76,19 @@ class Cell:
 
     @property
     def stage(self) -> str:
-        return POINTS[self.point]
+        return POINTS[self.crash_point]
+
+    @property
+    def crash_point(self) -> str:
+        return self.point.removeprefix(SILENT_PREFIX)
+
+    @property
+    def is_silent(self) -> bool:
+        return self.point.startswith(SILENT_PREFIX)
 
     @property
     def on_spark(self) -> bool:
-        return self.stage == "ingest" and self.seed == 0
+        return self.stage == "ingest" and self.seed == 0 and not self.is_silent
 
     def __str__(self) -> str:
         return f"{self.bus}/{self.point}/{self.seed}"
@@ -133,7 +154,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cells whose name begins with this, as kafka/before_commit/3")
     chosen = parser.parse_args()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    cells = [Cell(bus, point, seed) for bus in BUSES for point in (*POINTS, *REFUSALS) for seed in seeds]
+    points = (*POINTS, *SILENT_POINTS, *REFUSALS)
+    cells = [Cell(bus, point, seed) for bus in BUSES for point in points for seed in seeds]
     cells = [cell for cell in cells if str(cell).startswith(chosen.only)]
     # What the clean roles tell is of no interest here; a victim's last words are shown when it dies elsewhere.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

@@ -21,6 +21,7 @@ SLICE = (
     Cell("postgres", "boxer_after_bundle", 1),
     Cell("postgres", "before_commit", 1),
     Cell("kafka", "after_commit", 1),
+    Cell("postgres", "silent_before_commit", 1),
     Cell("postgres", "ingest_after_write", 0),
     Cell("postgres", "store_refuses", 0),
 )

@@ -23,7 +23,7 @@ from tests.faults import clean_roles
 from tests.faults.clean_roles import beside, until
 from tests.faults.event_folder import EventFolder
 from tests.faults.exactness import check_index, check_rows, orphans
-from tests.faults.victims import EVENTS_VARIABLE, ForkedVictim, SparkVictim, Victim
+from tests.faults.victims import EVENTS_VARIABLE, ForkedVictim, SilentVictim, SparkVictim, Victim
 from tests.pipeline.lake import COLLECTOR, ORG, Lake, otlp, runner_on, settings_of
 
 if TYPE_CHECKING:
@@ -47,8 +47,11 @@ class Trial:
         self.sent: dict[Signal, list[bytes]] = defaultdict(list)
         self.keys: list[str] = []
         self.runner = runner_on(components.spark, self.lake)
+        self._silent: SilentVictim | None = None
 
     def close(self) -> None:
+        if self._silent is not None:
+            self._silent.kill()
         self.lake.close()
         if self._components.kafka is not None and self.cell.bus == "kafka":
             self._components.kafka.delete_topics(self.lake.settings.bus.prefix)
@@ -59,6 +62,9 @@ class Trial:
         died_at_ns = time.time_ns()
         with beside(*self._all_roles()):
             until(self._has_ended, "a clean run ends all")
+            if self._silent is not None:
+                self._silent.come_back()
+                died_at_ns = time.time_ns()
             rows = check_rows(self.lake, self.sent)
             self._publish_again()
             until(self._has_ended, "what was published again is done")
@@ -164,7 +170,11 @@ class Trial:
 
     def _victim(self, passing: int) -> Victim:
         env = {EVENTS_VARIABLE: str(self.events_folder)}
-        return ForkedVictim(self.lake, self.cell.stage, f"{self.cell.point}:{passing}", **env)
+        armed = f"{self.cell.crash_point}:{passing}"
+        if not self.cell.is_silent:
+            return ForkedVictim(self.lake, self.cell.stage, armed, **env)
+        self._silent = SilentVictim(self.lake, self.cell.stage, armed, **env)
+        return self._silent
 
     def _all_roles(self) -> list[clean_roles.Loop]:
         lake = self.lake

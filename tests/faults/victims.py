@@ -99,7 +99,7 @@ class Victim:
         raise NotImplementedError
 
 
-def _run_forked(name: str, env: Mapping[str, str], log_path: str) -> None:
+def _run_forked(name: str, env: Mapping[str, str], log_path: str, at_point: signal.Signals) -> None:
     log = os.open(log_path, os.O_WRONLY | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(log, stream)
@@ -108,10 +108,12 @@ def _run_forked(name: str, env: Mapping[str, str], log_path: str) -> None:
     os.environ.update(env)
     # Read when the module was imported, which was before this process existed.
     crash._NAME, crash._LEFT = crash._armed()
+    crash._SIGNAL = at_point
     sys.exit(run_role(ROLES[name], load_settings(env=os.environ)))
 
 
 class ForkedVictim(Victim):
+    at_point = signal.SIGKILL
     _context = multiprocessing.get_context("forkserver")
 
     def __init__(self, lake: Lake, name: str, crash_point: str, **env: str) -> None:
@@ -120,7 +122,7 @@ class ForkedVictim(Victim):
         self._context.set_forkserver_preload([__name__])
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         self._process = self._context.Process(
-            target=_run_forked, args=(name, variables, str(self.log_path)), daemon=True
+            target=_run_forked, args=(name, variables, str(self.log_path), self.at_point), daemon=True
         )
         self._process.start()
 
@@ -131,6 +133,29 @@ class ForkedVictim(Victim):
     def kill(self) -> None:
         self._process.kill()
         self._process.join(20)
+
+
+class SilentVictim(ForkedVictim):
+    """A role whose host goes silent at the point, with its connections open, and comes back when others took over."""
+
+    at_point = signal.SIGSTOP
+
+    def __exit__(self, *_: object) -> None:
+        """Stay: `come_back` ends it."""
+
+    @property
+    def died_by_itself(self) -> bool:
+        assert self.returncode is None, f"ended with {self.returncode}: {self.last_words()}"
+        return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
+
+    def come_back(self) -> None:
+        """Go on where it stopped, try to finish what it had in hand, and stop."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+        os.kill(self._process.pid, signal.SIGTERM)
+        self._process.join(30)
+        assert self.returncode is not None, f"did not stop: {self.last_words()}"
+        self.log_path.unlink(missing_ok=True)
 
 
 class SparkVictim(Victim):

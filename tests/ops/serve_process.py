@@ -36,10 +36,10 @@ class ServeProcess:
         }
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> ServeProcess:
+    def start(self, *options: str) -> ServeProcess:
         with self._own_log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", self.module, "serve"], env=self.env, cwd=ROOT, stdout=log, stderr=log
+                [sys.executable, "-m", self.module, "serve", *options], env=self.env, cwd=ROOT, stdout=log, stderr=log
             )
         return self
 

@@ -121,3 +121,14 @@ def test_bundles_wait_while_ingest_has_enough_to_do(lake: Lake) -> None:
         while items(lake) == 4:
             assert time.monotonic() < end
             boxer.step()
+
+
+def test_a_restarted_boxer_does_not_let_objects_wait_again(lake: Lake) -> None:
+    settings = lake.settings.pipeline.model_copy(update={"bundle_idle_s": 0.01, "bundle_age_s": 60})
+    for number in range(4):
+        lake.record([seen(number)])
+        steps(lake, lambda number=number: items(lake) == number + 1, settings)  # type: ignore[misc]
+    lake.record([seen(10)])
+    with lake.database.transaction() as tx:
+        tx.execute("UPDATE bus_message SET created_at = created_at - interval '1 minute'")
+    steps(lake, lambda: items(lake) == 5, settings)

@@ -70,6 +70,17 @@ def test_an_idle_ingest_gets_bundles_sooner_and_fuller_ones_first() -> None:
     assert [bundle.group for bundle in packer.due(2.0, idle=True)] == ["a"]
 
 
+def test_what_waited_before_is_not_held_for_long_again() -> None:
+    packer: Packer[str] = Packer(LIMITS, max_held=100)
+    packer.add("a", "new", 50, 100.0)
+    assert packer.next_due_s(idle=False) == 115.0
+    packer.add("a", "old", 1, 101.0, waited_s=10.0)
+    assert packer.next_due_s(idle=False) == 106.0
+    packer.add("b", "late", 50, 101.0, waited_s=1_000.0)
+    # For a moment, for more of the backlog that it came with.
+    assert packer.next_due_s(idle=False) == 102.0
+
+
 def test_a_compressed_object_is_assumed_larger_than_it_is() -> None:
     assert estimated_bytes("a/logs_1.JSON.GZ", 10, 8.0) == 80
     assert estimated_bytes("a/empty.json", 0, 8.0) == 1

@@ -130,7 +130,9 @@ class ConsumerProgress:
         partition = self._partitions[partition_id]
         record = partition.hand_out(now_s)
         attempt = partition.attempt(record.offset)
-        return Delivery(record.topic, record.partition, record.offset, record.key, record.payload, attempt)
+        return Delivery(
+            record.topic, record.partition, record.offset, record.key, record.payload, attempt, record.created_at
+        )
 
     def _suspect_is_out(self) -> bool:
         return any(partition.suspect_is_out() for partition in self._partitions.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from lakerunner.index.outbox import Outgoing
@@ -40,6 +40,11 @@ class Delivery:
     key: str
     payload: bytes
     attempt: int
+    created_at: datetime | None = None
+
+    def age_s(self) -> float:
+        """How long ago the message was published, by this machine's clock; 0 if the bus does not tell."""
+        return max(0.0, (datetime.now(UTC) - self.created_at).total_seconds()) if self.created_at else 0.0
 
 
 @dataclass(frozen=True, slots=True)

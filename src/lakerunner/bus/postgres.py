@@ -123,20 +123,23 @@ class PostgresBus:
             )
 
     def ensure_topics(self) -> list[str]:
-        made: list[str] = []
         with self._database.transaction() as tx:
+            if not self._missing_topics(tx):
+                return []
             # Otherwise two processes that start together would both create a topic, perhaps with different counts.
+            # Waits for publishers and lets them wait, so only when needed.
             tx.execute("LOCK TABLE bus_partition IN SHARE ROW EXCLUSIVE MODE")
-            known = {row["topic"] for row in tx.execute("SELECT DISTINCT topic FROM bus_partition").fetchall()}
-            for topic in topics.TOPICS:
-                if self._prefix + topic.name not in known:
-                    tx.execute(
-                        "INSERT INTO bus_partition (topic, partition)"
-                        " SELECT %s, n FROM generate_series(0, %s - 1) AS n",
-                        [self._prefix + topic.name, 1 if topic.is_dead else self._settings.partitions],
-                    )
-                    made.append(topic.name)
-        return made
+            missing = self._missing_topics(tx)
+            for topic in missing:
+                tx.execute(
+                    "INSERT INTO bus_partition (topic, partition) SELECT %s, n FROM generate_series(0, %s - 1) AS n",
+                    [self._prefix + topic.name, 1 if topic.is_dead else self._settings.partitions],
+                )
+        return [topic.name for topic in missing]
+
+    def _missing_topics(self, tx: Connection) -> list[topics.Topic]:
+        known = {row["topic"] for row in tx.execute("SELECT DISTINCT topic FROM bus_partition").fetchall()}
+        return [topic for topic in topics.TOPICS if self._prefix + topic.name not in known]
 
     def ping(self) -> None:
         self._database.ping()

@@ -5,13 +5,12 @@ A relay that is killed between the two steps publishes the same messages again.
 
 from __future__ import annotations
 
-import psycopg
-
 from lakerunner.bus.contract import Bus
 from lakerunner.bus.role import BusRole
 from lakerunner.index import outbox
-from lakerunner.index.database import Connection, Database, to_lake_error
+from lakerunner.index.database import Connection, Database, lake_errors
 from lakerunner.index.leases import Lease
+from lakerunner.index.session import Session
 from lakerunner.index.singleton import SingletonRole
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.stop import Stop
@@ -39,16 +38,16 @@ class Relay(BusRole, SingletonRole):
     sentence = "Publish the messages that committed transactions left in the outbox. One leads; others stand by."
 
     def lead(self, lease: Lease, until: Stop) -> None:
-        with self.database.connect() as listener:
-            listener.execute(f"LISTEN {outbox.CHANNEL}")
+        # PostgreSQL keeps notifications for a listener that vanished, and its store for them is finite: a session ends.
+        with Session(self.database, self.settings.bus.session_timeout_s) as session:
+            with lake_errors():
+                session.connection.execute(f"LISTEN {outbox.CHANNEL}")
             while not until:
                 if relay_once(self.database, self.bus) == 0:
-                    _await_notification(listener)
+                    _await_notification(session.connection)
 
 
 def _await_notification(listener: Connection) -> None:
-    try:
+    with lake_errors():
         for _ in listener.notifies(timeout=_POLL_S, stop_after=1):
             pass
-    except psycopg.Error as error:
-        raise to_lake_error(error) from error

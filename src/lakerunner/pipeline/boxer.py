@@ -105,7 +105,9 @@ class Boxer(Generic[I]):
             for each in inputs:
                 group = Group(each.org_id, each.signal, self._stage.group(each))
                 weight = self._stage.weigh(each, self._settings)
-                self._closed += self._packer.add(group, Held(each, announcement), weight, monotonic())
+                held = Held(each, announcement)
+                # Counted from the announcement, so that a boxer that was killed does not make its inputs wait again.
+                self._closed += self._packer.add(group, held, weight, monotonic(), delivery.age_s())
 
     def _make_items(self) -> None:
         """Make items of the closed bundles. A bundle whose item could not be made stays for the next try."""

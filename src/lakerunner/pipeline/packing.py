@@ -23,7 +23,7 @@ class PackLimits:
     max_count: int
     #: While the stage is idle, an almost empty bundle is closed at this age and a fuller one sooner.
     idle_age_s: float
-    #: And at this age in any case.
+    #: And in any case when its oldest thing has waited this long, in this process or before.
     max_age_s: float
 
 
@@ -33,6 +33,8 @@ class Bundle(Generic[T]):
 
     group: Hashable
     opened_s: float
+    #: Since when the oldest of its things waits.
+    waits_since_s: float
     things: list[T] = field(default_factory=list)
     weight: int = 0
 
@@ -45,7 +47,9 @@ class Bundle(Generic[T]):
     def due_s(self, limits: PackLimits, *, idle: bool) -> float:
         """When to close it. The emptier the bundle, the longer it is worth waiting for more."""
         missing = max(0.0, 1.0 - self.weight / limits.max_weight)
-        return self.opened_s + (limits.idle_age_s * missing if idle else limits.max_age_s)
+        soon_s = self.opened_s + min(limits.idle_age_s, limits.max_age_s) * missing
+        # Not before that: when a backlog arrives, everything in it is old, and more follows at once.
+        return soon_s if idle else max(soon_s, self.waits_since_s + limits.max_age_s)
 
 
 class Packer(Generic[T]):
@@ -58,13 +62,14 @@ class Packer(Generic[T]):
         self.held = 0
         self._open: dict[Hashable, list[Bundle[T]]] = {}
 
-    def add(self, group: Hashable, thing: T, weight: int, now_s: float) -> list[Bundle[T]]:
-        """Put it in the first open bundle that has room; return what this closed."""
+    def add(self, group: Hashable, thing: T, weight: int, now_s: float, waited_s: float = 0.0) -> list[Bundle[T]]:
+        """Put it in the first open bundle that has room; return what this closed. It waited for `waited_s` before."""
         bundles = self._open.setdefault(group, [])
         bundle = next((b for b in bundles if b.fits(weight, self.limits)), None)
         if bundle is None:
-            bundle = Bundle(group, now_s)
+            bundle = Bundle(group, now_s, now_s)
             bundles.append(bundle)
+        bundle.waits_since_s = min(bundle.waits_since_s, now_s - waited_s)
         bundle.things.append(thing)
         bundle.weight += weight
         self.held += 1

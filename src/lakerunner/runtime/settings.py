@@ -209,7 +209,9 @@ class PipelineSettings(Section):
         1_000, description="Number of raw objects at which a boxer closes a bundle."
     )
     bundle_idle_s: Seconds = Field(2.0, description="Age at which a boxer closes a bundle while ingest is idle.")
-    bundle_age_s: Seconds = Field(15.0, description="Age at which a boxer closes a bundle in any case.")
+    bundle_age_s: Seconds = Field(
+        15.0, description="Age of the oldest raw object at which a boxer closes its bundle in any case."
+    )
     expansion: Annotated[float, Field(ge=1)] = Field(
         8.0, description="Assumed ratio of the uncompressed to the compressed size of a raw object."
     )

@@ -66,7 +66,10 @@ def session_options(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.driver.memory": settings.memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} -XX:+UseSerialGC",
+        # Python does the work, so Java's second compiler would never pay back: without it a session starts for half the
+        # CPU time (7.9 s instead of 15.4 s until the first job is done, measured 2026-11).
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} -XX:+UseSerialGC"
+        " -XX:TieredStopAtLevel=1",
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
