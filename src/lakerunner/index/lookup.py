@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakerunner.index.database import Connection
-from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, segment_of_row
-from lakerunner.model.segment import RAW_TIER_S, Segment
-from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
+from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
+from lakerunner.model.segment import RAW_TIER_S, UNDATED, Segment
+from lakerunner.model.time import TimeRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +26,27 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
     Only references: a segment never changes, so callers cache segments and load only new ones with `load_segments`.
     """
-    # A segment is stored under the day of its first row, so one of the day before may reach into the range.
+    days = [days_of(want.time_range) for want in wants]
     rows = tx.execute(
         "SELECT DISTINCT s.dateint, s.segment_id FROM segment s"
         " JOIN unnest(%s::text[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::bigint[])"
         " AS w(signal, tier_s, first, last, start_ns, end_ns)"
-        " ON s.signal = w.signal AND s.tier_s = w.tier_s AND s.dateint BETWEEN w.first AND w.last"
+        " ON s.signal = w.signal AND s.tier_s = w.tier_s AND (s.dateint BETWEEN w.first AND w.last OR s.dateint = %s)"
         " AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns"
         # Repeated as constants for the whole plan, so that PostgreSQL can skip partitions.
-        " WHERE s.org_id = %s AND s.state = 'live' AND s.dateint BETWEEN %s AND %s",
+        " WHERE s.org_id = %s AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s)",
         [
             [want.signal for want in wants],
             [want.tier_s for want in wants],
-            [_first_day(want) for want in wants],
-            [dateint(want.time_range.end_ns) for want in wants],
+            [first for first, _ in days],
+            [last for _, last in days],
             [want.time_range.start_ns for want in wants],
             [want.time_range.end_ns for want in wants],
+            UNDATED,
             org_id,
-            min(map(_first_day, wants), default=0),
-            max((dateint(want.time_range.end_ns) for want in wants), default=0),
+            min((first for first, _ in days), default=0),
+            max((last for _, last in days), default=0),
+            UNDATED,
         ],
     ).fetchall()
     return [SegmentRef(row["dateint"], row["segment_id"]) for row in rows]
@@ -58,7 +60,3 @@ def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
         [[ref.dateint for ref in refs], [ref.segment_id for ref in refs]],
     ).fetchall()
     return [segment_of_row(row) for row in rows]
-
-
-def _first_day(want: Want) -> int:
-    return dateint(max(0, want.time_range.start_ns - NS_PER_DAY))
