@@ -130,7 +130,10 @@ class ConsumerProgress:
         partition = self._partitions[partition_id]
         record = partition.hand_out(now_s)
         attempt = partition.attempt(record.offset)
-        return Delivery(record.topic, record.partition, record.offset, record.key, record.payload, attempt)
+        suspect = partition.goes_alone(record)
+        return Delivery(
+            record.topic, record.partition, record.offset, record.key, record.payload, attempt, suspect=suspect
+        )
 
     def _suspect_is_out(self) -> bool:
         return any(partition.suspect_is_out() for partition in self._partitions.values())

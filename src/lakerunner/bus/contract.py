@@ -32,7 +32,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message handed to a worker. `attempt` counts from 1."""
+    """A message handed to a worker. `attempt` counts from 1.
+
+    Workers died while a `suspect` was out. It goes out alone, and nothing follows before it is answered: a consumer that
+    gathers messages must not wait for more.
+    """
 
     topic: str
     partition: int
@@ -40,6 +44,7 @@ class Delivery:
     key: str
     payload: bytes
     attempt: int
+    suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
