@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from lakerunner.bus.contract import Bus, Consumer, Delivery, Outgoing
+from lakerunner.bus.kafka import KafkaBus
 from lakerunner.bus.open import open_bus
 from lakerunner.index.database import Database
+from lakerunner.index.role import open_database
 from lakerunner.model.errors import Conflict, Unavailable
 from lakerunner.runtime.settings import BusSettings, IndexSettings, Settings
 from tests.components.fixtures import database, database_url, kafka_broker, postgres_server
 from tests.components.kafka import KafkaBroker
 from tests.components.postgres import PostgresServer
+from tests.components.silent_proxy import SilentProxy
 
 __all__ = ["database", "database_url", "kafka_broker", "postgres_server"]
 
@@ -41,6 +44,23 @@ class BusUnderTest:
             yield consumer
         finally:
             consumer.close()
+
+    @contextmanager
+    def behind_proxy(self) -> Iterator[tuple[SilentProxy, BusUnderTest]]:
+        """Yield a proxy that can go silent, and this bus through it."""
+        if isinstance(self.server, KafkaBroker):
+            with self.server.behind_proxy() as (proxy, brokers):
+                bus = self.settings.bus.model_copy(update={"brokers": brokers})
+                settings = self.settings.model_copy(update={"bus": bus})
+                remote = KafkaBus(bus)
+                yield proxy, BusUnderTest(remote, settings, self.server)
+                remote.close()
+            return
+        with self.server.behind_proxy(self.settings.index.url) as (proxy, url):
+            settings = self.settings.model_copy(update={"index": IndexSettings(url=url)})
+            database = open_database(settings)
+            yield proxy, BusUnderTest(open_bus(settings, database), settings, self.server)
+            database.close()
 
     def publish(self, *payloads: str, key: str = "org", topic: str = TOPIC) -> None:
         self.bus.publish([Outgoing(topic, key, payload.encode()) for payload in payloads])

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from lakerunner.bus import dead_letters, topics
 from lakerunner.bus.contract import Consumer, Delivery, Outgoing, answer, run_steps
 from lakerunner.index import outbox
 from lakerunner.index.database import Database
-from lakerunner.model.errors import BadInput, LakeError, Missing, Unavailable
+from lakerunner.model.errors import BadInput, Conflict, LakeError, Missing, Unavailable
 from lakerunner.runtime.stop import Stop
 from tests.bus.conftest import PARTITIONS, TOPIC, BusUnderTest, finish, nothing_comes, receive
 from tests.components.process import RunningProcess
@@ -193,6 +194,36 @@ def test_a_consumer_killed_over_a_message_loses_nothing(under_test: BusUnderTest
             assert finish(consumer, 2) == ["a", "b"]
     finally:
         worker.stop()
+
+
+def test_a_consumer_whose_host_vanished_loses_its_partitions(under_test: BusUnderTest) -> None:
+    under_test.publish("a", "b")
+    with under_test.behind_proxy() as (proxy, remote), remote.consumer() as vanished:
+        (held,) = receive(vanished, 1)
+        proxy.silence()
+        try:
+            with under_test.consumer() as consumer:
+                assert finish(consumer, 2) == ["a", "b"]
+        finally:
+            proxy.resume()
+        # It comes back, learns that the partition was not its own any more, and takes part again.
+        vanished.done(held)
+        with suppress(Conflict, Unavailable):
+            vanished.commit()
+        under_test.publish("c")
+        assert finish(vanished, 1) == ["c"]
+
+
+def test_a_consumer_that_works_for_long_keeps_its_partitions(make_bus: Callable[..., BusUnderTest]) -> None:
+    under_test = make_bus(session_timeout_s=1.0)
+    under_test.publish("a", "b")
+    with under_test.consumer() as consumer:
+        (a,) = receive(consumer, 1)
+        # Longer than the session timeout, without a call to the consumer.
+        time.sleep(1.5)
+        consumer.done(a)
+        consumer.commit()
+        assert total_lag(under_test) == 1
 
 
 def test_a_failed_message_is_tried_again_before_what_follows_it(under_test: BusUnderTest) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -108,6 +109,19 @@ def test_publishers_that_meet_leave_no_gap_and_do_not_deadlock(under_test: BusUn
     assert all(offsets == list(range(len(offsets))) for offsets in seen.values())
 
 
+def test_a_publisher_whose_host_vanished_does_not_block_others(under_test: BusUnderTest) -> None:
+    with under_test.behind_proxy() as (proxy, remote), ExitStack() as stack:
+        assert isinstance(remote.bus, PostgresBus)
+        tx = stack.enter_context(remote.bus._database.transaction())
+        remote.bus.publish_in(tx, [Outgoing(TOPIC, "org", b"never")])
+        proxy.silence()
+        under_test.publish("first")
+        assert [(record.offset, record.payload) for record in under_test.bus.tail(TOPIC, 5)] == [(0, b"first")]
+        proxy.resume()
+        with pytest.raises(Unavailable):
+            stack.close()
+
+
 def test_a_transaction_that_fails_publishes_nothing(under_test: BusUnderTest, database: Database) -> None:
     bus = under_test.bus
     assert isinstance(bus, PostgresBus)
@@ -140,11 +154,22 @@ def test_upkeep_forgets_what_every_group_has_passed_and_nothing_else(
         assert finish(fast, 3) == ["a", "b", "c"]
         assert finish(slow, 1) == ["a"]
         with database.transaction() as tx:
-            assert forget_passed(tx, keep_s=3_600) == 0
-            assert forget_passed(tx, keep_s=0) == 1
+            assert forget_passed(tx, 3_600, under_test.settings.bus.prefix) == 0
+            assert forget_passed(tx, 0, under_test.settings.bus.prefix) == 1
         assert [record.payload for record in under_test.bus.read(TOPIC)] == [b"b", b"c"]
         assert finish(slow, 2) == ["b", "c"]
     assert [record.payload for record in under_test.bus.read(f"dead.{TOPIC}")] == [b"letter"]
+
+
+def test_upkeep_forgets_what_nobody_ever_reads(under_test: BusUnderTest, database: Database) -> None:
+    unread = "boxer.logs.compact"
+    under_test.publish("a", topic=unread)
+    with database.transaction() as tx:
+        assert forget_passed(tx, 3_600, under_test.settings.bus.prefix) == 0
+        assert forget_passed(tx, 0, under_test.settings.bus.prefix) == 1
+    under_test.publish("b", topic=unread)
+    with under_test.consumer("g", unread) as consumer:
+        assert finish(consumer, 1) == ["b"]
 
 
 def test_a_new_group_starts_at_what_is_left(under_test: BusUnderTest, database: Database) -> None:
@@ -152,7 +177,7 @@ def test_a_new_group_starts_at_what_is_left(under_test: BusUnderTest, database: 
     with under_test.consumer("first") as first:
         assert finish(first, 1) == ["a"]
     with database.transaction() as tx:
-        forget_passed(tx, keep_s=0)
+        forget_passed(tx, 0, under_test.settings.bus.prefix)
     with under_test.consumer("later") as later:
         assert finish(later, 1) == ["b"]
     assert sum(lag.behind for lag in under_test.bus.lag("later")) == 0

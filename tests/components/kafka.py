@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.components.install_lock import install_lock
 from tests.components.process import RunningProcess, free_port
+from tests.components.silent_proxy import SilentProxy
 
 VERSION = "4.3.1"
 _CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
@@ -40,6 +43,8 @@ class KafkaBroker:
         self._classpath = f"{jars}/*"
         self._folder = folder
         self._port = free_port()
+        #: Clients that connect to the second listener are sent to the proxy's port, which stands before it.
+        self._proxied_port, self._proxy_port = free_port(), free_port()
         self._properties = folder / "server.properties"
         self._process: RunningProcess | None = None
         self._format(free_port())
@@ -47,6 +52,12 @@ class KafkaBroker:
     @property
     def brokers(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    @contextmanager
+    def behind_proxy(self) -> Iterator[tuple[SilentProxy, str]]:
+        """Yield a proxy before this broker, and the bootstrap address through it."""
+        with SilentProxy(("127.0.0.1", self._proxied_port), self._proxy_port) as proxy:
+            yield proxy, f"127.0.0.1:{self._proxy_port}"
 
     def start(self) -> None:
         self._process = RunningProcess.start(
@@ -81,8 +92,11 @@ class KafkaBroker:
             "node.id": 1,
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},PROXIED://127.0.0.1:{self._proxied_port},"
+            f"CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port},PROXIED://127.0.0.1:{self._proxy_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self._folder / "log",
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 4,

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,6 +18,7 @@ from lakerunner.index.database import Database
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.migrate import migrate
 from tests.components.process import ComponentFailed
+from tests.components.silent_proxy import SilentProxy
 
 _TEMPLATE = "migrated_template"
 _READY_S = 30.0
@@ -55,6 +58,12 @@ class PostgresServer:
                 template.close()
             admin.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY wal_log")
         return self._url_of(name)
+
+    @contextmanager
+    def behind_proxy(self, url: str) -> Iterator[tuple[SilentProxy, str]]:
+        """Yield a proxy before this server, and the address of the database through it."""
+        with SilentProxy(str(self._embedded.socket_dir / ".s.PGSQL.5432")) as proxy:
+            yield proxy, f"postgresql://postgres@127.0.0.1:{proxy.port}{urlsplit(url).path}"
 
     def drop_database(self, url: str) -> None:
         name = urlsplit(url).path.lstrip("/")

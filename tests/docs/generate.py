@@ -65,9 +65,9 @@ in the file metadata. [reading.md](reading.md) shows how to read them.
 An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they
 are swept. Do not read them; Lakerunner never does.
 
-A segment holds the rows of one hour. Rows far from the present may share a segment of a day, of a month or wider, so that
-scattered times make few segments ([the decision](../decisions/0013-late-rows.md)). Its key has the day and hour of its
-first row: to read one day without Lakerunner, filter by the event time and do not rely on the folder alone.
+A segment holds the rows of one hour. Rows far from the present may share a segment of a day, of a month or wider, so
+that scattered times make few segments ([the decision](../decisions/0013-late-rows.md)). Its key has the day and hour of
+its first row: to read one day without Lakerunner, filter by the event time and do not rely on the folder alone.
 
 ## Times
 

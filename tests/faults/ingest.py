@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from lakerunner.pipeline.spark.session import spark_session, stop_session
 from lakerunner.runtime.settings import SparkSettings
 from tests.components.kafka import KafkaBroker, kafka_jars
 from tests.components.postgres import PostgresServer
+from tests.faults.refused_store import run_refused
 from tests.faults.trial import Trial
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ POINTS: Mapping[str, str] = {
     "worker_before_bus_commit": "ingest",
     "worker_after_bus_commit": "ingest",
 }
+#: Cells in which nobody dies, but the store refuses: see `refused_store`.
+REFUSALS = ("store_refuses",)
 BUSES = ("postgres", "kafka")
 
 
@@ -85,12 +89,24 @@ def run_cell(cell: Cell, components: Components) -> str:
     """Returns the figures; raises what does not hold."""
     url = components.postgres.new_database()
     with tempfile.TemporaryDirectory(prefix="lakerunner-faults-", ignore_cleanup_errors=True) as folder:
+        if cell.point in REFUSALS:
+            try:
+                return run_refused(_bus_settings(cell, components), cell.seed, url, Path(folder))
+            finally:
+                components.postgres.drop_database(url)
         trial = Trial(cell, url, Path(folder), components)
         try:
             return trial.run()
         finally:
             trial.close()
             components.postgres.drop_database(url)
+
+
+def _bus_settings(cell: Cell, components: Components) -> dict[str, str]:
+    if cell.bus == "postgres":
+        return {}
+    assert components.kafka is not None
+    return {"kind": "kafka", "brokers": components.kafka.brokers, "prefix": f"f{uuid.uuid4().hex[:8]}."}
 
 
 @contextmanager
@@ -117,7 +133,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cells whose name begins with this, as kafka/before_commit/3")
     chosen = parser.parse_args()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    cells = [Cell(bus, point, seed) for bus in BUSES for point in POINTS for seed in seeds]
+    cells = [Cell(bus, point, seed) for bus in BUSES for point in (*POINTS, *REFUSALS) for seed in seeds]
     cells = [cell for cell in cells if str(cell).startswith(chosen.only)]
     # What the clean roles tell is of no interest here; a victim's last words are shown when it dies elsewhere.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

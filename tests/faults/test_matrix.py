@@ -22,6 +22,7 @@ SLICE = (
     Cell("postgres", "before_commit", 1),
     Cell("kafka", "after_commit", 1),
     Cell("postgres", "ingest_after_write", 0),
+    Cell("postgres", "store_refuses", 0),
 )
 
 pytestmark = [pytest.mark.slow]

@@ -1,9 +1,11 @@
+import socket
 import time
 
 import pytest
 
 from lakerunner.index import leases
 from lakerunner.index.database import Database
+from lakerunner.index.session import Session
 from lakerunner.model.errors import Conflict
 
 
@@ -33,6 +35,20 @@ def test_released_it_is_free_at_once(database: Database) -> None:
     leases.release(database, lease)
     successor = leases.acquire(database, "sweeper", "b", ttl_s=30)
     assert successor is not None and successor.token > lease.token
+
+
+def test_the_lease_of_a_killed_holder_is_free_at_once(database: Database) -> None:
+    with Session(database, timeout_s=30) as session:
+        leases.attach(session, "a")
+        first = leases.acquire(database, "sweeper", "a", ttl_s=30)
+        assert first is not None
+        leases.expire_abandoned(database, "sweeper")
+        assert leases.acquire(database, "sweeper", "b", ttl_s=30) is None
+        # As the kernel does for a killed process.
+        socket.socket(fileno=session.connection.fileno()).close()
+    while (second := leases.acquire(database, "sweeper", "b", ttl_s=30)) is None:
+        leases.expire_abandoned(database, "sweeper")
+    assert second.token > first.token
 
 
 def test_a_late_release_does_not_touch_the_successor(database: Database) -> None:

@@ -13,6 +13,7 @@ from lakerunner.intake.record import Recorded, Recorder
 from lakerunner.intake.source import ReceivedEvent
 from lakerunner.model.errors import Bug, LakeError, Unavailable
 from lakerunner.runtime.stop import Stop
+from lakerunner.store.errors import StoreUnavailable
 from tests.intake.conftest import Lake, write
 
 
@@ -118,6 +119,30 @@ def test_an_index_that_is_down_is_waited_for_with_the_same_events() -> None:
     assert SourceLoop(source, recorder, 10)._handle(received, StopAfterTwenty()) is False  # type: ignore[arg-type]
     assert (recorder.tries, source.acked, source.nacked) == (20, [], ["0"])
     assert max(waits) <= 5.0
+
+
+class BlockedRecorder:
+    """The lake's own bucket refuses all for some rounds."""
+
+    def __init__(self, rounds: int) -> None:
+        self._left = rounds
+
+    def record_events(self, messages: Sequence[ParsedEvent], source: str) -> Recorded:
+        self._left -= 1
+        if self._left < 0:
+            return Recorded()
+        trouble = StoreUnavailable("cannot head 'a': Access Denied", where="s3://b")
+        return Recorded(later=dict.fromkeys(range(len(messages)), trouble), is_blocked=True)
+
+
+def test_a_lake_whose_own_bucket_refuses_is_waited_for_with_the_same_events() -> None:
+    stop = Stop()
+    source = ListSource(stop, *(ParsedEvent((ObjectEvent("s3://b", key),)) for key in ("a", "b")))
+    loop = SourceLoop(source, BlockedRecorder(20), 10)  # type: ignore[arg-type]
+    assert loop._handle(source.receive(10, 0), stop)
+    assert (source.acked, source.nacked) == (["0", "1"], [])
+    with pytest.raises(Unavailable, match="Access Denied"):
+        loop.probe()
 
 
 @pytest.mark.parametrize("error", [Unavailable("cannot reach it"), Bug("cannot")])

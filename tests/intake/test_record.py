@@ -14,6 +14,8 @@ from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejections import RejectedKind, Rejection, forget_excess, list_rejected, put_rejected
 from lakerunner.model.errors import Unavailable
 from lakerunner.store.bucket import ObjectMeta, version_of
+from lakerunner.store.errors import Refused, StoreUnavailable
+from lakerunner.store.folder import FolderBucket
 from tests.components.postgres import PostgresServer
 from tests.intake.conftest import ORG, Lake, write
 
@@ -142,6 +144,36 @@ def test_a_profile_that_cannot_be_opened_holds_back_its_own(lake: Lake, recorder
     lake.add_profile("otel-raw/", bucket="s3://secret", credentials_ref="LAKERUNNER_TEST_NOT_SET")
     recorded = recorder.record_events([ParsedEvent((ObjectEvent("s3://secret", "otel-raw/logs_9.json"),))], "test")
     assert "LAKERUNNER_TEST_NOT_SET_ACCESS_KEY_ID" in str(recorded.later[0])
+
+
+def test_a_refusal_of_all_holds_events_back_and_of_one_object_rejects_it(
+    lake: Lake, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("otel-raw/logs_1.json", "otel-raw/logs_2.json"):
+        write(root(lake), key)
+    refused = {"otel-raw/logs_1.json"}
+    head = FolderBucket.head
+
+    def refuse(bucket: FolderBucket, key: str) -> ObjectMeta:
+        if key in refused:
+            raise Refused(f"cannot head {key!r}: Access Denied")
+        return head(bucket, key)
+
+    def refuse_all(*_: object, **__: object) -> bytes:
+        raise Refused("cannot get: Access Denied")
+
+    both = [event(lake, "otel-raw/logs_1.json"), event(lake, "otel-raw/logs_2.json")]
+    monkeypatch.setattr(FolderBucket, "head", refuse)
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderBucket, "get_range", refuse_all)
+        recorded = recorder.record_events(both[:1], "test")
+        assert recorded.is_blocked and isinstance(recorded.later[0], StoreUnavailable)
+        assert lake.rejected() == []
+    recorder = Recorder(lake.settings, lake.database)
+    recorded = recorder.record_events(both, "test")
+    recorder.close()
+    assert not recorded.later and +recorded.counts == {"recorded": 1, "unusable": 1}
+    assert "Access Denied" in lake.rejected()[0].reason
 
 
 def test_nothing_is_recorded_while_the_index_is_down(

@@ -41,6 +41,9 @@ class FaultyProxy(ThreadingHTTPServer):
         self.hang_s = 2.0
         #: While set, every call finds its connection closed.
         self.is_down = False
+        #: "METHOD /path" contains the key -> status and S3's code of the answer. An empty key refuses every call.
+        self.refusals: dict[str, tuple[int, str]] = {}
+        self.refused = 0
         self._share, self._random = 0.0, random.Random()
         #: Calls that did not pass.
         self.failed = 0
@@ -68,6 +71,12 @@ class FaultyProxy(ThreadingHTTPServer):
             self.failed += fault is not Fault.PASS
             return fault
 
+    def refusal_of(self, call: str) -> tuple[int, str] | None:
+        found = next((answer for part, answer in self.refusals.items() if part in call), None)
+        with self.lock:
+            self.refused += found is not None
+        return found
+
     def _draw(self) -> Fault:
         if self.is_down:
             return Fault.DROP
@@ -86,17 +95,25 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.server.next_fault(f"{self.command} {self.path}")
+        if refused := self.server.refusal_of(f"{self.command} {self.path}"):
+            status, code = refused
+            return self._refuse(status, f"<Error><Code>{code}</Code><Message>No.</Message></Error>".encode())
         if fault in _STATUS:
-            self.send_response(_STATUS[fault])
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
+            return self._refuse(_STATUS[fault], b"")
         if fault is Fault.HANG:
             time.sleep(self.server.hang_s)
         if fault in (Fault.PASS, Fault.LOSE_ANSWER):
             self._forward(body, answer=fault is Fault.PASS)
         if fault is not Fault.PASS:
             self.close_connection = True
+
+    def _refuse(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        # As S3 does: the answer to a HEAD has no body.
+        body = b"" if self.command == "HEAD" else body
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def _forward(self, body: bytes, *, answer: bool) -> None:
         upstream = http.client.HTTPConnection(*self.server.target, timeout=10)

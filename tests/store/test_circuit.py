@@ -78,6 +78,17 @@ def test_a_late_failure_does_not_prolong_the_pause(circuit: Circuit, clock: _Clo
     assert circuit.admit()
 
 
+def test_a_refusal_opens_it_at_once(circuit: Circuit, clock: _Clock) -> None:
+    assert circuit.admit()
+    circuit.trip()
+    assert circuit.is_open and not circuit.admit()
+    clock.now = 5.0
+    assert circuit.admit()
+    circuit.trip()
+    clock.now = 9.9
+    assert not circuit.admit()
+
+
 def test_an_interrupted_try_leaves_room_for_the_next(circuit: Circuit, clock: _Clock) -> None:
     _fail(circuit, 3)
     clock.now = 5.0

@@ -9,8 +9,8 @@ import pickle
 import pytest
 from obstore import exceptions as obstore
 
-from lakerunner.model.errors import BadInput, Conflict, Denied, LakeError, Missing, Unavailable
-from lakerunner.store.errors import DiskFull, of_obstore, of_os
+from lakerunner.model.errors import BadInput, Conflict, LakeError, Missing, Unavailable
+from lakerunner.store.errors import DiskFull, Refused, of_obstore, of_os
 
 _XML = "<Error><Code>{}</Code><Message>{}\nRequestId:1</Message></Error>\n\nDebug source:\nGeneric {{ ... }}"
 
@@ -27,16 +27,22 @@ def _answered(status: str, code: str = "Oops", message: str = "It said no.") -> 
         (obstore.GenericError(_answered("404 Not Found", "ContainerNotFound")), Unavailable, "bucket does not exist"),
         (obstore.AlreadyExistsError(_answered("412 Precondition Failed")), Conflict, "exists already"),
         (obstore.PreconditionError(_answered("412 Precondition Failed")), Conflict, "it was changed meanwhile"),
-        (obstore.PermissionDeniedError(_answered("403 Forbidden")), Denied, "It said no. (Oops); check the cred"),
-        (obstore.UnauthenticatedError(_answered("401 Unauthorized")), Denied, "credentials"),
-        (obstore.GenericError("Error performing PUT http://169.254.169.254/latest/api"), Denied, "no credentials"),
+        (obstore.PermissionDeniedError(_answered("403 Forbidden")), Refused, "It said no. (Oops); check the cred"),
+        (obstore.UnauthenticatedError(_answered("401 Unauthorized")), Refused, "credentials"),
+        (obstore.GenericError("Error performing PUT http://169.254.169.254/latest/api"), Refused, "no credentials"),
         (obstore.GenericError(_answered("500 Internal")), Unavailable, "It said no. (Oops)"),
         (obstore.GenericError(_answered("503 Slow Down", "SlowDown")), Unavailable, "SlowDown"),
         (obstore.GenericError(_answered("429 Too Many")), Unavailable, "It said no."),
         (obstore.GenericError(_answered("408 Timeout")), Unavailable, "It said no."),
         (obstore.GenericError(_answered("409 Conflict")), Unavailable, "It said no."),
-        (obstore.GenericError(_answered("400 Bad", "InvalidArgument")), BadInput, "InvalidArgument"),
-        (obstore.GenericError(_answered("301 Moved", "PermanentRedirect")), BadInput, "store.region"),
+        (obstore.GenericError(_answered("400 Bad", "InvalidArgument")), Refused, "InvalidArgument"),
+        (obstore.GenericError(_answered("400 Bad", "ExpiredToken")), Refused, "ExpiredToken"),
+        (obstore.GenericError(_answered("400 Bad", "AuthorizationHeaderMalformed")), Refused, "store.region"),
+        (obstore.GenericError(_answered("301 Moved", "PermanentRedirect")), Refused, "store.region"),
+        (obstore.PermissionDeniedError(_answered("403 No", "RequestTimeTooSkewed")), Refused, "the clock"),
+        (obstore.PermissionDeniedError(_answered("403 No", "InvalidObjectState")), BadInput, "archived"),
+        (obstore.GenericError(_answered("409 Conflict", "BlobArchived")), BadInput, "archived"),
+        (obstore.GenericError(_answered("400 Bad", "KeyTooLongError")), BadInput, "KeyTooLong"),
         (obstore.GenericError(_answered("416 Range", "InvalidRange")), BadInput, "after the end"),
         (obstore.GenericError("error sending request\n\nDebug source:\nConnection refused"), Unavailable, "refused"),
         (obstore.GenericError("error\n\nDebug source:\nTimedOut"), Unavailable, "TimedOut"),
@@ -58,8 +64,8 @@ def test_obstore(error: Exception, kind: type[LakeError], text: str) -> None:
     [
         (errno.ENOSPC, DiskFull, "the disk is full (no space left on device); free space"),
         (errno.EDQUOT, DiskFull, "the disk is full"),
-        (errno.EACCES, Denied, "permission denied; check owner and permissions"),
-        (errno.EROFS, Denied, "read-only file system"),
+        (errno.EACCES, Refused, "permission denied; check owner and permissions"),
+        (errno.EROFS, Refused, "read-only file system"),
         (errno.ENOENT, Missing, "no such object"),
         (errno.EEXIST, Conflict, "exists already"),
         (errno.ENOTDIR, Conflict, "cannot hold both"),

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lakerunner.model.errors import Conflict, Denied, Unavailable
+from lakerunner.model.errors import BadInput, Conflict, Denied, Unavailable
 from lakerunner.store.config import StoreConfig
+from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.open import open_store
 from tests.components.moto import Moto, running_moto
 from tests.components.process import free_port
@@ -29,6 +30,7 @@ def proxy(moto: Moto) -> Iterator[FaultyProxy]:
 @pytest.fixture
 def config(proxy: FaultyProxy, s3_config: Callable[..., StoreConfig]) -> StoreConfig:
     proxy.plan()
+    proxy.refusals = {}
     return s3_config(proxy.endpoint, "faulty")
 
 
@@ -51,11 +53,71 @@ def test_attempts_are_counted_once_and_not_multiplied_below(proxy: FaultyProxy, 
     assert "\n" not in str(raised.value)
 
 
-def test_a_refusal_is_not_asked_again(proxy: FaultyProxy, config: StoreConfig) -> None:
-    proxy.plan(Fault.DENY)
-    with pytest.raises(Denied, match="credentials"):
-        open_store(config).get("x")
-    assert len(proxy.calls) == 1
+REFUSALS = {
+    "denied": (403, "AccessDenied"),
+    "skewed clock": (403, "RequestTimeTooSkewed"),
+    "wrong region": (301, "PermanentRedirect"),
+    "expired token": (400, "ExpiredToken"),
+    "malformed": (400, "AuthorizationHeaderMalformed"),
+    "no credentials": (401, "Unauthorized"),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_a_store_that_refuses_everybody_pauses_and_resumes(
+    proxy: FaultyProxy, config: StoreConfig, refusal: tuple[int, str]
+) -> None:
+    store = open_store(replace(config, circuit_pause_s=0.0))
+    paused = open_store(config)
+    store.put("refused/a", b"1", create_only=False)
+    proxy.refusals = {"": refusal}
+    calls: list[Callable[[], object]] = [
+        lambda: store.get("refused/a"),
+        lambda: store.head("refused/a"),
+        lambda: store.get_range("refused/a", 0, 1),
+        lambda: store.put("refused/b", b"1"),
+        lambda: list(store.list()),
+        lambda: store.delete(["refused/a"]),
+        store.ping,
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailable) as raised:
+            call()
+        assert raised.value.where == config.url and raised.value.hint
+    with pytest.raises(StoreUnavailable):
+        paused.ping()
+    assert paused.is_paused
+    proxy.plan()
+    with pytest.raises(StoreUnavailable, match=f"paused: cannot list.*({refusal[1]}|another region)"):
+        paused.get("refused/a")
+    assert proxy.calls == [], "while it is paused, nothing is sent"
+    proxy.refusals = {}
+    assert store.get("refused/a") == b"1"
+    assert not store.is_paused
+
+
+def test_a_key_that_is_refused_alone_does_not_pause_the_store(proxy: FaultyProxy, config: StoreConfig) -> None:
+    store = open_store(config)
+    for key in ("alone/a", "alone/b"):
+        store.put(key, b"1", create_only=False)
+    proxy.refusals = {"/alone/a": (403, "AccessDenied")}
+    for call in (store.get, store.head):
+        with pytest.raises(Denied, match=r"403|AccessDenied"):
+            call("alone/a")
+    assert not store.is_paused
+    assert store.get("alone/b") == b"1"
+    # The right to list is not the right to read.
+    proxy.refusals = {"GET /faulty/": (403, "AccessDenied")}
+    with pytest.raises(StoreUnavailable):
+        store.get("alone/b")
+
+
+def test_an_archived_object_is_its_own_fault(proxy: FaultyProxy, config: StoreConfig) -> None:
+    store = open_store(config)
+    proxy.refusals = {"": (403, "InvalidObjectState")}
+    with pytest.raises(BadInput, match="archived storage class"):
+        store.get("archived")
+    assert not store.is_paused
 
 
 def test_a_put_whose_answer_was_lost_is_not_a_conflict_with_itself(

@@ -34,8 +34,8 @@ class Record:
 class Delivery:
     """A message handed to a worker. `attempt` counts from 1.
 
-    Workers died while a `suspect` was out. It goes out alone, and nothing follows before it is answered: a consumer that
-    gathers messages must not wait for more.
+    Workers died while a `suspect` was out. It goes out alone, and nothing follows before it is answered: a consumer
+    that gathers messages must not wait for more.
     """
 
     topic: str

@@ -67,7 +67,9 @@ class PostgresBus:
     def consumer(self, group: str, topics: Sequence[str]) -> PostgresConsumer:
         member = uuid.uuid4().hex
         progress = ConsumerProgress(member, retry_policy(self._settings))
-        return PostgresConsumer(group, topics, self._prefix, self._database, progress, self.publish)
+        return PostgresConsumer(
+            group, topics, self._prefix, self._database, self._settings.session_timeout_s, progress, self.publish
+        )
 
     def lag(self, group: str | None = None) -> list[Lag]:
         with self._database.transaction() as tx:
@@ -187,15 +189,17 @@ def _take_offsets(tx: Connection, wanted: Counter[tuple[str, int]]) -> dict[tupl
     return {(row["topic"], row["partition"]): row["first"] for row in rows}
 
 
-def forget_passed(tx: Connection, keep_s: float) -> int:
-    """Delete messages that every group has committed and that are older than `keep_s`.
+def forget_passed(tx: Connection, keep_s: float, prefix: str) -> int:
+    """Delete messages that are older than `keep_s` and that every group has committed.
 
-    A topic without any group keeps all messages, so dead letters stay until they are redriven.
+    Nobody reads the topics of a stage that does not run: their messages are only kept for `keep_s`, since the stage's
+    reconciliation announces everything again. Dead letters stay until they are redriven.
     """
     return tx.execute(
-        "DELETE FROM bus_message m USING"
-        " (SELECT topic, partition, min(committed) AS passed FROM bus_cursor GROUP BY topic, partition) c"
-        " WHERE m.topic = c.topic AND m.partition = c.partition AND m.at_offset < c.passed"
-        " AND m.created_at < now() - make_interval(secs => %s)",
-        [keep_s],
+        "WITH passed AS MATERIALIZED (SELECT p.topic, p.partition, coalesce(min(c.committed),"
+        " CASE WHEN p.topic = ANY(%s) THEN p.next_offset ELSE 0 END) AS below FROM bus_partition p"
+        " LEFT JOIN bus_cursor c USING (topic, partition) GROUP BY p.topic, p.partition)"
+        " DELETE FROM bus_message m USING passed WHERE m.topic = passed.topic AND m.partition = passed.partition"
+        " AND m.at_offset < passed.below AND m.created_at < now() - make_interval(secs => %s)",
+        [[prefix + topic.name for topic in topics.LIVE_TOPICS], keep_s],
     ).rowcount

@@ -1,4 +1,4 @@
-"""A consumer on the PostgreSQL bus. One connection holds its locks, receives notifications and commits."""
+"""A consumer on the PostgreSQL bus. One session holds its locks, receives notifications and commits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from lakerunner.bus.contract import Record
 from lakerunner.bus.partition_progress import Checkpoint
 from lakerunner.bus.postgres_cursor import Cursors, FullPartitionId
 from lakerunner.index.database import Connection, Database, to_lake_error
+from lakerunner.index.session import Session
 from lakerunner.model.errors import Conflict
 
 #: Publishers notify this channel with the topic's full name.
 CHANNEL = "lakerunner_bus"
-#: How often ownership is balanced: a dead member's partitions are idle for about this long.
+#: How often ownership is balanced: the partitions of a member that died are idle for about this long. Those of a member
+#: whose host vanished are idle for `bus.session_timeout_s` more.
 _BALANCE_S = 0.5
 
 log = structlog.get_logger("lakerunner.bus")
@@ -34,6 +36,7 @@ class PostgresConsumer(BaseConsumer):
         topics: Sequence[str],
         prefix: str,
         database: Database,
+        session_timeout_s: float,
         progress: ConsumerProgress,
         publish: Publish,
     ) -> None:
@@ -41,7 +44,8 @@ class PostgresConsumer(BaseConsumer):
         self._names = [prefix + topic for topic in topics]
         self._prefix = prefix
         self._database = database
-        self._connection: Connection | None = None
+        self._session_timeout_s = session_timeout_s
+        self._session: Session | None = None
         self._cursors: Cursors | None = None
         self._balance_at_s = 0.0
 
@@ -55,7 +59,7 @@ class PostgresConsumer(BaseConsumer):
                         for partition_id in self._progress
                     }
                 )
-        self._forget_connection()
+        self._forget_session()
 
     def _fetch(self, wait_s: float) -> None:
         with self._losing_all_on_error():
@@ -90,19 +94,20 @@ class PostgresConsumer(BaseConsumer):
         raise Conflict(f"cannot commit {len(lost)} partitions of {self.group}: another consumer has taken them over")
 
     def _connected(self) -> tuple[Connection, Cursors]:
-        if self._connection is not None and self._cursors is not None:
-            return self._connection, self._cursors
-        # All ownership was lost with the old connection.
-        self._forget_connection()
-        self._connection = self._database.connect()
+        if self._session is not None and self._cursors is not None:
+            return self._session.connection, self._cursors
+        # All ownership was lost with the old session.
+        self._forget_session()
+        self._session = Session(self._database, self._session_timeout_s)
+        connection = self._session.connection
         # If PostgreSQL crashes, a lost commit only means redelivery, which is normal. Waiting for the disk at every
         # hand-out would cost more.
-        self._connection.execute("SET synchronous_commit = off")
-        self._connection.execute(f"LISTEN {CHANNEL}")
-        self._cursors = Cursors(self._connection, self.group, self._names)
+        connection.execute("SET synchronous_commit = off")
+        connection.execute(f"LISTEN {CHANNEL}")
+        self._cursors = Cursors(connection, self.group, self._names)
         self._cursors.join()
         self._balance_at_s = 0.0
-        return self._connection, self._cursors
+        return connection, self._cursors
 
     def _balance(self, cursors: Cursors) -> None:
         membership = cursors.membership()
@@ -157,18 +162,18 @@ class PostgresConsumer(BaseConsumer):
 
     @contextmanager
     def _losing_all_on_error(self) -> Iterator[None]:
-        """On an error, drop all partitions: the locks are lost with the connection. The next call reconnects."""
+        """On an error, drop all partitions: the locks are lost with the session. The next call reconnects."""
         try:
             yield
         except psycopg.Error as error:
-            self._forget_connection()
+            self._forget_session()
             raise to_lake_error(error) from error
 
-    def _forget_connection(self) -> None:
-        connection, self._connection, self._cursors = self._connection, None, None
+    def _forget_session(self) -> None:
+        session, self._session, self._cursors = self._session, None, None
         self._progress.drop_all()
-        if connection is not None:
-            connection.close()
+        if session is not None:
+            session.close()
 
     def _full(self, partition_id: PartitionId) -> FullPartitionId:
         return self._prefix + partition_id[0], partition_id[1]

@@ -21,7 +21,7 @@ FullPartitionId = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupMembership:
-    """The members of a group, read from the locks: without heartbeats, and a dead member is gone at once."""
+    """The members of a group, read from the locks. A dead member is gone at once, a silent one with its session."""
 
     #: Topic -> session id of each member that reads it -> number of partitions that the member holds.
     members: Mapping[str, Mapping[int, int]]

@@ -50,6 +50,7 @@ class Database:
     """A pool of connections to one lrdb. Opening it does not connect; the first use does.
 
     With `fail_fast`, calls fail at once while the database is known to be down. For callers that can go on without it.
+    When this host vanishes, PostgreSQL ends its transactions, and frees their locks, after `silence_timeout_s`.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Database:
         pool_size: int = 8,
         connect_timeout_s: float = 5.0,
         statement_timeout_s: float = 30.0,
+        silence_timeout_s: float = 10.0,
         fail_fast: bool = False,
     ) -> None:
         self.url = url
@@ -68,11 +70,15 @@ class Database:
             "row_factory": dict_row,
             "connect_timeout": max(1, round(connect_timeout_s)),
             "application_name": "lakerunner",
-            "options": f"-c statement_timeout={round(statement_timeout_s * 1000)} -c timezone=UTC",
-            # A peer that vanished silently is detected in about 30 s instead of two hours.
-            "keepalives_idle": 15,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
+            "options": " ".join(
+                f"-c {name}={value}"
+                for name, value in {
+                    "statement_timeout": round(statement_timeout_s * 1000),
+                    "timezone": "UTC",
+                    **_server_silence(silence_timeout_s),
+                }.items()
+            ),
+            **_client_silence(silence_timeout_s),
         }
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url,
@@ -102,7 +108,7 @@ class Database:
         """All of it, or none: commits when the block ends, rolls back when it raises."""
         with (
             self._through_circuit(),
-            _lake_errors(),
+            lake_errors(),
             self._connection(self._pool) as connection,
             connection.transaction(),
         ):
@@ -113,7 +119,7 @@ class Database:
 
         Repeated once where an idle connection turns out to be dead, as all are after PostgreSQL was restarted.
         """
-        with self._through_circuit(), _lake_errors():
+        with self._through_circuit(), lake_errors():
             try:
                 with self._connection(self._readers) as connection:
                     return call(connection)
@@ -139,7 +145,7 @@ class Database:
 
     def connect(self) -> Connection:
         """Open a connection outside the pool, in autocommit: for session locks and LISTEN."""
-        with _lake_errors():
+        with lake_errors():
             return psycopg.Connection[DictRow].connect(self.url, autocommit=True, **self._options)
 
     def ping(self) -> None:
@@ -167,8 +173,32 @@ class Database:
             pool.putconn(connection)
 
 
+def _server_silence(timeout_s: float) -> dict[str, int]:
+    """Settings by which PostgreSQL gives up a client whose host vanished. By default that takes two hours.
+
+    The first one works without TCP's help: something in between may acknowledge packets for the vanished host.
+    """
+    return {
+        "idle_in_transaction_session_timeout": round(timeout_s * 1000),
+        "tcp_user_timeout": round(timeout_s * 1000),
+        **{f"tcp_{name}": value for name, value in _keepalives(timeout_s).items()},
+    }
+
+
+def _client_silence(timeout_s: float) -> dict[str, int]:
+    """Options by which we give up a server whose host vanished."""
+    return {"tcp_user_timeout": round(timeout_s * 1000), **_keepalives(timeout_s)}
+
+
+def _keepalives(timeout_s: float) -> dict[str, int]:
+    """Three probes without an answer, the last one about `timeout_s` after the last packet."""
+    each_s = max(1, round(timeout_s / 5))
+    return {"keepalives_idle": 2 * each_s, "keepalives_interval": each_s, "keepalives_count": 3}
+
+
 @contextmanager
-def _lake_errors() -> Iterator[None]:
+def lake_errors() -> Iterator[None]:
+    """Raise PostgreSQL's errors in the block as LakeErrors."""
     try:
         yield
     except psycopg.Error as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakerunner.index.database import Connection, Database
+from lakerunner.index.database import Connection, Database, lake_errors
+from lakerunner.index.session import Session
 from lakerunner.model.errors import Conflict
 
 
@@ -37,6 +38,29 @@ def release(database: Database, lease: Lease) -> None:
         tx.execute(
             "UPDATE lease SET expires_at = '-infinity' WHERE name = %s AND holder = %s AND token = %s",
             [lease.name, lease.holder, lease.token],
+        )
+
+
+def attach(session: Session, holder: str) -> None:
+    """Tie the leases of this holder to a lock of the session, for `expire_abandoned`."""
+    with lake_errors():
+        session.connection.execute(
+            "SELECT pg_advisory_lock_shared(hashtextextended('lakerunner-lease ' || %s::text, 0))", [holder]
+        )
+
+
+def expire_abandoned(database: Database, name: str) -> None:
+    """Free the lease of a holder that was killed: the lock of its session is gone. So nobody waits for the expiry.
+
+    Only for leases whose holders call `attach` first.
+    """
+    with database.transaction() as tx:
+        tx.execute(
+            "UPDATE lease SET expires_at = '-infinity' WHERE name = %s AND expires_at > clock_timestamp()"
+            " AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND (classid::bigint << 32 | objid::bigint) = hashtextextended('lakerunner-lease ' || holder, 0))",
+            [name],
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from lakerunner.index.database import Connection
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
@@ -26,27 +27,26 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
     Only references: a segment never changes, so callers cache segments and load only new ones with `load_segments`.
     """
+    if not wants:
+        return []
+    # Scalars instead of arrays: preparing six arrays takes psycopg longer than PostgreSQL takes to answer.
+    # With the bounds of the days, PostgreSQL skips the partitions of other days. An undated segment may lie anywhere.
+    select = (
+        "SELECT s.dateint, s.segment_id FROM segment s"
+        " WHERE s.org_id = %s AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s) AND "
+    )
     days = [days_of(want.time_range) for want in wants]
+    overlaps = ["(s.signal = %s AND s.tier_s = %s AND s.start_ns < %s AND s.end_ns > %s)"] * len(wants)
     rows = tx.execute(
-        "SELECT DISTINCT s.dateint, s.segment_id FROM segment s"
-        " JOIN unnest(%s::text[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::bigint[])"
-        " AS w(signal, tier_s, first, last, start_ns, end_ns)"
-        " ON s.signal = w.signal AND s.tier_s = w.tier_s AND (s.dateint BETWEEN w.first AND w.last OR s.dateint = %s)"
-        " AND s.start_ns < w.end_ns AND s.end_ns > w.start_ns"
-        # Repeated as constants for the whole plan, so that PostgreSQL can skip partitions.
-        " WHERE s.org_id = %s AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s)",
+        select + f"({' OR '.join(overlaps)})",
         [
-            [want.signal for want in wants],
-            [want.tier_s for want in wants],
-            [first for first, _ in days],
-            [last for _, last in days],
-            [want.time_range.start_ns for want in wants],
-            [want.time_range.end_ns for want in wants],
-            UNDATED,
             org_id,
-            min((first for first, _ in days), default=0),
-            max((last for _, last in days), default=0),
+            min(first for first, _ in days),
+            max(last for _, last in days),
             UNDATED,
+            *chain.from_iterable(
+                (want.signal, want.tier_s, want.time_range.end_ns, want.time_range.start_ns) for want in wants
+            ),
         ],
     ).fetchall()
     return [SegmentRef(row["dateint"], row["segment_id"]) for row in rows]

@@ -19,6 +19,7 @@ def open_database(settings: Settings, *, fail_fast: bool = False) -> Database:
         pool_size=settings.index.pool_size,
         connect_timeout_s=settings.index.connect_timeout_s,
         statement_timeout_s=settings.index.statement_timeout_s,
+        silence_timeout_s=settings.bus.session_timeout_s,
         fail_fast=fail_fast,
     )
 

@@ -55,14 +55,14 @@ class SourceLoop:
     def _handle(self, received: list[ReceivedEvent], stop: Stop) -> bool:
         """Record until all events are done (True) or the rest was returned to the source (False).
 
-        While the index is down, the same events are retried and nothing more is received. Otherwise a queue that
-        counts deliveries would move good events to its dead-letter queue.
+        While the index or the lake's own bucket is down, the same events are retried and nothing more is received.
+        Otherwise a queue that counts deliveries would move good events to its dead-letter queue.
         """
         waiting, tries, failures = received, 0, 0
         while waiting and tries < _TRIES and not stop:
             try:
-                waiting = self._record(waiting)
-                tries += 1
+                waiting, is_blocked = self._record(waiting)
+                tries, failures = (tries, failures + 1) if is_blocked else (tries + 1, failures)
             except LakeError as error:
                 self._report(error)
                 failures += 1
@@ -75,8 +75,8 @@ class SourceLoop:
             self._source.nack(waiting)
         return not waiting
 
-    def _record(self, events: list[ReceivedEvent]) -> list[ReceivedEvent]:
-        """Record and acknowledge events; return those that must be retried."""
+    def _record(self, events: list[ReceivedEvent]) -> tuple[list[ReceivedEvent], bool]:
+        """Record and acknowledge events; return those to retry, and whether they wait for the lake's own bucket."""
         recorded = self._recorder.record_events([event.event for event in events], self.name)
         crash_point("intake_after_record")
         self._ack([event for position, event in enumerate(events) if position not in recorded.later])
@@ -84,14 +84,14 @@ class SourceLoop:
             first = next(iter(recorded.later.values()))
             log().warning("objects not readable yet", source=self.name, count=len(recorded.later), error=str(first))
             self._report(first)
-        return [events[position] for position in recorded.later]
+        return [events[position] for position in recorded.later], recorded.is_blocked
 
     def _one_by_one(self, events: list[ReceivedEvent]) -> list[ReceivedEvent]:
         """Record the events of a refused batch one by one, so that only the culprit waits."""
         refused: list[ReceivedEvent] = []
         for event in events:
             try:
-                refused += self._record([event])
+                refused += self._record([event])[0]
             except LakeError as error:
                 log().error("cannot record an event", source=self.name, error=str(error), event_body=repr(event)[:500])
                 refused.append(event)

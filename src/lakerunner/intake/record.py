@@ -19,14 +19,17 @@ from lakerunner.intake.events import ObjectEvent, ParsedEvent
 from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, ObjectOwner, Unmapped
 from lakerunner.intake.metrics import BATCH_SECONDS, EVENTS
 from lakerunner.intake.rejections import RejectedKind, Rejection, clear_rejections, put_rejected
-from lakerunner.model.errors import BadInput, LakeError, Missing
+from lakerunner.model.errors import BadInput, Denied, LakeError, Missing
 from lakerunner.model.raw_object import RawObject
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import log
 from lakerunner.store.bucket import ObjectMeta, version_of
+from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.object_store import ObjectStore
 
+#: Errors that concern one object alone: it cannot be read, or its key cannot be used. The event is rejected.
+_OWN_FAULTS = (BadInput, Denied)
 #: Rejections logged per batch; the table has them all.
 _LOGGED = 5
 
@@ -39,6 +42,8 @@ class Recorded:
     counts: Counter[str] = field(default_factory=Counter)
     #: Position in the batch -> why the event must be retried: it is not in the ledger and may not be acknowledged.
     later: dict[int, LakeError] = field(default_factory=dict)
+    #: Whether the lake's own bucket serves nobody. Then no event can be of use before it does.
+    is_blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +141,23 @@ class Recorder:
         for target, answer in answers.items():
             if isinstance(answer, ObjectMeta):
                 batch.objects.append(raw_object(target.bucket, answer, target.owner))
-            elif isinstance(answer, BadInput):
+            elif isinstance(answer, _OWN_FAULTS):
                 batch.reject(RejectedKind.UNUSABLE, answer.message, target.bucket, target.key)
         for position, events in enumerate(meant):
             for event in filter(None, events):
                 answered = [answers[target] for target in event]
-                failed = [a for a in answered if isinstance(a, LakeError) and not isinstance(a, Missing | BadInput)]
+                failed = [
+                    a for a in answered if isinstance(a, LakeError) and not isinstance(a, (Missing, *_OWN_FAULTS))
+                ]
                 if failed:
                     batch.recorded.later[position] = failed[0]
                     batch.recorded.counts["later"] += 1
+                    batch.recorded.is_blocked |= any(self._is_own(error) for error in failed)
                 elif all(isinstance(answer, Missing) for answer in answered):
                     batch.recorded.counts["gone"] += 1
+
+    def _is_own(self, error: LakeError) -> bool:
+        return isinstance(error, StoreUnavailable) and error.where == self._settings.store_url
 
     def _asking(self, key_map: KeyMap) -> Callable[[_Target], ObjectMeta | LakeError]:
         def ask(target: _Target) -> ObjectMeta | LakeError:
@@ -154,7 +165,7 @@ class Recorder:
                 store = self.store(key_map, target.bucket)
             except LakeError as error:
                 # The bucket cannot be opened, which is not the object's fault: the event must be retried.
-                return error if error.retryable else _CannotOpen(error.message, hint=error.hint)
+                return StoreUnavailable(error.message, hint=error.hint, where=target.bucket)
             try:
                 return store.head(target.key)
             except LakeError as error:
@@ -184,12 +195,6 @@ class Recorder:
         for rejection in batch.rejections[:_LOGGED]:
             log().warning("event rejected", source=batch.source, kind=rejection.kind.value, bucket=rejection.bucket,
                           key=rejection.key, reason=rejection.reason)  # fmt: skip
-
-
-class _CannotOpen(LakeError):
-    """A profile's bucket cannot be opened as configured."""
-
-    code = "cannot_open"
 
 
 def _targets(

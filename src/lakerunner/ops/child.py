@@ -22,8 +22,9 @@ from lakerunner.runtime.telemetry import log
 
 _LOG_BYTES = 10 * 1024 * 1024
 _LOG_FILES = 3
-#: A child that ran this long counts as healthy again: after its next crash it is restarted at once.
-HEALTHY_S = 60.0
+#: A child that ran this long counts as healthy again. Back-off is for a child that dies again and again while it
+#: starts; one that worked in between is needed, whatever killed it.
+HEALTHY_S = 20.0
 #: A child that asks to be recycled sooner than this after its start would loop for ever, so that counts as a crash.
 SETTLED_S = 5.0
 
@@ -70,8 +71,10 @@ class Child:
         if now - self._started_at > HEALTHY_S:
             self._crashes = 0
         self._crashes += 1
-        # The first restart is immediate: users should not notice a single crash.
-        delay_s = 0.0 if self._crashes == 1 else self._backoff.ceiling_s(self._crashes - 1)
+        # The first restart is immediate: users should not notice a single crash. Later ones are spaced from start to
+        # start, so the time that the child has worked counts as waited.
+        spacing_s = 0.0 if self._crashes == 1 else self._backoff.ceiling_s(self._crashes - 1)
+        delay_s = max(0.0, self._started_at + spacing_s - now)
         self._restart_at = now + delay_s
         log().warning("child died", child=self.name, exit_code=code, restart_in_s=round(delay_s, 2))
         return code

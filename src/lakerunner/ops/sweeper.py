@@ -29,7 +29,7 @@ class Sweeper(SingletonRole):
                 removed["intake_rejected"] = forget_excess(tx)
                 # Kafka forgets by itself; the bus in PostgreSQL is ours to sweep.
                 if self.settings.bus.kind == "postgres":
-                    removed["bus_message"] = forget_passed(tx, self.settings.bus.retention_s)
+                    removed["bus_message"] = forget_passed(tx, self.settings.bus.retention_s, self.settings.bus.prefix)
             if any(removed.values()):
                 log().info("tidied", **removed)
             now = time.monotonic()

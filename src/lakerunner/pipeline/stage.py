@@ -131,6 +131,10 @@ class Runner(ABC, Generic[I]):
         """Whether nothing should be begun now, because it could only fail and use up attempts."""
         return False
 
+    def is_blocked_by(self, error: LakeError) -> bool:
+        """Whether the error stops every item, so that those it met are kept until the pause ends."""
+        return False
+
     def probes(self) -> Mapping[str, Probe]:
         """Dependencies beyond index and bus."""
         return {}

@@ -51,7 +51,7 @@ class Worker(Generic[I]):
         #: Polled, and not yet looked up in the index.
         self._arrived: list[tuple[Delivery, uuid.UUID]] = []
         self._waiting: list[Item[I]] = []
-        self._batches: set[Future[Ends]] = set()
+        self._batches: dict[Future[Ends], Sequence[Item[I]]] = {}
         #: For every item in hand, the messages that wait for its end.
         self._deliveries: dict[uuid.UUID, list[Delivery]] = {}
 
@@ -113,14 +113,19 @@ class Worker(Generic[I]):
         del self._waiting[: len(batch)]
         attempts = {item.item_id: self._deliveries[item.item_id][0].attempt for item in batch}
         last = frozenset(item_id for item_id, attempt in attempts.items() if attempt >= self._max_attempts)
-        self._batches.add(pool.submit(run_batch, self._stage, self._database, self._runner, batch, attempts, last))
+        running = pool.submit(run_batch, self._stage, self._database, self._runner, batch, attempts, last)
+        self._batches[running] = batch
 
     def _finish(self, timeout_s: float | None) -> None:
         ready, _ = wait(self._batches, timeout_s, FIRST_COMPLETED)
         for future in ready:
-            self._batches.remove(future)
+            items = {item.item_id: item for item in self._batches.pop(future)}
             # Raises only what ends this worker. The consumer's closing then hands the deliveries back.
             for item_id, error in future.result().items():
+                if error is not None and self._runner.is_blocked_by(error):
+                    # Kept for the end of the pause: the item is not to blame, so it uses up no attempt.
+                    self._waiting.append(items[item_id])
+                    continue
                 for delivery in self._deliveries.pop(item_id):
                     answer(self._consumer, delivery, error)
 

@@ -23,10 +23,15 @@ class Lake:
         self._workers = workers
 
     def query(
-        self, org_id: uuid.UUID, limits: QueryLimits | None = None, cancelled: Callable[[], None] = lambda: None
+        self,
+        org_id: uuid.UUID,
+        limits: QueryLimits | None = None,
+        cancelled: Callable[[], None] = lambda: None,
+        *,
+        small: bool = False,
     ) -> LakeQuery:
         """What one query of the org reads from. `cancelled` raises when nobody waits for the answer any more."""
-        return LakeQuery(org_id, Planner(self._catalog, org_id), self._workers, limits, cancelled)
+        return LakeQuery(org_id, Planner(self._catalog, org_id), self._workers, limits, cancelled, small=small)
 
     def ping(self) -> None:
         """Raise when the index does not answer."""

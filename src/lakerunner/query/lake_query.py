@@ -65,8 +65,11 @@ class LakeQuery:
         workers: Workers,
         limits: QueryLimits | None = None,
         cancelled: Callable[[], None] = lambda: None,
+        *,
+        small: bool = False,
     ) -> None:
         self.org_id = org_id
+        self.small = small
         self.query_id = uuid.uuid4()
         self.stats = QueryStats()
         self.limits = limits or QueryLimits()
@@ -117,6 +120,7 @@ class LakeQuery:
             deadline_s=self._deadline_s,
             max_bytes=self.limits.held_bytes,
             fragment=Fragment(plan.language, plan.payload(steps, max_samples), reads),
+            small=self.small,
         )
         answer = self._timed("evaluate", lambda: self._workers.evaluate(request, self._cancelled))
         if answer is None:

@@ -30,6 +30,8 @@ class PushingSource(SeriesSource, Protocol):
 
     #: How many parts of a query keep its workers busy.
     parallelism: int
+    #: Whether the last run of the query read so little that cutting it up costs more than it saves.
+    small: bool
 
     def push_down(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
         """The value of the steps. None: not these, or not now; then the caller evaluates them."""
@@ -63,13 +65,14 @@ class StepRun:
         from_ms: int | None = None,
         most_groups: int | None = None,
     ) -> None:
-        at_once = source.parallelism if _pushes(source) else _LEAST_AT_ONCE
-        self._at_once = max(_LEAST_AT_ONCE, at_once)
+        self._at_once = max(_LEAST_AT_ONCE, source.parallelism if _pushes(source) else 0)
+        if most_groups is None:
+            most_groups = 1 if _pushes(source) and source.small else self._at_once
         self._plan = plan
         self._source = source
         self._cancelled = check
         self._from_ms = plan.times.start_ms if from_ms is None else from_ms
-        self._groups = plan.groups(self._at_once if most_groups is None else most_groups, from_ms)
+        self._groups = plan.groups(most_groups, from_ms)
         self._abandoned = False
         self._notes: Annotations | None = None
         self.samples = 0
@@ -132,14 +135,14 @@ class StepRun:
         self._cancelled()
 
 
-def run(plan: Plan, source: SeriesSource, check: Check, most_groups: int | None = None) -> QueryResult:
-    """The whole answer of a plan that has a value, its steps in as many groups as keep the workers busy, or fewer."""
+def run(plan: Plan, source: SeriesSource, check: Check) -> QueryResult:
+    """The whole answer of a plan that has a value, its steps in as many groups as keep the workers busy."""
     if isinstance(plan, ValuePlan):
         return plan.value(source, check)
     if not isinstance(plan, StepPlan):
         raise Bug(f"cannot run a {type(plan).__name__} for a value")
     if plan.times.step_ms:
-        steps = StepRun(plan, source, check, most_groups=most_groups)
+        steps = StepRun(plan, source, check)
         return joined(steps, [group.matrix for group in steps])
     found = _evaluated(plan, plan.times.steps(), source, check, plan.options.max_samples)
     value = vector_of(found.block, plan.times.start_ms)

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from lakerunner.model.errors import BadInput, Unavailable
-from lakerunner.runtime.http_timeouts import HttpTimeoutProtocol
+from lakerunner.runtime.http_limits import LimitedHttpProtocol
 
 _START_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 5
@@ -30,7 +30,8 @@ class HttpServer:
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             app,
-            http=HttpTimeoutProtocol,
+            http=LimitedHttpProtocol,
+            loop="uvloop",
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -59,7 +59,9 @@ class BusSettings(Section):
     )
     replication: Count = Field(1, description="Replicas of a new Kafka topic.")
     session_timeout_s: Annotated[float, Field(ge=1)] = Field(
-        10.0, description="How long a consumer may be silent before others take over its partitions."
+        10.0,
+        description="How long a process may be silent before others take over its partitions and its leadership, and "
+        "PostgreSQL ends its transactions. Killed processes are noticed sooner.",
     )
     max_attempts: Count = Field(
         15,
@@ -169,10 +171,11 @@ class ServeSettings(Section):
     )
     stop_timeout_s: Seconds = Field(20.0, description="How long all roles together may take to stop.")
     restart_base_s: Seconds = Field(
-        0.5, description="Wait before a crashed role is restarted; it doubles with each crash."
+        0.5, description="Time between two starts of a role that crashes; it doubles with each crash."
     )
     restart_max_s: Seconds = Field(
-        30.0, description="Longest wait before a restart. A minute of health resets the wait."
+        30.0,
+        description="Longest time between two starts of a role that crashes. One that ran longer restarts at once.",
     )
 
 

@@ -66,9 +66,19 @@ class Authenticator:
     async def caller(self, request: Request) -> Caller:
         caller: Caller | None = request.scope.get(CALLER)
         if caller is None:
-            # In a thread: the index lookup blocks, and a slow one must not stall every other connection.
-            caller = request.scope[CALLER] = await run_in_threadpool(self._authenticate, request)
+            caller = self._nobody(request)
+            if caller is None:
+                # In a thread: the index lookup blocks, and a slow one must not stall every other connection.
+                caller = await run_in_threadpool(self._authenticate, request)
+            request.scope[CALLER] = caller
         return caller
+
+    def _nobody(self, request: Request) -> Caller | None:
+        """The caller without a key, where none is required and the default org's limits are known."""
+        if self._required or has_secret(request.headers) or request.headers.get(ORG_HEADER):
+            return None
+        limits = self._known_limits(DEFAULT_ORG_ID)
+        return None if limits is None else Caller(DEFAULT_ORG_ID, "nobody", admin=True, limits=limits)
 
     def _authenticate(self, request: Request) -> Caller:
         org_name = request.headers.get(ORG_HEADER, "").strip()
@@ -103,18 +113,22 @@ class Authenticator:
 
     def _limits_of(self, org_id: uuid.UUID) -> Mapping[str, float]:
         """The org's own limits, cached briefly. While the index is unavailable, the last known limits apply."""
-        read_at_s, limits = self._limits.get(org_id, (-math.inf, {}))
-        if time.monotonic() - read_at_s < _LIMITS_TTL_S:
-            return limits
+        known = self._known_limits(org_id)
+        if known is not None:
+            return known
+        _, limits = self._limits.get(org_id, (0.0, {}))
         try:
-            with self._database.transaction() as tx:
-                limits = read_limits(tx, org_id)
+            limits = self._database.read(lambda tx: read_limits(tx, org_id))
         except Unavailable:
             log().warning("cannot read the limits of an org; the last known limits apply", org=str(org_id))
         if len(self._limits) >= _MAX_ORGS:
             self._limits.clear()
         self._limits[org_id] = time.monotonic(), limits
         return limits
+
+    def _known_limits(self, org_id: uuid.UUID) -> Mapping[str, float] | None:
+        read_at_s, limits = self._limits.get(org_id, (-math.inf, {}))
+        return limits if time.monotonic() - read_at_s < _LIMITS_TTL_S else None
 
     def _recall(self, digest: bytes, reason: Unavailable) -> Caller:
         with self._lock:

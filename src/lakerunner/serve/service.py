@@ -98,8 +98,7 @@ class QueryService:
         if (cached := self.cached(opened, query)) is not None:
             return cached
         try:
-            small = self._sizes.is_small(query.caller.org_id, opened.plan)
-            result = run(opened.plan, opened.source, query.check, most_groups=1 if small else None)
+            result = run(opened.plan, opened.source, query.check)
         finally:
             self.admission.charge(query, opened.source.stats.worker_cpu_s)
         self._sizes.record(query.caller.org_id, opened.plan, result.samples)
@@ -131,7 +130,8 @@ class QueryService:
         The fingerprint covers exactly the segments that will be read. A segment that arrives later changes the
         fingerprint, so the cached answer is no longer found; it is never served stale.
         """
-        source = self.source(query, partial=question.partial)
+        small = self._sizes.is_small(query.caller.org_id, plan)
+        source = self.source(query, partial=question.partial, small=small)
         fingerprint = source.prepare(plan.leaves)
         if question.fresh or not self.settings.cache_bytes or not plan.leaves or fingerprint is None:
             return Opened(plan, source, None)
@@ -139,12 +139,12 @@ class QueryService:
         key = AnswerKey(query.caller.org_id, plan.language, plan.canonical, times, lookback_ms, fingerprint)
         return Opened(plan, source, key)
 
-    def source(self, query: RunningQuery, *, partial: bool = True) -> LakeQuery:
+    def source(self, query: RunningQuery, *, partial: bool = True, small: bool = False) -> LakeQuery:
         """A view of the lake restricted to the caller's org and its limits."""
         allowed = self.admission.limits(query.caller)
         timeout_s = query.remaining_s + _GRACE_S
         limits = QueryLimits(timeout_s, allowed.max_bytes, allowed.max_series, allowed.max_samples, partial)
-        return self.lake.query(query.caller.org_id, limits, query.check)
+        return self.lake.query(query.caller.org_id, limits, query.check, small=small)
 
     def cached(self, opened: Opened, query: RunningQuery) -> Answer | None:
         entry = None if opened.key is None else self._cache.get(opened.key)

@@ -50,11 +50,10 @@ async def _wait(request: Request, query: RunningQuery, done: asyncio.Future[T]) 
     if the call never checks its deadline; the call's thread ends by itself.
     """
     loop = asyncio.get_running_loop()
-    cancelled = asyncio.Event()
-    query.on_cancel(lambda: loop.call_soon_threadsafe(cancelled.set))
+    cancelled: asyncio.Future[None] = loop.create_future()
+    query.on_cancel(lambda: loop.call_soon_threadsafe(cancelled.cancel))
     gone = asyncio.ensure_future(disconnected(request))
-    cancel = asyncio.ensure_future(cancelled.wait())
-    watched: set[asyncio.Future[Any]] = {done, gone, cancel}
+    watched: set[asyncio.Future[Any]] = {done, gone, cancelled}
     try:
         await asyncio.wait(watched, timeout=query.remaining_s + _GRACE_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -64,7 +63,6 @@ async def _wait(request: Request, query: RunningQuery, done: asyncio.Future[T]) 
         if reason is not None:
             query.cancel("its request has ended")
         gone.cancel()
-        cancel.cancel()
     return reason
 
 

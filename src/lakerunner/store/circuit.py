@@ -12,7 +12,7 @@ from lakerunner.runtime.metrics import STORE_CIRCUIT_OPEN
 class Circuit:
     """Counts failures in a row. While open, no call may go out; while half-open, one may.
 
-    Every `admit()` that returned True must be followed by exactly one of `succeeded`, `failed`, `abandoned`.
+    Every `admit()` that returned True must be followed by exactly one of `succeeded`, `failed`, `trip`, `abandoned`.
     """
 
     def __init__(self, failures: int, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,6 +54,13 @@ class Circuit:
             if self._probing or (self._probe_at is None and self._failures >= self._limit):
                 self._set(self._clock() + self._pause_s)
             self._probing = False
+
+    def trip(self) -> None:
+        """The call showed that the store serves nobody: open at once, without waiting for more failures."""
+        with self._lock:
+            self._failures = self._limit
+            self._probing = False
+            self._set(self._clock() + self._pause_s)
 
     def abandoned(self) -> None:
         """The call ended without evidence about the store (an interrupt): the next call may probe."""

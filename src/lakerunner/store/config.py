@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from lakerunner.model.errors import BadInput
 from lakerunner.runtime.settings import Settings
+from lakerunner.store.errors import StoreUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class StoreConfig:
         values = {}
         for option, variable in self.credentials:
             if variable not in os.environ:
-                raise BadInput(f"cannot open {self.url}: the variable {variable} is not set", hint=f"set {variable}")
+                reason = f"cannot open {self.url}: the variable {variable} is not set"
+                raise StoreUnavailable(reason, hint=f"set {variable}", where=self.url)
             values[option] = os.environ[variable]
         return values

@@ -13,7 +13,7 @@ from lakerunner.runtime.retry import Backoff, retrying
 from lakerunner.store.bucket import Bucket, Buffer, ObjectMeta
 from lakerunner.store.circuit import Circuit
 from lakerunner.store.config import StoreConfig
-from lakerunner.store.errors import DiskFull
+from lakerunner.store.errors import DiskFull, Refused, StoreUnavailable
 from lakerunner.store.keys import check_key, check_prefix
 
 T = TypeVar("T")
@@ -23,6 +23,8 @@ _BACKOFF = Backoff(base_s=0.1, cap_s=5.0)
 CHUNK_BYTES = 8 << 20
 #: Keys per call of the bucket's delete.
 _DELETE_KEYS = 1_000
+#: Other objects that are tried before a refusal is taken to concern the whole store.
+_OTHERS = 3
 
 
 class _Paused(LakeError):
@@ -38,6 +40,8 @@ class ObjectStore:
     def __init__(self, bucket: Bucket, config: StoreConfig) -> None:
         self._bucket = bucket
         self._circuit = Circuit(config.circuit_failures, config.circuit_pause_s)
+        #: The last failure of the store as a whole, shown while calls are paused.
+        self._trouble = ""
         self.config = config
 
     def put(self, key: str, body: Buffer | Iterable[Buffer], *, create_only: bool = True) -> ObjectMeta:
@@ -70,14 +74,14 @@ class ObjectStore:
 
     def get(self, key: str) -> bytes:
         check_key(key)
-        return self._call("get", lambda: self._bucket.get(key))
+        return self._call("get", lambda: self._bucket.get(key), key=key)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return bytes from `start`, fewer than `length` at the end. A start after the end raises BadInput."""
         check_key(key)
         if start < 0 or length <= 0:
             raise BadInput(f"cannot get a range of {key!r}: start {start} or length {length} is invalid")
-        return self._call("get_range", lambda: self._bucket.get_range(key, start, length))
+        return self._call("get_range", lambda: self._bucket.get_range(key, start, length), key=key)
 
     def stream(self, key: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """Yield the object in chunks. Raises Conflict if the object changes meanwhile.
@@ -90,11 +94,11 @@ class ObjectStore:
         meta = self.head(key)
         for start in range(0, meta.size_bytes, chunk_bytes):
             length = min(chunk_bytes, meta.size_bytes - start)
-            yield self._call("get_range", self._chunk(meta, start, length))
+            yield self._call("get_range", self._chunk(meta, start, length), key=key)
 
     def head(self, key: str) -> ObjectMeta:
         check_key(key)
-        return self._call("head", lambda: self._bucket.head(key))
+        return self._call("head", lambda: self._bucket.head(key), key=key)
 
     def list(self, prefix: str = "", *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectMeta]:
         """Yield objects under a prefix in key order. The prefix consists of whole path parts.
@@ -142,7 +146,7 @@ class ObjectStore:
             self._delete(batch)
 
     def ping(self) -> None:
-        """Make one cheap request, without retries; raise when it fails."""
+        """Make one cheap request, without retries; raise when it fails or while calls are paused."""
         self._call("ping", lambda: next(iter(self._bucket.pages("", "")), None), attempts=1)
 
     @property
@@ -183,37 +187,48 @@ class ObjectStore:
         operation: str,
         request: Callable[[], T],
         *,
+        key: str | None = None,
         attempts: int | None = None,
         failures: MutableSequence[LakeError] | None = None,
     ) -> T:
-        """Return the request's result after at most `attempts`. Retried failures are appended to `failures`."""
+        """Return the request's result after at most `attempts`. Retried failures are appended to `failures`.
+
+        `key` is given for reads, which may be refused for that object alone.
+        """
         noted = [] if failures is None else failures
         try:
             return retrying(
-                lambda: self._attempt(operation, request),
+                lambda: self._attempt(operation, request, key),
                 attempts=attempts or self.config.max_attempts,
                 backoff=_BACKOFF,
                 on_retry=lambda error, _: noted.append(error),
             )
         except _Paused as paused:
             # The failure that opened the circuit says more than the pause.
-            raise noted[-1] if noted else Unavailable(paused.message, hint=paused.hint) from None
+            raise (
+                noted[-1] if noted else StoreUnavailable(paused.message, hint=paused.hint, where=paused.where)
+            ) from None
 
-    def _attempt(self, operation: str, request: Callable[[], T]) -> T:
+    def _attempt(self, operation: str, request: Callable[[], T], key: str | None) -> T:
         if not self._circuit.admit():
             STORE_ERRORS.labels(operation, "paused").inc()
             raise _Paused(
-                f"cannot {operation}: the store at {self.config.url} does not answer and calls to it are paused",
+                f"cannot {operation}: the store fails and calls to it are paused: {self._trouble}",
                 hint=f"it is tried again every {self.config.circuit_pause_s:g} s",
+                where=self.config.url,
             )
         started = time.perf_counter()
         try:
-            result = request()
+            result = self._asked(request, key)
         except LakeError as error:
             STORE_ERRORS.labels(operation, error.code).inc()
             if isinstance(error, DiskFull):
                 self._circuit.abandoned()
+            elif isinstance(error, StoreUnavailable):
+                self._trouble = error.message
+                self._circuit.trip()
             elif isinstance(error, Unavailable):
+                self._trouble = error.message
                 self._circuit.failed()
             else:
                 self._circuit.succeeded()
@@ -225,6 +240,36 @@ class ObjectStore:
             STORE_SECONDS.labels(operation).observe(time.perf_counter() - started)
         self._circuit.succeeded()
         return result
+
+    def _asked(self, request: Callable[[], T], key: str | None) -> T:
+        """Send the request. A refusal becomes StoreUnavailable, unless the store refuses only this object."""
+        try:
+            return request()
+        except Refused as error:
+            if key is None or not self._serves_others(key):
+                raise StoreUnavailable(error.message, hint=error.hint, where=self.config.url) from None
+        # Asked again, because the refusal of all may just have ended. A second one is the object's own.
+        return request()
+
+    def _serves_others(self, key: str) -> bool:
+        """Whether another object can be read, so that the store refuses this one alone.
+
+        A listing is not enough: the right to list and the right to read, or to decrypt, are different rights. The
+        folder of the key is tried first, because credentials are often limited to a prefix.
+        """
+        for prefix in dict.fromkeys((key[: key.rfind("/") + 1], "")):
+            try:
+                page = next(iter(self._bucket.pages(prefix, "")), ())
+            except LakeError:
+                continue
+            others = [meta for meta in page if meta.key != key and meta.size_bytes]
+            for meta in sorted(others, key=lambda each: -each.modified_ns)[:_OTHERS]:
+                try:
+                    self._bucket.get_range(meta.key, 0, 1)
+                except LakeError:
+                    continue
+                return True
+        return False
 
 
 def _equal(body: memoryview, chunks: Iterator[bytes]) -> bool:

@@ -20,6 +20,8 @@ from lakerunner.pipeline.items import load_items, make_item
 from lakerunner.pipeline.stage import Item
 from lakerunner.pipeline.worker import run_batch
 from lakerunner.store.config import StoreConfig
+from lakerunner.store.errors import Refused, StoreUnavailable
+from lakerunner.store.folder import FolderBucket
 from tests.pipeline.lake import ORG, Lake, otlp
 
 LAST = 3
@@ -183,6 +185,45 @@ def test_an_object_that_the_store_does_not_give_out_holds_up_no_other(lake: Lake
     [alone] = open_items(lake)
     assert [raw.key.endswith("logs_stuck.binpb") for raw in alone.inputs] == [True]
     assert do(lake, [alone], here) == [None]
+
+
+def test_a_store_that_refuses_all_pauses_and_is_told_by_the_probe(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = item_of(lake, "logs_a.binpb", "logs_b.binpb")
+
+    def refuse(*_: object, **__: object) -> bytes:
+        raise Refused("cannot get: Access Denied", hint="check the credentials")
+
+    runner = IngestRunner(lake.settings, lake.database, here)
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderBucket, "get", refuse)
+        patch.setattr(FolderBucket, "get_range", refuse)
+        ends = run_batch(INGEST, lake.database, runner, [item], {item.item_id: LAST})
+    error = ends[item.item_id]
+    assert isinstance(error, StoreUnavailable) and runner.is_blocked_by(error)
+    assert lake.states() == {"bundled": 2}
+    assert runner.is_paused()
+    # Listing still works: the probe must tell what the tasks found.
+    with pytest.raises(StoreUnavailable, match="Access Denied"):
+        runner.probes()["store"]()
+    open_source.cache_clear()
+    assert run_batch(INGEST, lake.database, runner, [item], {item.item_id: LAST}) == {item.item_id: None}
+    assert lake.states() == {"done": 2}
+    runner.probes()["store"]()
+
+
+def test_an_object_that_is_refused_alone_is_quarantined(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = item_of(lake, "logs_a.binpb", "logs_b.binpb")
+    get = FolderBucket.get
+
+    def refuse(bucket: FolderBucket, key: str) -> bytes:
+        if key.endswith("logs_a.binpb"):
+            raise Refused("cannot get: Access Denied")
+        return get(bucket, key)
+
+    monkeypatch.setattr(FolderBucket, "get", refuse)
+    assert do(lake, [item], here) == [None]
+    assert lake.states() == {"done": 1, "quarantined": 1}
+    assert "Access Denied" in lake.reasons()["logs_a.binpb"]
 
 
 def test_tasks_that_do_not_report_every_object_commit_nothing(lake: Lake) -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from lakerunner.bus.announce import segments_made
@@ -28,6 +29,7 @@ from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Runner, Stage
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import PipelineSettings, Settings
 from lakerunner.store.config import StoreConfig
+from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.open import open_store
 
 #: Runs tasks somewhere and returns their results in order; Unavailable when one died.
@@ -50,6 +52,9 @@ class IngestRunner(Runner[RawObject]):
             self._spark = SparkJobs("ingest", settings.spark, run_task, settings.pipeline.jobs)
             run_tasks = self._spark.run
         self._run_tasks = run_tasks
+        #: Why tasks could not use the bucket, until one could; and until when no further task tries.
+        self._trouble: LakeError | None = None
+        self._retry_at_s = 0.0
 
     def start(self) -> None:
         if self._spark is not None:
@@ -57,11 +62,18 @@ class IngestRunner(Runner[RawObject]):
             self._spark.start(IngestTask(nil, nil, "", LOGS.name, (), {}, self._target))
 
     def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._store.ping}
+        return {"store": self._probe}
 
     def is_paused(self) -> bool:
-        """While the bucket is down. The readiness probe asks the store every second, which opens and closes this."""
-        return self._store.is_paused
+        """While the bucket is down. The readiness probe asks the store every second, which opens and closes this.
+
+        A bucket may answer the probe and still refuse to be read or written; then tasks try again after each pause.
+        """
+        return self._store.is_paused or monotonic() < self._retry_at_s
+
+    def is_blocked_by(self, error: LakeError) -> bool:
+        """Trouble of the lake's own bucket. That of another bucket concerns only the items with objects in it."""
+        return isinstance(error, StoreUnavailable) and error.where == self._target.url
 
     def close(self) -> None:
         if self._spark is not None:
@@ -83,9 +95,26 @@ class IngestRunner(Runner[RawObject]):
             if item.item_id in tasks:
                 results = found[item.item_id]
                 is_last = attempts[item.item_id] >= self._settings.bus.max_attempts
-                if isinstance(results, Unavailable) and is_last:
+                died = isinstance(results, Unavailable) and not isinstance(results, StoreUnavailable)
+                if died and is_last:
                     results = _object_by_object(tasks[item.item_id], self._run_tasks)
+                self._note(results)
                 yield _attempt(item, results)
+
+    def _probe(self) -> None:
+        self._store.ping()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _note(self, results: Found) -> None:
+        """Remember whether the tasks could use the bucket."""
+        if isinstance(results, LakeError):
+            if not self.is_blocked_by(results):
+                return
+            self._trouble = results
+            self._retry_at_s = monotonic() + self._target.circuit_pause_s
+        else:
+            self._trouble = None
 
     def _sources(self, buckets: set[str]) -> dict[str, StoreConfig | LakeError]:
         """How to reach each bucket, or why it cannot be reached."""

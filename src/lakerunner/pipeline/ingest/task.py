@@ -34,6 +34,7 @@ from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
+from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import describe, encode_tables, segment_of
@@ -194,4 +195,8 @@ def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore, 
 @lru_cache(maxsize=32)
 def open_source(config: StoreConfig) -> ObjectStore:
     """One store per config and process: workers live long, and connections are worth keeping."""
-    return open_store(config)
+    try:
+        return open_store(config)
+    except LakeError as error:
+        # A wrong setting of a bucket is not the fault of the objects in it.
+        raise StoreUnavailable(error.message, hint=error.hint, where=config.url) from None

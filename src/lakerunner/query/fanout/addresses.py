@@ -57,12 +57,13 @@ class _Noted:
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
+        self._path = data_dir / NOTE
         self._version: tuple[int, int] | None = None
         self._found: list[str] = []
 
     def __call__(self) -> list[str]:
         try:
-            stat = (self._data_dir / NOTE).stat()
+            stat = self._path.stat()
         except OSError:
             return []
         version = stat.st_ino, stat.st_mtime_ns

@@ -17,6 +17,9 @@ from lakerunner.query.fanout.roster import Roster
 
 #: Interval between two checks of the requests under way.
 POLL_S = 0.1
+#: The watcher goes on looking for this long after the last request: waking it up would cost each small query a thread
+#: switch.
+_LINGER_S = 5.0
 #: A worker that owes an answer and has sent nothing for this long is pinged at this interval.
 _PING_AFTER_S = 1.0
 #: A worker that has not answered pings either for this long counts as dead.
@@ -94,6 +97,7 @@ class AskWatcher:
         self._asks: set[Ask] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._asleep = False
         self._closed = False
 
     @contextmanager
@@ -103,7 +107,7 @@ class AskWatcher:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="ask-watch", daemon=True)
                 self._thread.start()
-            elif len(self._asks) == 1:
+            elif self._asleep:
                 self._changed.notify()
         try:
             yield
@@ -119,12 +123,16 @@ class AskWatcher:
             self._changed.notify()
 
     def _watch(self) -> None:
+        used_at = time.monotonic()
         while True:
             with self._changed:
                 if self._closed:
                     return
-                self._changed.wait(POLL_S if self._asks else None)
+                self._asleep = not self._asks and time.monotonic() - used_at > _LINGER_S
+                self._changed.wait(None if self._asleep else POLL_S)
                 asks = list(self._asks)
+            if asks:
+                used_at = time.monotonic()
             for ask in asks:
                 try:
                     ask.check()

@@ -297,11 +297,12 @@ class FlightWorkers:
             while not ask.given_up:
                 chunk = ask.reader.read_chunk()
                 ask.heard()
-                if chunk.app_metadata is None:
+                if chunk.data.num_rows:
                     # The worker owes nothing while the caller is busy with the batch.
                     ask.heard_at = None
                     yield unpacked_batch(chunk.data) if request.fragment.rows else chunk.data
                     ask.heard()
+                if chunk.app_metadata is None:
                     continue
                 note = orjson.loads(chunk.app_metadata.to_pybytes())
                 if note:

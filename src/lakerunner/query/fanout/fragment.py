@@ -95,6 +95,7 @@ class FragmentEvaluation:
             max_bytes=request.max_bytes,
             kind=Kind.SAMPLES,
             leaf=leaf,
+            small=request.small,
         )
         answers = []
         for answer in self._workers.scan(scan, self._look):

@@ -49,9 +49,12 @@ class LocalWorkers:
             yield from self._answers(request, budget)
 
     def _answers(self, request: ScanRequest, budget: Budget) -> Iterator[SegmentAnswer]:
-        if len(request.segments) == 1 and self._opener.is_local(request.segments[0].keys):
-            # There is nothing to wait for: a thread of the pool would only add two thread switches.
-            yield self._scan(request, request.segments[0], budget)
+        if (request.small or len(request.segments) == 1) and all(
+            self._opener.is_local(segment.keys) for segment in request.segments
+        ):
+            # There is nothing to wait for: threads of the pool would only add thread switches.
+            for segment in request.segments:
+                yield self._scan(request, segment, budget)
             return
         segments = iter(request.segments)
         waiting: set[Future[SegmentAnswer]] = set()

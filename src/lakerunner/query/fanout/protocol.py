@@ -100,6 +100,8 @@ class ScanRequest(_Request):
     kind: Kind
     leaf: Leaf
     label: str = ""
+    #: Scan segments that are in memory or on disk one by one, without threads. Never travels: a worker decides it.
+    small: bool = False
 
     def of_segments(self, segments: Sequence[SegmentObjects]) -> ScanRequest:
         """The same request for some of the segments."""
@@ -135,6 +137,8 @@ class EvaluateRequest(_Request):
     """Asks for the value of a fragment over its segments."""
 
     fragment: Fragment
+    #: The last run of the query read little: the worker spends no threads on this one.
+    small: bool = False
 
     def to_ticket(self, token: str) -> bytes:
         fragment = self.fragment
@@ -146,6 +150,7 @@ class EvaluateRequest(_Request):
                 "payload": fragment.payload.decode("ascii"),
                 "reads": [[_leaf_json(read.leaf), read.segments] for read in fragment.reads],
                 "rows": fragment.rows,
+                "small": self.small,
             }
         )
 
@@ -172,7 +177,7 @@ def read_request(document: Mapping[str, Any]) -> Request:
             reads = tuple(Read(_leaf(leaf), tuple(map(int, segments))) for leaf, segments in document["reads"])
             payload = str(document["payload"]).encode("ascii")
             fragment = Fragment(str(document["language"]), payload, reads, bool(document["rows"]))
-            request = EvaluateRequest(fragment=fragment, **common)
+            request = EvaluateRequest(fragment=fragment, small=bool(document["small"]), **common)
         else:
             kind, leaf = Kind(document["kind"]), _leaf(document["leaf"])
             request = ScanRequest(kind=kind, leaf=leaf, label=str(document["label"]), **common)

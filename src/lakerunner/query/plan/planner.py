@@ -14,6 +14,9 @@ from lakerunner.query.plan.catalog import Catalog, Looked
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.prune import prune
 
+#: More time ranges than this are looked up as one: the pruning rules drop what lies between them.
+_MAX_WANTS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
@@ -86,7 +89,12 @@ class Planner:
 
 
 def _united(leaves: Sequence[Leaf]) -> list[Want]:
-    """The wants of the leaves. Overlapping time ranges are joined; nothing in a gap between ranges is looked up."""
+    """The wants of the leaves. Time ranges that overlap are joined; if there are very many, so are all of a signal."""
+    united = _joined(leaves, gaps=False)
+    return united if len(united) <= _MAX_WANTS else _joined(leaves, gaps=True)
+
+
+def _joined(leaves: Sequence[Leaf], *, gaps: bool) -> list[Want]:
     united: list[Want] = []
     for leaf in sorted(leaves, key=lambda leaf: (leaf.signal, leaf.tier_s, leaf.time_range)):
         want = Want(leaf.signal, leaf.time_range, leaf.tier_s)
@@ -96,7 +104,7 @@ def _united(leaves: Sequence[Leaf]) -> list[Want]:
         if (
             last
             and (last.signal, last.tier_s) == (want.signal, want.tier_s)
-            and (want.time_range.start_ns <= last.time_range.end_ns)
+            and (gaps or want.time_range.start_ns <= last.time_range.end_ns)
         ):
             united[-1] = Want(want.signal, last.time_range.hull(want.time_range), want.tier_s)
         else:

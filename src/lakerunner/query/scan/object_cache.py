@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import threading
@@ -249,5 +250,6 @@ def _name(key: str) -> str:
     return _digest(key)
 
 
+@functools.lru_cache(4096)
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lakerunner.runtime import http_timeouts
+from lakerunner.runtime import http_limits
 from lakerunner.runtime.http import HttpServer
 
 LARGE = 64 << 20
@@ -19,8 +19,8 @@ LARGE = 64 << 20
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(http_timeouts, "HEAD_S", 0.5)
-    monkeypatch.setattr(http_timeouts, "STALL_S", 0.5)
+    monkeypatch.setattr(http_limits, "HEAD_S", 0.5)
+    monkeypatch.setattr(http_limits, "STALL_S", 0.5)
 
     async def small(_: Request) -> Response:
         return Response("here")

@@ -1,4 +1,4 @@
-"""Timeouts of HTTP connections: for headers that never end, and for answers that the client does not read.
+"""Limits of HTTP connections: for headers that never end, and for answers that the client does not read.
 
 A connection costs a file descriptor, and an unread answer costs its memory. The app itself limits request bodies,
 because it knows how large one may be.
@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+#: The most bytes that a request may have before the end of its headers.
+HEAD_BYTES = 64 << 10
 #: The longest time from the first byte of a request, or the start of a connection, to the end of the headers.
 HEAD_S = 10.0
 #: The connection is closed when the client reads nothing of an answer for this long.
 STALL_S = 20.0
 
 
-class HttpTimeoutProtocol(H11Protocol):
-    """uvicorn's protocol with timeouts. uvicorn itself refuses headers above 64 KiB."""
+class LimitedHttpProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits."""
 
+    _head_bytes = 0
+    _in_head = False
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
@@ -28,10 +32,22 @@ class HttpTimeoutProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response(f"cannot read a request with more than {HEAD_BYTES:,} bytes of headers")
         if self._answering():
             self._late = _cancelled(self._late)
         elif self._late is None and not self.transport.is_closing():
             self._late = self.loop.call_later(HEAD_S, self._give_up)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
