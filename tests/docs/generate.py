@@ -52,9 +52,9 @@ A segment is an immutable, sorted part of a signal: one Parquet object, or two f
 ```
 db/{org}/{collector}/{yyyymmdd}/{signal}/{HH}/tbl_{id}.parquet
    │     │           │          │        │        └ UUID version 7: sorts by creation time
-   │     │           │          │        └ hour of the event times, UTC
+   │     │           │          │        └ hour of the first event time, UTC
    │     │           │          └ logs, metrics or traces
-   │     │           └ day of the event times, UTC
+   │     │           └ day of the first event time, UTC
    │     └ collector that sent it, percent-encoded if needed
    └ UUID of the org
 ```
@@ -64,6 +64,10 @@ in the file metadata. [reading.md](reading.md) shows how to read them.
 
 An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they
 are swept. Do not read them; Lakerunner never does.
+
+A segment holds the rows of one hour. Rows far from the present may share a segment of a day, of a month or wider, so
+that scattered times make few segments ([the decision](../decisions/0013-late-rows.md)). Its key has the day and hour of
+its first row: to read one day without Lakerunner, filter by the event time and do not rely on the folder alone.
 
 ## Times
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.lookup import Want, live_refs, load_segments
-from lakerunner.index.segments import ref
+from lakerunner.index.segments import live_segments, ref
 from lakerunner.index.work import WorkItem, create_item
 from lakerunner.model.ids import fresh_id
-from lakerunner.model.segment import Pruning, Segment
+from lakerunner.model.segment import UNDATED, Pruning, Segment
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR, TimeRange
 
 ORG = uuid.UUID(int=7)
@@ -52,6 +52,25 @@ def test_wants_of_several_times_and_signals(database: Database) -> None:
     wants = [Want("metrics", today), Want("metrics", today), Want("metrics", then), Want("logs", today)]
     assert _found(database, *wants) == {one.segment_id for one in (over, later, month, logs)}
     assert _found(database, *wants, org_id=uuid.UUID(int=9)) == set()
+
+
+def test_wide_and_far_segments_are_found_by_what_they_overlap(database: Database) -> None:
+    """They share one partition, so no time that is sent makes a partition of its own."""
+    wide = _segment(NS_PER_DAY, MIDNIGHT + 1)
+    far = replace(_segment(250 * 365 * NS_PER_DAY, 250 * 365 * NS_PER_DAY + 1), is_dated=False)
+    _commit(database, wide, far)
+    assert not wide.is_dated and {ref(wide).dateint, ref(far).dateint} == {UNDATED}
+    assert _found(database, Want("metrics", TimeRange(MIDNIGHT, MIDNIGHT + NS_PER_DAY))) == {wide.segment_id}
+    assert _found(database, Want("metrics", TimeRange(5 * NS_PER_DAY, 6 * NS_PER_DAY))) == {wide.segment_id}
+    assert _found(database, Want("metrics", TimeRange(MIDNIGHT + 1, MIDNIGHT + NS_PER_DAY))) == set()
+    assert _found(database, Want("metrics", far.time_range), Want("logs", far.time_range)) == {far.segment_id}
+    with database.transaction() as tx:
+        assert load_segments(tx, [ref(wide)]) == [wide] and load_segments(tx, [ref(far)]) == [far]
+        assert [each.segment_id for each in live_segments(tx, ORG, "metrics", far.time_range)] == [far.segment_id]
+        months = tx.execute(
+            "SELECT relname FROM pg_class WHERE relname ~ '^segment_[0-9]+$' AND relkind = 'r'"
+        ).fetchall()
+    assert [row["relname"] for row in months] == ["segment_0"]
 
 
 def test_segments_are_described_as_they_were_made(database: Database) -> None:

@@ -132,3 +132,17 @@ def test_a_restarted_boxer_does_not_let_objects_wait_again(lake: Lake) -> None:
     with lake.database.transaction() as tx:
         tx.execute("UPDATE bus_message SET created_at = created_at - interval '1 minute'")
     steps(lake, lambda: items(lake) == 5, settings)
+
+
+def test_objects_of_boxers_that_died_do_not_wait_for_more(lake: Lake) -> None:
+    """After two deaths messages are handed out one by one; each would wait for the whole age of a bundle."""
+    patient = lake.settings.pipeline.model_copy(update={"bundle_age_s": 60, "bundle_idle_s": 60})
+    lake.record([seen(number) for number in range(20)])
+    with lake.consumer("boxer-ingest", *OBJECT_TOPICS) as consumer:
+        consumer.poll(0, 0.0)
+    with lake.database.transaction() as tx:
+        tx.execute(
+            "UPDATE bus_cursor c SET handed = next_offset, attempts = 1, member = 'dead' FROM bus_partition p"
+            " WHERE p.topic = c.topic AND p.partition = c.partition AND next_offset > 0"
+        )
+    steps(lake, lambda: lake.states() == {"bundled": 20} and behind(lake) == 0, patient)

@@ -48,7 +48,7 @@ def _export() -> bytes:
 def _read(lake: LakeOfSeries, name: str) -> dict[str, list[tuple[int, float | str]]]:
     """Series by their `le`: minutes and values, "stale" for the marker."""
     org_id = uuid.uuid4()
-    [tables] = parts(METRICS, read_object(_export(), METRICS, "metrics.binpb").tables)
+    [tables] = parts(METRICS, read_object(_export(), METRICS, "metrics.binpb").tables, 0)
     lake.commit(org_id, [lake.put_tables(org_id, tables)])
     start_ms = START_NS // 1_000_000
     matchers = [Matcher("__name__", MatchKind.EQUAL, name)]

@@ -39,11 +39,13 @@ def object_seen(obj: RawObject) -> Outgoing:
 def segments_made(segments: Sequence[Segment], stages: Sequence[str] | None = None) -> list[Outgoing]:
     """Announce segments to the boxers of those stages, by default of all that take segments of their signal.
 
-    One message per day, tier, level and stage.
+    One message per day of the index, tier, level and stage.
     """
     groups: defaultdict[tuple[uuid.UUID, str, str, int, int, int], list[uuid.UUID]] = defaultdict(list)
     for each in segments:
-        groups[each.org_id, each.collector, each.signal, each.dateint, each.tier_s, each.level].append(each.segment_id)
+        groups[each.org_id, each.collector, each.signal, each.index_day, each.tier_s, each.level].append(
+            each.segment_id
+        )
     messages = []
     for (org_id, collector, name, dateint, tier_s, level), ids in groups.items():
         signal = signal_named(name)

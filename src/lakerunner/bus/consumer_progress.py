@@ -131,7 +131,14 @@ class ConsumerProgress:
         record = partition.hand_out(now_s)
         attempt = partition.attempt(record.offset)
         return Delivery(
-            record.topic, record.partition, record.offset, record.key, record.payload, attempt, record.created_at
+            record.topic,
+            record.partition,
+            record.offset,
+            record.key,
+            record.payload,
+            attempt,
+            record.created_at,
+            suspect=partition.goes_alone(record),
         )
 
     def _suspect_is_out(self) -> bool:

@@ -32,7 +32,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message handed to a worker. `attempt` counts from 1."""
+    """A message handed to a worker. `attempt` counts from 1.
+
+    Workers died while a `suspect` was out. It goes out alone, and nothing follows before it is answered: a consumer
+    that gathers messages must not wait for more.
+    """
 
     topic: str
     partition: int
@@ -41,6 +45,7 @@ class Delivery:
     payload: bytes
     attempt: int
     created_at: datetime | None = None
+    suspect: bool = False
 
     def age_s(self) -> float:
         """How long ago the message was published, by this machine's clock; 0 if the bus does not tell."""

@@ -46,7 +46,7 @@ class _Stale(Exception):
 
 def commit_item(database: Database, result: ItemResult) -> Outcome:
     """Compare-and-swap the item and its inputs, insert outputs, mark the ledger, write the outbox: all or nothing."""
-    ensure_partitions(database, (segment.dateint for segment in result.made))
+    ensure_partitions(database, (segment.index_day for segment in result.made))
     crash_point("before_commit")
     with database.transaction() as tx:
         if not end_item(tx, result.item_id, ItemState.DONE):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from lakerunner.index.database import Connection
-from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, segment_of_row
-from lakerunner.model.segment import RAW_TIER_S, Segment
-from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
+from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
+from lakerunner.model.segment import RAW_TIER_S, UNDATED, Segment
+from lakerunner.model.time import TimeRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,20 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
     if not wants:
         return []
     # Scalars instead of arrays: preparing six arrays takes psycopg longer than PostgreSQL takes to answer.
-    # With the bounds of the days, PostgreSQL skips the partitions of other days.
+    # With the bounds of the days, PostgreSQL skips the partitions of other days. An undated segment may lie anywhere.
     select = (
         "SELECT s.dateint, s.segment_id FROM segment s"
-        " WHERE s.org_id = %s AND s.state = 'live' AND s.dateint BETWEEN %s AND %s AND "
+        " WHERE s.org_id = %s AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s) AND "
     )
+    days = [days_of(want.time_range) for want in wants]
     overlaps = ["(s.signal = %s AND s.tier_s = %s AND s.start_ns < %s AND s.end_ns > %s)"] * len(wants)
     rows = tx.execute(
         select + f"({' OR '.join(overlaps)})",
         [
             org_id,
-            min(map(_first_day, wants)),
-            max(dateint(want.time_range.end_ns) for want in wants),
+            min(first for first, _ in days),
+            max(last for _, last in days),
+            UNDATED,
             *chain.from_iterable(
                 (want.signal, want.tier_s, want.time_range.end_ns, want.time_range.start_ns) for want in wants
             ),
@@ -58,8 +60,3 @@ def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
         [[ref.dateint for ref in refs], [ref.segment_id for ref in refs]],
     ).fetchall()
     return [segment_of_row(row) for row in rows]
-
-
-def _first_day(want: Want) -> int:
-    # A segment is stored under the day of its first row, so one of the day before may reach into the range.
-    return dateint(max(0, want.time_range.start_ns - NS_PER_DAY))

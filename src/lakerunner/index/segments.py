@@ -10,7 +10,7 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from lakerunner.index.database import Connection, Database
-from lakerunner.model.segment import Pruning, Segment
+from lakerunner.model.segment import UNDATED, Pruning, Segment
 from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 
 #: An arbitrary number, equal in every process: the holder of this advisory lock may add partitions.
@@ -20,20 +20,20 @@ _PARTITION_LOCK = 0x6C72_7061
 #: Selects what `segment_of_row` reads.
 SELECT_SEGMENTS = (
     "SELECT s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"
-    " s.tier_s, s.level, s.format_version, s.pruning FROM segment s"
+    " s.tier_s, s.level, s.format_version, s.pruning, s.dateint FROM segment s"
 )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentRef:
-    """Identifies a segment's row. The day selects the partition."""
+    """Identifies a segment's row. The day (`Segment.index_day`) selects the partition."""
 
     dateint: int
     segment_id: uuid.UUID
 
 
 def ref(segment: Segment) -> SegmentRef:
-    return SegmentRef(segment.dateint, segment.segment_id)
+    return SegmentRef(segment.index_day, segment.segment_id)
 
 
 def ensure_partitions(database: Database, dateints: Iterable[int]) -> None:
@@ -77,7 +77,7 @@ def insert_segments(tx: Connection, segments: Sequence[Segment], made_by: uuid.U
             " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             [
                 (
-                    segment.segment_id, segment.org_id, segment.collector, segment.signal, segment.dateint,
+                    segment.segment_id, segment.org_id, segment.collector, segment.signal, segment.index_day,
                     segment.time_range.start_ns, segment.time_range.end_ns, segment.row_count, segment.size_bytes,
                     segment.tier_s, segment.level, segment.format_version, Jsonb(segment.pruning.to_json()), made_by,
                 )
@@ -102,14 +102,20 @@ def live_segments(
     tx: Connection, org_id: uuid.UUID, signal: str, time_range: TimeRange, tier_s: int = 0
 ) -> list[Segment]:
     """Return all live segments of a tier that overlap the range, in one statement and so from one snapshot."""
-    # A segment is stored under the day of its first row, so one of the day before may reach into the range.
-    first, last = dateint(max(0, time_range.start_ns - NS_PER_DAY)), dateint(time_range.end_ns)
+    first, last = days_of(time_range)
     rows = tx.execute(
         SELECT_SEGMENTS + " WHERE org_id = %s AND signal = %s AND tier_s = %s AND state = 'live'"
-        " AND dateint BETWEEN %s AND %s AND start_ns < %s AND end_ns > %s ORDER BY start_ns, segment_id",
-        [org_id, signal, tier_s, first, last, time_range.end_ns, time_range.start_ns],
+        " AND (dateint BETWEEN %s AND %s OR dateint = %s) AND start_ns < %s AND end_ns > %s"
+        " ORDER BY start_ns, segment_id",
+        [org_id, signal, tier_s, first, last, UNDATED, time_range.end_ns, time_range.start_ns],
     ).fetchall()
     return [segment_of_row(row) for row in rows]
+
+
+def days_of(time_range: TimeRange) -> tuple[int, int]:
+    """The first and the last day under which segments may overlap the range; any undated segment may, too."""
+    # A segment is stored under the day of its first row, so one of the day before may reach into the range.
+    return dateint(max(0, time_range.start_ns - NS_PER_DAY)), dateint(time_range.end_ns)
 
 
 def count_by_state(tx: Connection) -> list[DictRow]:
@@ -123,4 +129,5 @@ def count_by_state(tx: Connection) -> list[DictRow]:
 def segment_of_row(row: DictRow) -> Segment:
     """The segment of a row of SELECT_SEGMENTS."""
     time_range = TimeRange(row.pop("start_ns"), row.pop("end_ns"))
-    return Segment(time_range=time_range, pruning=Pruning.from_json(row.pop("pruning")), **row)
+    is_dated = row.pop("dateint") != UNDATED
+    return Segment(time_range=time_range, pruning=Pruning.from_json(row.pop("pruning")), is_dated=is_dated, **row)

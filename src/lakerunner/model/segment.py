@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakerunner.model.errors import BadInput
-from lakerunner.model.time import TimeRange, dateint, hour_of_day
+from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint, hour_of_day
 
 #: Distinct values of a pruning column kept in the index; above this, the segment matches every value.
 MAX_PRUNING_VALUES = 1_000
 
 #: The tier of samples as they were sent. Coarser tiers are named by their width in seconds.
 RAW_TIER_S = 0
+
+#: The day under which the index stores a segment that is wide or far from the present.
+UNDATED = 0
+#: How far from the present a day may lie to have a place of its own in the index: three years back, a month ahead.
+#: So whatever times are sent, the index has some forty partitions (docs/decisions/0013-late-rows.md).
+_DATED_PAST_NS, _DATED_FUTURE_NS = 1_096 * NS_PER_DAY, 31 * NS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +63,32 @@ class Segment:
     #: Version of the layout, so that later releases know how to read it.
     format_version: int = 1
     pruning: Pruning = field(default_factory=Pruning)
+    #: False when the index stores it apart from its day. A segment that is wider than a day never has one.
+    is_dated: bool = True
 
     def __post_init__(self) -> None:
         if self.time_range.start_ns == self.time_range.end_ns or self.row_count <= 0:
             raise BadInput(f"cannot describe segment {self.segment_id}: it has no rows or no time")
         if self.size_bytes < 0 or self.level < 0 or self.tier_s < 0:
             raise BadInput(f"cannot describe segment {self.segment_id}: a size, level or tier is negative")
+        if self.time_range.end_ns - self.time_range.start_ns > NS_PER_DAY:
+            object.__setattr__(self, "is_dated", False)
 
     @property
     def dateint(self) -> int:
-        """The day of its partition, which is the day of its first row."""
+        """The day of its first row, which is part of its key."""
         return dateint(self.time_range.start_ns)
+
+    @property
+    def index_day(self) -> int:
+        """The day under which the index stores it. Lookups rely on it: under a day stands nothing wider than a day."""
+        return self.dateint if self.is_dated else UNDATED
 
     @property
     def hour(self) -> int:
         return hour_of_day(self.time_range.start_ns)
+
+
+def is_dated(time_range: TimeRange, now_ns: int) -> bool:
+    """Whether the range is near enough to the present to be stored under its day."""
+    return now_ns - _DATED_PAST_NS <= time_range.start_ns and time_range.end_ns <= now_ns + _DATED_FUTURE_NS

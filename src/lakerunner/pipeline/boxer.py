@@ -68,6 +68,7 @@ class Boxer(Generic[I]):
         #: Polled, and not yet looked up in the index.
         self._arrived: list[Delivery] = []
         self._closed: list[Bundle[Held[I]]] = []
+        self._holds_suspect = False
         self._busy = False
         self._busy_known_until_s = 0.0
 
@@ -83,7 +84,9 @@ class Boxer(Generic[I]):
         """Take what there is, close what is due."""
         self._arrived += self._consumer.poll(_POLL_MESSAGES, self._patience_s())
         self._take_arrived()
-        self._closed += self._packer.due(monotonic(), idle=not self._stage_is_busy())
+        idle = not self._stage_is_busy()
+        # No message follows a suspect before it is answered, so its bundle has nothing to wait for.
+        self._closed += self._packer.due(monotonic(), idle=idle, at_once=self._holds_suspect)
         self._make_items()
         crash_point("boxer_before_bus_commit")
         self._consumer.commit()
@@ -94,6 +97,7 @@ class Boxer(Generic[I]):
             return
         found = self._stage.inputs.announced(self._database, [delivery.payload for delivery in self._arrived])
         arrived, self._arrived = self._arrived, []
+        self._holds_suspect = any(delivery.suspect for delivery in arrived)
         for delivery, inputs in zip(arrived, found, strict=True):
             if isinstance(inputs, LakeError):
                 answer(self._consumer, delivery, inputs)

@@ -80,9 +80,9 @@ class Packer(Generic[T]):
             closed.append(self._close(max(self._all(), key=_count)))
         return closed
 
-    def due(self, now_s: float, *, idle: bool) -> list[Bundle[T]]:
-        """Close and return what is old enough."""
-        old = [bundle for bundle in self._all() if bundle.due_s(self.limits, idle=idle) <= now_s]
+    def due(self, now_s: float, *, idle: bool, at_once: bool = False) -> list[Bundle[T]]:
+        """Close and return what is old enough, or everything."""
+        old = [bundle for bundle in self._all() if at_once or bundle.due_s(self.limits, idle=idle) <= now_s]
         return [self._close(bundle) for bundle in old]
 
     def next_due_s(self, *, idle: bool) -> float | None:

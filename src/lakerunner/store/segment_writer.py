@@ -112,6 +112,7 @@ def segment_of(
     size_bytes: int,
     tier_s: int = RAW_TIER_S,
     level: int = 0,
+    is_dated: bool = True,
 ) -> Segment:
     return Segment(
         segment_id=segment_id,
@@ -125,6 +126,7 @@ def segment_of(
         level=level,
         format_version=FORMAT_VERSION,
         pruning=statistics.pruning,
+        is_dated=is_dated,
     )
 
 

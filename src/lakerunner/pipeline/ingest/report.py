@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from prometheus_client import Counter
 
 from lakerunner.index.commit import ItemResult
 from lakerunner.model.raw_object import RawObject
-from lakerunner.model.segment import Segment
-from lakerunner.model.time import NS_PER_DAY
 from lakerunner.pipeline.ingest.task import TaskResult
 from lakerunner.pipeline.stage import Item
 from lakerunner.runtime.metrics import OBJECTS_QUARANTINED
@@ -23,16 +20,11 @@ _ROWS_SKEWED = Counter(
     "lakerunner_rows_skewed", "Rows that landed with an event time over a year ago or a day ahead.", ["signal"]
 )
 
-#: Older than this is a backfill or a clock that was never set; both deserve to be seen.
-PAST_NS = 366 * NS_PER_DAY
-#: A day ahead is no time zone and no drift.
-FUTURE_NS = NS_PER_DAY
-
 
 def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult]) -> None:
     """Count and log, once the result is visible."""
     about = {"org": str(item.org_id), "signal": item.signal, "item": str(item.item_id)}
-    if skewed := skewed_rows(result.made, time.time_ns()):
+    if skewed := sum(task.skewed for task in tasks):
         _ROWS_SKEWED.labels(item.signal).inc(skewed)
         log().warning("rows skewed", rows=skewed, **about)
     for each in result.objects:
@@ -43,12 +35,3 @@ def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult
         for reason, count in task.rejected.items():
             _ROWS_REJECTED.labels(item.signal, reason).inc(count)
             log().warning("rows rejected", reason=reason, rows=count, **about)
-
-
-def skewed_rows(segments: Sequence[Segment], now_ns: int) -> int:
-    """Rows of segments that lie wholly outside. A segment covers one hour of event time, so this is nearly exact."""
-    return sum(
-        segment.row_count
-        for segment in segments
-        if segment.time_range.end_ns <= now_ns - PAST_NS or segment.time_range.start_ns >= now_ns + FUTURE_NS
-    )

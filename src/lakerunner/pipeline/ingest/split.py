@@ -1,4 +1,8 @@
-"""From the tables of many objects to the parts that become segments: one per hour of event time, each in order."""
+"""From the tables of many objects to the parts that become segments: one per hour of event time, each in order.
+
+Rows far from the present get coarser parts, so that scattered times make few segments: see
+docs/decisions/0013-late-rows.md.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,14 @@ from lakerunner.model.signal import Signal, Table
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR
 from lakerunner.pipeline.ordering import sort_order, sorted_table, take, whole
 
-#: Telemetry that is spread over more hours than this (a replay, a broken clock) is split by day: a segment must stay
-#: within one day, but a thousand segments of a few rows serve nobody.
-MAX_HOURS = 48
+#: Hours before and after the present whose rows always get a part per hour. This is where queries look most.
+NEAR_PAST_HOURS, NEAR_FUTURE_HOURS = 36, 12
+#: Parts for all other rows together (a replay, a backfill, a broken clock). Thousands of tiny segments serve nobody.
+MAX_FAR_PARTS = 48
+#: Older than this is a backfill or a clock that was never set; both deserve to be seen.
+_SKEWED_PAST_NS = 366 * NS_PER_DAY
+#: A day ahead is no time zone and no drift.
+_SKEWED_FUTURE_NS = NS_PER_DAY
 _PART = "__part"
 
 #: Suffix -> table, as the signal names them.
@@ -45,12 +54,22 @@ def _first_of_each(table: pa.Table, description: Table) -> pa.Table:
     return take(table, np.sort(first))
 
 
-def parts(signal: Signal, tables: Tables) -> Iterator[Tables]:
-    """The rows by hour (or day), sorted as the signal wants; further tables only with what the part's rows need."""
+def event_times_ns(signal: Signal, rows: pa.Table) -> npt.NDArray[np.int64]:
+    times: npt.NDArray[np.int64] = rows.column(signal.time_column).cast(pa.int64()).to_numpy()
+    return times * signal.time_unit_ns
+
+
+def skewed_rows(times_ns: npt.NDArray[np.int64], now_ns: int) -> int:
+    """How many rows lie over a year in the past or a day ahead."""
+    return int(((times_ns <= now_ns - _SKEWED_PAST_NS) | (times_ns >= now_ns + _SKEWED_FUTURE_NS)).sum())
+
+
+def parts(signal: Signal, tables: Tables, now_ns: int) -> Iterator[Tables]:
+    """The rows by hour, far from now coarser; sorted as the signal wants, with what they need of the further tables."""
     rows = tables[signal.rows.suffix]
     if rows.num_rows == 0:
         return
-    part_of_row = _part_of_row(signal, rows)
+    part_of_row = _part_of_row(event_times_ns(signal, rows), now_ns)
     if int(part_of_row.min()) == int(part_of_row.max()):
         ordered = sorted_table(rows, signal.rows.sort_key)
         yield {signal.rows.suffix: ordered, **_others(signal, tables, None)}
@@ -65,13 +84,23 @@ def parts(signal: Signal, tables: Tables) -> Iterator[Tables]:
         yield {signal.rows.suffix: part, **_others(signal, tables, part)}
 
 
-def _part_of_row(signal: Signal, rows: pa.Table) -> npt.NDArray[np.int64]:
-    times = rows.column(signal.time_column).cast(pa.int64()).to_numpy()
-    hours: npt.NDArray[np.int64] = times // (NS_PER_HOUR // signal.time_unit_ns)
-    if int(hours.max() - hours.min()) < MAX_HOURS or len(np.unique(hours)) <= MAX_HOURS:
-        return hours
-    days: npt.NDArray[np.int64] = times // (NS_PER_DAY // signal.time_unit_ns)
-    return days
+def _part_of_row(times_ns: npt.NDArray[np.int64], now_ns: int) -> npt.NDArray[np.int64]:
+    hours: npt.NDArray[np.int64] = times_ns // NS_PER_HOUR
+    now = now_ns // NS_PER_HOUR
+    far = (hours < now - NEAR_PAST_HOURS) | (hours >= now + NEAR_FUTURE_HOURS)
+    if far.any():
+        # Negative, and so different from every hour.
+        hours[far] = -1 - _far_parts(hours[far], now)
+    return hours
+
+
+def _far_parts(hours: npt.NDArray[np.int64], now: int) -> npt.NDArray[np.int64]:
+    """By hour, day or month, whichever is the finest that makes few parts; else one part before now and one after."""
+    days = (hours // 24).astype("datetime64[D]")
+    for units in (hours, days.astype(np.int64), days.astype("datetime64[M]").astype(np.int64)):
+        if int(units.max() - units.min()) < MAX_FAR_PARTS or len(np.unique(units)) <= MAX_FAR_PARTS:
+            return units
+    return (hours > now).astype(np.int64)
 
 
 def _others(signal: Signal, tables: Tables, part: pa.Table | None) -> dict[str, pa.Table]:

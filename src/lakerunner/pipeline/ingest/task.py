@@ -1,4 +1,4 @@
-"""What one Spark task of ingest does: read raw objects, decode, merge, sort, split by hour, write, and report.
+"""What one Spark task of ingest does: read raw objects, decode, merge, sort, cut by hour, write, and report.
 
 Nothing that a task writes is visible: it reports segments, and the driver's commit makes them live. So a task may die
 or run twice at any point.
@@ -6,6 +6,7 @@ or run twice at any point.
 
 from __future__ import annotations
 
+import time
 import traceback
 import uuid
 from collections import deque
@@ -25,11 +26,11 @@ from lakerunner.formats.read import read_object
 from lakerunner.model.errors import Bug, LakeError, LimitHit, Missing
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import ObjectOutcome, RawObject, quarantined
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
 from lakerunner.model.time import MAX_TIME_NS
-from lakerunner.pipeline.ingest.split import Tables, merged, parts
+from lakerunner.pipeline.ingest.split import Tables, event_times_ns, merged, parts, skewed_rows
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.bucket import version_of
@@ -71,6 +72,8 @@ class TaskResult:
     rejected: Mapping[str, int] = field(default_factory=dict)
     #: Attribute columns of which the task was not given the type, with the type that it wrote.
     added_types: Mapping[str, str] = field(default_factory=dict)
+    #: Rows that landed with an event time far from the present.
+    skewed: int = 0
     error: LakeError | None = None
 
 
@@ -111,15 +114,18 @@ def _run(task: IngestTask) -> TaskResult:
     crash_point("ingest_after_read")
     segments: list[Segment] = []
     added_types: dict[str, str] = {}
+    skewed = 0
     if decoded:
         tables = merged(signal, [one.tables for one in decoded], task.types)
         decoded.clear()
         if signal.rows.attributes:
             added_types = task.types.added(tables[signal.rows.suffix].schema, signal.rows.schema().names)
         target = open_source(task.target)
-        segments = [_write(task, signal, part, target) for part in parts(signal, tables)]
+        now_ns = time.time_ns()
+        skewed = skewed_rows(event_times_ns(signal, tables[signal.rows.suffix]), now_ns)
+        segments = [_write(task, signal, part, target, now_ns) for part in parts(signal, tables, now_ns)]
     crash_point("ingest_after_write")
-    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), rejected, added_types)
+    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), rejected, added_types, skewed)
 
 
 def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcome, Decoded | None]]:
@@ -176,7 +182,7 @@ def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
         return error
 
 
-def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore) -> Segment:
+def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore, now_ns: int) -> Segment:
     described = describe(signal, part[signal.rows.suffix])
     files: Sequence[pa.Buffer] = encode_tables(signal, part)
     segment = segment_of(
@@ -186,6 +192,7 @@ def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore) 
         org_id=task.org_id,
         collector=task.collector,
         size_bytes=sum(file.size for file in files),
+        is_dated=is_dated(described.time_range, now_ns),
     )
     for key, file in zip(keys.segment_keys(segment), files, strict=True):
         target.put(key, memoryview(file), create_only=True)
