@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lakerunner.index.ledger import record_seen, set_stamps
+from lakerunner.intake.buckets import config_of
 from lakerunner.intake.folder import FolderSource, Watched, watched_folders
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.mapping import RAW_PREFIXES
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.source import ReceivedEvent
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.raw_object import RawObject
 from lakerunner.runtime.settings import IntakeSettings
 from lakerunner.runtime.stop import Stop
-from tests.intake.conftest import Lake, write
+from lakerunner.store.bucket import version_of
+from lakerunner.store.folder import FolderBucket
+from tests.intake.conftest import ORG, Lake, write
 
 BUCKET = "file:///lake"
 MakeSource = Callable[..., FolderSource]
@@ -146,6 +153,70 @@ def test_deleted_files_are_forgotten(make_source: MakeSource, tmp_path: Path) ->
     path.unlink()
     source.receive(10, 0.4)
     assert source._known == {}
+
+
+def scan(lake: Lake, recorder: Recorder) -> Counter[str]:
+    """What a role that starts now makes of the folder."""
+    source = FolderSource(lambda: watched_folders(recorder.key_map()), lake.settings.intake)
+    return recorder.record_events([each.event for each in source.receive(100, 2)], "folder").counts
+
+
+@pytest.mark.parametrize("change", ["touch", "cp -a", "restore"])
+def test_a_file_is_known_by_its_content(lake: Lake, recorder: Recorder, change: str) -> None:
+    root = Path(lake.bucket.removeprefix("file://"))
+    path = write(root, "otel-raw/logs_1.json", b"one")
+    assert +scan(lake, recorder) == {"recorded": 1}
+    if change == "touch":
+        os.utime(path, (1, 1))
+    else:
+        copy = root.with_name("copy")
+        shutil.copytree(root, copy, copy_function=shutil.copy2 if change == "cp -a" else shutil.copy)
+        shutil.rmtree(root)
+        copy.rename(root)
+    assert +scan(lake, recorder) == {"known": 1}
+    lake.assert_each_once(["otel-raw/logs_1.json"])
+    write(root, "otel-raw/logs_1.json", b"two")
+    assert +scan(lake, recorder) == {"recorded": 1}
+
+
+def test_a_moved_lake_ingests_nothing_again(
+    lake: Lake, make_recorder: Callable[[Lake], Recorder], tmp_path: Path
+) -> None:
+    root = Path(lake.bucket.removeprefix("file://"))
+    write(root, "otel-raw/logs_1.json", b"one")
+    assert +scan(lake, make_recorder(lake)) == {"recorded": 1}
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(root, tmp_path / "elsewhere" / root.name)
+    store = lake.settings.store.model_copy(update={"url": (tmp_path / "elsewhere" / root.name).as_uri()})
+    moved = Lake(lake.settings.model_copy(update={"store": store}), lake.database)
+    assert +scan(moved, make_recorder(moved)) == {"known": 1}
+    # What was recorded under the old address is read under the new one.
+    assert config_of(moved.settings, lake.bucket, []).url == moved.bucket
+
+
+def test_a_file_that_looks_the_same_is_not_read_again(
+    lake: Lake, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path(lake.bucket.removeprefix("file://")), "otel-raw/logs_1.json", b"one")
+    read: list[str] = []
+    real = FolderBucket.content_version
+    monkeypatch.setattr(
+        FolderBucket, "content_version", lambda bucket, key, etag: (read.append(key), real(bucket, key, etag))[1]
+    )
+    assert +scan(lake, recorder) == {"recorded": 1}
+    assert +scan(lake, recorder) == {"known": 1}
+    assert read == ["otel-raw/logs_1.json"]
+
+
+def test_what_an_earlier_release_recorded_is_known_in_place(lake: Lake, recorder: Recorder) -> None:
+    write(Path(lake.bucket.removeprefix("file://")), "otel-raw/logs_1.json", b"one")
+    meta = recorder.store(recorder.key_map(), lake.bucket).head("otel-raw/logs_1.json")
+    old = RawObject(ORG, "default", "logs", lake.bucket, meta.key, version_of(meta), meta.size_bytes)
+    with lake.database.transaction() as tx:
+        record_seen(tx, [old])
+        # As the migration does with rows of folders.
+        set_stamps(tx, {old.object_id: old.object_id})
+    assert +scan(lake, recorder) == {"known": 1}
 
 
 def test_a_folder_ends_in_the_ledger_and_a_restart_adds_nothing(lake: Lake, recorder: Recorder) -> None:

@@ -100,10 +100,10 @@ def _refused(lake: LakeOfSeries, segments: list[Segment], monkeypatch: pytest.Mo
     bad = {key for segment in segments for key in keys.segment_keys(segment)}
     get = ObjectStore.get
 
-    def failing(self: ObjectStore, key: str) -> bytes:
+    def failing(self: ObjectStore, key: str, *, etag: str | None = None) -> bytes:
         if key in bad:
             raise Unavailable(f"cannot get {key!r}: the bucket says 503")
-        return get(self, key)
+        return get(self, key, etag=etag)
 
     monkeypatch.setattr(ObjectStore, "get", failing)
 

@@ -37,7 +37,7 @@ class ScriptedBucket:
     def put_file(self, key: str, path: Path, *, create_only: bool) -> ObjectMeta:
         return self.put(key, path.read_bytes(), create_only=create_only)
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, etag: str | None = None) -> bytes:
         self._request()
         return key.encode()
 
@@ -47,6 +47,9 @@ class ScriptedBucket:
     def head(self, key: str) -> ObjectMeta:
         self._request()
         return ObjectMeta(key, len(key), None, None, 0)
+
+    def content_version(self, key: str, etag: str | None) -> str | None:
+        return None
 
     def pages(self, prefix: str, start_after: str) -> Iterator[Sequence[ObjectMeta]]:
         keys = [key for key in self.keys if key >= start_after]  # one too many, as some services give

@@ -138,6 +138,16 @@ def test_a_range_is_those_bytes(store: ObjectStore) -> None:
             store.get_range("range", start, length)
 
 
+def test_a_get_may_be_of_one_version(store: ObjectStore) -> None:
+    first = store.put("k", b"first")
+    assert store.get("k", etag=store.head("k").etag) == b"first"
+    store.put("k", b"second", create_only=False)
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        store.get("k", etag=first.etag)
+    [listed] = store.list()
+    assert store.get("k", etag=listed.etag) == b"second"
+
+
 def test_a_stream_is_of_one_version(store: ObjectStore) -> None:
     store.put("changing", b"a" * 100)
     chunks = store.stream("changing", 60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -46,6 +46,23 @@ def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]
         ],
     ).fetchall()
     return [by_id[row["object_id"]] for row in rows]
+
+
+def known_stamps(tx: Connection, stamp_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """Return those stamps under which a file in the ledger was last seen."""
+    rows = tx.execute("SELECT stamp_id FROM raw_object WHERE stamp_id = ANY(%s)", [list(stamp_ids)]).fetchall()
+    return {row["stamp_id"] for row in rows}
+
+
+def set_stamps(tx: Connection, stamps: Mapping[uuid.UUID, uuid.UUID]) -> None:
+    """Remember under which stamp the file of each object was seen last."""
+    if stamps:
+        tx.execute(
+            "UPDATE raw_object o SET stamp_id = s.stamp_id"
+            " FROM unnest(%s::uuid[], %s::uuid[]) AS s(object_id, stamp_id)"
+            " WHERE o.object_id = s.object_id AND o.stamp_id IS DISTINCT FROM s.stamp_id",
+            [list(stamps), list(stamps.values())],
+        )
 
 
 def lock_seen(tx: Connection, object_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:

@@ -35,6 +35,8 @@ def config_of(settings: Settings, bucket: str, profiles: Iterable[StorageProfile
     if bucket == own_bucket(settings):
         return own
     mine = [profile for profile in profiles if profile.bucket == bucket]
+    if not mine and _is_moved(bucket, own_bucket(settings)):
+        return own
     if not mine:
         raise Bug(f"cannot open {bucket}: no profile names it")
     chosen = next((profile for profile in mine if profile.credentials_ref or profile.endpoint), mine[0])
@@ -46,6 +48,15 @@ def config_of(settings: Settings, bucket: str, profiles: Iterable[StorageProfile
         credentials=_variables(urlsplit(bucket).scheme, chosen.credentials_ref),
         create=False,
     )
+
+
+def _is_moved(bucket: str, own: str) -> bool:
+    """Whether an address is that of our own folder before it was moved: of a folder only the name counts."""
+    return bucket.startswith("file:") and own.startswith("file:") and _name(bucket) == _name(own)
+
+
+def _name(bucket: str) -> str:
+    return bucket.rpartition("/")[2]
 
 
 def _variables(scheme: str, ref: str) -> tuple[tuple[str, str], ...]:

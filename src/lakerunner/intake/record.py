@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from lakerunner.bus.announce import announce
 from lakerunner.index.database import Connection, Database
-from lakerunner.index.ledger import record_seen
+from lakerunner.index.ledger import known_stamps, record_seen, set_stamps
 from lakerunner.index.orgs import list_orgs
 from lakerunner.index.profiles import list_profiles
 from lakerunner.intake.buckets import Buckets, own_bucket, resolve_address
@@ -20,6 +20,7 @@ from lakerunner.intake.mapping import KeyMap, Mapped, NotAnInput, ObjectOwner, U
 from lakerunner.intake.metrics import BATCH_SECONDS, EVENTS
 from lakerunner.intake.rejections import RejectedKind, Rejection, clear_rejections, put_rejected
 from lakerunner.model.errors import BadInput, Denied, LakeError, Missing
+from lakerunner.model.ids import hashed_id
 from lakerunner.model.raw_object import RawObject
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import Settings
@@ -63,16 +64,12 @@ class _Batch:
     recorded: Recorded = field(default_factory=Recorded)
     rejections: list[Rejection] = field(default_factory=list)
     objects: list[RawObject] = field(default_factory=list)
+    #: Object -> how its file looks now, for objects in folders.
+    stamps: dict[uuid.UUID, uuid.UUID] = field(default_factory=dict)
 
     def reject(self, kind: RejectedKind, reason: str, bucket: str = "", key: str = "", body: str = "") -> None:
         self.recorded.counts[kind] += 1
         self.rejections.append(Rejection(kind, self.source, reason, bucket, key, body))
-
-
-def raw_object(bucket: str, meta: ObjectMeta, owner: ObjectOwner) -> RawObject:
-    return RawObject(
-        owner.org_id, owner.collector, owner.signal, bucket, meta.key, version_of(meta), meta.size_bytes
-    )  # fmt: skip
 
 
 class Recorder:
@@ -125,12 +122,15 @@ class Recorder:
     def record_listed(self, key_map: KeyMap, bucket: str, page: Sequence[ObjectMeta], source: str) -> Recorded:
         """Record objects from a listing, which is as reliable as a HEAD per object."""
         batch = _Batch(source)
+        found: dict[_Target, ObjectMeta] = {}
         for meta in page:
             mapped = key_map.owner_of(bucket, meta.key)
             if isinstance(mapped, ObjectOwner):
-                batch.objects.append(raw_object(bucket, meta, mapped))
+                found[_Target(bucket, meta.key, mapped)] = meta
             else:
                 _not_placed(batch, bucket, meta.key, mapped)
+        # What could not be read is found by the next listing.
+        batch.recorded.counts["later"] += len(self._identify(batch, key_map, found))
         self._commit(batch, drop_known=True)
         return batch.recorded
 
@@ -138,10 +138,10 @@ class Recorder:
         """Send one HEAD per named object, because an event's own size and etag are not trusted."""
         targets = dict.fromkeys(target for events in meant for event in events for target in event)
         answers = dict(zip(targets, self._heads.map(self._asking(key_map), targets), strict=True))
+        found = {target: answer for target, answer in answers.items() if isinstance(answer, ObjectMeta)}
+        answers |= self._identify(batch, key_map, found)
         for target, answer in answers.items():
-            if isinstance(answer, ObjectMeta):
-                batch.objects.append(raw_object(target.bucket, answer, target.owner))
-            elif isinstance(answer, _OWN_FAULTS):
+            if isinstance(answer, _OWN_FAULTS):
                 batch.reject(RejectedKind.UNUSABLE, answer.message, target.bucket, target.key)
         for position, events in enumerate(meant):
             for event in filter(None, events):
@@ -155,6 +155,49 @@ class Recorder:
                     batch.recorded.is_blocked |= any(self._is_own(error) for error in failed)
                 elif all(isinstance(answer, Missing) for answer in answered):
                     batch.recorded.counts["gone"] += 1
+
+    def _identify(
+        self, batch: _Batch, key_map: KeyMap, found: Mapping[_Target, ObjectMeta]
+    ) -> dict[_Target, LakeError]:
+        """Add the objects to the batch; return those whose content could not be read.
+
+        An object in a folder is identified by its content, because path, inode and time change with a copy. A file
+        that looks as it did when it was last seen is not read.
+        """
+        stamps = {
+            target: hashed_id(target.bucket.encode(), target.key.encode(), version_of(meta).encode())
+            for target, meta in found.items()
+            if target.bucket.startswith("file:")
+        }
+        known: set[uuid.UUID] = set()
+        if stamps:
+            with self._database.transaction() as tx:
+                known = known_stamps(tx, list(stamps.values()))
+        unknown = [target for target in found if stamps.get(target) not in known]
+        batch.recorded.counts["known"] += len(found) - len(unknown)
+
+        def version(target: _Target) -> str | LakeError:
+            meta = found[target]
+            if target not in stamps:
+                return version_of(meta)
+            try:
+                return self.store(key_map, target.bucket).content_version(target.key, meta.etag) or version_of(meta)
+            except LakeError as error:
+                return error
+
+        failed: dict[_Target, LakeError] = {}
+        for target, answer in zip(unknown, self._heads.map(version, unknown), strict=True):
+            if isinstance(answer, LakeError):
+                failed[target] = answer
+                continue
+            owner, size_bytes = target.owner, found[target].size_bytes
+            raw = RawObject(
+                owner.org_id, owner.collector, owner.signal, target.bucket, target.key, answer, size_bytes
+            )  # fmt: skip
+            batch.objects.append(raw)
+            if target in stamps:
+                batch.stamps[raw.object_id] = stamps[target]
+        return failed
 
     def _is_own(self, error: LakeError) -> bool:
         return isinstance(error, StoreUnavailable) and error.where == self._settings.store_url
@@ -185,11 +228,13 @@ class Recorder:
                     known = _known(tx, objects)
                     objects = [each for each in objects if each.object_id not in known]
                 new = record_seen(tx, objects)
+                set_stamps(tx, batch.stamps)
                 announce(tx, new)
                 clear_rejections(tx, [(each.bucket, each.key) for each in new])
                 put_rejected(tx, batch.rejections)
         counts = batch.recorded.counts
-        counts["recorded"], counts["known"] = len(new), named - len(new)
+        counts["recorded"] = len(new)
+        counts["known"] += named - len(new)
         for outcome, count in counts.items():
             EVENTS.labels(batch.source, outcome).inc(count)
         for rejection in batch.rejections[:_LOGGED]:

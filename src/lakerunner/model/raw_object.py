@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from dataclasses import dataclass
 
 from lakerunner.model.ids import hashed_id
+
+#: A version that begins so is a hash of the content. The others are etags.
+CONTENT_VERSION = "blake2b-"
+
+
+def content_hash(body: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(body, digest_size=16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +25,21 @@ class RawObject:
     signal: str
     bucket: str
     key: str
-    #: The etag: listings give it, version ids they do not. The same bytes put again are the same object.
+    #: The etag: listings give it, version ids they do not. In a folder a hash of the content, which outlives copies.
     version: str
     size_bytes: int
 
     @property
     def object_id(self) -> uuid.UUID:
-        """A hash of bucket, key and version: the same for every event that names the object."""
-        return hashed_id(self.bucket.encode(), self.key.encode(), self.version.encode())
+        """A hash of bucket, key and version: the same for every event that names the object.
+
+        Of a folder only the name counts, not its path, so that a lake may be moved. An etag of a folder is older than
+        content hashes; its id has the path.
+        """
+        bucket = self.bucket
+        if self.version.startswith(CONTENT_VERSION):
+            bucket = "file:" + bucket.rpartition("/")[2]
+        return hashed_id(bucket.encode(), self.key.encode(), self.version.encode())
 
 
 #: Enough of a reason to act on it. The ledger must not grow with what somebody wrote into an object.
@@ -33,11 +48,13 @@ _REASON_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ObjectOutcome:
-    """How an object ended: as rows, or in quarantine with its reason."""
+    """How an object ended: as rows, superseded by a later version of its key, or in quarantine with its reason."""
 
     object_id: uuid.UUID
     row_count: int
     quarantine_reason: str | None = None
+    #: It was overwritten before it was read. The later version is an object of its own.
+    superseded: bool = False
 
 
 def quarantined(raw: RawObject, reason: str) -> ObjectOutcome:

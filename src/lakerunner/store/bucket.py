@@ -40,13 +40,19 @@ class Bucket(Protocol):
 
     def put_file(self, key: str, path: Path, *, create_only: bool) -> ObjectMeta: ...
 
-    def get(self, key: str) -> bytes: ...
+    def get(self, key: str, *, etag: str | None = None) -> bytes:
+        """Return the whole object. Raises Conflict if its etag is not the one given."""
+        ...
 
     def get_range(self, key: str, start: int, length: int, *, etag: str | None = None) -> bytes:
         """Return the bytes, fewer at the end of the object. Raises Conflict if its etag is not the one given."""
         ...
 
     def head(self, key: str) -> ObjectMeta: ...
+
+    def content_version(self, key: str, etag: str | None) -> str | None:
+        """Return a hash of the content if etags here do not outlive a copy, else None. Conflict as for `get`."""
+        ...
 
     def pages(self, prefix: str, start_after: str) -> Iterator[Sequence[ObjectMeta]]:
         """Yield pages of objects in key order. A page may contain keys up to `start_after`; the caller drops them."""

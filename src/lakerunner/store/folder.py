@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from lakerunner.model.errors import BadInput, Conflict, LakeError, Missing, Unavailable
+from lakerunner.model.raw_object import CONTENT_VERSION, content_hash
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.store.bucket import Buffer, ObjectMeta
 from lakerunner.store.errors import folder_errors
@@ -56,20 +59,21 @@ class FolderBucket:
         with folder_errors(f"read {str(path)!r}"), path.open("rb") as source:
             return self._put(key, lambda file: shutil.copyfileobj(source, file, 1 << 20), create_only)
 
-    def get(self, key: str) -> bytes:
-        with folder_errors(f"get {key!r}"):
-            return self._existing(key).read_bytes()
+    def get(self, key: str, *, etag: str | None = None) -> bytes:
+        with self._opened(key, f"get {key!r}", etag) as file:
+            return file.read()
 
     def get_range(self, key: str, start: int, length: int, *, etag: str | None = None) -> bytes:
         act = f"get a range of {key!r}"
-        with folder_errors(act), self._existing(key).open("rb") as file:
-            status = os.fstat(file.fileno())
-            if etag is not None and _etag(status) != etag:
-                raise Conflict(f"cannot {act}: it was changed meanwhile")
-            if start >= status.st_size:
+        with self._opened(key, act, etag) as file:
+            if start >= os.fstat(file.fileno()).st_size:
                 raise BadInput(f"cannot {act}: the range begins after the end of the object")
             file.seek(start)
             return file.read(length)
+
+    def content_version(self, key: str, etag: str | None) -> str | None:
+        with self._opened(key, f"hash {key!r}", etag) as file:
+            return CONTENT_VERSION + hashlib.file_digest(file, content_hash).hexdigest()
 
     def head(self, key: str) -> ObjectMeta:
         with folder_errors(f"head {key!r}"):
@@ -149,6 +153,19 @@ class FolderBucket:
             staged.replace(path)
         for folder in (path.parent, *(folder.parent for folder in new)):
             _sync_folder(folder)
+
+    @contextlib.contextmanager
+    def _opened(self, key: str, act: str, etag: str | None) -> Iterator[BufferedReader]:
+        """Open the file; raise Conflict if it is not the one with that etag, before or after it was read."""
+
+        def check(file: IO[bytes]) -> None:
+            if etag is not None and _etag(os.fstat(file.fileno())) != etag:
+                raise Conflict(f"cannot {act}: it was changed meanwhile")
+
+        with folder_errors(act), self._existing(key).open("rb") as file:
+            check(file)
+            yield file
+            check(file)
 
     def _existing(self, key: str) -> Path:
         """Return the file of a key. A folder with that name is not an object, nor is a path below a file."""

@@ -72,9 +72,10 @@ class ObjectStore:
             lambda: _equal_file(path, self.stream(key)),
         )
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, etag: str | None = None) -> bytes:
+        """Return the whole object. With an etag, a later version of the object raises Conflict."""
         check_key(key)
-        return self._call("get", lambda: self._bucket.get(key), key=key)
+        return self._call("get", lambda: self._bucket.get(key, etag=etag), key=key)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return bytes from `start`, fewer than `length` at the end. A start after the end raises BadInput."""
@@ -99,6 +100,11 @@ class ObjectStore:
     def head(self, key: str) -> ObjectMeta:
         check_key(key)
         return self._call("head", lambda: self._bucket.head(key), key=key)
+
+    def content_version(self, key: str, etag: str | None) -> str | None:
+        """Return the version of the object by its content, on stores whose etags do not outlive a copy; else None."""
+        check_key(key)
+        return self._call("hash", lambda: self._bucket.content_version(key, etag), key=key)
 
     def list(self, prefix: str = "", *, start_after: str = "", limit: int | None = None) -> Iterator[ObjectMeta]:
         """Yield objects under a prefix in key order. The prefix consists of whole path parts.

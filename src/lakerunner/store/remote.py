@@ -119,21 +119,20 @@ class RemoteBucket:
             )
         return _made(key, size_bytes, result)
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, *, etag: str | None = None) -> bytes:
         self._check(key)
         with remote_errors(f"get {key!r}"):
-            result = obstore.get(self._client, key)
+            result = obstore.get(self._client, key, options=_if_match(etag))
             meta = result.meta
             if meta["size"] <= _SMALL_BYTES:
                 return bytes(result.bytes())
             # The answer is dropped unread: its body needs the timeout of a large request.
-            return bytes(obstore.get(self._client_for(meta["size"]), key).bytes())
+            options = _if_match(etag or meta["e_tag"])
+            return bytes(obstore.get(self._client_for(meta["size"]), key, options=options).bytes())
 
     def get_range(self, key: str, start: int, length: int, *, etag: str | None = None) -> bytes:
         self._check(key)
-        options: GetOptions = {"range": (start, start + length)}
-        if etag is not None:
-            options["if_match"] = etag
+        options: GetOptions = {**_if_match(etag), "range": (start, start + length)}
         with remote_errors(f"get a range of {key!r}"):
             return bytes(obstore.get(self._client_for(length), key, options=options).bytes())
 
@@ -145,6 +144,9 @@ class RemoteBucket:
             except FileNotFoundError:
                 # The answer to a HEAD has no body, so a missing bucket looks like a missing object. A GET differs.
                 return _meta(obstore.get(self._client, key).meta)
+
+    def content_version(self, key: str, etag: str | None) -> str | None:
+        return None
 
     def pages(self, prefix: str, start_after: str) -> Iterator[Sequence[ObjectMeta]]:
         _Runtime.use()
@@ -188,6 +190,11 @@ class RemoteBucket:
         _Runtime.use()
         if self._azure and "\\" in key:
             raise BadInput(f"cannot use the key {key!r}: Azure treats a backslash as a slash")
+
+
+def _if_match(etag: str | None) -> GetOptions:
+    # A weak etag never matches by HTTP's rules, so it is compared as if it were strong.
+    return {} if etag is None else {"if_match": etag.removeprefix("W/")}
 
 
 def _meta(found: FoundMeta) -> ObjectMeta:

@@ -23,6 +23,7 @@ from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, open_source,
 from lakerunner.pipeline.items import load_items
 from lakerunner.pipeline.stage import Item
 from lakerunner.pipeline.worker import run_batch
+from lakerunner.store.bucket import ObjectMeta
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import Refused, StoreUnavailable
 from lakerunner.store.folder import FolderBucket
@@ -211,15 +212,43 @@ def test_an_object_that_is_refused_alone_is_quarantined(lake: Lake, monkeypatch:
     item = item_of(lake, "logs_a.binpb", "logs_b.binpb")
     get = FolderBucket.get
 
-    def refuse(bucket: FolderBucket, key: str) -> bytes:
+    def refuse(bucket: FolderBucket, key: str, *, etag: str | None = None) -> bytes:
         if key.endswith("logs_a.binpb"):
             raise Refused("cannot get: Access Denied")
-        return get(bucket, key)
+        return get(bucket, key, etag=etag)
 
     monkeypatch.setattr(FolderBucket, "get", refuse)
     assert do(lake, [item], here) == [None]
     assert lake.states() == {"done": 1, "quarantined": 1}
     assert "Access Denied" in lake.reasons()["logs_a.binpb"]
+
+
+@pytest.mark.parametrize("by_content", [False, True], ids=["by etag", "by content"])
+def test_an_overwrite_between_head_and_get_is_superseded_and_never_read_twice(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, *, by_content: bool
+) -> None:
+    old = lake.put(LOGS, otlp(LOGS, 10, 1), "logs_a.binpb")
+    kept = lake.put(LOGS, otlp(LOGS, 10, 2), "logs_b.binpb")
+    if by_content:
+        old = replace(old, version=str(lake.store.content_version(old.key, None)))
+        lake.record([old])
+    head = FolderBucket.head
+
+    def overwritten(bucket: FolderBucket, key: str) -> ObjectMeta:
+        meta = head(bucket, key)
+        if key == old.key:
+            lake.store.put(key, otlp(LOGS, 30, 3), create_only=False)
+        return meta
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderBucket, "head", overwritten)
+        assert do(lake, [loaded(lake, [old, kept])], here) == [None]
+    assert lake.reasons() == {}
+    assert lake.ledger_rows(LOGS) == lake.row_count(LOGS) == 10
+    new = replace(old, version=str(lake.store.content_version(old.key, None)))
+    lake.record([new])
+    assert do(lake, [loaded(lake, [new])], here) == [None]
+    assert lake.ledger_rows(LOGS) == lake.row_count(LOGS) == 40
 
 
 def test_tasks_that_do_not_report_every_object_commit_nothing(lake: Lake) -> None:

@@ -25,9 +25,9 @@ LOST: list[bytearray] = []
 def make_slow(seconds: float) -> None:
     get = ObjectStore.get
 
-    def slow(self: ObjectStore, key: str) -> bytes:
+    def slow(self: ObjectStore, key: str, *, etag: str | None = None) -> bytes:
         time.sleep(seconds)
-        return get(self, key)
+        return get(self, key, etag=etag)
 
     ObjectStore.get = slow  # type: ignore[method-assign]
 

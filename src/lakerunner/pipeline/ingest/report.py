@@ -16,6 +16,9 @@ from lakerunner.runtime.telemetry import log
 _ROWS_REJECTED = Counter(
     "lakerunner_rows_rejected", "Rows refused while others of their object landed.", ["signal", "reason"]
 )
+_OBJECTS_SUPERSEDED = Counter(
+    "lakerunner_objects_superseded", "Raw objects that were overwritten before they were read.", ["signal"]
+)
 _ROWS_SKEWED = Counter(
     "lakerunner_rows_skewed", "Rows that landed with an event time over a year ago or a day ahead.", ["signal"]
 )
@@ -28,6 +31,9 @@ def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult
         _ROWS_SKEWED.labels(item.signal).inc(skewed)
         log().warning("rows skewed", rows=skewed, **about)
     for each in result.objects:
+        if each.superseded:
+            _OBJECTS_SUPERSEDED.labels(item.signal).inc()
+            log().info("object superseded", object=str(each.object_id), **about)
         if each.quarantine_reason is not None:
             OBJECTS_QUARANTINED.labels(item.signal).inc()
             log().warning("object quarantined", object=str(each.object_id), reason=each.quarantine_reason, **about)

@@ -23,9 +23,9 @@ from lakerunner.formats.decoded import Decoded
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
-from lakerunner.model.errors import Bug, LakeError, LimitHit, Missing
+from lakerunner.model.errors import Bug, Conflict, LakeError, LimitHit
 from lakerunner.model.ids import fresh_id
-from lakerunner.model.raw_object import ObjectOutcome, RawObject, quarantined
+from lakerunner.model.raw_object import CONTENT_VERSION, ObjectOutcome, RawObject, content_hash, quarantined
 from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
@@ -84,6 +84,10 @@ class _Fetched:
     modified_ns: int
 
 
+class _Superseded(LakeError):
+    """The object was overwritten before it was read. The later version has an event and an item of its own."""
+
+
 def run_task(task: IngestTask) -> TaskResult:
     """Run the task. An error that no object is to blame for is the result's `error`: it concerns this item alone."""
     try:
@@ -130,6 +134,9 @@ def _run(task: IngestTask) -> TaskResult:
 
 def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcome, Decoded | None]]:
     for raw, fetched in _fetch_all(task):
+        if isinstance(fetched, _Superseded):
+            yield ObjectOutcome(raw.object_id, 0, superseded=True), None
+            continue
         if isinstance(fetched, LakeError):
             yield quarantined(raw, str(fetched)), None
             continue
@@ -169,13 +176,19 @@ def _fetch_all(task: IngestTask) -> Iterator[tuple[RawObject, _Fetched | LakeErr
 def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
     """The bytes of exactly that version, or why they cannot be had for good. A store that is down raises."""
     store = open_source(task.sources[raw.bucket])
+    by_content = raw.version.startswith(CONTENT_VERSION)
     try:
         meta = store.head(raw.key)
-        if version_of(meta) != raw.version:
-            raise Missing(f"cannot read {raw.key!r}: it was overwritten before it was read")
+        if not by_content and version_of(meta) != raw.version:
+            raise _Superseded(f"cannot read {raw.key!r}: it was overwritten")
         if meta.size_bytes > task.limits.compressed_bytes:
             raise refuse("compressed_bytes", task.limits.compressed_bytes, f"it is {meta.size_bytes:,} bytes")
-        return _Fetched(raw, store.get(raw.key), meta.modified_ns)
+        body = store.get(raw.key, etag=meta.etag)
+        if by_content and CONTENT_VERSION + content_hash(body).hexdigest() != raw.version:
+            raise _Superseded(f"cannot read {raw.key!r}: it was overwritten")
+        return _Fetched(raw, body, meta.modified_ns)
+    except Conflict as error:
+        return _Superseded(error.message)
     except LakeError as error:
         if error.retryable:
             raise
