@@ -106,12 +106,12 @@ def test_rows_that_cannot_be_written_are_narrowed_down_to_their_object(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     raws = [lake.put(LOGS, otlp(LOGS, 10, seed), f"logs_{seed}.binpb") for seed in range(7)]
-    loaded(lake, [*raws, lake.put(LOGS, otlp(LOGS, 11), "logs_odd.binpb")])
+    loaded(lake, *raws, lake.put(LOGS, otlp(LOGS, 11), "logs_odd.binpb"))
 
-    def fails_over_eleven(signal: Signal, tables: Sequence[Tables]) -> Tables:
+    def fails_over_eleven(signal: Signal, tables: Sequence[Tables], types: AttributeTypes) -> Tables:
         if sum(table[""].num_rows for table in tables) % 10:
             raise error
-        return merged(signal, tables)
+        return merged(signal, tables, types)
 
     monkeypatch.setattr("lakerunner.pipeline.ingest.task.merged", fails_over_eleven)
     assert do_all(lake, here) == 4, "8, 4, 2, 1"
@@ -242,12 +242,12 @@ def test_an_overwrite_between_head_and_get_is_superseded_and_never_read_twice(
 
     with monkeypatch.context() as patch:
         patch.setattr(FolderBucket, "head", overwritten)
-        assert do(lake, [loaded(lake, [old, kept])], here) == [None]
+        assert do(lake, [loaded(lake, old, kept)], here) == [None]
     assert lake.reasons() == {}
     assert lake.ledger_rows(LOGS) == lake.row_count(LOGS) == 10
     new = replace(old, version=str(lake.store.content_version(old.key, None)))
     lake.record([new])
-    assert do(lake, [loaded(lake, [new])], here) == [None]
+    assert do(lake, [loaded(lake, new)], here) == [None]
     assert lake.ledger_rows(LOGS) == lake.row_count(LOGS) == 40
 
 
