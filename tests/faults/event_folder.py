@@ -14,6 +14,7 @@ from lakerunner.intake.source import ReceivedEvent
 class EventFolder:
     name = "event-folder"
     wait_s = 0.05
+    trouble = None
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -120,3 +120,25 @@ def test_reconciliation_heals_a_lost_event_and_only_one_does_it(
     leases.release(lake.database, other)
     assert reconciler.round(Stop()) is True
     lake.assert_each_once(["otel-raw/logs_1.json"])
+
+
+def test_a_bad_bucket_or_key_does_not_stop_the_reconciliation_of_the_others(
+    make_s3_lake: Callable[..., S3Lake], make_recorder: Callable[[Lake], Recorder]
+) -> None:
+    """Prefixes are listed in the order of their names: the bad ones come first."""
+    s3_lake = make_s3_lake()
+    lake = s3_lake.lake
+    lake.add_profile("otel-raw/")
+    lake.add_profile("x/", bucket="s3://a-bucket-without-credentials", credentials_ref="ABSENT")
+    s3_lake.put("logs-raw/a//logs_0.json")
+    s3_lake.put("otel-raw/logs_1.json")
+    reconciler = Reconciler(make_recorder(lake), lake.database, lake.settings.intake)
+    assert reconciler.round(Stop()) is True
+    lake.assert_each_once(["otel-raw/logs_1.json"])
+    assert {(row.bucket, row.key): row.source for row in lake.rejected()} == {
+        ("s3://a-bucket-without-credentials", "x/"): "reconcile",
+        (lake.bucket, "logs-raw/"): "reconcile",
+    }
+    s3_lake.s3.delete_object(Bucket=s3_lake.bucket_name, Key="logs-raw/a//logs_0.json")
+    assert reconciler.round(Stop()) is True
+    assert [row.key for row in lake.rejected()] == ["x/"], "trouble that is over is not shown any more"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,8 +122,35 @@ def test_a_profile_of_everything_leaves_segments_alone(tmp_path: Path) -> None:
 
 def test_a_vanished_root_is_an_outage(make_source: MakeSource, tmp_path: Path) -> None:
     source = FolderSource(lambda: [Watched(BUCKET, str(tmp_path / "gone"), ("",))], IntakeSettings())
-    with pytest.raises(Unavailable, match="cannot watch"):
-        source.receive(10, 0)
+    assert source.receive(10, 0) == []
+    assert isinstance(source.trouble, Unavailable) and "cannot watch" in source.trouble.message
+
+
+def test_a_folder_in_trouble_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is gone, and a directory on a failing disk: the files beside them are told, and both come back."""
+    for key in ("a/otel-raw/bad/logs_1.json", "a/otel-raw/logs_2.json", "b/otel-raw/logs_3.json"):
+        write(tmp_path, key)
+    (tmp_path / "gone").mkdir()
+    watched = [Watched(f"file:///{name}", str(tmp_path / name), RAW_PREFIXES) for name in ("gone", "a", "b")]
+    fast = IntakeSettings(folder_poll_s=0.01, folder_settle_s=0.01, folder_full_scan_s=0.01)
+    source = FolderSource(lambda: watched, fast)
+    (tmp_path / "gone").rmdir()
+    read = os.scandir
+
+    def failing(path: str) -> Any:
+        if path.endswith("/bad"):
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    received = source.receive(10, 2)
+    assert keys(received) == ["otel-raw/logs_2.json", "otel-raw/logs_3.json"]
+    assert source.trouble is not None and "Input/output error" in source.trouble.message
+    source.ack(received)
+    monkeypatch.undo()
+    write(tmp_path, "gone/otel-raw/logs_4.json")
+    found = source.receive(1, 2) + source.receive(1, 2)
+    assert keys(found) == ["otel-raw/bad/logs_1.json", "otel-raw/logs_4.json"] and source.trouble is None
 
 
 def test_idle_looks_read_no_directory_again(

@@ -22,6 +22,7 @@ class ListSource:
 
     name = "list"
     wait_s = 0.0
+    trouble: LakeError | None = None
 
     def __init__(self, stop: Stop, *events: ParsedEvent, error: LakeError | None = None) -> None:
         self.left = [ReceivedEvent(str(number), event) for number, event in enumerate(events)]

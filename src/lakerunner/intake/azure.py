@@ -30,6 +30,7 @@ _CLIENT_OPTIONS = {"retry_total": 0, "connection_timeout": 5, "read_timeout": 30
 class AzureQueueSource:
     name = "azure"
     wait_s = 1.0
+    trouble = None
 
     def __init__(self, settings: Settings, sleep: Callable[[float], None] = time.sleep) -> None:
         queue = require_module("azure.storage.queue", "azure", "intake.azure_queue")

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from lakerunner.intake.events import ObjectEvent, ParsedEvent, unreadable
 from lakerunner.intake.mapping import KeyMap, is_unfinished
 from lakerunner.intake.source import ReceivedEvent
-from lakerunner.model.errors import BadInput, Unavailable
+from lakerunner.model.errors import BadInput, LakeError, Unavailable
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import IntakeSettings
 from lakerunner.store.folder import STAGING
@@ -82,6 +82,8 @@ class FolderSource:
         self._ready: dict[Name, Stamp] = {}
         #: Handed out but not yet answered.
         self._out: dict[str, tuple[Name, Stamp]] = {}
+        #: What the last scan could not read. The other folders go on, and the next scan tries again.
+        self.trouble: LakeError | None = None
         self._next_scan_s = 0.0
         self._next_full_s = 0.0
         self._receipts = 0
@@ -125,6 +127,7 @@ class FolderSource:
             self._directories.clear()
             self._next_full_s = started + self._settings.folder_full_scan_s
         seen: set[Name] = set()
+        self.trouble = None
         for watched in self._watched():
             for name, path, stamp in self._walk(watched):
                 seen.add(name)
@@ -132,7 +135,7 @@ class FolderSource:
                     before = self._waiting.get(name)
                     if before is None or before[1] != stamp:
                         self._waiting[name] = (path, stamp, started)
-        if full:
+        if full and self.trouble is None:
             self._known = {name: stamp for name, stamp in self._known.items() if name in seen}
         self._settle()
         took_s = time.monotonic() - started
@@ -159,9 +162,9 @@ class FolderSource:
 
     def _walk(self, watched: Watched) -> Iterator[tuple[Name, str, Stamp]]:
         if not os.path.isdir(watched.root):  # noqa: PTH112  (strings: half the cost at a hundred thousand files)
-            raise Unavailable(
-                f"cannot watch {watched.root}: it does not exist", hint="mount its disk, or create the folder"
-            )
+            hint = "mount its disk, or create the folder"
+            self.trouble = Unavailable(f"cannot watch {watched.root}: it does not exist", hint=hint)
+            return
         # Two prefixes may start in the same directory, which is walked once.
         stack = list(dict.fromkeys(f"{watched.root}/{prefix}".rpartition("/")[0] for prefix in watched.prefixes))
         cooked = f"{watched.root}/{COOKED_PREFIX}".rstrip("/")
@@ -181,6 +184,11 @@ class FolderSource:
                 continue
             except PermissionError:
                 SWALLOWED.labels("intake_folder_right").inc()
+                continue
+            except OSError as error:
+                # A failing disk or mount. The directories beside this one may still be readable.
+                SWALLOWED.labels("intake_folder_read").inc()
+                self.trouble = Unavailable(f"cannot watch {directory}: {error.strerror or error}")
                 continue
             if changed_ns < time.time_ns() - _TICK_NS:
                 self._directories[directory] = _Directory(changed_ns, subdirectories)

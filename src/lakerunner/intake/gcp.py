@@ -23,6 +23,7 @@ _MAX_DEADLINE_S = 600
 class PubsubSource:
     name = "gcp"
     wait_s = 5.0
+    trouble = None
 
     def __init__(self, settings: Settings, client: Any = None) -> None:
         self._subscription = settings.intake.pubsub_subscription

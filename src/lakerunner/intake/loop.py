@@ -50,7 +50,7 @@ class SourceLoop:
             else:
                 failures = 0
                 if all_done:
-                    self._report(None)
+                    self._report(self._source.trouble)
 
     def _handle(self, received: list[ReceivedEvent], stop: Stop) -> bool:
         """Record until all events are done (True) or the rest was returned to the source (False).

@@ -15,5 +15,8 @@ ACKNOWLEDGED = Counter("lakerunner_intake_acknowledged", "Events acknowledged to
 RETURNED = Counter("lakerunner_intake_returned", "Events returned to their source for redelivery.", ["source"])
 SOURCE_UP = Gauge("lakerunner_intake_source_up", "1 while a source of events answers.", ["source"])
 RECONCILED_TIMESTAMP = Gauge(
-    "lakerunner_intake_reconciled_timestamp_seconds", "When the buckets were last listed for lost events."
+    "lakerunner_intake_reconciled_timestamp_seconds", "When all buckets were last listed for lost events."
+)
+RECONCILE_FAILURES = Counter(
+    "lakerunner_intake_reconcile_failures", "Listings for lost events that failed, by bucket.", ["bucket"]
 )

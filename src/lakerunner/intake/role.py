@@ -17,7 +17,8 @@ from lakerunner.intake.record import Recorder
 from lakerunner.intake.source import EventSource
 from lakerunner.intake.sqs import SqsSource
 from lakerunner.intake.webhook import webhook_routes
-from lakerunner.model.errors import Bug
+from lakerunner.model.errors import Bug, LakeError
+from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
@@ -92,8 +93,13 @@ def _watched(recorder: Recorder) -> list[Watched]:
     key_map = recorder.key_map()
     folders = watched_folders(key_map)
     for folder in folders:
-        # Creates the folder once per process: one that vanishes later is an unmounted disk.
-        recorder.store(key_map, folder.bucket)
+        try:
+            # Creates the folder once per process: one that vanishes later is an unmounted disk.
+            recorder.store(key_map, folder.bucket)
+        except LakeError as error:
+            # The scan reports it, and goes on with the other folders.
+            SWALLOWED.labels("intake_folder_open").inc()
+            log().warning("folder not opened", bucket=folder.bucket, error=str(error))
     return folders
 
 

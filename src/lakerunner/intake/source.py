@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakerunner.intake.events import ParsedEvent
+from lakerunner.model.errors import LakeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class EventSource(Protocol):
     @property
     def name(self) -> str:
         """The name in metrics, logs and health."""
+        ...
+
+    @property
+    def trouble(self) -> LakeError | None:
+        """Why a part of the source cannot be read, while the others are."""
         ...
 
     @property

@@ -26,6 +26,7 @@ _NO_RIGHT = re.compile(r"AccessDenied|InvalidClientTokenId|SignatureDoesNotMatch
 class SqsSource:
     name = "sqs"
     wait_s = 5.0
+    trouble = None
 
     def __init__(self, settings: Settings) -> None:
         boto3 = require_module("boto3", "aws", "intake.sqs_url")
