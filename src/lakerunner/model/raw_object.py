@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from lakerunner.model.ids import hashed_id
+from lakerunner.model.row_report import RowReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,4 @@ class ObjectOutcome:
     object_id: uuid.UUID
     row_count: int
     quarantine_reason: str | None = None
+    reports: tuple[RowReport, ...] = ()

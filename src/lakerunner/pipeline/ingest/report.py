@@ -1,23 +1,29 @@
-"""What ingest reports of a committed item beyond what every stage does: quarantine, refused rows, skewed times."""
+"""What ingest counts and logs of a committed item beyond every stage: quarantine, rows not stored as sent, skew."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 
 from prometheus_client import Counter
 
 from lakerunner.index.commit import ItemResult
 from lakerunner.model.raw_object import RawObject
+from lakerunner.model.row_report import Effect
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_DAY
-from lakerunner.pipeline.ingest.task import TaskResult
 from lakerunner.pipeline.stage import Item
 from lakerunner.runtime.telemetry import log
 
-_ROWS_REJECTED = Counter(
-    "lakerunner_rows_rejected", "Rows refused while others of their object landed.", ["signal", "reason"]
-)
+_ROWS = {
+    Effect.REJECTED: Counter(
+        "lakerunner_rows_rejected", "Rows refused while others of their object landed.", ["signal", "reason"]
+    ),
+    Effect.CHANGED: Counter(
+        "lakerunner_rows_changed", "Rows stored with a value shortened, replaced or left out.", ["signal", "reason"]
+    ),
+}
 _OBJECTS_QUARANTINED = Counter("lakerunner_objects_quarantined", "Raw objects that could not be read.", ["signal"])
 _ROWS_SKEWED = Counter(
     "lakerunner_rows_skewed", "Rows that landed with an event time over a year ago or a day ahead.", ["signal"]
@@ -29,7 +35,7 @@ PAST_NS = 366 * NS_PER_DAY
 FUTURE_NS = NS_PER_DAY
 
 
-def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult]) -> None:
+def report(item: Item[RawObject], result: ItemResult) -> None:
     """Count and log, once the result is visible."""
     about = {"org": str(item.org_id), "signal": item.signal, "item": str(item.item_id)}
     if skewed := skewed_rows(result.made, time.time_ns()):
@@ -39,10 +45,13 @@ def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult
         if each.quarantine_reason is not None:
             _OBJECTS_QUARANTINED.labels(item.signal).inc()
             log().warning("object quarantined", object=str(each.object_id), reason=each.quarantine_reason, **about)
-    for task in tasks:
-        for reason, count in task.rejected.items():
-            _ROWS_REJECTED.labels(item.signal, reason).inc(count)
-            log().warning("rows rejected", reason=reason, rows=count, **about)
+    counts: dict[tuple[Effect, str], int] = defaultdict(int)
+    for each in result.objects:
+        for rows in each.reports:
+            counts[rows.effect, rows.reason] += rows.rows
+    for (effect, reason), count in counts.items():
+        _ROWS[effect].labels(item.signal, reason).inc(count)
+        log().warning(f"rows {effect}", reason=reason, rows=count, **about)
 
 
 def skewed_rows(segments: Sequence[Segment], now_ns: int) -> int:
