@@ -5,11 +5,16 @@ from pathlib import Path
 import pytest
 
 from lakerunner.bus.open import open_bus
+from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.outbox import Outgoing
+from lakerunner.intake.rejections import RejectedKind, Rejection, put_rejected
 from lakerunner.model.errors import BadInput
+from lakerunner.model.raw_object import ObjectOutcome
+from lakerunner.model.row_report import Effect, RowReport, Sample
 from lakerunner.runtime.settings import Settings
 from tests.cli.conftest import Run, run_lakerunner
+from tests.index.test_commit import ingest_item
 
 
 def test_orgs_and_keys_from_making_to_revoking(lakerunner: Run) -> None:
@@ -63,6 +68,34 @@ def test_status_counts(lakerunner: Run) -> None:
     document = lakerunner("status", "-o", "json").json()
     assert document["index"]["objects"] == {"seen": 0, "bundled": 0, "done": 0, "quarantined": 0}
     assert "objects" in lakerunner("status").out
+
+
+def test_rows_and_events_that_did_not_arrive_as_sent_are_shown(lakerunner: Run, database: Database) -> None:
+    item_id, (object_id,) = ingest_item(database, "logs_a.json")
+    broken = RowReport(Effect.REJECTED, "bad_json", 7, (Sample("line 2", "no json\\x1b"),))
+    outcome = ObjectOutcome(object_id, 10, reports=(broken, RowReport(Effect.CHANGED, "no_time", 3)))
+    commit_item(database, ItemResult(item_id, objects=[outcome]))
+    with database.transaction() as tx:
+        put_rejected(tx, [Rejection(RejectedKind.UNMAPPED, "sqs", "no profile", "s3://b", "k")])
+    [shown] = lakerunner("ingest", "reports", "-o", "json").json()
+    assert (shown["object_id"], shown["key"], shown["row_count"]) == (str(object_id), "logs_a.json", 10)
+    assert shown["reports"] == [
+        {"effect": "rejected", "reason": "bad_json", "rows": 7,
+         "samples": [{"where": "line 2", "excerpt": "no json\\x1b"}]},
+        {"effect": "changed", "reason": "no_time", "rows": 3, "samples": []},
+    ]  # fmt: skip
+    head, rejected, changed = lakerunner("ingest", "reports").out.splitlines()
+    assert head.split() == ["object_id", "signal", "key", "effect", "reason", "rows", "sample"]
+    assert rejected.endswith("line 2: no json\\x1b")
+    assert changed.split() == [str(object_id), "logs", "logs_a.json", "changed", "no_time", "3", "-"]
+    losses = lakerunner("status", "-o", "json").json()["losses"]
+    assert losses["events"] == {"unmapped": 1}
+    assert [(line["effect"], line["reason"], line["rows"]) for line in losses["rows"]] == [
+        ("rejected", "bad_json", 7),
+        ("changed", "no_time", 3),
+    ]
+    status = lakerunner("status").out
+    assert "rejected in the last hour: bad_json" in status and "rejected: unmapped" in status
 
 
 def test_doctor_finds_what_is_well_and_what_is_not(lakerunner: Run, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ import pytest
 from lakerunner.formats.attributes import keys_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.read import read_object
+from lakerunner.formats.unify_tables import unify_tables
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.signals import LOGS, METRICS, TRACES
-from tests.formats.otlp_samples import log_batches
+from lakerunner.store.nanos import split_nanos
+from tests.formats.otlp_samples import log_batches, trace_batches
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
@@ -77,6 +79,97 @@ def test_metrics_and_traces():
     assert decoded.tables[".series"].num_rows == 1
     spans = pa.table({"trace_id": ["ab" * 16, "cd" * 16], "start_time": AT, "duration_ns": [5, 6], "name": ["x", "y"]})
     assert read_object(parquet(spans), TRACES).tables[""].column("duration_ns").to_pylist() == [5, 6]
+
+
+@pytest.mark.parametrize("kind", [3, 3.0, "3", "SPAN_KIND_CLIENT", "Client", "client"])
+@pytest.mark.parametrize("status", [2, "2", "STATUS_CODE_ERROR", "Error"])
+def test_kinds_and_statuses_of_spans_have_otlps_names(kind: object, status: object):
+    table = pa.table(
+        {"time": AT, "trace_id": ["a" * 32, "b" * 32], "kind": [kind, None], "status_code": [status, None]}
+    )
+    first, second = read_object(parquet(table), TRACES, "x.parquet").tables[""].to_pylist()
+    assert (first["kind"], first["status_code"]) == ("client", "error")
+    assert (second["kind"], second["status_code"]) == (None, "unset")
+
+
+def test_a_status_counts_if_it_is_one_of_a_span():
+    table = pa.table({"time": AT, "trace_id": ["a" * 32, "b" * 32], "status": ["ERROR", "404"]})
+    first, second = read_object(parquet(table), TRACES, "x.parquet").tables[""].to_pylist()
+    assert (first["status_code"], first["attr_status"]) == ("error", None)
+    assert (second["status_code"], second["attr_status"]) == ("unset", "404")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("duration_ns", [1_500_000, None]),
+        ("duration_us", [1_500.0, None]),
+        ("durationMs", [1.5, None]),
+        ("duration_seconds", ["0.0015", None]),
+        ("duration", pa.array([1_500, None], pa.duration("us"))),
+    ],
+)
+def test_a_duration_has_the_unit_of_its_name_or_type(name: str, values: object):
+    table = pa.table({"time": AT, "trace_id": ["a" * 32, "b" * 32], name: values})
+    spans = read_object(parquet(table), TRACES, "x.parquet").tables[""]
+    assert spans.column("duration_ns").to_pylist() == [1_500_000, 0]
+    assert not [column for column in spans.column_names if column.startswith("attr_")]
+
+
+def test_events_and_links_of_spans():
+    at_ns = 1_763_200_000_123_456_789
+    kind = pa.struct(
+        [
+            ("timestamp", pa.timestamp("ns", "UTC")),
+            ("name", pa.string()),
+            ("attributes", pa.map_(pa.string(), pa.string())),
+        ]
+    )
+    events = [[{"timestamp": at_ns, "name": "retry", "attributes": [("n", "1")]}, {"name": "end"}], None]
+    links = [None, [{"traceId": "C" * 32, "spanId": "d" * 16, "attributes": {"a": 1}, "flags": 1}]]
+    table = pa.table(
+        {"time": AT, "trace_id": ["a" * 32, "b" * 32], "events": pa.array(events, pa.list_(kind)), "links": links}
+    )
+    first, second = read_object(parquet(table), TRACES, "x.parquet").tables[""].to_pylist()
+    retry, end = first["events"]
+    assert (retry["timestamp"].value, retry["name"], retry["attributes"]) == (at_ns, "retry", '{"n":"1"}')
+    assert (end["timestamp"], end["name"], end["attributes"]) == (None, "end", None)
+    assert second["links"] == [
+        {"trace_id": "c" * 32, "span_id": "d" * 16, "trace_state": None, "flags": 1, "attributes": '{"a":1}',
+         "dropped_attributes_count": 0},
+    ]  # fmt: skip
+    assert (first["links"], second["events"]) == (None, None)
+
+
+def test_spans_of_ours_come_back_as_they_were():
+    spans = read_object(next(trace_batches(40)).SerializeToString(), TRACES).tables[""]
+    stored = split_nanos(unify_tables([spans], TRACES.rows))
+    again = read_object(parquet(stored), TRACES, "x.parquet").tables[""]
+    assert any(spans.column("events").to_pylist())
+    for name in TRACES.rows.schema().names:
+        assert again.column(name).to_pylist() == spans.column(name).to_pylist(), name
+
+
+def test_nested_values_become_attributes():
+    value = pa.struct([("string_value", pa.string()), ("int_value", pa.int64())])
+    pairs = [{"key": "user", "value": {"string_value": "ann"}}, {"key": "n", "value": {"int_value": 7}}]
+    table = pa.table(
+        {
+            "time": AT,
+            "resource": [{"attributes": {"host": {"name": "h1"}}}, None],
+            "attributes": pa.array([pairs, None], pa.list_(pa.struct([("key", pa.string()), ("value", value)]))),
+            "http": pa.array(
+                [[("request", {"path": "/"})], []], pa.map_(pa.string(), pa.struct([("path", pa.string())]))
+            ),
+        }
+    )
+    first, _ = read_object(parquet(table), LOGS, "x.parquet").tables[""].to_pylist()
+    found = {name: value for name, value in first.items() if name.startswith(("attr_", "resource_"))}
+    assert found == {"attr_user": "ann", "attr_n": 7, "attr_http_request_path": "/", "resource_host_name": "h1"}
+    # What is nested too deeply is kept as JSON.
+    table = pa.table({"time": AT, "a": [{"b": {"c": 1}}, None]})
+    first, _ = read_object(parquet(table), LOGS, "x.parquet", Limits(nesting_depth=1)).tables[""].to_pylist()
+    assert first["attr_a_b"] == '{"c":1}'
 
 
 def test_rows_without_time_are_refused():

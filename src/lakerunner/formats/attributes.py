@@ -169,7 +169,7 @@ def cut_text(array: pa.Array, limits: Limits, tally: Tally) -> pa.Array:
     cut = [
         value.encode()[: limits.value_bytes].decode("utf-8", "ignore") for value in array.filter(too_long).to_pylist()
     ]
-    tally.shorten("value_bytes", len(cut))
+    tally.shorten("value_bytes", len(cut), excerpt=cut[0])
     return pc.replace_with_mask(array, too_long, pa.array(cut, pa.string()))
 
 
@@ -251,7 +251,8 @@ def spill(spilled: list[tuple[Level, str, Entry]], row_count: int, tally: Tally)
     row, code = row[order], code[order]
     repeated = np.zeros(len(row), np.bool_)
     repeated[1:] = (row[1:] == row[:-1]) & (code[1:] == code[:-1])
-    tally.shorten("duplicate_attribute", int(repeated.sum()))
+    if repeated.any():
+        tally.shorten("duplicate_attribute", int(repeated.sum()), excerpt=distinct[int(code[repeated][0])])
     row, code, order = row[~repeated], code[~repeated], order[~repeated]
     offsets = np.zeros(row_count + 1, np.int32)
     np.cumsum(np.bincount(row, minlength=row_count), out=offsets[1:])

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from lakerunner.model.row_report import Effect, RowReport, Sample
 from lakerunner.model.signal import Table
 
 #: Samples kept per reason: enough to see what is wrong, too few to store a second copy of the object.
@@ -14,17 +17,10 @@ _SAMPLES_PER_REASON = 3
 _SAMPLE_CHARS = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One rejected row: its position and its first characters."""
-
-    where: str
-    excerpt: str
-
-
 @dataclass(slots=True)
 class Tally:
-    """Counts by reason while decoding. `rejected` counts rows lost, `cut` counts rows that were stored shortened."""
+    """Counts by reason while decoding. `rejected` counts rows lost, `cut` counts rows that were stored changed: a value
+    was shortened, replaced or left out."""
 
     rejected: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
@@ -33,9 +29,14 @@ class Tally:
     def reject(self, reason: str, count: int = 1, *, where: str = "", excerpt: str = "") -> None:
         if count:
             self.rejected[reason] = self.rejected.get(reason, 0) + int(count)
-            seen = self.samples.setdefault(reason, [])
-            if where and len(seen) < _SAMPLES_PER_REASON:
-                seen.append(Sample(where, excerpt[:_SAMPLE_CHARS]))
+            self._keep(reason, where, excerpt)
+
+    def reject_rows(self, reason: str, rows: npt.NDArray[np.bool_]) -> None:
+        """Reject the rows of a mask; the samples are their numbers."""
+        at = np.flatnonzero(rows)
+        self.reject(reason, len(at))
+        for row in at[:_SAMPLES_PER_REASON].tolist():
+            self._keep(reason, f"record {row + 1}", "")
 
     def add(self, other: Tally) -> None:
         """Add the counts of another tally."""
@@ -46,9 +47,15 @@ class Tally:
         for reason, seen in other.samples.items():
             self.samples[reason] = [*self.samples.get(reason, []), *seen][:_SAMPLES_PER_REASON]
 
-    def shorten(self, reason: str, count: int) -> None:
+    def shorten(self, reason: str, count: int, *, where: str = "", excerpt: str = "") -> None:
         if count:
             self.cut[reason] = self.cut.get(reason, 0) + int(count)
+            self._keep(reason, where, excerpt)
+
+    def _keep(self, reason: str, where: str, excerpt: str) -> None:
+        seen = self.samples.setdefault(reason, [])
+        if (where or excerpt) and len(seen) < _SAMPLES_PER_REASON:
+            seen.append(Sample(_printable(where), _printable(excerpt)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,15 @@ class Decoded:
         samples = {reason: tuple(seen) for reason, seen in tally.samples.items() if seen}
         return cls(tables, format, dict(tally.rejected), dict(tally.cut), samples)
 
+    def reports(self) -> tuple[RowReport, ...]:
+        """The counts and samples, by effect and reason."""
+        counts = ((Effect.REJECTED, self.rejected), (Effect.CHANGED, self.cut))
+        return tuple(
+            RowReport(effect, reason, rows, self.samples.get(reason, ()))
+            for effect, by_reason in counts
+            for reason, rows in by_reason.items()
+        )
+
 
 def table_of(description: Table, columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
     """Build a table of the model from its fixed columns, cast to their types; missing columns are null."""
@@ -78,6 +94,18 @@ def table_of(description: Table, columns: Mapping[str, pa.Array], row_count: int
             array = array.cast(column.type)
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=description.schema())
+
+
+def _printable(text: str) -> str:
+    """Return the first characters, with those escaped that a terminal would act upon or a database refuses.
+
+    >>> _printable("a[/red]" + chr(27) + "[2J")
+    'a[/red]\\x1b[2J'
+    """
+    shown = "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text[:_SAMPLE_CHARS]
+    )
+    return shown[:_SAMPLE_CHARS]
 
 
 def excerpt_of(data: bytes) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakerunner.formats.attributes import OVERFLOW, Entry, as_text, keys_of
+from lakerunner.formats.attributes import OVERFLOW, Entry, Ints, as_text, keys_of
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
@@ -19,6 +21,9 @@ from lakerunner.formats.records.records import Records
 from lakerunner.formats.records.tables import record_tables
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
+
+#: The members of OTLP's AnyValue, in the spellings of protobuf and JSON.
+_ANY_VALUE = re.compile(r"\.(string|bool|int|double|array|kvlist|bytes)(_value|Value)$")
 
 
 def read_parquet(data: bytes, signal: Signal, limits: Limits, options: Options) -> tuple[dict[str, pa.Table], Tally]:
@@ -70,7 +75,7 @@ def _entries(table: pa.Table, limits: Limits, tally: Tally) -> Iterator[Entry]:
     originals = keys_of(table.schema)
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        yield from _flatten(_key(name, originals), array, limits, tally, limits.nesting_depth)
+        yield from _flatten(_key(name, originals), array, np.arange(len(array)), limits, tally, limits.nesting_depth)
 
 
 def _key(name: str, originals: dict[str, list[str]]) -> str:
@@ -94,36 +99,59 @@ def _decoded(array: pa.Array, limits: Limits) -> pa.Array:
     return array.dictionary_decode()
 
 
-def _flatten(name: str, array: pa.Array, limits: Limits, tally: Tally, depth: int) -> Iterator[Entry]:
+def _flatten(name: str, array: pa.Array, rows: Ints, limits: Limits, tally: Tally, depth: int) -> Iterator[Entry]:
+    """Yield the values by key; `rows` has the row of each element of the array."""
     array = _decoded(array, limits)
     kind = array.type
-    if depth <= 0 or not len(array):
+    if not len(array):
         return
-    if pa.types.is_struct(kind):
+    if depth > 0 and pa.types.is_struct(kind) and kind.num_fields:
         for field, child in zip(kind, array.flatten(), strict=True):
-            yield from _flatten(f"{name}.{field.name}", child, limits, tally, depth - 1)
-    elif pa.types.is_map(kind):
-        yield from _map_entries(name, array, limits, tally)
+            yield from _flatten(f"{name}.{field.name}", child, rows, limits, tally, depth - 1)
+    elif depth > 0 and (pa.types.is_map(kind) or _is_pairs(kind)):
+        yield from _map_entries(name, array, rows, limits, tally, depth - 1)
     else:
-        rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
-        if len(rows):
-            yield Entry(name, rows, _plain(array, tally), rows)
+        if pa.types.is_duration(kind):
+            name, array = name if name.endswith("_ns") else f"{name}_ns", _nanoseconds(array)
+        valid = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+        if len(valid):
+            yield Entry(name, rows[valid], _plain(array, tally), valid)
 
 
-def _map_entries(name: str, array: pa.MapArray, limits: Limits, tally: Tally) -> Iterator[Entry]:
+def _is_pairs(kind: pa.DataType) -> bool:
+    """Whether a list holds pairs of keys and values, as OTLP's attributes do."""
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return False
+    return [field.name for field in kind.value_type] == ["key", "value"]
+
+
+def _map_entries(name: str, array: pa.Array, rows: Ints, limits: Limits, tally: Tally, depth: int) -> Iterator[Entry]:
     """Yield the values of a map by key. Keys get the map's name as a prefix, unless it is a map of attributes."""
     prefix = "" if name in ("attributes", "labels", "tags") else f"{name}."
-    lengths = pc.fill_null(pc.list_value_length(array.cast(pa.list_(array.type.field(0).type))), 0)
-    rows = np.repeat(np.arange(len(array)), lengths.to_numpy(zero_copy_only=False))
-    flat = array.cast(pa.list_(array.type.field(0).type)).flatten()
-    values = _plain(_decoded(flat.field(1), limits), tally)
-    keys = as_text(_plain(_decoded(flat.field(0), limits), tally)).dictionary_encode()
-    codes = keys.indices.to_numpy(zero_copy_only=False)
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    lists = array.cast(pa.list_(array.type.field(0).type)) if pa.types.is_map(array.type) else array
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    row_of_pair = np.repeat(rows, lengths.to_numpy(zero_copy_only=False))
+    keys, values = lists.flatten().flatten()
+    keys = as_text(_plain(_decoded(keys, limits), tally)).dictionary_encode()
+    # Decoded before it is split by key: the limit is on the whole column.
+    values = _decoded(values, limits)
+    codes = pc.fill_null(keys.indices, -1).to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(-1, len(keys.dictionary)), side="right")
     for code, key in enumerate(keys.dictionary.to_pylist()):
-        index = np.flatnonzero((codes == code) & valid)
-        if len(index):
-            yield Entry(f"{prefix}{key}", rows[index], values, index)
+        index = order[ends[code] : ends[code + 1]]
+        of_key = values.take(pa.array(index))
+        for found in _flatten(f"{prefix}{key}", of_key, row_of_pair[index], limits, tally, depth):
+            # An OTLP value is a struct in which one member is set: `attributes.k.string_value` is `k`.
+            yield replace(found, key=_ANY_VALUE.sub("", found.key)) if pa.types.is_struct(values.type) else found
+
+
+def _nanoseconds(array: pa.Array) -> pa.Array:
+    """Durations as whole nanoseconds; null for one that 64 bits cannot hold."""
+    unit = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}[array.type.unit]
+    counts = array.cast(pa.int64())
+    fits = pc.less_equal(pc.abs(counts), np.iinfo(np.int64).max // unit)
+    return pc.multiply(pc.if_else(fits, counts, pa.scalar(None, pa.int64())), unit)
 
 
 def _plain(array: pa.Array, tally: Tally) -> pa.Array:
@@ -159,7 +187,8 @@ def _valid_text(array: pa.Array, tally: Tally) -> pa.Array:
     except pa.ArrowInvalid:
         raw = array.view(pa.binary()).to_pylist()
     texts = [None if value is None else value.decode("utf-8", "replace") for value in raw]
-    tally.shorten("invalid_utf8", sum("\ufffd" in text for text in texts if text))
+    repaired = [text for text in texts if text and "\ufffd" in text]
+    tally.shorten("invalid_utf8", len(repaired), excerpt=next(iter(repaired), ""))
     return pa.array(texts, pa.string())
 
 

@@ -11,6 +11,7 @@ from lakerunner.index import outbox
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
+from lakerunner.index.row_reports import put_reports
 from lakerunner.index.segment_inputs import release_segments
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
 from lakerunner.index.work import ItemState, end_item
@@ -75,6 +76,7 @@ def _apply(tx: Connection, result: ItemResult) -> None:
         raise Bug(
             f"cannot commit item {result.item_id}: {len(result.objects) - ended} of its raw objects are not its own"
         )
+    put_reports(tx, result.objects)
     insert_segments(tx, result.made, result.item_id)
     outbox.put(tx, result.follow_ups)
 

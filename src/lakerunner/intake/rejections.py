@@ -106,6 +106,12 @@ def list_rejected(tx: Connection, kind: RejectedKind | None = None, limit: int =
     return [RejectedRow(**row) for row in rows]
 
 
+def count_rejected(tx: Connection) -> dict[str, int]:
+    """Return the number of rejections by kind."""
+    rows = tx.execute("SELECT kind, count(*) AS count FROM intake_rejected GROUP BY kind ORDER BY kind").fetchall()
+    return {row["kind"]: row["count"] for row in rows}
+
+
 def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
     """Delete old rejections, and the oldest ones above the limit for kinds that a sender can multiply."""
     over = tx.execute("DELETE FROM intake_rejected WHERE last_at < now() - make_interval(days => %s)", [_KEEP_DAYS])

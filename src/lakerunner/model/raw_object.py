@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass
 
 from lakerunner.model.ids import hashed_id
+from lakerunner.model.row_report import RowReport
 
 #: A version that begins so is a hash of the content. The others are etags.
 CONTENT_VERSION = "blake2b-"
@@ -55,6 +56,7 @@ class ObjectOutcome:
     quarantine_reason: str | None = None
     #: It was overwritten before it was read. The later version is an object of its own.
     superseded: bool = False
+    reports: tuple[RowReport, ...] = ()
 
 
 def quarantined(raw: RawObject, reason: str) -> ObjectOutcome:

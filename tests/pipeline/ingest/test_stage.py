@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client import REGISTRY
 
 from lakerunner.formats.attribute_types import AttributeTypes
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.index.attribute_types import record_types
+from lakerunner.index.row_reports import ReportCount, count_reports, list_reports
 from lakerunner.intake.buckets import own_bucket
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
+from lakerunner.model.row_report import Effect, RowReport, Sample
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS
 from lakerunner.model.time import TimeRange
@@ -299,6 +302,38 @@ def test_outcomes_are_told_for_every_object(lake: Lake) -> None:
     assert [type(outcome) for outcome in result.objects] == [ObjectOutcome, ObjectOutcome]
     assert [outcome.row_count for outcome in result.objects] == [10, 10]
     assert sum(segment.row_count for segment in result.segments) == 20
+
+
+def metric(name: str, reason: str) -> float:
+    return REGISTRY.get_sample_value(name, {"signal": "logs", "reason": reason}) or 0.0
+
+
+def test_rows_that_were_not_stored_as_sent_are_reported_with_their_object(lake: Lake) -> None:
+    small = lake.settings.formats.model_copy(update={"value_bytes": 4})
+    lake.settings = lake.settings.model_copy(update={"formats": small})
+    lines = b'{"ts": 1, "message": "0123456789"}\nno [/red]\x1b[2J' + b"x" * (1 << 20)
+    raw, other = lake.put(LOGS, lines, "logs_a.json"), lake.put(LOGS, b'{"ts": 2, "message": "b"}', "logs_b.json")
+    counters = (("lakerunner_rows_rejected_total", "bad_json"), ("lakerunner_rows_changed_total", "value_bytes"))
+    before = [metric(*counter) for counter in counters]
+    assert do(lake, [loaded(lake, raw, other)], here) == [None]
+    assert [metric(*counter) for counter in counters] == [count + 1 for count in before]
+    with lake.database.transaction() as tx:
+        [found] = list_reports(tx)
+        assert list_reports(tx, reason="value_bytes") == [found] and list_reports(tx, reason="no_time") == []
+        counts = count_reports(tx)
+    assert (found.object_id, found.row_count) == (raw.object_id, 1)
+    rejected, changed = found.reports
+    assert (rejected.effect, rejected.reason, rejected.rows) == ("rejected", "bad_json", 1)
+    assert rejected.samples[0].excerpt.startswith("no [/red]\\x1b[2Jxxx") and len(rejected.samples[0].excerpt) <= 160
+    assert changed == RowReport(Effect.CHANGED, "value_bytes", 1, (Sample("", "0123"),))
+    assert counts == [
+        ReportCount("logs", "rejected", "bad_json", 1, 1),
+        ReportCount("logs", "changed", "value_bytes", 1, 1),
+    ]
+    # The ledger forgets a report with its object.
+    with lake.database.transaction() as tx:
+        tx.execute("DELETE FROM raw_object WHERE object_id = %s", [raw.object_id])
+        assert list_reports(tx) == []
 
 
 def put_line(lake: Lake, name: str, value: str) -> RawObject:

@@ -106,6 +106,13 @@ def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
     for line in index["segments"]:
         rows.append({"what": f"segments of {line['signal']}", "state": line["state"], "count": line["segments"]})
         rows.append({"what": f"rows of {line['signal']}", "state": line["state"], "count": line["rows"]})
+    losses = document["losses"]
+    assert isinstance(losses, dict)
+    for line in losses["rows"]:
+        state = f"{line['effect']} in the last hour: {line['reason']}"
+        rows.append({"what": f"rows of {line['signal']}", "state": state, "count": line["rows"]})
+    for kind, count in losses["events"].items():
+        rows.append({"what": "events", "state": f"rejected: {kind}", "count": count})
     rows.append({"what": "outbox", "state": "pending", "count": index["outbox"]["count"]})
     rows += [{"what": f"leader of {name}", "state": holder, "count": 1} for name, holder in index["leaders"].items()]
     rows += [{"what": lag["topic"], "state": f"lag of {lag['group']}", "count": lag["lag"]} for lag in bus]

@@ -1,22 +1,25 @@
-"""`lakerunner ingest`: run the ingest role, backfill missed objects, inspect rejected and quarantined ones."""
+"""`lakerunner ingest`: run the ingest role, backfill missed objects, inspect what was not stored as sent."""
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from lakerunner.cli.progress import progress_line
+from lakerunner.cli.render import OutputFormat
 from lakerunner.cli.verb import Cli, ConfigOption, SetOption, role_command, verb
 from lakerunner.index import ledger
+from lakerunner.index.row_reports import list_reports
 from lakerunner.intake.rejections import RejectedKind, list_rejected
 from lakerunner.model.errors import BadInput, Missing
 from lakerunner.ops.roles import ROLES
 
 app = typer.Typer(
     help="Turn raw objects of all signals into segments, on Spark. Without a verb, run the role. "
-    "The verbs backfill missed objects and show rejected and quarantined ones."
+    "The verbs backfill missed objects, and show what was rejected, changed and quarantined."
 )
 quarantine = typer.Typer(no_args_is_help=True, help="Objects that could not be read, each with the reason.")
 app.add_typer(quarantine, name="quarantine")
@@ -69,6 +72,29 @@ def rejected(
     with cli.index() as database, database.transaction() as tx:
         rows = list_rejected(tx, kind, limit)
     cli.output.rows(rows, ["kind", "bucket", "key", "reason", "times", "last_at"])
+
+
+@app.command()
+@verb
+def reports(
+    cli: Cli,
+    reason: Annotated[str | None, typer.Option(help="Only objects with this reason.", show_default="all")] = None,
+    limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="Number of objects.")] = 100,
+) -> None:
+    """List objects of which rows were rejected or changed while the rest landed: counts by reason, and a sample."""
+    with cli.index() as database, database.transaction() as tx:
+        found = list_reports(tx, reason, limit)
+    if cli.output.kind is OutputFormat.JSON:
+        cli.output.document([asdict(each) for each in found])
+        return
+    rows: list[dict[str, object]] = []
+    for each in found:
+        for report in each.reports:
+            sample = next(iter(report.samples), None)
+            shown = ": ".join(filter(None, (sample.where, sample.excerpt))) if sample else None
+            about = {"object_id": each.object_id, "signal": each.signal, "key": each.key, "sample": shown}
+            rows.append({**about, "effect": report.effect, "reason": report.reason, "rows": report.rows})
+    cli.output.rows(rows, ["object_id", "signal", "key", "effect", "reason", "rows", "sample"])
 
 
 @quarantine.command("list")

@@ -47,8 +47,8 @@ def log_tables(parents: pa.StructArray, limits: Limits, options: Options, tally:
         },
         len(records),
     )
-    tally.reject("time_out_of_range", int(bad.sum()))
-    tally.reject("no_timestamp", int(((at_ns == 0) & ~bad).sum()))
+    tally.reject_rows("time_out_of_range", bad)
+    tally.reject_rows("no_timestamp", (at_ns == 0) & ~bad)
     refused = bad | (at_ns == 0)
     table = promoted.add_to(table)
     return {LOGS.rows.suffix: table.filter(pa.array(~refused)) if refused.any() else table}

@@ -53,9 +53,9 @@ def trace_tables(parents: pa.StructArray, limits: Limits, options: Options, tall
     table = promoted.add_to(table_of(TRACES.rows, columns, len(spans)))
     without_id = columns["trace_id"].is_null().to_numpy(zero_copy_only=False)
     late = bad | end_bad
-    tally.reject("time_out_of_range", int(late.sum()))
-    tally.reject("no_timestamp", int(((start_ns == 0) & ~late).sum()))
-    tally.reject("no_trace_id", int((without_id & (start_ns != 0) & ~late).sum()))
+    tally.reject_rows("time_out_of_range", late)
+    tally.reject_rows("no_timestamp", (start_ns == 0) & ~late)
+    tally.reject_rows("no_trace_id", without_id & (start_ns != 0) & ~late)
     refused = late | (start_ns == 0) | without_id
     return {TRACES.rows.suffix: table.filter(pa.array(~refused)) if refused.any() else table}
 

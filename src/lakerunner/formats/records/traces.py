@@ -11,9 +11,12 @@ import pyarrow.compute as pc
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.nesting import timestamps
+from lakerunner.formats.records import spans
 from lakerunner.formats.records.records import Records, hex_text
 from lakerunner.model.signals import TRACES
 from lakerunner.model.time import MAX_TIME_NS
+
+_DROPPED = ("dropped_attributes_count", "dropped_events_count", "dropped_links_count")
 
 
 def trace_tables(
@@ -21,7 +24,7 @@ def trace_tables(
 ) -> dict[str, pa.Table]:
     start_ns, _ = records.times(fields["start_timestamp"], options.fallback_time_ns, needed=True)
     end_ns, endless = records.times(fields["end_timestamp"], None, needed=False, bounded=True)
-    lasted = records.numbers(fields["duration_ns"], pa.float64())
+    lasted = spans.durations(records, fields["duration_ns"])
     fits = pc.fill_null(pc.less(pc.abs(lasted), float(MAX_TIME_NS)), True)
     records.refuse("time_out_of_range", ~fits.to_numpy(zero_copy_only=False))
     lasted = pc.cast(pc.if_else(fits, lasted, 0.0), pa.int64(), safe=False)
@@ -35,16 +38,14 @@ def trace_tables(
         "trace_state": records.text(fields["trace_state"]),
         "flags": records.numbers(fields["flags"], pa.uint32()),
         "name": records.text(fields["name"]),
-        "kind": _word(records.text(fields["kind"]), "SPAN_KIND_"),
-        "status_code": pc.fill_null(_word(records.text(fields["status_code"]), "STATUS_CODE_"), "unset"),
+        "kind": spans.kinds(records, fields["kind"]),
+        "status_code": spans.statuses(records, fields["status_code"]),
         "status_message": records.text(fields["status_message"]),
         "start_timestamp": timestamps(start_ns, "ns"),
         "duration_ns": duration,
         "service_name": records.text(fields["service_name"]),
+        "events": spans.events(records, limits),
+        "links": spans.links(records, limits),
+        **{name: records.numbers([name], pa.uint32()) for name in _DROPPED},
     }
     return {TRACES.rows.suffix: records.table(TRACES.rows, columns, limits)}
-
-
-def _word(texts: pa.Array, prefix: str) -> pa.Array:
-    """Normalise enum values: `SPAN_KIND_SERVER`, `Server` and `server` all become `server`."""
-    return pc.utf8_lower(pc.replace_substring_regex(texts, f"^{prefix}", ""))

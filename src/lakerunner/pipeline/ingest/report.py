@@ -1,21 +1,28 @@
-"""What ingest reports of a committed item beyond what every stage does: quarantine, refused rows, skewed times."""
+"""What ingest counts and logs of a committed item beyond every stage: quarantine, rows not stored as sent, skew."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from prometheus_client import Counter
 
 from lakerunner.index.commit import ItemResult
 from lakerunner.model.raw_object import RawObject
+from lakerunner.model.row_report import Effect
 from lakerunner.pipeline.ingest.task import TaskResult
 from lakerunner.pipeline.stage import Item
 from lakerunner.runtime.metrics import OBJECTS_QUARANTINED
 from lakerunner.runtime.telemetry import log
 
-_ROWS_REJECTED = Counter(
-    "lakerunner_rows_rejected", "Rows refused while others of their object landed.", ["signal", "reason"]
-)
+_ROWS = {
+    Effect.REJECTED: Counter(
+        "lakerunner_rows_rejected", "Rows refused while others of their object landed.", ["signal", "reason"]
+    ),
+    Effect.CHANGED: Counter(
+        "lakerunner_rows_changed", "Rows stored with a value shortened, replaced or left out.", ["signal", "reason"]
+    ),
+}
 _OBJECTS_SUPERSEDED = Counter(
     "lakerunner_objects_superseded", "Raw objects that were overwritten before they were read.", ["signal"]
 )
@@ -37,7 +44,10 @@ def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult
         if each.quarantine_reason is not None:
             OBJECTS_QUARANTINED.labels(item.signal).inc()
             log().warning("object quarantined", object=str(each.object_id), reason=each.quarantine_reason, **about)
-    for task in tasks:
-        for reason, count in task.rejected.items():
-            _ROWS_REJECTED.labels(item.signal, reason).inc(count)
-            log().warning("rows rejected", reason=reason, rows=count, **about)
+    counts: dict[tuple[Effect, str], int] = defaultdict(int)
+    for each in result.objects:
+        for rows in each.reports:
+            counts[rows.effect, rows.reason] += rows.rows
+    for (effect, reason), count in counts.items():
+        _ROWS[effect].labels(item.signal, reason).inc(count)
+        log().warning(f"rows {effect}", reason=reason, rows=count, **about)

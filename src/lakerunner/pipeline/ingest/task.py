@@ -64,12 +64,11 @@ class IngestTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task made of its objects. `rejected` are rows that were refused while their neighbours landed."""
+    """What a task made of its objects."""
 
     item_id: uuid.UUID
     segments: tuple[Segment, ...] = ()
     objects: tuple[ObjectOutcome, ...] = ()
-    rejected: Mapping[str, int] = field(default_factory=dict)
     #: Attribute columns of which the task was not given the type, with the type that it wrote.
     added_types: Mapping[str, str] = field(default_factory=dict)
     #: Rows that landed with an event time far from the present.
@@ -108,13 +107,10 @@ def _run(task: IngestTask) -> TaskResult:
     signal = signal_named(task.signal)
     decoded: list[Decoded] = []
     outcomes: list[ObjectOutcome] = []
-    rejected: dict[str, int] = {}
     for outcome, one in _decode_all(task, signal):
         outcomes.append(outcome)
         if one is not None:
             decoded.append(one)
-            for reason, count in one.rejected.items():
-                rejected[reason] = rejected.get(reason, 0) + count
     crash_point("ingest_after_read")
     segments: list[Segment] = []
     added_types: dict[str, str] = {}
@@ -129,7 +125,7 @@ def _run(task: IngestTask) -> TaskResult:
         skewed = skewed_rows(event_times_ns(signal, tables[signal.rows.suffix]), now_ns)
         segments = [_write(task, signal, part, target, now_ns) for part in parts(signal, tables, now_ns)]
     crash_point("ingest_after_write")
-    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), rejected, added_types, skewed)
+    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), added_types, skewed)
 
 
 def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcome, Decoded | None]]:
@@ -154,7 +150,7 @@ def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcom
             yield quarantined(raw, f"cannot read the object: {type(error).__name__}: {error}"), None
             continue
         row_count = decoded.tables[signal.rows.suffix].num_rows
-        yield ObjectOutcome(raw.object_id, row_count), decoded if row_count else None
+        yield ObjectOutcome(raw.object_id, row_count, reports=decoded.reports()), decoded if row_count else None
 
 
 def _fetch_all(task: IngestTask) -> Iterator[tuple[RawObject, _Fetched | LakeError]]:

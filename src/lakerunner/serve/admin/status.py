@@ -15,7 +15,9 @@ from lakerunner.bus.contract import Bus
 from lakerunner.index.api_keys import Scope
 from lakerunner.index.database import Database
 from lakerunner.index.migrate import schema_version
+from lakerunner.index.row_reports import count_reports
 from lakerunner.index.status import index_status
+from lakerunner.intake.rejections import count_rejected
 from lakerunner.runtime.settings import Settings
 from lakerunner.serve.auth import key_of
 from lakerunner.serve.dialect import DialectRoute
@@ -29,8 +31,15 @@ def status_document(database: Database, bus: Bus) -> dict[str, object]:
         "version": __version__,
         "schema": schema_version(database),
         "index": asdict(index_status(database)),
+        "losses": _losses(database),
         "bus": _lag_by_topic(bus),
     }
+
+
+def _losses(database: Database) -> dict[str, object]:
+    """What did not arrive as sent: rows of the last hour, and events that brought no object into the ledger."""
+    with database.transaction() as tx:
+        return {"rows": [asdict(count) for count in count_reports(tx)], "events": count_rejected(tx)}
 
 
 def _lag_by_topic(bus: Bus) -> list[dict[str, object]]:
