@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from lakerunner.index.series_key import series_key
 from lakerunner.intake.buckets import own_bucket
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
@@ -110,6 +111,20 @@ def test_a_store_that_is_down_quarantines_nothing(lake: Lake) -> None:
     bucket.with_name("elsewhere").rename(bucket)
     [error] = do(lake, [item], here)
     assert error is None and lake.states() == {"done": 1}
+
+
+def test_tasks_carry_the_key_of_series_ids(lake: Lake) -> None:
+    sent: list[IngestTask] = []
+
+    def run(tasks: Sequence[IngestTask]) -> list[TaskResult]:
+        sent.extend(tasks)
+        return here(tasks)
+
+    assert do(lake, [item_of(lake, "logs_a.binpb")], run) == [None]
+    with lake.database.transaction() as tx:
+        key = series_key(tx)
+    assert [task.options.metrics.series_key for task in sent] == [key]
+    assert len(key) == 32 and key.hex() not in repr(sent)
 
 
 def test_tasks_that_do_not_report_every_object_commit_nothing(lake: Lake) -> None:
