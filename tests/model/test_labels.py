@@ -22,7 +22,12 @@ def test_tid_tells_label_sets_apart(first: dict[str, str], second: dict[str, str
 
 def test_tid_never_changes() -> None:
     # Written into every metric segment: another value here would split every series in two.
-    assert LabelSet.of({"__name__": "up", "job": "api"}).tid() == 4822057583715553307
+    assert LabelSet.of({"__name__": "up", "job": "api"}).tid(b"a key") == 6826223496015461368
+
+
+@given(label_maps)
+def test_another_key_gives_another_tid(labels: dict[str, str]) -> None:
+    assert LabelSet.of(labels).tid(b"a key") != LabelSet.of(labels).tid(b"another")
 
 
 def test_text_moved_from_name_to_value_is_another_series() -> None:

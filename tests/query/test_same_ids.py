@@ -1,13 +1,20 @@
-"""Series of two orgs whose ids are the same, as anybody can make them: neither org sees the labels of the other."""
+"""Series with equal ids, or with ids that a hash without a key made equal: no org sees the labels of another, and
+crafted labels take nothing from the series of others.
+"""
 
 from __future__ import annotations
 
 import uuid
 
 import numpy as np
+import orjson
 import pytest
+import xxhash
 
+from lakerunner.formats.options import MetricOptions, Options
+from lakerunner.formats.read import read_object
 from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
 from lakerunner.query import metadata
 from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.scan.samples.arrow import from_batch, to_batches
@@ -22,6 +29,9 @@ from tests.query.lake_of_series import LakeOfSeries
 _OWNERS = ("alice", "bob")
 _QUERIES = ("m", "rate(m[1m])", "sum by (owner) (m)", "h_bucket", "h_count", "sum by (owner, le) (h_bucket)")
 _TIMES = np.arange(10) * 15_000
+#: Two values of the label `x` of a metric `m` that give both label sets the same XXH3, which was once the id of a
+#: series. XXH3 adds up products of 16-byte blocks: two lists of eight million blocks have equal sums within 27 s.
+_CRAFTED = ("...aaaaaaaa56414343bbbbbbbb45342162" + "." * 79, "...aaaaaaaa34411541bbbbbbbb56711712" + "." * 79)
 
 
 @pytest.fixture
@@ -79,3 +89,30 @@ def test_parts_of_workers_are_named_by_their_own_labels() -> None:
         [batch] = to_batches(sent)
         merged = merge([from_batch(batch)], uuid.uuid5(uuid.NAMESPACE_URL, owner))
         assert list(merged.labels) == [labels]
+
+
+@pytest.mark.parametrize("key", [b"", b"a key of the lake"])
+def test_crafted_labels_take_nothing_from_the_series_of_others(lake: LakeOfSeries, key: bytes) -> None:
+    hashed = {xxhash.xxh3_64_intdigest(b"__name__\xffm\xfex\xff" + value.encode() + b"\xfe") for value in _CRAFTED}
+    assert len(hashed) == 1
+    lines = [
+        {"name": "m", "labels": {"x": value}, "timestamp": 60 + second, "value": number}
+        for number, value in enumerate(_CRAFTED)
+        for second in range(3)
+    ]
+    options = Options(MetricOptions(series_key=key))
+    read = read_object(b"\n".join(map(orjson.dumps, lines)), METRICS, options=options).tables
+    tables = {
+        each.suffix: read[each.suffix].sort_by([(name, "ascending") for name in each.sort_key])
+        for each in (SAMPLES, SERIES)
+    }
+    org_id = uuid.uuid4()
+    # In two segments, as samples of a series are.
+    lake.commit(org_id, [lake.put_tables(org_id, tables) for _ in range(2)])
+    source = lake.lake.query(org_id)
+    found = Engine(source).instant("count_over_time(m[1m]) * 10 + m", 62_000).value
+    assert isinstance(found, VectorResult)
+    by_label = {labels.get("x"): value for labels, value in zip(found.labels, found.values, strict=True)}
+    assert by_label == {_CRAFTED[0]: 30.0, _CRAFTED[1]: 31.0}
+    listed = metadata.series(source, [], 0, 100_000)
+    assert {labels.get("x") for labels in listed} == set(_CRAFTED)

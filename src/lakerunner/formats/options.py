@@ -20,6 +20,8 @@ class MetricOptions:
     target_info: bool = True
     #: Interval between samples of `target_info`: half of the query look-back, as in Prometheus.
     target_info_step_ms: int = 150_000
+    #: The secret key of series ids, which all objects of a lake must share.
+    series_key: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from lakerunner.formats.attribute_types import AttributeTypes
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.index.attribute_types import record_types
 from lakerunner.index.row_reports import ReportCount, count_reports, list_reports
+from lakerunner.index.series_key import series_key
 from lakerunner.intake.buckets import own_bucket
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
@@ -252,6 +253,20 @@ def test_an_overwrite_between_head_and_get_is_superseded_and_never_read_twice(
     lake.record([new])
     assert do(lake, [loaded(lake, new)], here) == [None]
     assert lake.ledger_rows(LOGS) == lake.row_count(LOGS) == 40
+
+
+def test_tasks_carry_the_key_of_series_ids(lake: Lake) -> None:
+    sent: list[IngestTask] = []
+
+    def run(tasks: Sequence[IngestTask]) -> list[TaskResult]:
+        sent.extend(tasks)
+        return here(tasks)
+
+    assert do(lake, [item_of(lake, "logs_a.binpb")], run) == [None]
+    with lake.database.transaction() as tx:
+        key = series_key(tx)
+    assert [task.options.metrics.series_key for task in sent] == [key]
+    assert len(key) == 32 and key.hex() not in repr(sent)
 
 
 def test_tasks_that_do_not_report_every_object_commit_nothing(lake: Lake) -> None:

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from lakerunner.formats.attributes import Ints
-from lakerunner.model.labels import METRIC_NAME
+from lakerunner.model.labels import METRIC_NAME, series_id
 
 
 class Rank(enum.IntEnum):
@@ -64,7 +63,7 @@ class _Flat:
         )
 
 
-def label_sets(sources: Sequence[Source], series_count: int) -> LabelSets:
+def label_sets(sources: Sequence[Source], series_count: int, key: bytes) -> LabelSets:
     names = sorted({name for source in sources for name in source.names})
     flat = _flatten(sources, names)
     _resolve_duplicates(flat)
@@ -75,7 +74,7 @@ def label_sets(sources: Sequence[Source], series_count: int) -> LabelSets:
         pa.array(names, pa.string()).take(pa.array(flat.name[shown])),
         flat.values.take(pa.array(flat.value[shown])),
     )
-    return LabelSets(_tids(flat, names, series_count), labels)
+    return LabelSets(_tids(flat, names, series_count, key), labels)
 
 
 def _flatten(sources: Sequence[Source], names: list[str]) -> _Flat:
@@ -115,7 +114,7 @@ def _resolve_duplicates(flat: _Flat) -> None:
     flat.keep(~again)
 
 
-def _tids(flat: _Flat, names: list[str], series_count: int) -> Ints:
+def _tids(flat: _Flat, names: list[str], series_count: int, key: bytes) -> Ints:
     # Arrow joins the bytes that LabelSet.tid hashes, so that Python handles one value per series.
     name = pa.array([n.encode() + b"\xff" for n in names], pa.binary()).take(pa.array(flat.name))
     value = flat.values.cast(pa.binary()).take(pa.array(flat.value))
@@ -123,8 +122,7 @@ def _tids(flat: _Flat, names: list[str], series_count: int) -> Ints:
     wholes = pc.binary_join(
         pa.ListArray.from_arrays(_offsets(flat.series, series_count), pieces), pa.scalar(b"", pa.binary())
     )
-    digest = xxhash.xxh3_64_intdigest
-    return np.array([digest(whole) for whole in wholes.to_pylist()], np.uint64).view(np.int64)
+    return np.frombuffer(b"".join([series_id(whole, key) for whole in wholes.to_pylist()]), "<i8")
 
 
 def _offsets(series: Ints, series_count: int) -> pa.Array:

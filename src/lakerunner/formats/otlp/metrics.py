@@ -179,7 +179,7 @@ def _info(made: list[_Made], targets: Targets, options: Options) -> _Made:
     resource_of = np.concatenate([part.resource_of for part in made])
     columns = [part.samples.column("timestamp").cast(pa.int64()).to_numpy() for part in made]
     sets, series, time_ms = target_info(targets, resource_of, np.concatenate(columns), options.metrics)
-    table = info_table(sets)
+    table = info_table(sets, options.metrics.series_key)
     names = pa.array([TARGET_INFO], pa.string()).take(pa.array(np.zeros(len(series), np.int64)))
     samples = table_of(
         SAMPLES,

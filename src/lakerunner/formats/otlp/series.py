@@ -73,7 +73,7 @@ def group(
     )
     every = np.arange(len(point))
     sources.append(Source(Rank.NAME, every, [METRIC_NAME], np.zeros(len(point), np.int64), names, every))
-    sets = label_sets(sources, len(point))
+    sets = label_sets(sources, len(point), options.series_key)
     return Grouped(of_point, sets.tids, _table(metadata, metric, names, sets))
 
 

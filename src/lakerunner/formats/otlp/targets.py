@@ -169,9 +169,9 @@ def _info_labels(attributes: Attributes) -> LabelSet | None:
     return LabelSet.of({**labels, **target, METRIC_NAME: TARGET_INFO})
 
 
-def info_table(sets: list[LabelSet]) -> pa.Table:
+def info_table(sets: list[LabelSet], key: bytes) -> pa.Table:
     columns = {
-        "tid": pa.array([labels.tid() for labels in sets], pa.int64()),
+        "tid": pa.array([labels.tid(key) for labels in sets], pa.int64()),
         "metric_name": pa.array([TARGET_INFO] * len(sets), pa.string()),
         "type": pa.array(["info"] * len(sets), pa.string()),
         "description": pa.array(["Target metadata"] * len(sets), pa.string()),

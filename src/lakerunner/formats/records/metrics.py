@@ -39,7 +39,7 @@ def metric_tables(
     records.refuse("metric_without_value", value.is_null().to_numpy(zero_copy_only=False))
     described = {name: records.text(fields[name]) for name in ("type", "unit", "description")}
 
-    of_row, first, sets = _series(records, names, list(described.values()))
+    of_row, first, sets = _series(records, names, list(described.values()), options.metrics.series_key)
     columns = {
         "metric_name": names,
         "tid": pa.array(sets.tids[of_row]),
@@ -66,7 +66,7 @@ def metric_tables(
     return {SAMPLES.suffix: samples, SERIES.suffix: series.filter(pa.array(seen & first_of_each(sets.tids)))}
 
 
-def _series(records: Records, names: pa.Array, described: list[pa.Array]) -> tuple[Ints, Ints, LabelSets]:
+def _series(records: Records, names: pa.Array, described: list[pa.Array], key: bytes) -> tuple[Ints, Ints, LabelSets]:
     """Return the series number of each row, the first row of each series, and the label sets."""
     columns = [_codes(names)[0], *(_codes(column)[0] for column in described)]
     labels = []
@@ -84,7 +84,7 @@ def _series(records: Records, names: pa.Array, described: list[pa.Array]) -> tup
         if name and len(having):
             none, place = zeros[: len(having)], np.full(len(having), order)
             sources.append(Source(Rank.ATTRIBUTE, having, [name], none, texts, code_of_series[having] - 1, place))
-    return of_row, first, label_sets(sources, len(first))
+    return of_row, first, label_sets(sources, len(first), key)
 
 
 def _codes(texts: pa.Array) -> tuple[Ints, pa.Array]:

@@ -24,7 +24,7 @@ SAMPLES = Table(
     suffix="",
     columns=(
         Column("metric_name", pa.string(), "The Prometheus name, first in the sort order.", nullable=False),
-        Column("tid", pa.int64(), "The series: a hash of its label set.", nullable=False),
+        Column("tid", pa.int64(), "The series: a keyed hash of its label set.", nullable=False),
         Column("timestamp", pa.timestamp("ms", "UTC"), "When it was measured.", nullable=False),
         Column("value", pa.float64(), "The sample, bit for bit as sent; null where it is a histogram."),
         Column(
@@ -49,7 +49,7 @@ SAMPLES = Table(
 SERIES = Table(
     suffix=".series",
     columns=(
-        Column("tid", pa.int64(), "The series: a hash of its label set.", nullable=False),
+        Column("tid", pa.int64(), "The series: a keyed hash of its label set.", nullable=False),
         Column("metric_name", pa.string(), "The Prometheus name.", nullable=False),
         Column("otel_name", pa.string(), "The name as sent."),
         Column("type", pa.string(), "gauge, counter, histogram, summary, info or unknown."),

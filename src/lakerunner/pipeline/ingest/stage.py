@@ -16,6 +16,7 @@ from lakerunner.formats.options import options_of
 from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Database
 from lakerunner.index.profiles import list_profiles
+from lakerunner.index.series_key import series_key
 from lakerunner.intake.buckets import config_of
 from lakerunner.model.errors import Bug, LakeError, LimitHit, Unavailable
 from lakerunner.model.raw_object import RawObject, quarantined
@@ -134,9 +135,11 @@ class IngestRunner(Runner[RawObject]):
             self._trouble = None
 
     def _sources(self, buckets: set[str]) -> dict[str, StoreConfig | LakeError]:
-        """How to reach each bucket, or why it cannot be reached."""
+        """How to reach each bucket, or why it cannot be reached. Reads the series key in the same transaction."""
         with self._database.transaction() as tx:
             profiles = list_profiles(tx)
+            metrics = replace(self._options.metrics, series_key=series_key(tx))
+        self._options = replace(self._options, metrics=metrics)
         sources: dict[str, StoreConfig | LakeError] = {}
         for bucket in buckets:
             try:

@@ -11,7 +11,7 @@ from typing import overload
 
 import pyarrow as pa
 
-from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.model.labels import METRIC_NAME, SERIES_ID_BYTES, LabelSet, series_id
 from lakerunner.query.series.classic_names import LE
 
 #: Label sets per cache, at about a kilobyte each. A full cache is emptied: label sets in use soon come back.
@@ -23,15 +23,14 @@ _ESCAPED = b"!"
 class Interned:
     """Label sets by id, by packed text, or by the series they derive from.
 
-    A series occurs in many segments, and its labels are made only once. The id of a series is a 64-bit hash, and two
-    label sets with the same id are easy to construct. So ids are looked up per org: otherwise an org could craft labels
-    to see those of another org, or to show it false ones.
+    A series occurs in many segments, and its labels are made only once. Ids are looked up per org: an org that could
+    make its files hold the ids of another one must neither see that org's labels nor show it false ones.
     """
 
     def __init__(self, limit: int = _MAX_INTERNED) -> None:
         self._limit = limit
         self._by_tid: dict[tuple[bytes, int], LabelSet] = {}
-        self._derived: dict[tuple[LabelSet, str, str], tuple[int, LabelSet]] = {}
+        self._derived: dict[tuple[int, LabelSet, str, str], tuple[int, LabelSet]] = {}
         self._by_text: dict[bytes, LabelSet] = {}
         self._lock = threading.Lock()
 
@@ -39,14 +38,17 @@ class Interned:
         with self._lock:
             self._by_tid, self._derived, self._by_text = {}, {}, {}
 
-    def derived(self, parent: LabelSet, suffix: str, le: str = "") -> tuple[int, LabelSet]:
-        """The id and labels of a classic series of a histogram."""
-        key = (parent, suffix, le)
+    def derived(self, parent_tid: int, parent: LabelSet, suffix: str, le: str = "") -> tuple[int, LabelSet]:
+        """The id and labels of a classic series of a histogram.
+
+        The id is a hash of the histogram's own. It is as hard to guess as that one, without the key of the lake.
+        """
+        key = (parent_tid, parent, suffix, le)
         made = self._derived.get(key)
         if made is None:
             labels = parent.with_label(METRIC_NAME, parent.get(METRIC_NAME) + suffix)
             labels = labels.with_label(LE, le) if le else labels
-            made = labels.tid(), labels
+            made = _derived_tid(parent_tid, suffix, le), labels
             with self._lock:
                 if len(self._derived) >= self._limit:
                     self._derived = {}
@@ -75,6 +77,11 @@ class Interned:
                     self._by_text = {}
                 self._by_text[texts[place]] = made
         return [labels for labels in found if labels is not None]
+
+
+def _derived_tid(parent: int, suffix: str, le: str) -> int:
+    text = parent.to_bytes(SERIES_ID_BYTES, "little", signed=True) + f"{suffix}\0{le}".encode()
+    return int.from_bytes(series_id(text, b""), "little", signed=True)
 
 
 def packed(labels: LabelSet) -> bytes:

@@ -154,6 +154,14 @@ class LabelColumns:
         keys = np.sort(keys)
         return not bool((keys[1:] == keys[:-1]).any())
 
+    def repeats(self) -> npt.NDArray[np.bool_]:
+        """Whether each row has the same labels as the row before it."""
+        same = np.ones(self.length, np.bool_)
+        same[:1] = False
+        for column in self.columns:
+            same[1:] &= column.codes[1:] == column.codes[:-1]
+        return same
+
     def _identity(self) -> tuple[Ints, int]:
         """One number per row, equal for equal labels, and an exclusive upper limit of the numbers."""
         return _combined(self.length, [(column.codes, len(column.values)) for column in self.columns])

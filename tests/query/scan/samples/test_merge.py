@@ -6,6 +6,7 @@ import uuid
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,26 @@ def _samples(runs: list[tuple[int, list[int]]], number: int, *, starts: bool, hi
         times + 1 if starts else None,
         column,
     )
+
+
+@pytest.mark.parametrize("tabled", [True, False])
+def test_ids_with_equal_labels_are_one_series(tabled: bool) -> None:
+    """Segments from before the key of ids have other ids for the same series."""
+    series = [LabelSet.of({METRIC_NAME: "m", "n": str(number)}) for number in range(3)]
+    parts = []
+    for number, key in enumerate((b"", b"key")):
+        tids = np.array([labels.tid(key) for labels in series], np.int64)
+        rows = [
+            {"tid": tid, "metric_name": "m", "labels": list(labels.without(METRIC_NAME))}
+            for tid, labels in zip(tids.tolist(), series, strict=True)
+        ]
+        table = SeriesTable.of(pa.Table.from_pylist(rows, schema=SERIES.schema()))
+        times, values = np.full(3, number), np.arange(3) + 10.0 * number
+        parts.append(Samples(tids, TableLabels(table, tids) if tabled else series, np.arange(4), times, values))
+    batch = merge(parts, uuid.uuid4())
+    assert list(batch.labels) == series
+    assert batch.offsets.tolist() == [0, 2, 4, 6]
+    assert batch.values.tolist() == [0.0, 10.0, 1.0, 11.0, 2.0, 12.0]
 
 
 @settings(deadline=None)  # The first call compiles.

@@ -68,7 +68,7 @@ def _plain(
 ) -> ClassicGroup:
     lengths = np.bincount(series, minlength=len(parents.tids))
     rows = np.flatnonzero(lengths)
-    derived = [INTERNED.derived(labels[row], suffix) for row in rows.tolist()]
+    derived = [INTERNED.derived(int(parents.tids[row]), labels[row], suffix) for row in rows.tolist()]
     samples = Samples(
         np.array([tid for tid, _ in derived], np.int64),
         [each for _, each in derived],
@@ -133,7 +133,7 @@ def _named(
         if known is None:
             known = texts[bounds.tobytes()] = (*map(plain, bounds.tolist()), "+Inf")
         for le in known:
-            tid, bucket_labels = INTERNED.derived(labels[parent], BUCKET, le)
+            tid, bucket_labels = INTERNED.derived(int(parents.tids[parent]), labels[parent], BUCKET, le)
             tids.append(tid)
             made.append(bucket_labels)
             le_of.append(les.setdefault(le, len(les)))

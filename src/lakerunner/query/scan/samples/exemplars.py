@@ -122,7 +122,7 @@ def _classic(
             bounds = row["bounds"] or []
             at = int(np.searchsorted(bounds, row["value"])) if bounds else 0
             le = plain(bounds[at]) if at < len(bounds) else "+Inf"
-        derived = INTERNED.derived(labels[row["tid"]], suffix, le)[1]
+        derived = INTERNED.derived(row["tid"], labels[row["tid"]], suffix, le)[1]
         if all(accepts(derived.get(name)) for name, accepts in tests):
             rows.append(row)
             sets.append(derived)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -165,18 +166,33 @@ def _known(tids: Ints, parts: Sequence[Samples], org_id: uuid.UUID) -> Known:
     if ordered is None:
         ordered = _ordered(_labels_of(distinct, first_run, parts))
         _ORDERS.put(key, ordered, ordered[1].size_bytes)
-    order, labels = ordered
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return Known(distinct[order], labels, rank[place])
+    rank, labels = ordered
+    tids = np.empty(len(labels), np.int64)
+    tids[rank] = distinct
+    return Known(tids, labels, rank[place])
 
 
 def _ordered(labels: LabelList) -> tuple[Ints, LabelList]:
+    """Each id's place in the order of labels, and the labels in that order.
+
+    Ids with equal labels share a place. A series has two ids if some of its segments are older than the key of the ids,
+    or if it was sent as a series of its own and as part of a histogram.
+    """
     order = in_order(labels)
-    if order is None:
-        return np.arange(len(labels)), labels
-    # Not `take` where there are columns: the taken rows would keep the unordered list in memory.
-    return order, labels.take(order) if labels.columns is None else LabelList.of_columns(labels.columns.take(order))
+    if order is not None:
+        # Not `take` where there are columns: the taken rows would keep the unordered list in memory.
+        columns = labels.columns
+        labels = labels.take(order) if columns is None else LabelList.of_columns(columns.take(order))
+    new = ~_repeats(labels)
+    rank = np.empty(len(labels), np.int64)
+    rank[slice(None) if order is None else order] = np.cumsum(new) - 1
+    return rank, labels if new.all() else LabelList(labels.take(np.flatnonzero(new)))
+
+
+def _repeats(labels: LabelList) -> npt.NDArray[np.bool_]:
+    if labels.columns is not None:
+        return labels.columns.repeats()
+    return np.array([False, *(one == before for before, one in pairwise(labels))][: len(labels)], np.bool_)
 
 
 def _labels_of(tids: Ints, runs: Ints, parts: Sequence[Samples]) -> LabelList:

@@ -44,7 +44,7 @@ def scan_series(
     for suffix, rows in chosen.classic.items():
         labels, tids = table.label_sets(rows), table.tids[rows].tolist()
         if suffix != BUCKET:
-            derived = [INTERNED.derived(parent, suffix) for parent in labels]
+            derived = [INTERNED.derived(tid, parent, suffix) for tid, parent in zip(tids, labels, strict=True)]
             parts.append(_rows(table, rows, [tid for tid, _ in derived], [each for _, each in derived]))
             continue
         accepts = accepting([matcher for matcher in matchers if matcher.name == LE], partial(spend, 0))
@@ -58,7 +58,7 @@ def scan_series(
         for row, tid, parent in zip(rows.tolist(), tids, labels, strict=True):
             for le in (*map(plain, bounds.get(tid, ())), "+Inf"):
                 if accepts(le):
-                    derived_tid, derived_labels = INTERNED.derived(parent, BUCKET, le)
+                    derived_tid, derived_labels = INTERNED.derived(tid, parent, BUCKET, le)
                     of_row.append(row)
                     tids_of.append(derived_tid)
                     labels_of.append(derived_labels)
