@@ -120,6 +120,13 @@ def test_config_show_stars_passwords() -> None:
         assert "postgresql://lake:***@db/lrdb" in shown.out
 
 
+def test_what_a_verb_creates_is_private(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    env = {"LAKERUNNER_DATA_DIR": str(data)}
+    assert run_lakerunner("demo", "--past", "1s", "--rate", "1", env=env).code == 0
+    assert [path for path in (data, *data.rglob("*")) if path.stat().st_mode & 0o077] == []
+
+
 def test_bus_verbs(lakerunner: Run, database: Database) -> None:
     bus = open_bus(Settings(), database)
     bus.ensure_topics()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ class Webhook:
     def __init__(self, s3_lake: S3Lake, client: httpx.Client) -> None:
         self.s3_lake, self.lake, self._client = s3_lake, s3_lake.lake, client
         self.secret = self.new_key([Scope.INGEST], ORG)
+        self.base_url = client.base_url
 
     def new_key(self, scopes: list[Scope], org_id: uuid.UUID) -> str:
         with self.lake.database.transaction() as tx:
@@ -133,6 +135,40 @@ def test_a_body_that_is_too_large_is_refused(webhook: Webhook) -> None:
     answer = webhook.post(b"x" * 20_001)
     assert answer.status_code == 413
     assert "intake.webhook_max_bytes" in answer.json()["hint"]
+
+
+def begin_post(webhook: Webhook, secret: str) -> tuple[int, str]:
+    """Send the head of a request and nothing of its body; return what is answered."""
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\nContent-Length: 100\r\n\r\n"
+    url = webhook.base_url
+    with socket.create_connection((url.host, url.port or 0), timeout=20) as connection:
+        connection.sendall(head.encode())
+        answer = connection.recv(65_536).decode()
+    return int(answer.split()[1]), answer
+
+
+def test_the_key_is_checked_before_the_body_is_read(webhook: Webhook) -> None:
+    assert begin_post(webhook, "lrk_wrong")[0] == 401
+    assert begin_post(webhook, webhook.new_key([Scope.QUERY], ORG))[0] == 403
+
+
+def test_a_body_that_does_not_come_is_not_awaited(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakerunner.intake.webhook.MAX_BODY_S", 0.05)
+    status, answer = begin_post(webhook, webhook.secret)
+    assert (status, "did not arrive within 0.05 s" in answer) == (408, True)
+    assert webhook.lake.rejected() == []
+
+
+def test_an_admin_key_of_an_org_announces_objects_of_that_org_only(webhook: Webhook) -> None:
+    other = uuid.uuid4()
+    with webhook.lake.database.transaction() as tx:
+        create_org(tx, "other", other)
+        everywhere = create_key(tx, "root", [Scope.ADMIN], []).secret
+    webhook.s3_lake.put(OTEL)
+    body = shapes.minio(OTEL, bucket=webhook.s3_lake.bucket_name)
+    secret = webhook.new_key([Scope.ADMIN], other)
+    assert webhook.post(body, authorization=f"Bearer {secret}").json() == {"denied": 1}
+    assert webhook.post(body, authorization=f"Bearer {everywhere}").json() == {"recorded": 1}
 
 
 def test_an_empty_body_is_a_test_of_the_connection(webhook: Webhook) -> None:

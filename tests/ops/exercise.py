@@ -67,8 +67,7 @@ def main() -> int:
     settings = load_settings(env=os.environ)
     if sys.argv[1] == "serve":
         configure_telemetry("serve", settings)
-        launcher = (sys.executable, "-m", "tests.ops.exercise")
-        return Supervisor(settings, [role.name for role in EXERCISED], lambda _: None, launcher).run()
+        return Supervisor(settings, [role.name for role in EXERCISED], lambda _: None, "tests.ops.exercise").run()
     role = next(role for role in EXERCISED if role.name == sys.argv[1])
     return run_role(role, settings)
 

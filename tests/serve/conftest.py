@@ -60,6 +60,8 @@ def two_orgs(lake: WorkerLake) -> TwoOrgs:
             "both": api_keys.create_key(tx, "both", [Scope.QUERY], [ours, theirs]),
             "ingest": api_keys.create_key(tx, "collector", [Scope.INGEST], [ours]),
             "admin": api_keys.create_key(tx, "root", [Scope.ADMIN], []),
+            "our_admin": api_keys.create_key(tx, "our root", [Scope.ADMIN], [ours]),
+            "both_admin": api_keys.create_key(tx, "both roots", [Scope.ADMIN], [ours, theirs]),
             "revoked": api_keys.create_key(tx, "old", [Scope.QUERY], [ours]),
         }
         api_keys.revoke_key(tx, keys["revoked"].key.key_id)

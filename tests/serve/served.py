@@ -46,6 +46,9 @@ class AuthOf(Authenticator):
     async def caller(self, request: Request) -> Caller:
         return Caller(self.org_id, "test")
 
+    async def operator(self, request: Request) -> Caller:
+        return await self.caller(request)
+
 
 @dataclass(frozen=True, repr=False)
 class Served:

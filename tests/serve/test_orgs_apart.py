@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import itertools
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.serve.caller import Caller
 from tests.serve.served import END_S, START_S, Served, TwoOrgs, serving
 
 #: What only the other org's data holds. None of it may occur in an answer.
@@ -213,9 +216,15 @@ def test_running_queries_of_others_are_unknown(guarded: Served, two_orgs: TwoOrg
                 listed = send(guarded, "queries", {}, theirs).json()["queries"]
             assert [query["query"] for query in listed] == ["secret_up + 1"]
             query_id = listed[0]["id"]
-            ours = bearer(two_orgs.secrets["ours"])
-            assert send(guarded, "queries", {}, ours).json()["queries"] == []
-            assert guarded.client.delete(f"/api/v1/queries/{query_id}", headers=ours).status_code == 404
+            for who in ("ours", "our_admin"):
+                others = bearer(two_orgs.secrets[who])
+                assert send(guarded, "queries", {}, others).json()["queries"] == []
+                assert guarded.client.delete(f"/api/v1/queries/{query_id}", headers=others).status_code == 404
+            for who in ("admin", "both_admin"):
+                operator = bearer(two_orgs.secrets[who])
+                assert [query["id"] for query in send(guarded, "queries", {}, operator).json()["queries"]] == [query_id]
+                narrowed = send(guarded, "queries", {}, {**operator, "X-Scope-OrgID": "ours"})
+                assert narrowed.json()["queries"] == []
             began = time.monotonic()
             assert guarded.client.delete(f"/api/v1/queries/{query_id}", headers=theirs).status_code == 200
             answer = slow.result()
@@ -224,6 +233,22 @@ def test_running_queries_of_others_are_unknown(guarded: Served, two_orgs: TwoOrg
             assert "victim" in answer.json()["error"]
     finally:
         guarded.workers.delay_s = 0.0
+
+
+def test_an_operator_names_the_org_whose_limits_it_wants(guarded: Served, two_orgs: TwoOrgs) -> None:
+    admin, ours = bearer(two_orgs.secrets["admin"]), bearer(two_orgs.secrets["our_admin"])
+    assert send(guarded, "limits", {}, admin).status_code == 400
+    assert send(guarded, "limits", {}, {**admin, "X-Scope-OrgID": "theirs"}).json()["org"] == str(two_orgs.theirs)
+    assert send(guarded, "limits", {}, ours).json()["org"] == str(two_orgs.ours)
+    for org in ("theirs", "nobody"):
+        assert send(guarded, "limits", {}, {**ours, "X-Scope-OrgID": org}).status_code == 401
+    assert send(guarded, "queries", {}, {**admin, "X-Scope-OrgID": "nobody"}).status_code == 401
+
+
+def test_a_caller_is_the_same_on_the_other_side_of_the_lane() -> None:
+    for operates in (None, frozenset(), frozenset({uuid.UUID(int=7)})):
+        caller = Caller(uuid.UUID(int=1), "k", {"max_series": 5}, operates)
+        assert Caller.from_json(orjson.loads(orjson.dumps(caller.to_json()))) == caller
 
 
 def test_labels_are_only_labels(guarded: Served, two_orgs: TwoOrgs) -> None:

@@ -41,7 +41,14 @@ def secrets(database: Database) -> dict[str, str]:
         query = api_keys.create_key(tx, "grafana", [Scope.QUERY], [org.org_id])
         gone = api_keys.create_key(tx, "old", [Scope.ADMIN], [])
         api_keys.revoke_key(tx, gone.key.key_id)
-    return {"admin": admin.secret, "query": query.secret, "revoked": gone.secret, "unknown": "lrk_x"}
+        ours = api_keys.create_key(tx, "our root", [Scope.ADMIN], [org.org_id])
+    return {
+        "of one org": ours.secret,
+        "admin": admin.secret,
+        "query": query.secret,
+        "revoked": gone.secret,
+        "unknown": "lrk_x",
+    }
 
 
 def test_every_way_to_send_a_key(client: httpx.Client, secrets: dict[str, str]) -> None:
@@ -59,7 +66,7 @@ def test_every_way_to_send_a_key(client: httpx.Client, secrets: dict[str, str]) 
 
 
 @pytest.mark.parametrize("guarded", [True], indirect=True)
-@pytest.mark.parametrize("who", ["query", "revoked", "unknown"])
+@pytest.mark.parametrize("who", ["query", "of one org", "revoked", "unknown"])
 def test_others_are_denied(client: httpx.Client, secrets: dict[str, str], who: str) -> None:
     answer = client.get("/api/v1/status", headers={"Authorization": f"Bearer {secrets[who]}"})
     assert answer.status_code == 401

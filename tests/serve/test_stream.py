@@ -226,4 +226,4 @@ def _admin() -> Any:
     from lakerunner.index.orgs import DEFAULT_ORG_ID
     from lakerunner.serve.caller import Caller
 
-    return Caller(DEFAULT_ORG_ID, "test", admin=True)
+    return Caller(DEFAULT_ORG_ID, "test")

@@ -28,6 +28,11 @@ def store(root: Path) -> ObjectStore:
     return open_store(StoreConfig(url=root.as_uri(), max_attempts=1))
 
 
+def test_objects_are_private(store: ObjectStore, root: Path) -> None:
+    store.put("some/folder/object", b"telemetry")
+    assert [path.stat().st_mode & 0o077 for path in (root, root / STAGING, root / "some/folder/object")] == [0, 0, 0]
+
+
 def _files(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 

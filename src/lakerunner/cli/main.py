@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -46,4 +47,10 @@ for _noun in (bus, config, ingest, key, org, profile, query):
 
 
 def main() -> None:
+    # Everything that we create is private: databases, buckets, caches and logs hold telemetry.
+    os.umask(0o077)
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PREFIX = "lrk_"
 #: Headers accepted besides `Authorization`. Clients of the Go system send the second.
 _KEY_HEADERS = ("x-api-key", "x-cardinalhq-api-key")
+CREDENTIAL_HEADERS = ("authorization", *_KEY_HEADERS)
 _HOW = "send `Authorization: Bearer KEY`, or the key as the password of basic authentication"
 
 
@@ -41,6 +42,13 @@ class ApiKey:
     org_ids: frozenset[uuid.UUID]
     created_at: datetime
     revoked_at: datetime | None
+
+    @property
+    def operates(self) -> frozenset[uuid.UUID] | None:
+        """The orgs that the key administers; None means every org, which an admin key without an org administers."""
+        if Scope.ADMIN not in self.scopes:
+            return frozenset()
+        return self.org_ids or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +137,7 @@ def secret_in(headers: Mapping[str, str]) -> str:
 
 def has_secret(headers: Mapping[str, str]) -> bool:
     """Return whether the request carries any credential."""
-    return "authorization" in headers or any(header in headers for header in _KEY_HEADERS)
+    return any(header in headers for header in CREDENTIAL_HEADERS)
 
 
 def _one(tx: Connection, condition: str, value: object) -> ApiKey:

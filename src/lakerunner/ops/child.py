@@ -11,11 +11,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 
+from lakerunner.ops.fork_server import Process
 from lakerunner.runtime.exit_code import EXIT_RECYCLED
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.telemetry import log
@@ -32,11 +33,11 @@ SETTLED_S = 5.0
 class Child:
     """A process that should be running until `terminate` is called."""
 
-    def __init__(self, name: str, spawn: Callable[[], subprocess.Popen[bytes]], backoff: Backoff) -> None:
+    def __init__(self, name: str, spawn: Callable[[], Process], backoff: Backoff) -> None:
         self.name = name
         self._spawn = spawn
         self._backoff = backoff
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._started_at = 0.0
         self._crashes = 0
         self._restart_at: float | None = None
@@ -116,18 +117,14 @@ class LogPump:
         handler.setFormatter(logging.Formatter("%(message)s"))
         self._writer.addHandler(handler)
 
-    def spawn(self, argv: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            # Ctrl-C at the terminal must reach the supervisor only, which then stops its children in order.
-            start_new_session=True,
-        )  # fmt: skip
-        threading.Thread(target=self._copy, args=(process,), name="log-pump", daemon=True).start()
-        return process
+    def pipe(self) -> int:
+        """Return a descriptor for a new process to write to. The caller closes it when the process has it."""
+        read, write = os.pipe()
+        threading.Thread(target=self._copy, args=(read,), name="log-pump", daemon=True).start()
+        return write
 
-    def _copy(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        with process.stdout as stream:
+    def _copy(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, "rb") as stream:
             for line in stream:
                 text = line.decode(errors="replace").rstrip("\n")
                 self._last.append(text)

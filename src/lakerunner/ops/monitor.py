@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from starlette.routing import BaseRoute
 
 from lakerunner.bus.role import BusRole
-from lakerunner.index.status import index_status
+from lakerunner.index import outbox
 from lakerunner.runtime.metrics import OUTBOX_OLDEST_SECONDS, OUTBOX_PENDING
 from lakerunner.runtime.stop import Stop
 from lakerunner.serve.admin.status import status_routes
@@ -21,7 +21,8 @@ class Monitor(BusRole):
 
     def run(self, stop: Stop) -> None:
         while not stop:
-            backlog = index_status(self.database).outbox
+            with self.database.transaction() as tx:
+                backlog = outbox.backlog(tx)
             OUTBOX_PENDING.set(backlog.count)
             OUTBOX_OLDEST_SECONDS.set(backlog.oldest_s)
             stop.wait(_GAUGE_INTERVAL_S)

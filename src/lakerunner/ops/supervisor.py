@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import subprocess
 import sys
 import time
 import urllib.error
@@ -23,6 +24,7 @@ from lakerunner.index.orgs import ensure_default_org
 from lakerunner.index.role import open_database
 from lakerunner.model.errors import BadInput, Conflict, LakeError, Unavailable
 from lakerunner.ops.child import Child, LogPump
+from lakerunner.ops.fork_server import ForkServer, Process, adopt_orphans, reap_orphans
 from lakerunner.runtime.http import require_free_port
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.run import SUPERVISOR_VARIABLE
@@ -34,6 +36,8 @@ from lakerunner.runtime.telemetry import log
 _TICK_S = 0.1
 _READY_POLL_S = 0.5
 _POSTGRES_START_S = 30.0
+#: How long the first roles wait until the fork server has imported them.
+_FORK_SERVER_START_S = 60.0
 _SAME_SIGNAL_S = 1.0
 POSTGRES = "postgres"
 
@@ -59,17 +63,19 @@ class Supervisor:
         settings: Settings,
         roles: Sequence[str],
         on_ready: Callable[[Supervisor], None],
-        launcher: Sequence[str] = (sys.executable, "-m", "lakerunner"),
+        module: str = "lakerunner.cli.main",
     ) -> None:
         self._settings = settings
-        #: The command line of a role, without its name.
-        self._launcher = tuple(launcher)
+        #: The module whose `main` runs the role that the command line names.
+        self._module = module
+        self._fork_server: ForkServer | None = None
         self._on_ready = on_ready
         self._backoff = Backoff(settings.serve.restart_base_s, settings.serve.restart_max_s)
         self._children: list[Child] = []
         self._pumps: dict[str, LogPump] = {}
         self._stop = Stop()
         self._stop_at_once = False
+        self._started = False
         self._stop_asked_at = 0.0
         self._roles = tuple(roles)
         self.addresses: tuple[RoleAddress, ...] = ()
@@ -82,16 +88,23 @@ class Supervisor:
         lock = self._lock_data_dir()
         try:
             self._assign_ports()
+            if adopt_orphans():
+                # First, because it imports the roles while the index starts.
+                self._fork_server = ForkServer(self._module, self._roles, self._plain_env())
+                self._fork_server.start()
             if self._settings.index.url == EMBEDDED:
                 self._start_postgres()
             self._prepare_index()
             for address in self.addresses:
                 self._start_role(address)
+            self._started = True
             self._write_state()
             self._watch()
             return 0
         finally:
             self._stop_all()
+            if self._fork_server is not None:
+                self._fork_server.close()
             lock.close()
 
     # -- starting ----------------------------------------------------------------------------------------------
@@ -155,19 +168,39 @@ class Supervisor:
 
     def _start_role(self, address: RoleAddress) -> None:
         pump = LogPump(self.data_dir / "logs" / f"{address.name}.log")
-        argv = [*self._launcher, address.name]
         env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")},
+            **self._plain_env(),
             **settings_as_env(self._settings),
             "LAKERUNNER_DATA_DIR": str(self.data_dir),
             "LAKERUNNER_HTTP_PORT": str(address.port),
             "LAKERUNNER_LOG_FORMAT": "json",
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
-        child = Child(address.name, lambda: pump.spawn(argv, env), self._backoff)
+        child = Child(address.name, lambda: self._spawn(address.name, env, pump), self._backoff)
         child.start()
         self._children.append(child)
         self._pumps[address.name] = pump
+
+    def _plain_env(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")}
+
+    def _spawn(self, role: str, env: dict[str, str], pump: LogPump) -> Process:
+        """Start a role as a fork if the fork server is ready, else as a new process, which takes seconds longer."""
+        output = pump.pipe()
+        try:
+            if self._fork_server is not None:
+                # Only the start of everything waits for the imports.
+                wait_s = 0.0 if self._started else _FORK_SERVER_START_S
+                forked = self._fork_server.spawn(role, env, output, wait_s)
+                if forked is not None:
+                    return forked
+            return subprocess.Popen(
+                [sys.executable, "-m", self._module, role], env=env, stdin=subprocess.DEVNULL, stdout=output,
+                # Ctrl-C at the terminal must reach the supervisor only, which then stops its children in order.
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(output)
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -203,6 +236,8 @@ class Supervisor:
             changed = changed or child.pid != pid
         if changed:
             self._write_state()
+        if self._fork_server is not None:
+            reap_orphans([self._fork_server.pid, *(child.pid for child in self._children)])
 
     def _write_state(self) -> None:
         """Write the process ids and ports to serve.json, for `lakerunner status` and for operators."""

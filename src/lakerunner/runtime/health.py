@@ -17,7 +17,8 @@ from lakerunner.runtime.metrics import ROLE_READY
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.stop import Stop
 
-PROBE_INTERVAL_S = 1.0
+#: How often dependencies are probed: often while one does not answer, so that it is used soon after it is back.
+PROBE_INTERVAL_S, PROBE_HEALTHY_S = 1.0, 3.0
 #: A probe that takes longer hangs: the dependency accepts connections but does not answer.
 PROBE_STALE_S = 8.0
 
@@ -80,7 +81,7 @@ class Prober(threading.Thread):
     def run(self) -> None:
         while True:
             self.probe_once()
-            if self._stop_asked.wait(PROBE_INTERVAL_S):
+            if self._stop_asked.wait(PROBE_HEALTHY_S if self._health.ready else PROBE_INTERVAL_S):
                 return
 
     def probe_once(self) -> None:

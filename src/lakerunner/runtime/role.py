@@ -35,6 +35,10 @@ class Role(ABC):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
+    @classmethod  # noqa: B027  (not every role has something)
+    def preload(cls) -> None:
+        """Load what processes of this role may share when they are forked. It must not start threads."""
+
     @abstractmethod
     def start(self) -> None:
         """Open what the role needs. Called again after a retryable error, so it must tolerate its own leftovers."""

@@ -37,6 +37,9 @@ class Api:
     async def caller(self, request: Request) -> Caller:
         return await self.auth.caller(request)
 
+    async def operator(self, request: Request) -> Caller:
+        return await self.auth.operator(request)
+
     async def in_turn(
         self,
         request: Request,

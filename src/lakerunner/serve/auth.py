@@ -22,7 +22,7 @@ from lakerunner.index.org_limits import read_limits
 from lakerunner.index.orgs import DEFAULT_ORG_ID, DEFAULT_ORG_NAME, find_org
 from lakerunner.model.errors import BadInput, Denied, LakeError, Missing, Unavailable
 from lakerunner.runtime.telemetry import log
-from lakerunner.serve.caller import Caller
+from lakerunner.serve.caller import NO_ORG, Caller
 
 ORG_HEADER = "x-scope-orgid"
 #: Key of the authenticated caller in a request's ASGI scope.
@@ -32,6 +32,10 @@ _LIMITS_TTL_S = 2.0
 _MAX_ORGS = 10_000
 #: Accepted callers to remember in case the index becomes unavailable.
 _MAX_REMEMBERED = 10_000
+
+
+#: Chooses the org of a request from its key, the org that it names, and that org's id if it exists.
+OrgChoice = Callable[[ApiKey, str, uuid.UUID | None], uuid.UUID]
 
 
 def key_of(request: Request, database: Database, scope: Scope) -> ApiKey:
@@ -64,12 +68,23 @@ class Authenticator:
         self._limits: dict[uuid.UUID, tuple[float, Mapping[str, float]]] = {}
 
     async def caller(self, request: Request) -> Caller:
+        """The caller, who reads data of one org."""
+        return await self._caller(request, _org_of)
+
+    async def operator(self, request: Request) -> Caller:
+        """The caller of an operator's route. With an admin key, the org may be any that the key administers, or none.
+
+        An admin key without an org administers every org, but reads the data of none.
+        """
+        return await self._caller(request, _org_operated)
+
+    async def _caller(self, request: Request, choose: OrgChoice) -> Caller:
         caller: Caller | None = request.scope.get(CALLER)
         if caller is None:
             caller = self._nobody(request)
             if caller is None:
                 # In a thread: the index lookup blocks, and a slow one must not stall every other connection.
-                caller = await run_in_threadpool(self._authenticate, request)
+                caller = await run_in_threadpool(self._authenticate, request, choose)
             request.scope[CALLER] = caller
         return caller
 
@@ -80,16 +95,16 @@ class Authenticator:
         limits = self._known_limits(DEFAULT_ORG_ID)
         return None if limits is None else Caller(DEFAULT_ORG_ID, "nobody", admin=True, limits=limits)
 
-    def _authenticate(self, request: Request) -> Caller:
+    def _authenticate(self, request: Request, choose: OrgChoice) -> Caller:
         org_name = request.headers.get(ORG_HEADER, "").strip()
         if not self._required and not has_secret(request.headers):
             if org_name and org_name not in (str(DEFAULT_ORG_ID), DEFAULT_ORG_NAME):
                 raise _org_denied()
-            return Caller(DEFAULT_ORG_ID, "nobody", admin=True, limits=self._limits_of(DEFAULT_ORG_ID))
+            return Caller(DEFAULT_ORG_ID, "nobody", self._limits_of(DEFAULT_ORG_ID))
         secret = secret_in(request.headers)
-        digest = hashlib.sha256(f"{secret}\n{org_name}".encode(errors="surrogateescape")).digest()
+        digest = hashlib.sha256(f"{secret}\n{org_name}\n{choose.__name__}".encode(errors="surrogateescape")).digest()
         try:
-            caller = self._look_up(secret, org_name)
+            caller = self._look_up(secret, org_name, choose)
         except Unavailable as reason:
             return self._recall(digest, reason)
         except LakeError:
@@ -103,13 +118,15 @@ class Authenticator:
                 self._accepted.popitem(last=False)
         return caller
 
-    def _look_up(self, secret: str, org_name: str) -> Caller:
+    def _look_up(self, secret: str, org_name: str, choose: OrgChoice) -> Caller:
         with self._database.transaction() as tx:
             key = authenticate(tx, secret)
             require(key, Scope.QUERY)
             chosen = _named_org(lambda name: find_org(tx, name).org_id, org_name) if org_name else None
-        org_id = _org_of(key, org_name, chosen)
-        return Caller(org_id, key.name, Scope.ADMIN in key.scopes, self._limits_of(org_id))
+        org_id = choose(key, org_name, chosen)
+        # Naming an org narrows what an operator sees to that org.
+        operates = frozenset[uuid.UUID]() if org_name else key.operates
+        return Caller(org_id, key.name, self._limits_of(org_id), operates)
 
     def _limits_of(self, org_id: uuid.UUID) -> Mapping[str, float]:
         """The org's own limits, cached briefly. While the index is unavailable, the last known limits apply."""
@@ -159,6 +176,14 @@ def _org_of(key: ApiKey, org_name: str, chosen: uuid.UUID | None) -> uuid.UUID:
         f"cannot tell which org to query: key {key.name!r} covers {len(key.org_ids)} orgs",
         hint="name one of them in the header X-Scope-OrgID",
     )
+
+
+def _org_operated(key: ApiKey, org_name: str, chosen: uuid.UUID | None) -> uuid.UUID:
+    if key.operates is None and chosen is not None:
+        return chosen
+    if key.operates != frozenset() and not org_name:
+        return next(iter(key.org_ids)) if len(key.org_ids) == 1 else NO_ORG
+    return _org_of(key, org_name, chosen)
 
 
 def _org_denied() -> Denied:

@@ -13,7 +13,6 @@ import hmac
 import os
 import sys
 import threading
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,6 @@ class Connection:
 
 
 def _scope(request: dict[str, Any]) -> dict[str, Any]:
-    caller = request["caller"]
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -112,7 +110,7 @@ def _scope(request: dict[str, Any]) -> dict[str, Any]:
         "raw_path": request["raw_path"].encode("latin-1"),
         "query_string": request["query_string"].encode("latin-1"),
         "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request["headers"]],
-        CALLER: Caller(**{**caller, "org_id": uuid.UUID(caller["org_id"])}),
+        CALLER: Caller.from_json(request["caller"]),
     }
 
 

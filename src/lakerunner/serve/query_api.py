@@ -29,6 +29,10 @@ class QueryApi(IndexedRole):
     sentence = "Answer queries: Prometheus' HTTP API, and range queries as a stream."
     fail_fast = True
 
+    @classmethod
+    def preload(cls) -> None:
+        warm()
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         limit_malloc_arenas()

@@ -37,10 +37,11 @@ class FolderBucket:
             raise Unavailable(f"cannot find the folder {root}", hint="mount its disk, or create the folder")
         try:
             with folder_errors(f"use the folder {root} as a bucket"):
-                root.mkdir(parents=True, exist_ok=True)
+                # Telemetry is private. A folder that exists keeps the permissions that its owner gave it.
+                root.mkdir(0o700, parents=True, exist_ok=True)
                 self._root = root.resolve()
                 self._staging = self._root / STAGING
-                self._staging.mkdir(exist_ok=True)
+                self._staging.mkdir(0o700, exist_ok=True)
                 self._sweep_staging()
         except (Conflict, Missing):
             raise BadInput(
@@ -134,7 +135,6 @@ class FolderBucket:
                     fill(file)
                     file.flush()
                     os.fsync(file.fileno())
-                    os.fchmod(file.fileno(), 0o644)
                     self._publish(staged, path, create_only)
                 finally:
                     staged.unlink(missing_ok=True)

@@ -23,7 +23,11 @@ def create(
     name: Annotated[str, typer.Argument(help="Name of the key, such as who uses it.")],
     scope: Annotated[list[Scope], typer.Option(help="What the key permits; may be repeated.")],
     org: Annotated[
-        list[str], typer.Option(help="Name or id of an org that the key opens; may be repeated.", show_default=False)
+        list[str],
+        typer.Option(
+            help="Name or id of an org that the key opens; may be repeated. An admin key without one is for all orgs.",
+            show_default=False,
+        ),
     ] = [],  # noqa: B006  (typer never changes it)
 ) -> None:
     """Create a key. The secret is shown only once, because only its hash is stored."""

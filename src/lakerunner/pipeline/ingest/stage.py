@@ -252,7 +252,7 @@ def _attempt(item: Item[RawObject], found: Found) -> Attempt:
             item.item_id, InputAtFault(f"cannot commit item {item.item_id}: its tasks did not report every object")
         )
     result = ItemResult(item.item_id, made=segments, objects=outcomes, follow_ups=segments_made(segments))
-    return Attempt(item.item_id, result, partial(report, item, result))
+    return Attempt(item.item_id, result, partial(report, item, result, found))
 
 
 def _weigh(raw: RawObject, settings: PipelineSettings) -> int:

@@ -35,6 +35,10 @@ class QueryWorker(Role):
     name = "query-worker"
     sentence = "Read segments for queries and evaluate over them: fetch, cache, scan, answer."
 
+    @classmethod
+    def preload(cls) -> None:
+        warm()
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         limit_malloc_arenas()

@@ -18,6 +18,7 @@ from lakerunner.index.migrate import schema_version
 from lakerunner.index.row_reports import count_reports
 from lakerunner.index.status import index_status
 from lakerunner.intake.rejections import count_rejected
+from lakerunner.model.errors import Denied
 from lakerunner.runtime.settings import Settings
 from lakerunner.serve.auth import key_of
 from lakerunner.serve.dialect import DialectRoute
@@ -52,7 +53,12 @@ def _lag_by_topic(bus: Bus) -> list[dict[str, object]]:
 def status_routes(settings: Settings, database: Database, bus: Bus) -> list[BaseRoute]:
     def answer(request: Request) -> Response:
         if settings.auth.required:
-            key_of(request, database, Scope.ADMIN)
+            key = key_of(request, database, Scope.ADMIN)
+            if key.operates is not None:
+                raise Denied(
+                    f"cannot show the state of all orgs to the key {key.name!r}: it is for {len(key.org_ids)} of them",
+                    hint="use an admin key without an org",
+                )
         return json_response(status_document(database, bus))
 
     async def status(request: Request) -> Response:

@@ -123,7 +123,7 @@ class RunningQuery:
 
 
 class Running:
-    """All running and waiting queries. A caller sees those of its own org; an admin sees all."""
+    """All running and waiting queries. A caller sees those of its org, an operator those of its orgs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -154,7 +154,7 @@ class Running:
     def visible_to(self, caller: Caller) -> list[RunningQuery]:
         with self._lock:
             queries = list(self._queries.values())
-        return [query for query in queries if caller.admin or query.caller.org_id == caller.org_id]
+        return [query for query in queries if caller.sees(query.caller.org_id)]
 
     def cancel(self, caller: Caller, query_id: str) -> RunningQuery:
         """Cancel a query. A query of another org raises the same error as one that does not exist."""

@@ -22,7 +22,7 @@ def running_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
     """Routes that cover the queries of this process and of the slow lane, if there is one."""
 
     async def listing(request: Request) -> Response:
-        caller = await api.caller(request)
+        caller = await api.operator(request)
         queries = [query.to_json() for query in api.admission.running.visible_to(caller)]
         if lane is not None:
             status, body = await lane.ask("GET", "/api/v1/queries", caller)
@@ -30,7 +30,7 @@ def running_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
         return json_response({"queries": sorted(queries, key=lambda query: str(query["startedAt"]))})
 
     async def cancel(request: Request) -> Response:
-        caller = await api.caller(request)
+        caller = await api.operator(request)
         query_id = request.path_params["query_id"]
         if lane is not None and _QUERY_ID.fullmatch(query_id):
             status, body = await lane.ask("DELETE", f"/api/v1/queries/{query_id}", caller)

@@ -8,12 +8,12 @@ import secrets
 import subprocess
 import sys
 import threading
-from dataclasses import asdict
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from lakerunner.index.api_keys import CREDENTIAL_HEADERS
 from lakerunner.model.errors import Unavailable
 from lakerunner.runtime.memory import resident_bytes
 from lakerunner.runtime.retry import Backoff
@@ -109,8 +109,8 @@ class SlowLane:
             "path": scope["path"],
             "raw_path": scope.get("raw_path", b"").decode("latin-1"),
             "query_string": scope["query_string"].decode("latin-1"),
-            "headers": [pair for pair in headers if pair[0] not in ("authorization", "x-api-key")],
-            "caller": {**asdict(caller), "org_id": str(caller.org_id)},
+            "headers": [pair for pair in headers if pair[0] not in CREDENTIAL_HEADERS],
+            "caller": caller.to_json(),
         }
         # A body that the fast lane has already read cannot be received again, so it goes with the request.
         body = scope.get("lakerunner.body")
