@@ -112,7 +112,7 @@ def _flatten(name: str, array: pa.Array, limits: Limits, tally: Tally, depth: in
 
 def _map_entries(name: str, array: pa.MapArray, limits: Limits, tally: Tally) -> Iterator[Entry]:
     """Yield the values of a map by key. Keys get the map's name as a prefix, unless it is a map of attributes."""
-    prefix = "" if name in ("attributes", "labels", "tags") else f"{name}."
+    prefix = "" if name.lower() in ("attributes", "labels", "tags") else f"{name}."
     lengths = pc.fill_null(pc.list_value_length(array.cast(pa.list_(array.type.field(0).type))), 0)
     rows = np.repeat(np.arange(len(array)), lengths.to_numpy(zero_copy_only=False))
     flat = array.cast(pa.list_(array.type.field(0).type)).flatten()

@@ -11,7 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -119,7 +119,7 @@ def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcom
         if isinstance(fetched, LakeError):
             yield _quarantined(raw, str(fetched)), None
             continue
-        options = replace(task.options, fallback_time_ns=fetched.modified_ns)
+        options = task.options.for_object(raw.bucket, raw.key, fetched.modified_ns)
         try:
             decoded = read_object(fetched.body, signal, raw.key, task.limits, options)
         except LakeError as error:
