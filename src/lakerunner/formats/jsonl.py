@@ -44,7 +44,7 @@ def read_jsonl(data: bytes, signal: Signal, limits: Limits, options: Options) ->
     lines: list[tuple[int, bytes]] = []
     parsed = documents(data, limits, tally)
     if signal is LOGS and _DOCKER_LINE in data:
-        parsed = _whole_lines(parsed)
+        parsed = _whole_lines(parsed, limits.value_bytes)
     for number, line, document in parsed:
         for record in unwrapped(document) if signal is LOGS else (document,):
             if not isinstance(record, dict):
@@ -65,8 +65,11 @@ def read_jsonl(data: bytes, signal: Signal, limits: Limits, options: Options) ->
     return record_tables(records, signal, limits, options), tally
 
 
-def _whole_lines(parsed: Iterator[tuple[int, bytes, Any]]) -> Iterator[tuple[int, bytes, Any]]:
-    """Join the parts into which Docker cuts a long line: all but the last end without a newline."""
+def _whole_lines(parsed: Iterator[tuple[int, bytes, Any]], most_chars: int) -> Iterator[tuple[int, bytes, Any]]:
+    """Join the parts into which Docker cuts a long line: all but the last end without a newline.
+
+    A line that is longer than a message may be is not joined further.
+    """
     open_parts: dict[str, tuple[int, bytes, dict[str, Any]]] = {}
     for number, line, document in parsed:
         if not _is_docker(document):
@@ -76,7 +79,7 @@ def _whole_lines(parsed: Iterator[tuple[int, bytes, Any]]) -> Iterator[tuple[int
         if stream in open_parts:
             number, line, first = open_parts.pop(stream)
             document = {**first, "log": first["log"] + document["log"]}
-        if document["log"].endswith("\n"):
+        if document["log"].endswith("\n") or len(document["log"]) > most_chars:
             yield number, line, document
         else:
             open_parts[stream] = number, line, document

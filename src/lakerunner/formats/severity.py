@@ -20,7 +20,7 @@ _WORDS: Mapping[int, str] = {
     5: "D DBG DBUG DEBU FINE",
     9: "I INF INFORMATION INFORMATIONAL CONFIG LOG NOTE SYSTEM HTTP ACTIVITY STATEMENT DETAIL HINT CONTEXT QUERY",
     10: "N NOTICE SUCCESS",
-    13: "W WRN WARNING",
+    13: "W WRN WARNING DEPRECATED",
     17: "E ERR ERRO SEVERE FAIL FAILURE",
     18: "C CRIT CRITICAL DPANIC FAULT",
     19: "ALERT",
@@ -32,6 +32,9 @@ LEVEL_NUMBERS: Mapping[str, int] = {
     # PostgreSQL has DEBUG1 to DEBUG5, Apache trace1 to trace8.
     **{f"DEBUG{n}": 5 for n in range(1, 6)},
     **{f"TRACE{n}": 1 for n in range(1, 9)},
+    # PHP's names.
+    "FATAL ERROR": 21,
+    "PARSE ERROR": 21,
     **{word: number for number, words in _WORDS.items() for word in words.split()},
     **{str(name): number for number, name in enumerate(_NAMES.to_pylist()) if name},
 }

@@ -59,7 +59,7 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("11/16/26 05:00:00", rf"^(?P<month>\d\d)/(?P<day>\d\d)/(?P<year>\d\d),?\s+{_CLOCK}{_ZONE}$"),
     ("20261116T050000.123Z", r"^(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)[T\s_-]?(?P<hour>\d\d):?(?P<minute>\d\d):?(?P<second>\d\d)(?:[.,:](?P<fraction>\d{1,12}))?" + _ZONE + "$"),
     ("261116 050000", r"^(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)\s+(?P<hour>\d{1,2}):?(?P<minute>\d\d):?(?P<second>\d\d)(?:\.(?P<fraction>\d{1,12}))?$"),
-    ("1116 05:00:00.123456", rf"^(?P<month>\d\d)[-/]?(?P<day>\d\d)\s+{_CLOCK}$"),
+    ("1116 05:00:00.123456", rf"^(?P<month>\d\d)[-/]?(?P<day>\d\d)[\s|]+{_CLOCK}$"),
     ("2026-11-16-05.00.00.123456", r"^(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[-\s](?P<hour>\d\d)\.(?P<minute>\d\d)\.(?P<second>\d\d)(?:\.(?P<fraction>\d{1,12}))?$"),
     ("05:00:00.123", rf"^{_CLOCK}{_ZONE}$"),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lakerunner.formats.text.words import ANY, BSD, DATED, DAY_FIRST, ISO, LEVEL, LOGGER, TIME, UPPER
+from lakerunner.formats.text.words import ANY, BSD, DATED, DAY_FIRST, ISO, LEVEL, LOGGER, NUMBERS, TIME, UPPER
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,11 @@ HEADS = (
     Dialect("redis", rf"(?s)^(?:(?P<pid>\d+):(?P<role>[A-Z])|\[(?P<pid_2>\d+)\]) (?P<time>\d\d \w{{3}} (?:\d{{4}} )?\d\d:\d\d:\d\d\.\d+) (?P<mark>[.*#-]) {_M}"),
     Dialect("nest", rf"(?s)^\[\w+\] (?P<pid>\d+)\s+- (?P<time>{TIME})\s+(?P<level>LOG|WARN|ERROR|DEBUG|VERBOSE|FATAL) (?:\[(?P<logger>[^\]]*)\] )?{_M}"),
     Dialect("logcat", rf"(?s)^(?P<time>(?:\d{{4}}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d+)\s+(?P<pid>\d+)\s+(?P<thread>\d+)\s+(?P<level>[VDIWEFA]) (?P<logger>[^:]*?)\s*: {_M}"),
+    Dialect("audit", r"(?s)^(?:node=(?P<host>\S+) )?type=(?P<type>\w+) msg=audit\((?P<time>\d+\.\d+):(?P<serial>\d+)\)"),
+    Dialect("geth", rf"(?s)^(?P<level>{UPPER})\s*\[(?P<time>\d\d-\d\d\|[\d:.]+)\]\s+{_M}"),
     Dialect("env_logger", rf"(?s)^\[(?P<time>{ISO})\s+(?P<level>{UPPER})\s+(?P<logger>[\w:-]+)\]\s{_M}"),
     Dialect("level, thread, time", rf"(?s)^\s?\[?(?P<level>{UPPER})\s*\]?\s+\[(?P<thread>[^\]]*)\]\s+(?P<time>{ISO})\s+(?:(?P<source>\S+:\d+)\s+)?(?:-\s+)?{_M}"),
-    Dialect("level, time", rf"(?s)^[\[<(]?\s?(?P<level>{ANY})\s*[\])>]?[:,|-]?\s*[\[(]?(?P<time>{DATED})(?P<rest>(?:[\])>,:;|\s-].*)?)$"),
+    Dialect("level, time", rf"(?s)^[\[<(]?\s?(?P<level>{ANY})\s*[\])>]?[:,|-]?\s*[\[(]?(?P<time>{DATED}|{NUMBERS})(?P<rest>(?:[\])>,:;|\s-].*)?)$"),
     Dialect("macos unified", rf"(?s)^(?P<time>{ISO})\s+0x(?P<thread>[0-9a-f]+)\s+(?P<level>Default|Info|Debug|Error|Fault|Activity)\s+0x[0-9a-f]+\s+(?P<pid>\d+)\s+\d+\s+(?P<service>[^:]+):\s+{_M}"),
     # The forms are tried in two steps, because a regular expression of all of them costs five times as much.
     Dialect("ISO time", rf"(?s)^[\[(<]?(?P<time>{ISO})(?P<rest>(?:[\])>,:;|\s-].*)?)$"),
@@ -98,6 +100,13 @@ TAILS = (
     Dialect("python", rf"(?s)^\s+-\s+(?P<logger>\S+)\s+-\s+(?P<level>{UPPER})\s+-\s+{_M}"),
     Dialect("loguru", rf"(?s)^\s*\|\s*(?P<level>[A-Z]+)\s*\|\s*(?P<source>\S+:\S+:\d+)\s+-\s{_M}"),
     Dialect("nlog", rf"(?s)^\|\s*(?P<level>{ANY})\s*\|(?P<logger>[^|]*)\|{_M}"),
+    Dialect("php", rf"(?s)^\]\s+PHP (?P<level>Notice|Warning|Fatal error|Parse error|Deprecated):\s+{_M}"),
+    Dialect("minecraft", rf"(?s)^\]\s*\[(?P<thread>[^\]/]*)/(?P<level>{UPPER})\]:?\s+{_M}"),
+    Dialect("pino-pretty", rf"(?s)^\]\s+(?P<level>{UPPER})\s*(?:\((?:(?P<service>[^/()]+)/)?(?P<pid>\d+)(?: on (?P<host>[^)]*))?\))?:\s+{_M}"),
+    Dialect("etcd", rf"(?s)^\s+(?P<level>[DIWEFNC]) \| (?P<logger>[\w/.-]+): {_M}"),
+    Dialect("home assistant", rf"(?s)^\s+(?P<level>{UPPER})\s+\((?P<thread>[^)]*)\)\s+\[(?P<logger>[^\]]*)\]\s+{_M}"),
+    Dialect("phoenix", rf"(?s)^\s+(?P<metadata>(?:\w+=\S+\s+)+)\[(?P<level>{ANY})\]\s+{_M}"),
+    Dialect("sql server", rf"(?s)^\s+(?P<source>Server|Logon|Backup|spid\d+s?)\s{{2,}}{_M}"),
     Dialect("lambda", rf"(?s)^\t(?P<request_id>{_UUID}|undefined)\t(?P<level>{UPPER})\t{_M}"),
     Dialect("request", rf"(?s)^\t(?P<request_id>{_UUID})\t{_M}"),
     Dialect("syslog, ISO time", rf"(?s)^\s+(?P<host>[\w.:-]+)\s+(?P<service>[^\s:\[\]]+)\[(?P<pid>\d+)\]:\s{_M}"),
@@ -124,11 +133,11 @@ TAILS = (
     Dialect("message", rf"(?s){_GAP}{_M}"),
 )  # fmt: skip
 
-_FIELDS_DIRECTIVE = r"(?m)^#Fields: (.+)$"
+_FIELDS_DIRECTIVE = r"(?m)^#(?:Fields: |fields\t)(.+)$"
 
 
 def w3c_dialect(text: str) -> Dialect | None:
-    """Return the dialect of a log in W3C's extended format (IIS, CloudFront), which names its fields itself.
+    """Return the dialect of a log that names its fields itself: W3C's extended format (IIS, CloudFront), and Zeek's.
 
     >>> w3c_dialect("#Fields: date time cs-uri(X)").pattern
     '^(?P<time>\\\\S+\\\\s\\\\S+)\\\\s(?P<cs_uri_X_>\\\\S+)'

@@ -22,6 +22,10 @@ from lakerunner.formats.text.logfmt import LOGFMT, logfmt_pairs
 from lakerunner.formats.text.structured_data import structured_pairs
 
 Mask = npt.NDArray[np.bool_]
+#: Longer texts are not taken apart into pairs: each pair costs a look at all that follows it.
+_MOST_PAIRS_BYTES = 16_384
+#: Linux's audit log looks like pairs, but its message is the time.
+_AUDIT = " msg=audit("
 #: Group -> the key of the record that it becomes, where the names differ.
 _KEYS = {"time": "timestamp", "level": "severity", "service": "service_name"}
 _REDIS_LEVELS = {".": "DEBUG", "-": "VERBOSE", "*": "NOTICE", "#": "WARNING"}
@@ -97,7 +101,8 @@ def _take_embedded(found: Recognised, lines: pa.Array, rows: Ints) -> None:
 def _take_logfmt(found: Recognised, rows: Ints) -> None:
     """Take messages apart that are pairs of keys and values."""
     texts = found.messages.take(pa.array(rows))
-    is_pairs = pc.fill_null(pc.match_substring_regex(texts, LOGFMT), False)
+    is_pairs = pc.and_(pc.match_substring_regex(texts, LOGFMT), pc.less(pc.binary_length(texts), _MOST_PAIRS_BYTES))
+    is_pairs = pc.and_(pc.fill_null(is_pairs, False), pc.invert(pc.fill_null(pc.match_substring(texts, _AUDIT), False)))
     rows, texts = rows[is_pairs.to_numpy(zero_copy_only=False)], texts.filter(is_pairs)
     if not len(rows):
         return
@@ -143,7 +148,8 @@ def _take_groups(found: Recognised, dialect: Dialect, rows: Ints, groups: pa.Str
         elif key == "mark":
             found.add("severity", rows, _mapped(values, _REDIS_LEVELS))
         elif key == "structured":
-            for pair_key, at, pair_values in structured_pairs(values):
+            short = pc.if_else(pc.less(pc.binary_length(values), _MOST_PAIRS_BYTES), values, "")
+            for pair_key, at, pair_values in structured_pairs(short):
                 found.add(pair_key, rows[at], pair_values)
         elif key in _NUMBERS:
             _add_numbers(found, key, rows, values)

@@ -17,12 +17,12 @@ MONTH_FIRST = (
 BSD = rf"{_MONTH}\s+\d{{1,2}}\s{_CLOCK}"
 #: Times that hold a whole date, so they are trusted wherever they stand in a line.
 DATED = f"(?:{ISO}|{DAY_FIRST}|{MONTH_FIRST})"
-_NUMBERS = rf"\d{{1,2}}[/.]\d{{1,2}}[/.](?:\d{{4}}|\d\d),? {_CLOCK}(?:\s[AP]M)?"
+NUMBERS = rf"\d{{1,2}}[/.]\d{{1,2}}[/.](?:\d{{4}}|\d\d),? {_CLOCK}(?:\s[AP]M)?"
 _COMPACT = r"\d{8}[T -]?\d\d:?\d\d:?\d\d(?:[.,:]\d{1,9})?Z?|\d{6}\s{1,2}\d{1,2}:?\d\d:?\d\d"
 _DAY_OF_MONTH = rf"\d\d-\d\d {_CLOCK}|\d{{1,2}} {_MONTH} {_CLOCK}"
 _EPOCH = r"1\d{9}(?:\.\d{1,9})?|1\d{12}|1\d{15}|1\d{18}"
 #: Any time at the beginning of a line.
-TIME = rf"(?:{DATED}|{BSD}|{_NUMBERS}|{_COMPACT}|{_DAY_OF_MONTH}|{_CLOCK}{_ZONE}|(?:{_EPOCH})\b)"
+TIME = rf"(?:{DATED}|{BSD}|{NUMBERS}|{_COMPACT}|{_DAY_OF_MONTH}|{_CLOCK}{_ZONE}|(?:{_EPOCH})\b)"
 
 #: Level names as they are written without brackets.
 UPPER = (
@@ -44,6 +44,6 @@ LEVEL = (
 )
 #: A logger's name that a colon ends: with a dot, slash, underscore or hump, or in lower case. `Listening: ` is none.
 LOGGER = (
-    r"(?:[A-Za-z_$][\w$-]*(?:(?:\.|::|/)[\w$<>-]+)+|[a-z_][\w-]*|"
+    r"(?:[A-Za-z_$][\w$-]*(?:(?:\.|::|/|#)[\w$<>-]+)+|[a-z_][\w-]*|"
     r"[A-Z][a-z\d]+(?:[A-Z][a-z\d]*)+|[A-Z]+[a-z\d]+[A-Z]\w*)"
 )
