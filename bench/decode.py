@@ -20,6 +20,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
@@ -28,6 +29,18 @@ from tests.formats.test_otlp_json import otlp_json
 ROUNDS = 5
 #: Rows of one object: what a collector writes in a minute of moderate load.
 ROWS_PER_OBJECT = 20_000
+
+AT = Options(fallback_time_ns=1_794_848_400_000_000_000)
+#: Lines with minute, second and two numbers.
+TEXT_LINES = {
+    "python": b"2026-11-16 05:%02d:%02d,123 - shop.cart - WARNING - order %d of customer %d could not be paid\n",
+    "spring": b"2026-11-16T05:%02d:%02d.123Z  INFO 1 --- [exec-1] c.e.shop.Cart : order %d of customer %d was paid\n",
+    "access": b'10.0.0.1 - - [16/Nov/2026:05:%02d:%02d +0000] "GET /cart/%d HTTP/1.1" 200 %d "-" "Mozilla/5.0 (X11)"\n',
+    "logfmt": b'time=2026-11-16T05:%02d:%02d.123Z level=info msg="order paid" order=%d customer=%d service=cart\n',
+    "syslog": b"Nov 16 05:%02d:%02d host cart[12]: order %d of customer %d could not be paid\n",
+    "cri": b"2026-11-16T05:%02d:%02d.123456789Z stdout F INFO order %d of customer %d could not be paid\n",
+    "words": b"order %d of %d was paid %d times by customer %d\n",
+}
 
 
 def peer(message: Any) -> Callable[[list[bytes]], Any]:
@@ -106,6 +119,9 @@ def main(rows: int) -> None:
     header = b"timestamp,level,message,host,code\n"
     csv = header + b"".join(b"%d,info,hello world %d,h%d,200\n" % (1763200000000 + i, i, i % 9) for i in range(count))
     report("csv logs", count, cpu_seconds(lambda: read_object(csv, LOGS, "x.csv")))
+    for case, pattern in TEXT_LINES.items():
+        text = b"".join(pattern % (i // 60 % 60, i % 60, i, i % 77) for i in range(count))
+        report(f"text logs, {case}", count, cpu_seconds(lambda: read_object(text, LOGS, "x.log", None, AT)))  # noqa: B023
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lakerunner.model.signals import SIGNALS
 from lakerunner.runtime.settings_table import TABLE, sections
+from tests.docs.fields_page import fields
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -129,7 +130,11 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 #: Page -> the function that generates it.
-PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "formats/segments.md": segments}
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration,
+    "formats/segments.md": segments,
+    "formats/fields.md": fields,
+}
 
 
 def main() -> None:

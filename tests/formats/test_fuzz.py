@@ -49,6 +49,15 @@ def seeds() -> dict[str, tuple[Signal, bytes]]:
     found["lines.jsonl"] = LOGS, records
     found["samples.jsonl"] = METRICS, b'{"name":"cpu","ts":1763200000,"value":1.5,"host":"a"}\n' * 5
     found["rows.csv"] = LOGS, b"time,level,message,n\n" + b'2025-11-15T09:46:40Z,info,"a, b",1\n' * 10
+    found["lines.log"] = LOGS, b"2026-11-16 05:00:00,123 - a.b - ERROR - x, y\nTraceback (most\n  File\nE: x\n" * 5
+    found["mixed.log"] = (
+        LOGS,
+        (
+            b'2026-11-16T05:00:00.1Z stdout P {"level":"info",\n2026-11-16T05:00:00.1Z stdout F "msg":"m"}\n'
+            b'2026-11-16T05:00:00.1Z stderr F time=2026-11-16T05:00:00Z level=warn msg="a \\"b" x=1\n'
+            b'2026-11-16T05:00:00.1Z stderr F <34>1 2026-11-16T05:00:00Z h app 1 - [id a="b"] m\n'
+        ),
+    )
     found["samples.csv"] = METRICS, b"time,name,value,host\n" + b"1763200000,cpu,1.5,a\n" * 10
     table = read_object(wire, LOGS).tables[""]
     found["rows.parquet"] = LOGS, parquet(table.select(["timestamp", "message", "trace_id", "attr_http_status_code"]))

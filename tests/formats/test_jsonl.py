@@ -88,9 +88,40 @@ def test_bad_lines_are_counted_and_their_neighbours_land():
     data = b'{"ts":1,"msg":"a"}\nrubbish\n[1]\n{"msg":"no time"}\n{"ts":"never"}\n{"ts":2,"msg":"b"}\n{"ts":3'
     decoded = read_object(data, LOGS, "x.json")
     assert decoded.tables[""].column("message").to_pylist() == ["a", "b"]
-    assert decoded.rejected == {"bad_json": 2, "not_an_object": 1, "no_timestamp": 1, "bad_timestamp": 1}
-    assert decoded.samples["no_timestamp"][0].where == "line 4"
-    assert decoded.samples["bad_json"][0].excerpt == "rubbish"
+    # Lines that are no JSON are text, which has no time here.
+    assert decoded.rejected == {"bad_json": 1, "no_timestamp": 3, "bad_timestamp": 1}
+    assert [sample.where for sample in decoded.samples["no_timestamp"]] == ["line 2", "line 3", "line 4"]
+    assert decoded.samples["bad_json"][0].excerpt == '{"ts":3'
+
+
+def test_a_row_without_a_time_has_that_of_its_object_and_is_counted():
+    data = lines({"ts": AT_NS, "msg": "a"}, {"msg": "b"}, {"ts": "never", "msg": "c"})
+    decoded = read_object(data, LOGS, options=Options(fallback_time_ns=5))
+    assert [value.value for value in decoded.tables[""].column("timestamp").to_pylist()] == [AT_NS, 5, 5]
+    assert decoded.tables[""].column("attr_ts").to_pylist() == [None, None, "never"]
+    assert decoded.cut == {"no_time": 2}
+    assert not decoded.rejected
+
+
+def test_bad_lines_of_other_signals_are_counted():
+    data = b'{"name":"cpu","ts":1763200000,"value":1}\nrubbish\n[1]\n'
+    decoded = read_object(data, METRICS, "x.json")
+    assert decoded.tables[""].num_rows == 1
+    assert decoded.rejected == {"bad_json": 1, "not_an_object": 1}
+
+
+def test_parts_of_a_docker_line_are_joined():
+    parts = [("a ", "stdout"), ("x\n", "stderr"), ("b\n", "stdout"), ("c\n", "stdout")]
+    data = lines(*({"log": log, "stream": stream, "time": "2026-11-16T05:00:00Z"} for log, stream in parts))
+    assert [row["message"] for row in log_rows(data)] == ["x", "a b", "c"]
+    # Without any newline, this is another writer, whose lines are whole.
+    data = lines(*({"log": log.strip(), "stream": stream, "time": "2026-11-16T05:00:00Z"} for log, stream in parts))
+    assert [row["message"] for row in log_rows(data)] == ["a", "x", "b", "c"]
+
+
+def test_lists_within_a_record_are_no_batch():
+    (row,) = log_rows(lines({"user": "u", "items": [{"id": 1}], "when": 5}), fallback_time_ns=9)
+    assert row["attr_items"] == '[{"id":1}]'
 
 
 def test_an_array_and_a_pretty_document_are_read():
@@ -99,13 +130,22 @@ def test_an_array_and_a_pretty_document_are_read():
 
 
 def test_limits_hold_for_lines():
-    data = lines({"ts": 1, "msg": "x" * 100}, {"ts": 2, "msg": "m", "a": 1, "b": 2})
+    data = lines({"ts": 1, "msg": "x" * 100}, {"a": 1, "b": 2, "c": 3, "d": 4, "ts": 2, "msg": "m"})
     decoded = read_object(data, LOGS, limits=Limits(line_bytes=80, attributes_per_row=3))
     assert decoded.tables[""].num_rows == 1
     assert decoded.rejected == {"line_bytes": 1}
     assert decoded.cut == {"attributes_per_row": 1}
+    # Fields do not count as attributes, and are found behind them.
+    (row,) = decoded.tables[""].to_pylist()
+    assert (row["timestamp"].value, row["message"], row["attr_c"]) == (2_000_000_000, "m", 3)
+    assert "attr_d" not in row
     deep = b'{"ts":1,"a":' + b'{"a":' * 70 + b"1" + b"}" * 71
     assert read_object(deep + b'\n{"ts":1}', LOGS).rejected == {"nesting_depth": 1}
+    arrays = b'{"ts":1,"a":' + b"[" * 70 + b"]" * 70 + b"}"
+    assert read_object(arrays + b'\n{"ts":1}', LOGS).rejected == {"nesting_depth": 1}
+    named = read_object(b'{"ts":1,"' + b"k" * 5_000 + b'":1}', LOGS)
+    assert named.cut == {"key_bytes": 1}
+    assert named.tables[""].column_names[-1] == "attr_" + "k" * 1_024
 
 
 def test_metrics_are_samples_and_series():
@@ -125,6 +165,28 @@ def test_metrics_are_samples_and_series():
         (tids[1], [("host", "b")], "unknown", "cpu.load"),
     ]
     assert decoded.rejected == {"metric_without_value": 1, "metric_without_name": 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "series"),
+    [
+        # Values that no metric type, unit or sentence is: labels.
+        ([{"type": "ssd"}, {"type": "hdd"}], [{"type": "ssd"}, {"type": "hdd"}]),
+        (
+            [{"kind": "read", "unit": "sda1", "description": "x"}],
+            [{"kind": "read", "unit": "sda1", "description": "x"}],
+        ),
+        # Metadata, unless it tells series of one metric apart.
+        ([{"type": "counter", "unit": "By", "description": "Bytes read."}], [{}]),
+        ([{"type": "gauge"}, {"type": "counter"}], [{"type": "gauge"}, {"type": "counter"}]),
+        ([{"metric_type": "gauge", "help": "x"}], [{}]),
+    ],
+)
+def test_metadata_is_no_label_and_labels_do_not_merge(rows, series):
+    records = [{"name": "io", "timestamp": 1763200000, "value": i, **row} for i, row in enumerate(rows)]
+    decoded = read_object(lines(*records), METRICS)
+    assert [dict(row["labels"]) for row in decoded.tables[".series"].to_pylist()] == series
+    assert decoded.tables[""].num_rows == len(rows)
 
 
 def test_spans_may_come_as_records():

@@ -172,6 +172,48 @@ def test_nested_values_become_attributes():
     assert first["attr_a_b"] == '{"c":1}'
 
 
+def test_tables_of_the_clickhouse_exporter():
+    texts = pa.map_(pa.string(), pa.string())
+    shared = {
+        "TraceId": ["ab" * 16],
+        "SpanId": ["cd" * 8],
+        "ServiceName": ["cart"],
+        "ResourceAttributes": pa.array([[("host.name", "h")]], texts),
+    }
+    logs = pa.table(
+        {"Timestamp": AT.slice(0, 1), "SeverityText": ["WARN"], "SeverityNumber": [13], "Body": ["hi"], **shared}
+        | {"LogAttributes": pa.array([[("k", "v")]], texts)}
+    )
+    (row,) = read_object(parquet(logs), LOGS).tables[""].to_pylist()
+    wanted = ("WARN", 13, "hi", "cart", "ab" * 16, "cd" * 8, "h", "v")
+    names = ("severity", "severity_number", "message", "service_name", "trace_id", "span_id", "resource_host_name")
+    assert tuple(row[name] for name in (*names, "attr_k")) == wanted
+    spans = pa.table(
+        {
+            "Timestamp": AT.slice(0, 1),
+            "SpanName": ["GET"],
+            "SpanKind": ["Server"],
+            "Duration": [5_000_000_000],
+            **shared,
+        }
+    )
+    (row,) = read_object(parquet(spans), TRACES).tables[""].to_pylist()
+    assert (row["name"], row["kind"], row["duration_ns"], row["service_name"]) == (
+        "GET",
+        "server",
+        5_000_000_000,
+        "cart",
+    )
+    points = pa.table(
+        {"TimeUnix": AT.slice(0, 1), "MetricName": ["load"], "MetricUnit": ["1"], "Value": [1.5]}
+        | {"Attributes": pa.array([[("host", "a")]], texts)}
+    )
+    decoded = read_object(parquet(points), METRICS)
+    assert decoded.tables[""].column("value").to_pylist() == [1.5]
+    (series,) = decoded.tables[".series"].to_pylist()
+    assert (series["labels"], series["unit"]) == ([("host", "a")], "1")
+
+
 def test_rows_without_time_are_refused():
     table = pa.table({"time": pa.array(["2025-11-15T09:46:40Z", "soon", None]), "message": ["a", "b", "c"]})
     decoded = read_object(parquet(table), LOGS)

@@ -44,9 +44,19 @@ def test_content_decides_and_not_the_name(signal, pack, name):
     [
         (b"", "", Format.EMPTY),
         (b" \n\n", "", Format.EMPTY),
-        (b"\xef\xbb\xbf{}", "", Format.JSON),
         (b"[{}]", "x.csv", Format.JSON),
         (b'noise\n{"a":1}', "", Format.JSON),
+        (b"noise", "", Format.TEXT),
+        (b"2026-11-16 05:00:00,123 INFO hi\n", "x.log", Format.TEXT),
+        (b"2026-11-16 05:00:00,123 INFO hi\n", "x.csv", Format.TEXT),
+        (b"Hello, world\nall, is well\n", "", Format.TEXT),
+        (b"name,value\na,1\nb\nc\nd\n", "", Format.TEXT),
+        (b"id,id\n1,2\n", "", Format.TEXT),
+        (b"[2026-11-16 05:00:00] INFO hi\n", "", Format.TEXT),
+        (b"[1] 16 Nov 05:00:00.123 * hi\n", "", Format.TEXT),
+        (b"{main} INFO hi\n", "", Format.TEXT),
+        ("gr\u00f6\u00dfe".encode("latin-1") + b" is a word\n", "x.log", Format.TEXT),
+        (b"\x00" * 100 + b"2026-11-16 05:00:00 INFO hi\n", "x.log", Format.TEXT),
         (b"noise", "a/b.ndjson.gz", Format.JSON),
         (b"a,b\n", "", Format.CSV),
         (b"one\n1\n", "x.csv", Format.CSV),
@@ -63,7 +73,7 @@ def test_formats_are_told(data, name, found):
     assert detect(data, name) is found
 
 
-@pytest.mark.parametrize("data", [b"plain words", b"Obj\x01avro", b"PK\x03\x04", b"BZh9"])
+@pytest.mark.parametrize("data", [b"Obj\x01avro", b"PK\x03\x04", b"BZh9"])
 def test_what_we_do_not_read_is_refused_with_a_sample(data):
     with pytest.raises(BadInput, match="cannot detect the format") as refusal:
         read_object(data, LOGS)
@@ -85,6 +95,28 @@ def test_another_signal_is_refused(sent, asked, options):
 def test_an_empty_object_has_empty_tables(signal):
     decoded = read_object(b"", signal)
     assert {suffix: table.num_rows for suffix, table in decoded.tables.items()} == {t.suffix: 0 for t in signal.tables}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le-bom"])
+@pytest.mark.parametrize(
+    ("name", "text", "format"),
+    [
+        ("a.log", "2026-11-16 05:00:00,123 INFO h\u00e9\r\n", "text"),
+        ("a.csv", "time,message\r\n1763200000,h\u00e9\r\n", "csv"),
+        ("a.json", '{"time":1763200000,"msg":"h\u00e9"}\r\n', "jsonl"),
+    ],
+)
+def test_byte_order_marks_and_utf16_are_read(encoding, name, text, format):
+    data = b"\xff\xfe" + text.encode("utf-16-le") if encoding == "utf-16-le-bom" else text.encode(encoding)
+    decoded = read_object(data, LOGS, name)
+    assert decoded.format == format
+    assert decoded.tables[""].column("message").to_pylist() == ["h\u00e9"]
+
+
+@pytest.mark.parametrize("signal", [METRICS, TRACES], ids=str)
+def test_text_is_only_read_as_logs(signal):
+    with pytest.raises(BadInput, match="plain text"):
+        read_object(b"2026-11-16 05:00:00,123 INFO hi\n", signal)
 
 
 def test_limits_name_themselves():

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import datetime as dt
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.formats.times import to_nanos
+from lakerunner.formats.written_times import SHAPES
 
 NOW_NS = 1_763_200_000_123_456_789
 
@@ -42,6 +44,36 @@ def test_a_time_is_read(value, nanos):
     found, read = to_nanos(pa.array([value]))
     assert read.tolist() == [True]
     assert found.tolist() == [nanos]
+
+
+@pytest.mark.parametrize("example", [example for example, _ in SHAPES])
+def test_every_written_form_is_read(example):
+    near_ns = int(dt.datetime(2026, 11, 16, 17, tzinfo=dt.UTC).timestamp()) * 10**9
+    found, read = to_nanos(pa.array([example]), near_ns)
+    at = dt.datetime.fromtimestamp(found[0] // 10**9, dt.UTC)
+    assert read.all()
+    assert (at.year, at.month, at.day) == (2026, 11, 16)
+    assert at.hour == (
+        0 if ":" not in example and "." not in example and " " not in example else 4 if "+01" in example else 5
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "near", "wanted"),
+    [
+        ("Nov 16 05:00:00", "2026-11-16T17:00", "2026-11-16T05:00"),
+        ("Dec 31 23:59:59", "2027-01-01T00:00", "2026-12-31T23:59:59"),
+        ("Jan  1 00:00:01", "2026-12-31T23:59", "2026-01-01T00:00:01"),
+        ("Feb 29 05:00:00", "2025-01-01T00:00", "2024-02-29T05:00"),
+        ("23:59:59", "2026-11-16T00:01", "2026-11-15T23:59:59"),
+        ("05:00:00", "2026-11-16T03:00", "2026-11-16T05:00"),
+    ],
+)
+def test_what_a_time_lacks_comes_from_its_object(value, near, wanted):
+    near_ns, wanted_ns = (np.datetime64(text, "ns").astype(np.int64) for text in (near, wanted))
+    found, read = to_nanos(pa.array([value]), int(near_ns))
+    assert (found.tolist(), read.tolist()) == ([wanted_ns], [True])
+    assert to_nanos(pa.array([value]))[1].tolist() == [False]
 
 
 @pytest.mark.parametrize(

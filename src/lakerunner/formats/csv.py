@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv as text_csv
-import io
 
 import numpy as np
 import pyarrow as pa
@@ -11,20 +10,20 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from lakerunner.formats.attributes import Entry
+from lakerunner.formats.csv_header import cells_of, delimiter_of
 from lakerunner.formats.decoded import Tally, excerpt_of
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.records.records import Records
 from lakerunner.formats.records.tables import record_tables
+from lakerunner.formats.text_encoding import valid_text
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
-
-_DELIMITERS = ",\t;|"
 
 
 def read_csv(data: bytes, signal: Signal, limits: Limits, options: Options) -> tuple[dict[str, pa.Table], Tally]:
     tally = Tally()
-    data = _valid_text(data.removeprefix(b"\xef\xbb\xbf"), tally)
+    data = valid_text(data, tally)
     header = data.split(b"\n", 1)[0]
     if len(header) > limits.line_bytes:
         raise refuse("line_bytes", limits.line_bytes, "its header is longer")
@@ -40,27 +39,10 @@ def read_csv(data: bytes, signal: Signal, limits: Limits, options: Options) -> t
     return record_tables(records, signal, limits, options), tally
 
 
-def _valid_text(data: bytes, tally: Tally) -> bytes:
-    """Replace invalid UTF-8 by U+FFFD: Arrow's reader would refuse the whole object."""
-    try:
-        data.decode("utf-8")
-        return data
-    except UnicodeDecodeError:
-        repaired = data.decode("utf-8", "replace")
-        tally.shorten("invalid_utf8", repaired.count("\ufffd"))
-        return repaired.encode()
-
-
-def delimiter_of(header: bytes) -> str:
-    """Return the delimiter that occurs most often in the header line."""
-    text = header.decode("utf-8", "replace")
-    return max(_DELIMITERS, key=text.count)
-
-
 def _names(header: bytes, delimiter: str) -> list[str]:
     text = header.decode("utf-8", "replace").strip("\r\n")
     try:
-        return [name.strip() for name in next(text_csv.reader(io.StringIO(text), delimiter=delimiter), [])]
+        return cells_of(text, delimiter)
     except text_csv.Error as reason:
         raise BadInput(f"cannot read the header of the CSV: {reason}", where="row 0", hint=text[:80]) from None
 

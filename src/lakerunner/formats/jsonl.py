@@ -2,43 +2,117 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Entry
 from lakerunner.formats.decoded import Tally, excerpt_of
+from lakerunner.formats.json_columns import JsonColumns
+from lakerunner.formats.json_envelopes import RAW_MESSAGE, unwrapped
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
+from lakerunner.formats.records.fields import is_key_of
 from lakerunner.formats.records.records import Records
 from lakerunner.formats.records.tables import record_tables
+from lakerunner.formats.text.recognise import recognise
 from lakerunner.model.signal import Signal
+from lakerunner.model.signals import LOGS
 
-_INT64 = range(-(1 << 63), 1 << 63)
+#: A line that is neither JSON nor blank.
+_OTHER_LINE = re.compile(rb"\n[^{\r\n]")
+#: Lines of JSON that are parsed to see whether text is among them.
+_LINES_TRIED = 20
+_OPENED = re.compile(rb"\s*\{\s*\n")
+_BLANKS = re.compile(r"[\s,]*")
+#: A whole line in Docker's json-file. Other writers of the same keys leave the newline out.
+_DOCKER_LINE = b'\\n","stream":"'
+#: The key of a program's own line in a record of a container runtime or shipper.
+_RAW_LINE = "log"
 
 
 def read_jsonl(data: bytes, signal: Signal, limits: Limits, options: Options) -> tuple[dict[str, pa.Table], Tally]:
     tally = Tally()
-    columns = _Columns(limits, tally)
-    lines = []
-    for number, line, document in documents(data, limits, tally):
-        if not isinstance(document, dict):
-            tally.reject("not_an_object", where=f"line {number}", excerpt=excerpt_of(line))
-        elif columns.add(document):
-            lines.append((number, line))
-        else:
-            tally.reject("nesting_depth", where=f"line {number}", excerpt=excerpt_of(line))
+    columns = JsonColumns(limits, tally, lambda key: is_key_of(signal.name, key, options.fields))
+    lines: list[tuple[int, bytes]] = []
+    parsed = documents(data, limits, tally)
+    if signal is LOGS and _DOCKER_LINE in data:
+        parsed = _whole_lines(parsed, limits.value_bytes)
+    for number, line, document in parsed:
+        for record in unwrapped(document) if signal is LOGS else (document,):
+            if not isinstance(record, dict):
+                tally.reject("not_an_object", where=f"line {number}", excerpt=excerpt_of(line))
+            elif columns.add(record, len(lines)):
+                lines.append((number, line))
+            else:
+                tally.reject("nesting_depth", where=f"line {number}", excerpt=excerpt_of(line))
 
     def describe(row: int) -> tuple[str, str]:
         number, line = lines[row]
         return f"line {number}", excerpt_of(line)
 
-    records = Records(columns.row_count, columns.entries(), describe, tally)
+    entries = columns.entries()
+    if signal is LOGS:
+        entries = _with_lines_recognised(entries)
+    records = Records(len(lines), entries, describe, tally)
     return record_tables(records, signal, limits, options), tally
+
+
+def _whole_lines(parsed: Iterator[tuple[int, bytes, Any]], most_chars: int) -> Iterator[tuple[int, bytes, Any]]:
+    """Join the parts into which Docker cuts a long line: all but the last end without a newline.
+
+    A line that is longer than a message may be is not joined further.
+    """
+    open_parts: dict[str, tuple[int, bytes, dict[str, Any]]] = {}
+    for number, line, document in parsed:
+        if not _is_docker(document):
+            yield number, line, document
+            continue
+        stream = document["stream"]
+        if stream in open_parts:
+            number, line, first = open_parts.pop(stream)
+            document = {**first, "log": first["log"] + document["log"]}
+        if document["log"].endswith("\n") or len(document["log"]) > most_chars:
+            yield number, line, document
+        else:
+            open_parts[stream] = number, line, document
+    yield from open_parts.values()
+
+
+def _is_docker(document: Any) -> bool:
+    return (
+        type(document) is dict
+        and len(document) <= 4
+        and type(document.get("log")) is str
+        and type(document.get("stream")) is str
+    )
+
+
+def _with_lines_recognised(entries: list[Entry]) -> list[Entry]:
+    """Recognise the lines of programs inside of the records of runtimes and shippers."""
+    kept = []
+    for entry in entries:
+        if entry.key not in (_RAW_LINE, RAW_MESSAGE) or not pa.types.is_string(entry.source.type):
+            kept.append(entry)
+            continue
+        lines = pc.utf8_rtrim(entry.source.take(pa.array(entry.index)), "\r\n")
+        found = recognise(lines)
+        parts = [Entry(part.key, entry.rows[part.rows], part.source, part.index) for part in found.entries]
+        if entry.key == RAW_MESSAGE:
+            # CloudWatch has the time already, and users search for the message as they see it there.
+            kept += [entry, *(part for part in parts if part.key == "severity")]
+            continue
+        kept += parts
+        at = np.flatnonzero(found.messages.is_valid().to_numpy(zero_copy_only=False))
+        kept.append(Entry(entry.key, entry.rows[at], found.messages, at))
+    return kept
 
 
 def documents(data: bytes, limits: Limits, tally: Tally) -> Iterator[tuple[int, bytes, Any]]:
@@ -53,6 +127,9 @@ def documents(data: bytes, limits: Limits, tally: Tally) -> Iterator[tuple[int, 
     if whole is not None:
         yield 1, data, whole
         return
+    if (sequence := _sequence(data)) is not None:
+        yield from sequence
+        return
     for number, line in enumerate(data.split(b"\n"), 1):
         line = line.strip()
         if not line:
@@ -65,6 +142,38 @@ def documents(data: bytes, limits: Limits, tally: Tally) -> Iterator[tuple[int, 
         except orjson.JSONDecodeError as reason:
             excerpt = excerpt_of(line[max(reason.pos - 40, 0) :])
             tally.reject("bad_json", where=f"line {number}, byte {reason.pos}", excerpt=excerpt)
+
+
+def is_mixed(data: bytes) -> bool:
+    """Return whether lines of JSON stand among lines of text."""
+    body = data.lstrip()
+    if body[:1] in (b"{", b"[") and (not _OTHER_LINE.search(data) or _whole(data) is not None):
+        return False
+    found = (line for line in data.split(b"\n") if line.startswith(b"{"))
+    return any(_is_object(line) for line in itertools.islice(found, _LINES_TRIED))
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _sequence(data: bytes) -> list[tuple[int, bytes, Any]] | None:
+    """Parse documents that follow each other, each over several lines. Return None where a line is a document."""
+    if not _OPENED.match(data):
+        return None
+    decoder, text, at = json.JSONDecoder(parse_int=_whole_or_float), data.decode("utf-8", "replace"), 0
+    found: list[tuple[int, bytes, Any]] = []
+    try:
+        while (start := _BLANKS.match(text, at)) and start.end() < len(text):
+            document, at = decoder.raw_decode(text, start.end())
+            found.append((text.count("\n", 0, start.end()) + 1 if len(found) < 3 else 0, b"", document))
+        orjson.dumps([document for _, _, document in found])
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return found
 
 
 def _loads(line: bytes, tally: Tally) -> Any:
@@ -109,55 +218,3 @@ def _whole(data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
-
-
-class _Columns:
-    """Collects the values of all records by key and type."""
-
-    def __init__(self, limits: Limits, tally: Tally) -> None:
-        self.row_count = 0
-        self._limits = limits
-        self._tally = tally
-        self._values: dict[tuple[str, type], tuple[list[int], list[Any]]] = {}
-
-    def add(self, document: dict[str, Any]) -> bool:
-        """Add the record. Return False if it is nested too deeply."""
-        flat: list[tuple[str, Any]] = []
-        if not _flatten(document, "", flat, self._limits.nesting_depth):
-            return False
-        if len(flat) > self._limits.attributes_per_row:
-            self._tally.shorten("attributes_per_row", 1)
-            del flat[self._limits.attributes_per_row :]
-        row, values = self.row_count, self._values
-        for key, value in flat:
-            slot = values.get((key, type(value)))
-            if slot is None:
-                slot = values[key, type(value)] = ([], [])
-            slot[0].append(row)
-            slot[1].append(value)
-        self.row_count += 1
-        return True
-
-    def entries(self) -> list[Entry]:
-        types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-        return [
-            Entry(key, np.array(rows, np.int64), pa.array(values, types[kind]), np.arange(len(rows)))
-            for (key, kind), (rows, values) in self._values.items()
-        ]
-
-
-def _flatten(document: dict[str, Any], prefix: str, flat: list[tuple[str, Any]], depth: int) -> bool:
-    if depth <= 0:
-        return False
-    for key, value in document.items():
-        kind = type(value)
-        if kind is dict:
-            if not _flatten(value, f"{prefix}{key}.", flat, depth - 1):
-                return False
-        elif kind is list:
-            flat.append((prefix + key, orjson.dumps(value).decode()))
-        elif kind is int and value not in _INT64:
-            flat.append((prefix + key, str(value)))
-        elif value is not None:
-            flat.append((prefix + key, value))
-    return True

@@ -13,7 +13,7 @@ _MB = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The first three refuse the whole object. The next two refuse a line, or the object if it has no lines. The last
-    two cut a row. Refused lines and cut rows are counted under the name of the limit.
+    three cut a row. Refused lines and cut rows are counted under the name of the limit.
     """
 
     #: Size in the bucket.
@@ -22,7 +22,7 @@ class Limits:
     expanded_bytes: int = 1024 * _MB
     #: Expanded size divided by compressed size. Real telemetry reaches about 60; a compression bomb 1,000 and more.
     ratio: int = 500
-    #: One line of JSON, or the header of a CSV file, without the newline.
+    #: One line of JSON or text, or the header of a CSV file, without the newline.
     line_bytes: int = 8 * _MB
     #: Depth of nested arrays and objects.
     nesting_depth: int = 64
@@ -30,6 +30,8 @@ class Limits:
     attributes_per_row: int = 1_024
     #: One attribute value or message, in bytes of UTF-8. It is cut at a character boundary.
     value_bytes: int = 1 * _MB
+    #: One attribute name, in bytes of UTF-8.
+    key_bytes: int = 1_024
 
 
 def limits_of(settings: FormatsSettings) -> Limits:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from lakerunner.formats.detect import Format
+from lakerunner.formats.mappings import ObjectMapping, mapping_of, parse_mappings
 from lakerunner.runtime.settings import FormatsSettings
 
 
@@ -27,13 +29,27 @@ class MetricOptions:
 @dataclass(frozen=True, slots=True)
 class Options:
     metrics: MetricOptions = field(default_factory=MetricOptions)
-    #: Timestamp for rows without one (the time of the object). With None, rows without a timestamp are rejected.
+    #: The time of the object, for rows without one; such rows are counted. With None they are rejected.
     fallback_time_ns: int | None = None
     #: Our field (`timestamp`, `message`, ...) -> the key or column that holds it, tried before the well-known keys.
     fields: Mapping[str, str] = field(default_factory=dict)
+    #: The format; None means that the content decides.
+    format: Format | None = None
+    #: Fields and formats by prefix. `for_object` chooses.
+    mappings: tuple[ObjectMapping, ...] = ()
+
+    def for_object(self, bucket: str, key: str, modified_ns: int | None) -> Options:
+        """Return the options for one object. Its time is None where no row may have it."""
+        options = replace(self, fallback_time_ns=modified_ns)
+        mapping = mapping_of(self.mappings, bucket, key)
+        if mapping is None:
+            return options
+        return replace(options, fields={**self.fields, **mapping.fields}, format=mapping.format or self.format)
 
 
 def options_of(settings: FormatsSettings) -> Options:
     """Return the options from the settings."""
     promoted = tuple(name.strip() for name in settings.promote_resource.split(",") if name.strip())
-    return Options(metrics=MetricOptions(promoted_resource_attributes=promoted))
+    return Options(
+        metrics=MetricOptions(promoted_resource_attributes=promoted), mappings=parse_mappings(settings.mapping)
+    )

@@ -127,7 +127,7 @@ def _is_pairs(kind: pa.DataType) -> bool:
 
 def _map_entries(name: str, array: pa.Array, rows: Ints, limits: Limits, tally: Tally, depth: int) -> Iterator[Entry]:
     """Yield the values of a map by key. Keys get the map's name as a prefix, unless it is a map of attributes."""
-    prefix = "" if name in ("attributes", "labels", "tags") else f"{name}."
+    prefix = "" if name.lower() in ("attributes", "labels", "tags") else f"{name}."
     lists = array.cast(pa.list_(array.type.field(0).type)) if pa.types.is_map(array.type) else array
     lengths = pc.fill_null(pc.list_value_length(lists), 0)
     row_of_pair = np.repeat(rows, lengths.to_numpy(zero_copy_only=False))

@@ -12,14 +12,17 @@ from lakerunner.formats.compression import expand
 from lakerunner.formats.csv import read_csv
 from lakerunner.formats.decoded import Decoded, Tally, excerpt_of
 from lakerunner.formats.detect import Format, detect
-from lakerunner.formats.jsonl import documents, read_jsonl
+from lakerunner.formats.jsonl import documents, is_mixed, read_jsonl
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.decode import read_protobuf
 from lakerunner.formats.otlp.json_requests import read_otlp_json, request_signal
 from lakerunner.formats.parquet import read_parquet
+from lakerunner.formats.text.read import read_text
+from lakerunner.formats.text_encoding import without_mark
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
+from lakerunner.model.signals import LOGS
 
 _Reader = Callable[[bytes, Signal, Limits, Options], tuple[dict[str, pa.Table], Tally]]
 #: JSON lines examined for an OTLP request before the object is read as plain records.
@@ -35,8 +38,8 @@ def read_object(
     usable row is refused as a whole: its format or signal was probably misjudged.
     """
     limits, options = limits or Limits(), options or Options()
-    content = expand(data, limits)
-    found = detect(content, name_hint)
+    content = without_mark(expand(data, limits))
+    found = options.format or detect(content, name_hint)
     if found is Format.EMPTY:
         return Decoded({table.suffix: table.schema().empty_table() for table in signal.tables}, str(found))
     name, reader = _reader(found, content, signal, limits)
@@ -62,11 +65,21 @@ def _reader(found: Format, content: bytes, signal: Signal, limits: Limits) -> tu
             return str(found), read_csv
         case Format.PROTOBUF:
             return str(found), read_protobuf
+        case Format.TEXT if signal is not LOGS:
+            raise BadInput(
+                f"cannot read the object as {signal}: it is plain text, which only logs are",
+                where="line 1",
+                hint=f"check the prefix that it was written to; it begins with {excerpt_of(content[:80])}",
+            )
+        case Format.TEXT:
+            return str(found), read_text
         case _:
             return _json_reader(content, signal, limits)
 
 
 def _json_reader(content: bytes, signal: Signal, limits: Limits) -> tuple[str, _Reader]:
+    if signal is LOGS and is_mixed(content):
+        return str(Format.TEXT), read_text
     parsed: itertools.islice[tuple[int, bytes, Any]] = itertools.islice(
         documents(content, limits, Tally()), _JSON_LINES_TRIED
     )

@@ -1,4 +1,4 @@
-"""Parse times in any common form, from seconds to nanoseconds or RFC 3339, without knowing the unit.
+"""Parse times in any common form, numbers or text, without knowing the unit.
 
 The size of a number decides its unit: below 1e11 seconds, below 1e14 milliseconds, below 1e17 microseconds, else
 nanoseconds. This is right for every time from March 1973 to the year 5138. Text without a zone is UTC.
@@ -12,18 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Ints
+from lakerunner.formats.written_times import UTC_NANOS, Mask, from_written, plain
 
 _SECONDS_BELOW, _MILLIS_BELOW, _MICROS_BELOW = 1e11, 1e14, 1e17
 _NUMBER = r"^[+-]?\d{1,19}(\.\d+)?([eE][+-]?\d{1,2})?$"
-_ZONED = r":\d\d(\.\d+)?\s*(Z|[+-]\d\d(:?\d\d)?)$"
-_DAY_ONLY = r"^\d{4}-\d\d-\d\d$"
-_UTC_NANOS = pa.timestamp("ns", "UTC")
-
-Mask = npt.NDArray[np.bool_]
+_FOURTEEN_DIGITS = r"^(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])([01]\d|2[0-3])[0-5]\d[0-5]\d$"
+_NONE = pa.scalar(None, pa.string())
 
 
-def to_nanos(array: pa.Array) -> tuple[Ints, Mask]:
-    """Return nanoseconds since 1970 for each value, and a mask of those that could be parsed; the others are 0."""
+def to_nanos(array: pa.Array, near_ns: int | None = None) -> tuple[Ints, Mask]:
+    """Return nanoseconds since 1970 for each value, and a mask of those that could be parsed; the others are 0.
+
+    `near_ns` is the time of the object. It supplies the year or the day where a text has none.
+    """
     kind = array.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _from_timestamps(array)
@@ -32,7 +33,7 @@ def to_nanos(array: pa.Array) -> tuple[Ints, Mask]:
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _from_floats(array.cast(pa.float64()))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _from_texts(array.cast(pa.string()))
+        return _from_texts(array.cast(pa.string()), near_ns)
     return np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)
 
 
@@ -40,11 +41,11 @@ def _from_timestamps(array: pa.Array) -> tuple[Ints, Mask]:
     if pa.types.is_timestamp(array.type) and array.type.tz is None:
         array = array.cast(pa.timestamp(array.type.unit, "UTC"))
     try:
-        nanos = array.cast(_UTC_NANOS)
+        nanos = array.cast(UTC_NANOS)
     except pa.ArrowInvalid:
         # One time lies outside of 64-bit nanoseconds (1677 to 2262). As text, only that one fails.
-        return _from_texts(pc.strftime(array.cast(pa.timestamp("us", "UTC")), "%Y-%m-%dT%H:%M:%SZ"))
-    return _plain(nanos)
+        return from_written(pc.strftime(array.cast(pa.timestamp("us", "UTC")), "%Y-%m-%dT%H:%M:%SZ"), None)
+    return plain(nanos)
 
 
 def _from_integers(array: pa.Array) -> tuple[Ints, Mask]:
@@ -84,12 +85,14 @@ def _unit(size: npt.NDArray[np.float64]) -> Ints:
     ).astype(np.int64)
 
 
-def _from_texts(array: pa.Array) -> tuple[Ints, Mask]:
+def _from_texts(array: pa.Array, near_ns: int | None) -> tuple[Ints, Mask]:
     text = pc.utf8_trim_whitespace(array)
     numeric = pc.fill_null(pc.match_substring_regex(text, _NUMBER), False)
-    nanos, valid = _from_iso(pc.if_else(numeric, pa.scalar(None, pa.string()), text))
+    # Fourteen digits that begin with a year are a date and a time, not milliseconds of the year 2612.
+    numeric = pc.and_(numeric, pc.invert(pc.fill_null(pc.match_substring_regex(text, _FOURTEEN_DIGITS), False)))
+    nanos, valid = from_written(pc.if_else(numeric, _NONE, text), near_ns)
     if pc.any(numeric).as_py():
-        numbers, read = _from_digits(pc.if_else(numeric, text, pa.scalar(None, pa.string())))
+        numbers, read = _from_digits(pc.if_else(numeric, text, _NONE))
         nanos, valid = np.where(read, numbers, nanos), valid | read
     return nanos, valid
 
@@ -101,37 +104,6 @@ _WHOLE = r"^[+-]?(\d{1,18}|[0-8]\d{18}|9[01]\d{17}|92[01]\d{16}|922[0-2]\d{15})$
 def _from_digits(text: pa.Array) -> tuple[Ints, Mask]:
     """Parse decimal numbers. Whole numbers stay integers: a float cannot hold nanoseconds."""
     whole = pc.fill_null(pc.match_substring_regex(text, _WHOLE), False)
-    none = pa.scalar(None, pa.string())
-    nanos, valid = _from_integers(pc.utf8_ltrim(pc.if_else(whole, text, none), "+").cast(pa.int64()))
-    parts, read = _from_floats(pc.if_else(whole, none, text).cast(pa.float64()))
+    nanos, valid = _from_integers(pc.utf8_ltrim(pc.if_else(whole, text, _NONE), "+").cast(pa.int64()))
+    parts, read = _from_floats(pc.if_else(whole, _NONE, text).cast(pa.float64()))
     return np.where(read, parts, nanos), valid | read
-
-
-def _from_iso(text: pa.Array) -> tuple[Ints, Mask]:
-    text = pc.replace_substring_regex(pc.utf8_upper(text), r",(\d+)", r".\1")
-    text = pc.replace_substring_regex(text, r"(\.\d{9})\d+", r"\1")
-    text = pc.replace_substring_regex(text, r"\s+(Z|[+-]\d\d:?\d\d)$", r"\1")
-    text = pc.replace_substring_regex(text, r"\s*UTC$", "Z")
-    text = pc.if_else(
-        pc.match_substring_regex(text, _DAY_ONLY), pc.binary_join_element_wise(text, "T00:00:00Z", ""), text
-    )
-    zoned = pc.match_substring_regex(text, _ZONED)
-    text = pc.if_else(zoned, text, pc.binary_join_element_wise(text, "Z", ""))
-    try:
-        return _plain(text.cast(_UTC_NANOS))
-    except pa.ArrowInvalid:
-        encoded = text.dictionary_encode()
-        known = pa.array([_timestamp(value) for value in encoded.dictionary], _UTC_NANOS)
-        return _plain(known.take(encoded.indices))
-
-
-def _timestamp(text: pa.StringScalar) -> pa.Scalar | None:
-    try:
-        return text.cast(_UTC_NANOS)
-    except pa.ArrowInvalid:
-        return None
-
-
-def _plain(nanos: pa.Array) -> tuple[Ints, Mask]:
-    valid = nanos.is_valid().to_numpy(zero_copy_only=False)
-    return nanos.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), valid

@@ -310,10 +310,16 @@ class FormatsSettings(Section):
     value_bytes: Count = Field(
         1_048_576, description="Longest attribute value or message; a longer one is truncated and counted."
     )
+    key_bytes: Count = Field(1_024, description="Longest attribute name; a longer one is truncated and counted.")
     promote_resource: str = Field(
         "",
         description="Resource attributes that become labels of every metric series, separated by commas, as "
         "k8s.cluster.name,deployment.environment.",
+    )
+    mapping: str = Field(
+        "",
+        description="Keys that hold fields, and formats, by prefix: lines of PREFIX NAME=VALUE ..., as "
+        "logs-raw/old/ time=when message=what; see formats/fields.md.",
     )
 
 

@@ -93,7 +93,7 @@ class Authenticator:
         if self._required or has_secret(request.headers) or request.headers.get(ORG_HEADER):
             return None
         limits = self._known_limits(DEFAULT_ORG_ID)
-        return None if limits is None else Caller(DEFAULT_ORG_ID, "nobody", admin=True, limits=limits)
+        return None if limits is None else Caller(DEFAULT_ORG_ID, "nobody", limits)
 
     def _authenticate(self, request: Request, choose: OrgChoice) -> Caller:
         org_name = request.headers.get(ORG_HEADER, "").strip()

@@ -26,4 +26,8 @@ def show(cli: Cli) -> None:
 @verb
 def check(cli: Cli) -> None:
     """Check the settings from file, environment and options. The exit code is 2 if one is invalid."""
+    # Imported here: no other verb of this module needs the readers, which take long to import.
+    from lakerunner.formats.mappings import parse_mappings
+
+    parse_mappings(cli.settings.formats.mapping)
     cli.output.result("the settings are valid", {"ok": True})

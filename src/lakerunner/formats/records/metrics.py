@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +19,24 @@ from lakerunner.formats.otlp.labels import LabelSets, Rank, Source, label_sets
 from lakerunner.formats.otlp.nesting import timestamps
 from lakerunner.formats.otlp.series import first_of_each
 from lakerunner.formats.records.fields import LABEL_PREFIXES
-from lakerunner.formats.records.records import Records
+from lakerunner.formats.records.records import Mask, Records, cut_key
 from lakerunner.model.labels import METRIC_NAME, prometheus_label
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.model.time import NS_PER_MS
 
 _NOT_METRIC = re.compile(r"[^a-zA-Z0-9_:]")
 _TYPES = {"gauge", "counter", "histogram", "summary", "info", "unknown"}
+#: Words that may be a label as well as metadata, and the values that are clearly metadata. Everything else under these
+#: keys is a label: a label that is taken for metadata would merge series.
+_DOUBTFUL = {
+    "type": r"^(?i:gauge|counter|histogram|exponential_?histogram|summary|sum|info|unknown|untyped|stateset)$",
+    "kind": r"^(?i:gauge|counter|histogram|exponential_?histogram|summary|sum|info|unknown|untyped|stateset)$",
+    "unit": r"^(?i:1|%|\{[^}]*\}|[munpµ]?s|min|h|d|(milli|micro|nano)?sec(ond)?s?|minutes?|hours?|days?|"
+    r"by|[kmgt]i?by?|[kmgt]?i?bytes?|[kmgt]?bits?|percent|ratio|count|requests?|ops?|calls?|cel|celsius|"
+    r"volts?|amperes?|watts?|joules?|[kmg]?hz|k?g|grams?|[mck]?m|met(er|re)s?|pa|none)"
+    r"(/(?i:s|sec|second|min|h))?$",
+    "description": r"\S\s+\S",
+}
 
 
 def metric_tables(
@@ -37,9 +49,9 @@ def metric_tables(
     value = records.numbers(fields["value"], pa.float64())
     records.refuse("metric_without_name", pc.equal(names, "").to_numpy(zero_copy_only=False))
     records.refuse("metric_without_value", value.is_null().to_numpy(zero_copy_only=False))
-    described = {name: records.text(fields[name]) for name in ("type", "unit", "description")}
+    described = {name: _metadata(records, fields[name], names) for name in ("type", "unit", "description")}
 
-    of_row, first, sets = _series(records, names, list(described.values()), options.metrics.series_key)
+    of_row, first, sets = _series(records, names, list(described.values()), limits, options.metrics.series_key)
     columns = {
         "metric_name": names,
         "tid": pa.array(sets.tids[of_row]),
@@ -66,14 +78,42 @@ def metric_tables(
     return {SAMPLES.suffix: samples, SERIES.suffix: series.filter(pa.array(seen & first_of_each(sets.tids)))}
 
 
-def _series(records: Records, names: pa.Array, described: list[pa.Array], key: bytes) -> tuple[Ints, Ints, LabelSets]:
+def _metadata(records: Records, keys: Sequence[str], names: pa.Array) -> pa.Array:
+    """Pick what describes the metric. What is a label stays among the entries."""
+    found = records.text([key for key in keys if key not in _DOUBTFUL])
+    name_codes = _codes(names)[0]
+    for key in keys:
+        if key in _DOUBTFUL:
+            open_rows = found.is_null().to_numpy(zero_copy_only=False)
+            values = records.text([key], partial(_matching, pattern=_DOUBTFUL[key]), open_rows)
+            value_codes = _codes(values)[0]
+            rows = value_codes > 0
+            pairs = np.unique(np.stack([name_codes[rows], value_codes[rows]]), axis=1)
+            if len(np.unique(pairs[0])) == pairs.shape[1]:
+                found = pc.coalesce(found, values)
+            else:
+                # Two values for one metric tell series apart.
+                at = np.flatnonzero(rows)
+                records.entries.append(Entry(key, at, values, at))
+    return found
+
+
+def _matching(values: pa.Array, pattern: str) -> Mask:
+    found: Mask = pc.fill_null(pc.match_substring_regex(as_text(values), pattern), False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _series(
+    records: Records, names: pa.Array, described: list[pa.Array], limits: Limits, key: bytes
+) -> tuple[Ints, Ints, LabelSets]:
     """Return the series number of each row, the first row of each series, and the label sets."""
     columns = [_codes(names)[0], *(_codes(column)[0] for column in described)]
     labels = []
     for entry in records.entries:
         codes, texts = _codes(_whole(entry, records.row_count))
         columns.append(codes)
-        labels.append((prometheus_label(_label_key(entry.key)), codes, texts))
+        name = cut_key(_label_key(entry.key), len(entry.rows), limits, records.tally)
+        labels.append((prometheus_label(name), codes, texts))
     of_row, first = factorize_rows(*columns)
     every = np.arange(len(first))
     zeros = np.zeros(len(first), np.int64)
@@ -104,7 +144,7 @@ def _whole(entry: Entry, row_count: int) -> pa.Array:
 
 def _label_key(key: str) -> str:
     for prefix in LABEL_PREFIXES:
-        if key.startswith(prefix) and len(key) > len(prefix):
+        if key.lower().startswith(prefix) and len(key) > len(prefix):
             return key[len(prefix) :]
     return key
 

@@ -13,14 +13,20 @@ import pyarrow.compute as pc
 from lakerunner.formats.attributes import Entry, Ints, Level, as_text, cut_text, promote
 from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
+from lakerunner.formats.records.fields import ATTRIBUTE_PREFIXES, canonical
 from lakerunner.formats.times import to_nanos
 from lakerunner.model.signal import Table
 from lakerunner.model.time import MAX_TIME_NS
 
 Mask = npt.NDArray[np.bool_]
+#: The count of rows that have the time of their object because none was found in them.
+NO_TIME = "no_time"
+#: January 1990.
+_PLAUSIBLE_NS = 631_152_000_000_000_000
+_DAY = r"^\s*\d{1,4}[-/.](\d{1,2}|[A-Za-z]{3})[-/.]\d{2,4}\s*$"
+_TIME_OF_DAY = r"^\s*\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s*([AaPp][Mm])?\s*(Z|UTC|[+-]\d\d:?\d\d)?\s*$"
 #: Row -> its position ("line 7") and first characters, for the samples of rejected rows.
 Describe = Callable[[int], tuple[str, str]]
-_PREFIXES = ("resource", "scope", "attr")
 
 
 @dataclass(slots=True)
@@ -37,66 +43,114 @@ class Records:
         self.refused = np.zeros(self.row_count, np.bool_)
 
     def pick(
-        self, keys: Sequence[str], accept: Callable[[pa.Array], Mask] | None = None
+        self, keys: Sequence[str], accept: Callable[[pa.Array], Mask] | None = None, among: Mask | None = None
     ) -> list[tuple[Ints, pa.Array]]:
         """Remove and return, for each row, the value of the first key that it has, as (rows, values) parts."""
-        open_rows = np.ones(self.row_count, np.bool_)
+        open_rows = np.ones(self.row_count, np.bool_) if among is None else among.copy()
         parts = []
-        for key in dict.fromkeys(keys):
-            for entry in [entry for entry in self.entries if entry.key == key]:
-                picked = open_rows[entry.rows]
-                values = entry.source.take(pa.array(entry.index))
-                if accept is not None and picked.any():
-                    picked = picked & accept(values)
-                if picked.any():
-                    parts.append((entry.rows[picked], values.filter(pa.array(picked))))
-                    open_rows[entry.rows[picked]] = False
-                    self._keep_only(entry, ~picked)
+        for entry in self._candidates(keys):
+            picked = open_rows[entry.rows]
+            values = entry.source.take(pa.array(entry.index))
+            if accept is not None and picked.any():
+                picked = picked & accept(values)
+            if picked.any():
+                parts.append((entry.rows[picked], values.filter(pa.array(picked))))
+                open_rows[entry.rows[picked]] = False
+                self._keep_only(entry, ~picked)
         return parts
+
+    def _candidates(self, keys: Sequence[str]) -> list[Entry]:
+        """Return the entries of the keys, in the order of the keys."""
+        by_key: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            by_key.setdefault(canonical(entry.key), []).append(entry)
+        found: list[Entry] = []
+        for name in dict.fromkeys(canonical(key) for key in keys):
+            # Of two spellings in one record, the one in the table comes first.
+            found += sorted(by_key.get(name, ()), key=lambda entry: entry.key not in keys)
+        return found
 
     def _keep_only(self, entry: Entry, kept: Mask) -> None:
         self.entries = [other for other in self.entries if other is not entry]
         if kept.any():
             self.entries.append(Entry(entry.key, entry.rows[kept], entry.source, entry.index[kept]))
 
-    def text(self, keys: Sequence[str], accept: Callable[[pa.Array], Mask] | None = None) -> pa.Array:
+    def text(
+        self, keys: Sequence[str], accept: Callable[[pa.Array], Mask] | None = None, among: Mask | None = None
+    ) -> pa.Array:
         """Pick a field as text; null where a row has none of the keys."""
-        return _scatter(
-            [(rows, as_text(values)) for rows, values in self.pick(keys, accept)], self.row_count, pa.string()
-        )
+        picked = self.pick(keys, accept, among)
+        return _scatter([(rows, as_text(values)) for rows, values in picked], self.row_count, pa.string())
 
-    def numbers(self, keys: Sequence[str], kind: pa.DataType) -> pa.Array:
+    def numbers(self, keys: Sequence[str], kind: pa.DataType, among: Mask | None = None) -> pa.Array:
         """Pick a field as numbers. Values that are not numbers stay among the attributes."""
-        parts = [(rows, _as_numbers(values, kind)) for rows, values in self.pick(keys, lambda v: _is_number(v, kind))]
-        return _scatter(parts, self.row_count, kind)
+        picked = self.pick(keys, lambda values: _is_number(values, kind), among)
+        return _scatter([(rows, _as_numbers(values, kind)) for rows, values in picked], self.row_count, kind)
+
+    def having(self, *keys: str) -> Mask:
+        """Return a mask of the rows that have all of the keys."""
+        having = np.ones(self.row_count, np.bool_)
+        for key in keys:
+            rows = np.zeros(self.row_count, np.bool_)
+            for entry in self.entries:
+                if canonical(entry.key) == canonical(key):
+                    rows[entry.rows] = True
+            having &= rows
+        return having
 
     def times(
-        self, keys: Sequence[str], fallback_ns: int | None, *, needed: bool, bounded: bool = False
+        self, keys: Sequence[str], near_ns: int | None, *, needed: bool, bounded: bool = False
     ) -> tuple[Ints, Mask]:
         """Pick a field as nanoseconds, with a mask of the rows without it.
 
-        With `needed`, a row whose time is absent or unreadable is rejected; with `needed` or `bounded`, also one whose
-        time the index cannot hold. Otherwise such a time counts as absent.
+        With `needed`, a row whose time is absent or unreadable gets the time of its object, `near_ns`, and is counted;
+        without that time it is rejected. With `needed` or `bounded`, a row with a time that the index cannot hold is
+        rejected.
         """
         nanos = np.zeros(self.row_count, np.int64)
         absent = np.ones(self.row_count, np.bool_)
-        bad = np.zeros(self.row_count, np.bool_)
-        for rows, values in self.pick(keys):
-            found, read = to_nanos(values)
-            nanos[rows] = found
-            absent[rows] = ~read
-            bad[rows] = ~read
+        # A number that would be a time long ago is rather something else, if the record has another time.
+        for earliest_ns in (_PLAUSIBLE_NS, np.iinfo(np.int64).min):
+            for entry in self._candidates(keys) if absent.any() else ():
+                found, read = to_nanos(entry.source.take(pa.array(entry.index)), near_ns)
+                picked = absent[entry.rows] & read & (found >= earliest_ns)
+                if picked.any():
+                    nanos[entry.rows[picked]] = found[picked]
+                    absent[entry.rows[picked]] = False
+                    self._keep_only(entry, ~picked)
         far = ~absent & ((nanos < 0) | (nanos >= MAX_TIME_NS))
-        absent |= far
         if needed or bounded:
             self.refuse("time_out_of_range", far)
-        if needed and fallback_ns is not None:
-            nanos[absent & ~bad & ~far] = fallback_ns
-            absent &= bad | far
-        if needed:
-            self.refuse("bad_timestamp", bad)
-            self.refuse("no_timestamp", absent & ~bad)
+        absent |= far
+        if needed and absent.any():
+            if near_ns is None:
+                bad = absent & self._having_any(keys)
+                self.refuse("bad_timestamp", bad)
+                self.refuse("no_timestamp", absent & ~bad)
+            else:
+                nanos[absent] = near_ns
+                self.tally.shorten(NO_TIME, int((absent & ~self.refused).sum()))
         return nanos, absent
+
+    def _having_any(self, keys: Sequence[str]) -> Mask:
+        having = np.zeros(self.row_count, np.bool_)
+        for key in keys:
+            having |= self.having(key)
+        return having
+
+    def join_date_and_time(self) -> None:
+        """Join a day and a time of day that came under two keys."""
+        for day_key, clock_key in (("date", "time"), ("day", "time")):
+            if not self.having(day_key, clock_key).any():
+                continue
+            days = self.text([day_key], lambda values: _matches(values, _DAY))
+            clocks = self.text([clock_key], lambda values: _matches(values, _TIME_OF_DAY))
+            both = pc.binary_join_element_wise(days, clocks, " ")
+            for key, texts in (("timestamp", both), (day_key, days), (clock_key, clocks)):
+                kept = texts.is_valid() if key == "timestamp" else pc.and_(texts.is_valid(), both.is_null())
+                rows = np.flatnonzero(kept.to_numpy(zero_copy_only=False))
+                if len(rows):
+                    self.entries.append(Entry(key, rows, texts, rows))
 
     def refuse(self, reason: str, rows: Mask) -> None:
         """Reject rows. Each row is counted once, under the first reason."""
@@ -114,9 +168,10 @@ class Records:
         return table.filter(pa.array(~self.refused)) if self.refused.any() else table
 
     def _levels(self, limits: Limits) -> list[Level]:
-        levels: dict[str, list[Entry]] = {prefix: [] for prefix in _PREFIXES}
+        levels: dict[str, list[Entry]] = {prefix: [] for prefix in ATTRIBUTE_PREFIXES}
         for entry in self.entries:
             prefix, key = _level_of(entry.key)
+            key = cut_key(key, len(entry.rows), limits, self.tally)
             source = entry.source
             if pa.types.is_temporal(source.type):
                 source = as_text(source)
@@ -126,26 +181,28 @@ class Records:
         return [Level(prefix, self.row_count, entries) for prefix, entries in levels.items()]
 
 
-def hex_text(ids: pa.Array) -> pa.Array:
-    """Return ids as lower-case hex without dashes. Decimal ids (Datadog's) become hex, zeros and blanks null."""
-    encoded = ids.dictionary_encode()
-    return pa.array([_hex(text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
+def cut_key(key: str, count: int, limits: Limits, tally: Tally) -> str:
+    """Cut a name that is too long, and count the values that have it."""
+    if len(key) * 4 <= limits.key_bytes or len(key.encode()) <= limits.key_bytes:
+        return key
+    tally.shorten("key_bytes", count)
+    return key.encode()[: limits.key_bytes].decode("utf-8", "ignore")
 
 
-def _hex(text: str | None) -> str | None:
-    plain = (text or "").strip().lower().replace("-", "")
-    # 16 and 32 digits are hex already, even without a letter among them.
-    if plain.isdecimal() and plain.isascii() and 16 < len(plain) <= 20:
-        plain = f"{int(plain):016x}"
-    return plain if plain.strip("0") else None
+def _matches(values: pa.Array, pattern: str) -> Mask:
+    if not pa.types.is_string(values.type):
+        values = as_text(values)
+    found: Mask = pc.fill_null(pc.match_substring_regex(values, pattern), False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _level_of(key: str) -> tuple[str, str]:
     """Split a key such as `resource.host` or `resource.attributes.host` into its level and the key in that level."""
-    for prefix in _PREFIXES:
-        for mark in (".attributes.", "."):
-            if key.startswith(prefix + mark) and len(key) > len(prefix + mark):
-                return prefix, key[len(prefix + mark) :]
+    lower = key.lower()
+    for level, prefixes in ATTRIBUTE_PREFIXES.items():
+        for prefix in prefixes:
+            if lower.startswith(prefix) and len(key) > len(prefix):
+                return level, key[len(prefix) :]
     return "attr", key
 
 

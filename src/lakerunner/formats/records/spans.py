@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from lakerunner.formats.attributes import as_text, cut_text
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.otlp.nesting import timestamps
-from lakerunner.formats.records.records import Records, hex_text
+from lakerunner.formats.records.ids import hex_ids
+from lakerunner.formats.records.records import Records
 from lakerunner.formats.times import to_nanos
 from lakerunner.model.signals.traces import EVENT, LINK
 
@@ -77,8 +78,8 @@ def links(records: Records, limits: Limits) -> pa.Array:
 
     def build(items: list[dict[str, Any]]) -> list[pa.Array]:
         return [
-            hex_text(_texts(items, "trace_id", "traceId", "traceID", limits=limits, records=records)),
-            hex_text(_texts(items, "span_id", "spanId", "spanID", limits=limits, records=records)),
+            hex_ids(_texts(items, "trace_id", "traceId", "traceID", limits=limits, records=records), 32),
+            hex_ids(_texts(items, "span_id", "spanId", "spanID", limits=limits, records=records), 16),
             _texts(items, "trace_state", "traceState", limits=limits, records=records),
             _counts(items, "flags"),
             _attributes(items, limits, records),

@@ -12,7 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -137,7 +137,7 @@ def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcom
             yield quarantined(raw, str(fetched)), None
             continue
         in_range = 0 < fetched.modified_ns < MAX_TIME_NS
-        options = replace(task.options, fallback_time_ns=fetched.modified_ns if in_range else None)
+        options = task.options.for_object(raw.bucket, raw.key, fetched.modified_ns if in_range else None)
         try:
             decoded = read_object(fetched.body, signal, raw.key, task.limits, options)
         except LakeError as error:

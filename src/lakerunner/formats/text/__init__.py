@@ -1,0 +1,1 @@
+"""Plain text logs to records: split, recognise, join continuation lines."""
