@@ -9,6 +9,7 @@ with the embedded PostgreSQL, Java and the slow lane, is what the machine lends.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -82,8 +83,12 @@ def _cpu_s(pid: int) -> float:
 
 
 def _cpu_of_each(pid: int) -> dict[str, float]:
-    times = {f"{p.pid} {' '.join(p.cmdline())[-40:].strip()}": p.cpu_times() for p in _processes(pid)}
-    return {name: float(each.user + each.system) for name, each in times.items()}
+    found: dict[str, float] = {}
+    for process in _processes(pid):
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile
+            times = process.cpu_times()
+            found[f"{process.pid} {' '.join(process.cmdline())[-40:].strip()}"] = float(times.user + times.system)
+    return found
 
 
 def _pss_mib(pid: int) -> float:
