@@ -200,6 +200,17 @@ def test_limits_cut_and_count():
     assert tally.cut == {"attributes_per_row": 1, "value_bytes": 1}
 
 
+def test_names_of_attributes_are_cut_and_counted():
+    batch = LogsData()
+    batch.resource_logs.add().scope_logs.add().log_records.add(
+        time_unix_nano=1, attributes=pairs({"k" * 5_000: 1, "a": 2})
+    )
+    tables, tally = read_protobuf(batch.SerializeToString(), LOGS, Limits(), Options())
+    (row,) = tables[""].to_pylist()
+    assert (row["attr_a"], row["attr_" + "k" * 1_024]) == (2, 1)
+    assert tally.cut == {"key_bytes": 1}
+
+
 # Wire that no library writes, but that arrives.
 
 

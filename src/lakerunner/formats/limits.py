@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from lakerunner.formats.decoded import Tally
 from lakerunner.model.errors import LimitHit
 from lakerunner.runtime.settings import FormatsSettings
 
@@ -37,6 +38,14 @@ class Limits:
 def limits_of(settings: FormatsSettings) -> Limits:
     """Return the limits from the settings."""
     return Limits(**{field.name: getattr(settings, field.name) for field in fields(Limits)})
+
+
+def cut_key(key: str, count: int, limits: Limits, tally: Tally) -> str:
+    """Cut a name that is too long, and count the values that have it."""
+    if len(key) * 4 <= limits.key_bytes or len(key.encode()) <= limits.key_bytes:
+        return key
+    tally.shorten("key_bytes", count)
+    return key.encode()[: limits.key_bytes].decode("utf-8", "ignore")
 
 
 def refuse(limit: str, allowed: int, what: str) -> LimitHit:

@@ -21,7 +21,7 @@ from opentelemetry.proto.common.v1 import common_pb2
 
 from lakerunner.formats.attributes import Entry, Ints, cut_text
 from lakerunner.formats.decoded import Tally
-from lakerunner.formats.limits import Limits
+from lakerunner.formats.limits import Limits, cut_key
 from lakerunner.model.errors import BadInput
 
 
@@ -100,10 +100,15 @@ class Pairs:
     def of(cls, lists: pa.ListArray, limits: Limits, tally: Tally, cap: int | None = None) -> Pairs:
         counts, flat = _flat(lists, limits.attributes_per_row if cap is None else cap, tally)
         encoded = flat.field("key").dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        keys: list[str] = encoded.dictionary.to_pylist()
+        if max(map(len, keys), default=0) * 4 > limits.key_bytes:
+            uses = np.bincount(codes, minlength=len(keys)).tolist()
+            keys = [cut_key(key, count, limits, tally) for key, count in zip(keys, uses, strict=True)]
         return cls(
             rows=np.repeat(np.arange(len(lists)), counts),
-            codes=encoded.indices.to_numpy(zero_copy_only=False),
-            keys=encoded.dictionary.to_pylist(),
+            codes=codes,
+            keys=keys,
             values=Values.of(flat.field("value"), limits, tally),
             size=len(lists),
         )

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Entry, Ints, as_text
 from lakerunner.formats.decoded import table_of
-from lakerunner.formats.limits import Limits
+from lakerunner.formats.limits import Limits, cut_key
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.factorize import factorize_rows
 from lakerunner.formats.otlp.labels import LabelSets, Rank, Source, label_sets
 from lakerunner.formats.otlp.nesting import timestamps
 from lakerunner.formats.otlp.series import first_of_each
 from lakerunner.formats.records.fields import LABEL_PREFIXES
-from lakerunner.formats.records.records import Mask, Records, cut_key
+from lakerunner.formats.records.records import Mask, Records
 from lakerunner.model.labels import METRIC_NAME, prometheus_label
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.model.time import NS_PER_MS

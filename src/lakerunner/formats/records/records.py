@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Entry, Ints, Level, as_text, cut_text, promote
 from lakerunner.formats.decoded import Tally, table_of
-from lakerunner.formats.limits import Limits
+from lakerunner.formats.limits import Limits, cut_key
 from lakerunner.formats.records.fields import ATTRIBUTE_PREFIXES, canonical
 from lakerunner.formats.times import to_nanos
 from lakerunner.model.signal import Table
@@ -179,14 +179,6 @@ class Records:
                 source = cut_text(source, limits, self.tally)
             levels[prefix].append(Entry(key, entry.rows, source, entry.index))
         return [Level(prefix, self.row_count, entries) for prefix, entries in levels.items()]
-
-
-def cut_key(key: str, count: int, limits: Limits, tally: Tally) -> str:
-    """Cut a name that is too long, and count the values that have it."""
-    if len(key) * 4 <= limits.key_bytes or len(key.encode()) <= limits.key_bytes:
-        return key
-    tally.shorten("key_bytes", count)
-    return key.encode()[: limits.key_bytes].decode("utf-8", "ignore")
 
 
 def _matches(values: pa.Array, pattern: str) -> Mask:
