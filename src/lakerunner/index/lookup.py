@@ -6,8 +6,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from psycopg import Cursor
+from psycopg.rows import DictRow
+
 from lakerunner.index.database import Connection
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, segment_of_row
+from lakerunner.index.watermark import ask_watermark, watermark_ms
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 
@@ -26,8 +30,12 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
     Only references: a segment never changes, so callers cache segments and load only new ones with `load_segments`.
     """
+    return _refs(_ask_refs(tx, org_id, wants))
+
+
+def _ask_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Cursor[DictRow]:
     # A segment is stored under the day of its first row, so one of the day before may reach into the range.
-    rows = tx.execute(
+    return tx.execute(
         "SELECT DISTINCT s.dateint, s.segment_id FROM segment s"
         " JOIN unnest(%s::text[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::bigint[])"
         " AS w(signal, tier_s, first, last, start_ns, end_ns)"
@@ -46,8 +54,22 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
             min(map(_first_day, wants), default=0),
             max((dateint(want.time_range.end_ns) for want in wants), default=0),
         ],
-    ).fetchall()
-    return [SegmentRef(row["dateint"], row["segment_id"]) for row in rows]
+    )
+
+
+def _refs(found: Cursor[DictRow]) -> list[SegmentRef]:
+    return [SegmentRef(row["dateint"], row["segment_id"]) for row in found.fetchall()]
+
+
+def watermarked_refs(
+    tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]
+) -> tuple[list[SegmentRef], int | None]:  # fmt: skip
+    """What `live_refs` returns, and the watermark of the signals: what arrived before it is in these segments."""
+    # Both statements in one round trip. The watermark goes first: what is committed in between does no harm.
+    with tx.pipeline():
+        watermark = ask_watermark(tx, org_id, sorted({want.signal for want in wants}))
+        found = _ask_refs(tx, org_id, wants)
+        return _refs(found), watermark_ms(watermark)
 
 
 def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:

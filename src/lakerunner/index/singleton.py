@@ -13,7 +13,7 @@ from typing import ClassVar
 from lakerunner.index import leases
 from lakerunner.index.leases import Lease
 from lakerunner.index.role import IndexedRole
-from lakerunner.model.errors import LakeError
+from lakerunner.model.errors import Conflict, LakeError
 from lakerunner.runtime.metrics import ROLE_LEADER
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
@@ -44,8 +44,14 @@ class SingletonRole(IndexedRole):
                 continue
             gauge.set(1)
             log().info("leading", token=lease.token)
-            self._lead_while_held(lease, stop)
-            gauge.set(0)
+            try:
+                self._lead_while_held(lease, stop)
+            except Conflict as error:
+                # A former leader found out at a write. It stands by, like the others.
+                log().warning("lease lost", token=lease.token, error=str(error))
+                stop.wait(self.lease_ttl_s / 3)
+            finally:
+                gauge.set(0)
 
     def _lead_while_held(self, lease: Lease, stop: Stop) -> None:
         until = Stop()

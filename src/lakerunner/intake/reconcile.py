@@ -12,7 +12,6 @@ from lakerunner.index.database import Database
 from lakerunner.intake.backfill import BackfillProgress, backfill
 from lakerunner.intake.metrics import RECONCILED_TIMESTAMP
 from lakerunner.intake.record import Recorder
-from lakerunner.intake.rejections import forget_excess
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import IntakeSettings
@@ -73,8 +72,6 @@ class Reconciler:
                     )  # fmt: skip
                     if done.counts["recorded"]:
                         log().warning("lost events recovered", bucket=bucket, prefix=prefix, **done.counts)
-            with self._database.transaction() as tx:
-                forget_excess(tx)
         finally:
             leases.release(self._database, lease)
         RECONCILED_TIMESTAMP.set(time.time())

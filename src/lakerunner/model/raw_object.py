@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakerunner.model.ids import hashed_id
 
@@ -20,6 +20,8 @@ class RawObject:
     #: The etag: listings give it, version ids they do not. The same bytes put again are the same object.
     version: str
     size_bytes: int
+    #: When the bucket stored it: its last-modified time. Not known where an object is read back from a message.
+    arrived_ns: int | None = field(default=None, compare=False)
 
     @property
     def object_id(self) -> uuid.UUID:
