@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import xxhash
 
@@ -75,12 +75,17 @@ class Planner:
         """The age of the remembered lookup that the plan uses if the index does not answer; else 0."""
         return self._snapshot.looked.age_s if self._snapshot else 0.0
 
+    @property
+    def watermark_ms(self) -> int | None:
+        """Every raw object of the plan's signals that arrived before this time is in the segments."""
+        return self._snapshot.looked.watermark_ms if self._snapshot else None
+
     def _look_up(self, leaves: Sequence[Leaf]) -> _Snapshot:
         wants = _united(leaves)
         looked = self._catalog.lookup(self._org_id, wants)
         # The index was asked for one org only. Segments of another org must not pass even if that ever fails.
         of_org = [segment for segment in looked.segments if segment.org_id == self._org_id]
-        self._snapshot = _Snapshot(wants, Looked(of_org, looked.age_s))
+        self._snapshot = _Snapshot(wants, replace(looked, segments=of_org))
         self.lookups += 1
         return self._snapshot
 
