@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.bus.contract import Outgoing
-from lakerunner.bus.postgres import PostgresBus, forget_passed
+from lakerunner.bus.postgres import PostgresBus, forget_expired
 from lakerunner.bus.postgres_cursor import fair_share
 from lakerunner.bus.topics import partition_of
 from lakerunner.index.database import Database
@@ -154,6 +154,14 @@ def test_a_topic_that_was_never_made_is_told(under_test: BusUnderTest) -> None:
         consumer.poll(1, 0.1)
 
 
+def forget(under_test: BusUnderTest, database: Database, *expired: str, limit: int = 100) -> int:
+    """Upkeep for which everything is young, but what the named settings keep has expired."""
+    kept = dict.fromkeys(("retention_s", "unread_retention_s", "dead_retention_s"), 3600.0)
+    settings = under_test.settings.bus.model_copy(update={**kept, **dict.fromkeys(expired, 1e-6)})
+    with database.transaction() as tx:
+        return forget_expired(tx, settings, limit)
+
+
 def test_upkeep_forgets_what_every_group_has_passed_and_nothing_else(
     under_test: BusUnderTest, database: Database
 ) -> None:
@@ -162,31 +170,43 @@ def test_upkeep_forgets_what_every_group_has_passed_and_nothing_else(
     with under_test.consumer("fast") as fast, under_test.consumer("slow") as slow:
         assert finish(fast, 3) == ["a", "b", "c"]
         assert finish(slow, 1) == ["a"]
-        with database.transaction() as tx:
-            assert forget_passed(tx, 3_600, under_test.settings.bus.prefix) == 0
-            assert forget_passed(tx, 0, under_test.settings.bus.prefix) == 1
+        assert forget(under_test, database) == 0
+        assert forget(under_test, database, "retention_s") == 1
         assert [record.payload for record in under_test.bus.read(TOPIC)] == [b"b", b"c"]
         assert finish(slow, 2) == ["b", "c"]
     assert [record.payload for record in under_test.bus.read(f"dead.{TOPIC}")] == [b"letter"]
 
 
-def test_upkeep_forgets_what_nobody_ever_reads(under_test: BusUnderTest, database: Database) -> None:
-    unread = "boxer.logs.compact"
-    under_test.publish("a", topic=unread)
-    with database.transaction() as tx:
-        assert forget_passed(tx, 3_600, under_test.settings.bus.prefix) == 0
-        assert forget_passed(tx, 0, under_test.settings.bus.prefix) == 1
-    under_test.publish("b", topic=unread)
-    with under_test.consumer("g", unread) as consumer:
-        assert finish(consumer, 1) == ["b"]
+def test_a_topic_that_no_group_reads_is_bounded_too(under_test: BusUnderTest, database: Database) -> None:
+    under_test.publish("a", "b", "c")
+    under_test.publish("letter", topic=f"dead.{TOPIC}")
+    assert forget(under_test, database) == 0
+    assert forget(under_test, database, "retention_s") == 3
+    assert [record.payload for record in under_test.bus.read(f"dead.{TOPIC}")] == [b"letter"]
+    assert forget(under_test, database, "dead_retention_s") == 1
+
+
+def test_a_group_that_is_gone_does_not_keep_messages_for_ever(under_test: BusUnderTest, database: Database) -> None:
+    under_test.publish("a", "b")
+    with under_test.consumer("gone") as gone:
+        assert finish(gone, 1) == ["a"]
+    assert forget(under_test, database, "unread_retention_s") == 2
+    under_test.publish("c")
+    with under_test.consumer("gone") as gone:
+        assert finish(gone, 1) == ["c"], "a group that comes back goes on with what there is"
+
+
+def test_a_batch_takes_the_oldest_messages_of_each_partition(under_test: BusUnderTest, database: Database) -> None:
+    under_test.publish(*"abcde")
+    assert forget(under_test, database, "retention_s", limit=2) == 2
+    assert [record.payload for record in under_test.bus.read(TOPIC)] == [b"c", b"d", b"e"]
 
 
 def test_a_new_group_starts_at_what_is_left(under_test: BusUnderTest, database: Database) -> None:
     under_test.publish("a", "b")
     with under_test.consumer("first") as first:
         assert finish(first, 1) == ["a"]
-    with database.transaction() as tx:
-        forget_passed(tx, 0, under_test.settings.bus.prefix)
+    assert forget(under_test, database, "retention_s") == 1
     with under_test.consumer("later") as later:
         assert finish(later, 1) == ["b"]
     assert sum(lag.behind for lag in under_test.bus.lag("later")) == 0

@@ -1,7 +1,10 @@
+import threading
+import time
 import uuid
 
 from lakerunner.index import ledger, work
 from lakerunner.index.database import Database
+from lakerunner.index.ledger import ObjectState
 from lakerunner.model.raw_object import RawObject
 
 ORG = uuid.UUID(int=7)
@@ -49,3 +52,68 @@ def test_an_items_id_is_that_of_its_inputs_in_any_order() -> None:
     a, b = uuid.uuid4(), uuid.uuid4()
     assert work.item_id("ingest", [a, b]) == work.item_id("ingest", [b, a])
     assert work.item_id("ingest", [a]) != work.item_id("compact", [a])
+
+
+def ended(database: Database, *objects: RawObject, days_ago: float) -> None:
+    """The objects are done, since so long."""
+    with database.transaction() as tx:
+        ledger.record_seen(tx, objects)
+        tx.execute(
+            "UPDATE raw_object SET state = 'done', item_id = %s, ended_at = now() - make_interval(secs => %s)"
+            " WHERE object_id = ANY(%s)",
+            [uuid.uuid4(), days_ago * 86_400, [each.object_id for each in objects]],
+        )
+
+
+def arrived(key: str, days_ago: float, org_id: uuid.UUID = ORG) -> RawObject:
+    at_ns = time.time_ns() - round(days_ago * 86_400e9)
+    return RawObject(org_id, "edge", "logs", "s3://raw", key, "v1", 10, arrived_ns=at_ns)
+
+
+def forget(database: Database, keep_days: float, limit: int = 100) -> int:
+    with database.transaction() as tx:
+        return ledger.forget_ended(tx, ObjectState.DONE, keep_days * 86_400, limit)
+
+
+def record(database: Database, *objects: RawObject) -> list[str]:
+    with database.transaction() as tx:
+        return [each.key for each in ledger.record_seen(tx, objects)]
+
+
+def test_a_forgotten_object_is_never_new_again(database: Database) -> None:
+    old, recent = arrived("old", 40), arrived("recent", 3)
+    ended(database, old, days_ago=39)
+    ended(database, recent, days_ago=2)
+    assert forget(database, keep_days=30) == 1
+    # It is still in the bucket: a listing, a backfill or an old event names it.
+    assert record(database, old, recent, arrived("late", 20)) == ["late"]
+    assert record(database, arrived("from before", 41)) == [], "perhaps it was ingested too"
+    assert record(database, arrived("a new org's", 400, uuid.UUID(int=8))) == ["a new org's"]
+
+
+def test_the_horizon_is_seen_by_an_insert_that_waited_for_the_deletion(database: Database) -> None:
+    old = arrived("old", 40)
+    ended(database, old, days_ago=39)
+    new: list[list[str]] = []
+    with database.transaction() as forgetting:
+        ledger.forget_ended(forgetting, ObjectState.DONE, 30 * 86_400, 100)
+        waiting = threading.Thread(target=lambda: new.append(record(database, old)))
+        waiting.start()
+        while not forgetting.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+            waiting.join(0.01)
+    waiting.join()
+    assert new == [[]]
+    with database.transaction() as tx:
+        assert ledger.count_by_state(tx)["seen"] == 0
+
+
+def test_what_waits_is_never_forgotten_and_a_batch_is_a_batch(database: Database) -> None:
+    done = [arrived(f"done {number}", 90) for number in range(5)]
+    ended(database, *done, days_ago=80)
+    assert record(database, arrived("waiting", 90), arrived("in work", 90)) == ["waiting", "in work"]
+    with database.transaction() as tx:
+        ledger.bundle(tx, [arrived("in work", 90).object_id], uuid.uuid4())
+        tx.execute("UPDATE raw_object SET seen_at = now() - interval '89 days'")
+    assert [forget(database, 30, limit=3) for _ in range(3)] == [3, 2, 0]
+    with database.transaction() as tx:
+        assert ledger.count_by_state(tx) == {"seen": 1, "bundled": 1, "done": 0, "quarantined": 0}

@@ -6,7 +6,7 @@ from lakerunner.index import leases, outbox, work
 from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.outbox import Outgoing
-from lakerunner.index.upkeep import run_upkeep
+from lakerunner.index.upkeep import index_jobs, run_jobs
 from lakerunner.index.work import WorkItem
 from lakerunner.model.errors import Conflict
 from lakerunner.runtime.settings import UpkeepSettings
@@ -24,7 +24,8 @@ def test_ended_things_are_forgotten_and_open_ones_kept(database: Database) -> No
     outbox.mark_published(database, [outbox.pending(database, 1)[0].outbox_id])
     lease = leases.acquire(database, "sweeper", "me", 30)
     assert lease is not None
-    assert run_upkeep(database, EAGER, lease) == {"outbox": 1, "work_item": 1}
+    handled = run_jobs(database, index_jobs(EAGER), lease)
+    assert (handled["outbox"], handled["work_item"]) == (1, 1)
     assert [p.message.payload for p in outbox.pending(database, 10)] == [b"2"]
     with database.transaction() as tx:
         assert list(work.load_items(tx, [ended, waiting])[0]) == [waiting]
@@ -35,4 +36,4 @@ def test_who_lost_the_lease_removes_nothing(database: Database) -> None:
     assert lease is not None
     leases.release(database, lease)
     with pytest.raises(Conflict):
-        run_upkeep(database, EAGER, lease)
+        run_jobs(database, index_jobs(EAGER), lease)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lakerunner.index.ledger import ObjectState, forget_ended
 from lakerunner.index.orgs import DEFAULT_ORG_ID
+from lakerunner.intake.backfill import backfill
 from lakerunner.intake.events import IGNORED, ObjectEvent, ParsedEvent, unreadable
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejections import RejectedKind, Rejection, forget_excess, list_rejected, put_rejected
@@ -201,6 +203,21 @@ def test_a_mad_sender_does_not_fill_the_index(lake: Lake) -> None:
     with lake.database.transaction() as tx:
         put_rejected(tx, [Rejection(RejectedKind.MALFORMED, "t", "r", body=str(n)) for n in range(30)])
         put_rejected(tx, [Rejection(RejectedKind.UNMAPPED, "t", "r", "b", str(n)) for n in range(30)])
-        assert forget_excess(tx, keep_rows=10) == 20
-        assert len(list_rejected(tx, RejectedKind.MALFORMED)) == 10
-        assert len(list_rejected(tx, RejectedKind.UNMAPPED)) == 30
+        assert forget_excess(tx, keep_s=3_600, keep_rows=10, limit=100) == 40
+        for kind in (RejectedKind.MALFORMED, RejectedKind.UNMAPPED):
+            assert len(list_rejected(tx, kind)) == 10
+        assert forget_excess(tx, keep_s=0, keep_rows=10, limit=3) == 0, "in the same transaction nothing is older"
+
+
+def test_an_object_that_the_ledger_forgot_is_not_ingested_again(lake: Lake, recorder: Recorder) -> None:
+    write(root(lake), "otel-raw/logs_1.json")
+    again = [event(lake, "otel-raw/logs_1.json")]
+    recorder.record_events(again, "test")
+    with lake.database.transaction() as tx:
+        tx.execute("UPDATE raw_object SET state = 'done', item_id = object_id, ended_at = now() - interval '1 hour'")
+        assert forget_ended(tx, ObjectState.DONE, 60, 10) == 1
+    assert +recorder.record_events(again, "test").counts == {"forgotten": 1}
+    assert +backfill(recorder, lake.bucket, "otel-raw/").counts == {"forgotten": 1}
+    write(root(lake), "otel-raw/logs_2.json")
+    assert +backfill(recorder, lake.bucket, "otel-raw/").counts == {"forgotten": 1, "recorded": 1}
+    assert lake.keys() == ["otel-raw/logs_2.json"]

@@ -48,6 +48,7 @@ def await_done(database: Database, count: int, timeout_s: float = 60.0) -> None:
     end = time.monotonic() + timeout_s
     while True:
         status = index_status(database)
+        assert status.objects is not None and status.outbox is not None
         if status.objects["done"] == count and status.outbox.count == 0:
             return
         assert time.monotonic() < end, f"of {count}: {status.objects}, outbox {status.outbox}"

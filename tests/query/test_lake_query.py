@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from lakerunner.index.database import Database
+from lakerunner.index.ledger import record_seen
 from lakerunner.index.lookup import Want
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import LabelSet
+from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S, TimeRange
 from lakerunner.query.lake_query import QueryLimits
@@ -53,8 +55,19 @@ def test_a_query_over_segments(lake: LakeOfSeries) -> None:
     # Four segments, two of which both groups of steps need.
     assert (stats.segments_planned, stats.segments_read) == (6, 6)
     assert stats.complete and not stats.warnings()
-    assert stats.watermark_ms == 4 * HOUR_MS
+    assert stats.watermark_ms is None, "no raw object is known"
     assert stats.rows >= 120
+
+
+def test_the_watermark_is_what_the_ledger_says_and_not_the_end_of_the_segments(lake: LakeOfSeries) -> None:
+    org = _write(lake)
+    arrived_ms = 1_700_000_000_123
+    waiting = RawObject(org, "edge", "metrics", "s3://raw", "a", "v", 10, arrived_ns=arrived_ms * 1_000_000)
+    with lake.database.transaction() as tx:
+        record_seen(tx, [waiting])
+    source = lake.lake.query(org)
+    source.select(M, 0, HOUR_MS)
+    assert source.stats.watermark_ms == arrived_ms
 
 
 def test_segments_are_passed_by_and_it_is_told(lake: LakeOfSeries) -> None:

@@ -96,7 +96,7 @@ def test_a_stream_with_its_account(both: Both) -> None:
     summary = told[-2]["data"]
     assert summary["segmentsRead"] == summary["segmentsPlanned"] > 0
     assert (summary["segmentsFailed"], summary["tiersSeconds"]) == (0, [0])
-    assert summary["watermarkMs"] >= END_MS
+    assert summary["watermarkMs"] is None, "these segments were not made of raw objects"
     assert summary["selectors"][0]["rules"]
     assert sum(summary["pushDown"]["stepsByWorker"].values()) == len(points)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from lakerunner.index.ledger import record_seen
+from lakerunner.model.raw_object import RawObject
 from lakerunner.query.fanout.protocol import EvaluateRequest, read_document, read_request
 from lakerunner.query.promql import language
 from lakerunner.query.promql.language import PromQl
@@ -104,3 +107,22 @@ def test_another_spelling_is_the_same_question(serve: Serve, lake: WorkerLake) -
     ask_range(served, "sum by (job) (rate(requests_total[1m]))")
     (key,) = served.api.service._cache._entries
     assert key.text == "sum by (job) (rate(requests_total[1m]))"
+
+
+def test_a_cached_answer_has_the_watermark_of_now(serve: Serve, lake: WorkerLake) -> None:
+    auth = AuthOf(uuid.uuid4())
+    write_filled(lake, auth.org_id)
+    served = serve(auth)
+    body = {"q": "sum(up)", "s": START_S * 1000, "e": END_S * 1000, "step": "60s"}
+
+    def summary() -> tuple[str, int | None]:
+        text = served.client.post("/api/v1/metrics/query", json=body).text
+        frames = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+        (found,) = [frame["data"] for frame in frames if frame["type"] == "summary"]
+        return found["cache"], found["watermarkMs"]
+
+    assert summary() == ("miss", None)
+    waiting = RawObject(auth.org_id, "edge", "metrics", "s3://raw", "a", "v", 10, arrived_ns=END_S * 10**9)
+    with lake.database.transaction() as tx:
+        record_seen(tx, [waiting])
+    assert summary() == ("hit", END_S * 1000)

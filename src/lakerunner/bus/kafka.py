@@ -161,7 +161,8 @@ class KafkaBus:
                 return
 
     def _new_topic(self, topic: topics.Topic) -> NewTopic:
-        retention_ms = -1 if topic.is_dead else round(self._settings.retention_s * 1000)
+        keep_s = self._settings.dead_retention_s if topic.is_dead else self._settings.retention_s
+        retention_ms = round(keep_s * 1000)
         replicas = self._settings.replication
         return NewTopic(
             self._prefix + topic.name,

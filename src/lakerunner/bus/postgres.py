@@ -192,17 +192,34 @@ def _take_offsets(tx: Connection, wanted: Counter[tuple[str, int]]) -> dict[tupl
     return {(row["topic"], row["partition"]): row["first"] for row in rows}
 
 
-def forget_passed(tx: Connection, keep_s: float, prefix: str) -> int:
-    """Delete messages that are older than `keep_s` and that every group has committed.
+def forget_expired(tx: Connection, settings: BusSettings, limit: int) -> int:
+    """Delete up to `limit` of the oldest messages of each partition that have expired; return their number.
 
-    Nobody reads the topics of a stage that does not run: their messages are only kept for `keep_s`, since the stage's
-    reconciliation announces everything again. Dead letters stay until they are redriven.
+    A message that every group has read, or that no group reads, expires after `retention_s`; one that a group has yet
+    to read after `unread_retention_s`; a dead letter after `dead_retention_s`. Of a partition whose first message is
+    younger, nothing else is looked at.
     """
     return tx.execute(
-        "WITH passed AS MATERIALIZED (SELECT p.topic, p.partition, coalesce(min(c.committed),"
-        " CASE WHEN p.topic = ANY(%s) THEN p.next_offset ELSE 0 END) AS below FROM bus_partition p"
-        " LEFT JOIN bus_cursor c USING (topic, partition) GROUP BY p.topic, p.partition)"
-        " DELETE FROM bus_message m USING passed WHERE m.topic = passed.topic AND m.partition = passed.partition"
-        " AND m.at_offset < passed.below AND m.created_at < now() - make_interval(secs => %s)",
-        [[prefix + topic.name for topic in topics.LIVE_TOPICS], keep_s],
+        "WITH part AS (SELECT topic, partition, coalesce(min(c.committed), p.next_offset) AS passed,"
+        " starts_with(topic, %(dead)s) AS is_dead FROM bus_partition p LEFT JOIN bus_cursor c USING (topic, partition)"
+        " WHERE starts_with(topic, %(prefix)s) GROUP BY topic, partition, p.next_offset),"
+        " kept AS (SELECT *,"
+        " now() - make_interval(secs => CASE WHEN is_dead THEN %(dead_s)s ELSE %(read_s)s END) AS read,"
+        " now() - make_interval(secs => CASE WHEN is_dead THEN %(dead_s)s ELSE %(unread_s)s END) AS unread FROM part)"
+        # By ctid, which never changes because messages are not updated: a join might read the whole table.
+        " DELETE FROM bus_message WHERE ctid = ANY(ARRAY(SELECT old.ctid FROM kept,"
+        " LATERAL (SELECT created_at FROM bus_message h"
+        " WHERE h.topic = kept.topic AND h.partition = kept.partition ORDER BY h.at_offset LIMIT 1) AS head,"
+        " LATERAL (SELECT o.ctid, at_offset, created_at FROM bus_message o WHERE o.topic = kept.topic"
+        " AND o.partition = kept.partition AND head.created_at < greatest(kept.read, kept.unread)"
+        " ORDER BY o.at_offset LIMIT %(limit)s) AS old"
+        " WHERE old.created_at < kept.unread OR old.created_at < kept.read AND old.at_offset < kept.passed))",
+        {
+            "prefix": settings.prefix,
+            "dead": settings.prefix + topics.DEAD_PREFIX,
+            "read_s": settings.retention_s,
+            "unread_s": settings.unread_retention_s,
+            "dead_s": settings.dead_retention_s,
+            "limit": limit,
+        },
     ).rowcount

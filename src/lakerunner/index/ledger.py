@@ -1,4 +1,4 @@
-"""The ledger: every raw object ever seen, and its state."""
+"""The ledger: every raw object seen within its memory, and its state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lakerunner.index import tally
 from lakerunner.model.errors import Missing
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
 
@@ -26,14 +27,23 @@ class ObjectState(enum.StrEnum):
 
 
 def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]:
-    """Insert objects; return those that were new, which the caller announces."""
+    """Insert objects; return those that were new, which the caller announces.
+
+    An object that the ledger may have known and forgotten is not new. The horizon is checked again after the insert,
+    which may have waited for `forget_ended` to delete the same object's row.
+    """
     if not objects:
         return []
     by_id = {obj.object_id: obj for obj in objects}
     rows = tx.execute(
-        "INSERT INTO raw_object (object_id, org_id, collector, signal, bucket, key, version, size_bytes)"
-        " SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],"
-        " %s::bigint[]) ON CONFLICT DO NOTHING RETURNING object_id",
+        "INSERT INTO raw_object (object_id, org_id, collector, signal, bucket, key, version, size_bytes, arrived_at)"
+        " SELECT o.* FROM (SELECT object_id, org_id, collector, signal, bucket, key, version, size_bytes,"
+        # The bucket's clock may be ahead of ours, but nothing arrives in the future.
+        " least(now(), to_timestamp(arrived_ns / 1e9)) AS arrived_at FROM unnest(%s::uuid[], %s::uuid[], %s::text[],"
+        " %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::bigint[]) AS given(object_id, org_id,"
+        " collector, signal, bucket, key, version, size_bytes, arrived_ns)) AS o WHERE NOT EXISTS (SELECT FROM"
+        " ledger_horizon h WHERE h.org_id = o.org_id AND o.arrived_at <= h.forgotten_until)"
+        " ON CONFLICT DO NOTHING RETURNING object_id",
         [
             list(by_id),
             [obj.org_id for obj in by_id.values()],
@@ -43,9 +53,17 @@ def record_seen(tx: Connection, objects: Sequence[RawObject]) -> list[RawObject]
             [obj.key for obj in by_id.values()],
             [obj.version for obj in by_id.values()],
             [obj.size_bytes for obj in by_id.values()],
+            [obj.arrived_ns for obj in by_id.values()],
         ],
     ).fetchall()
-    return [by_id[row["object_id"]] for row in rows]
+    if not rows:
+        return []
+    forgotten = tx.execute(
+        "DELETE FROM raw_object o USING ledger_horizon h WHERE o.object_id = ANY(%s) AND h.org_id = o.org_id"
+        " AND o.arrived_at <= h.forgotten_until RETURNING o.object_id",
+        [[row["object_id"] for row in rows]],
+    ).fetchall()
+    return [by_id[row["object_id"]] for row in rows if row not in forgotten]
 
 
 def known_stamps(tx: Connection, stamp_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
@@ -111,11 +129,11 @@ def end_objects(tx: Connection, item_id: uuid.UUID, outcomes: Sequence[ObjectOut
 
 
 def objects_of_items(tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[RawObject, float]]]:
-    """The objects of each item, each with the seconds since it was seen; oldest first, then by key."""
+    """The objects of each open item, each with the seconds since it was seen; oldest first, then by key."""
     rows = tx.execute(
         "SELECT item_id, org_id, collector, signal, bucket, key, version, size_bytes,"
         " extract(epoch FROM now() - seen_at)::float8 AS waited_s FROM raw_object"
-        " WHERE item_id = ANY(%s) ORDER BY item_id, seen_at, key",
+        " WHERE item_id = ANY(%s) AND state = 'bundled' ORDER BY item_id, seen_at, key",
         [list(item_ids)],
     ).fetchall()
     found: dict[uuid.UUID, list[tuple[RawObject, float]]] = {}
@@ -168,9 +186,34 @@ def release_quarantined(tx: Connection, object_ids: Sequence[uuid.UUID] | None) 
     return [RawObject(**row) for row in rows]
 
 
+def forget_ended(tx: Connection, state: ObjectState, keep_s: float, limit: int) -> int:
+    """Delete up to `limit` objects that ended in this state more than `keep_s` ago; return their number.
+
+    An object may stay in its bucket and be listed or announced again. So the org's horizon moves to the latest arrival
+    among the deleted objects, and `record_seen` takes no unknown object from before it.
+    """
+    row = tx.execute(
+        "WITH gone AS (DELETE FROM raw_object WHERE object_id = ANY(ARRAY(SELECT object_id FROM raw_object"  # noqa: S608
+        # A literal, because a generic plan can use the partial index only if the state is in the text.
+        f" WHERE state = '{state}' AND ended_at < now() - make_interval(secs => %s) ORDER BY ended_at LIMIT %s"
+        " FOR UPDATE SKIP LOCKED)) RETURNING org_id, arrived_at), moved AS ("
+        " INSERT INTO ledger_horizon AS h (org_id, forgotten_until)"
+        " SELECT org_id, max(arrived_at) FROM gone GROUP BY org_id ORDER BY org_id ON CONFLICT (org_id)"
+        " DO UPDATE SET forgotten_until = greatest(h.forgotten_until, excluded.forgotten_until))"
+        " SELECT count(*) AS forgotten FROM gone",
+        [keep_s, limit],
+    ).fetchone()
+    assert row is not None
+    return int(row["forgotten"])
+
+
+#: Freshness is measured over at most this many objects, so that its cost does not grow with the rate of intake.
+_FRESHNESS_OBJECTS = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Time from seen to visible, for objects of the last minutes; None when there were none."""
+    """Time from seen to visible, for the latest objects of the last minutes; None when there were none."""
 
     objects: int
     p50_s: float | None
@@ -182,14 +225,14 @@ def freshness(tx: Connection, minutes: int = 5) -> Freshness:
         "SELECT count(*) AS objects, percentile_cont(0.5) WITHIN GROUP (ORDER BY took_s) AS p50_s,"
         " percentile_cont(0.99) WITHIN GROUP (ORDER BY took_s) AS p99_s FROM (SELECT"
         " extract(epoch FROM ended_at - seen_at)::float8 AS took_s FROM raw_object"
-        " WHERE state = 'done' AND ended_at > now() - make_interval(mins => %s)) AS recent",
-        [minutes],
+        " WHERE state = 'done' AND ended_at > now() - make_interval(mins => %s) ORDER BY ended_at DESC LIMIT %s)"
+        " AS recent",
+        [minutes, _FRESHNESS_OBJECTS],
     ).fetchone()
     assert row is not None
     return Freshness(**row)
 
 
 def count_by_state(tx: Connection) -> dict[str, int]:
-    rows = tx.execute("SELECT state, count(*) AS count FROM raw_object GROUP BY state").fetchall()
-    counts = {row["state"]: row["count"] for row in rows}
+    counts = tally.count_by_state(tx, "raw_object")
     return {state.value: counts.get(state.value, 0) for state in ObjectState}

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from psycopg import Cursor
+from psycopg.rows import DictRow
+
 from lakerunner.index.database import Connection
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
+from lakerunner.index.watermark import ask_watermark, watermark_ms
 from lakerunner.model.segment import RAW_TIER_S, UNDATED, Segment
 from lakerunner.model.time import TimeRange
 
@@ -27,8 +31,10 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
     Only references: a segment never changes, so callers cache segments and load only new ones with `load_segments`.
     """
-    if not wants:
-        return []
+    return _refs(_ask_refs(tx, org_id, wants)) if wants else []
+
+
+def _ask_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Cursor[DictRow]:
     # Scalars instead of arrays: preparing six arrays takes psycopg longer than PostgreSQL takes to answer.
     # With the bounds of the days, PostgreSQL skips the partitions of other days. An undated segment may lie anywhere.
     select = (
@@ -37,7 +43,7 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
     )
     days = [days_of(want.time_range) for want in wants]
     overlaps = ["(s.signal = %s AND s.tier_s = %s AND s.start_ns < %s AND s.end_ns > %s)"] * len(wants)
-    rows = tx.execute(
+    return tx.execute(
         select + f"({' OR '.join(overlaps)})",
         [
             org_id,
@@ -48,8 +54,22 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
                 (want.signal, want.tier_s, want.time_range.end_ns, want.time_range.start_ns) for want in wants
             ),
         ],
-    ).fetchall()
-    return [SegmentRef(row["dateint"], row["segment_id"]) for row in rows]
+    )
+
+
+def _refs(found: Cursor[DictRow]) -> list[SegmentRef]:
+    return [SegmentRef(row["dateint"], row["segment_id"]) for row in found.fetchall()]
+
+
+def watermarked_refs(
+    tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]
+) -> tuple[list[SegmentRef], int | None]:  # fmt: skip
+    """What `live_refs` returns, and the watermark of the signals: what arrived before it is in these segments."""
+    # Both statements in one round trip. The watermark goes first: what is committed in between does no harm.
+    with tx.pipeline():
+        watermark = ask_watermark(tx, org_id, sorted({want.signal for want in wants}))
+        found = _ask_refs(tx, org_id, wants)
+        return _refs(found), watermark_ms(watermark)
 
 
 def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:

@@ -9,6 +9,8 @@ from lakerunner.index.database import Connection, Database
 
 #: PostgreSQL notifies this channel when a commit adds messages.
 CHANNEL = "lakerunner_outbox"
+#: The backlog is counted up to here. A larger one says no more about what is wrong, and costs more to count.
+MAX_COUNTED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,22 @@ def mark_published(database: Database, outbox_ids: Sequence[int]) -> None:
 
 
 def backlog(tx: Connection) -> Backlog:
+    """The unpublished messages; counts no further than `MAX_COUNTED`."""
     row = tx.execute(
-        "SELECT count(*) AS count, coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8 AS oldest_s"
-        " FROM outbox WHERE published_at IS NULL"
+        "SELECT (SELECT count(*) FROM (SELECT FROM outbox WHERE published_at IS NULL ORDER BY outbox_id LIMIT %s)"
+        " AS counted) AS count,"
+        " coalesce((SELECT extract(epoch FROM now() - created_at) FROM outbox WHERE published_at IS NULL"
+        " ORDER BY outbox_id LIMIT 1), 0)::float8 AS oldest_s",
+        [MAX_COUNTED],
     ).fetchone()
     assert row is not None
     return Backlog(row["count"], row["oldest_s"])
 
 
-def forget_published(tx: Connection, keep_s: float) -> int:
-    """Delete messages that were published more than `keep_s` ago."""
-    return tx.execute("DELETE FROM outbox WHERE published_at < now() - make_interval(secs => %s)", [keep_s]).rowcount
+def forget_published(tx: Connection, keep_s: float, limit: int) -> int:
+    """Delete up to `limit` messages that were published more than `keep_s` ago; return their number."""
+    return tx.execute(
+        "DELETE FROM outbox WHERE outbox_id = ANY(ARRAY(SELECT outbox_id FROM outbox WHERE published_at IS NOT NULL"
+        " AND published_at < now() - make_interval(secs => %s) ORDER BY published_at LIMIT %s))",
+        [keep_s, limit],
+    ).rowcount

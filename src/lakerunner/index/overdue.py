@@ -1,41 +1,39 @@
 """Inputs without an item and items without an end, at the ages at which they are announced again.
 
 Each is overdue at N, 2N, 4N, 8N ... seconds of age. So a long backlog is not multiplied, and nobody needs to remember
-what was announced when. Ages are measured by the database's own clock.
+what was announced when. Ages are measured by the database's own clock. Each age is a short range of an index, so the
+cost depends on what is overdue, not on what waits or was ever done.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from psycopg.rows import DictRow
 
 from lakerunner.index.database import Connection
-from lakerunner.index.segments import SELECT_SEGMENTS, segment_of_row
+from lakerunner.index.segments import SEGMENT_COLUMNS, segment_of_row
 from lakerunner.index.work import WorkItem
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 
-NIL = uuid.UUID(int=0)
+T = TypeVar("T")
+#: Nothing is older: a hundred years. PostgreSQL cannot make an infinite interval from a number of seconds.
+_OLDEST_S = 3.2e9
 
-_SEEN = (
-    "SELECT org_id, collector, signal, bucket, key, version, size_bytes FROM (SELECT *,"
-    " extract(epoch FROM now() - seen_at)::float8 AS age_s FROM raw_object WHERE state = 'seen') AS o WHERE"
-)
-_UNTAKEN = (
-    " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - s.created_at)::float8 AS age_s) AS a"
-    " WHERE s.state = 'live' AND s.signal = ANY(%(signals)s) AND NOT EXISTS (SELECT FROM segment_input i"
-    " WHERE i.stage = %(stage)s AND i.dateint = s.dateint AND i.segment_id = s.segment_id) AND"
-)
-_OPEN = (
-    "SELECT item_id, stage, org_id, signal FROM (SELECT *, extract(epoch FROM now() - created_at)::float8 AS age_s"
-    " FROM work_item WHERE state = 'open' AND stage = %(stage)s) AS i WHERE"
-)
-#: The age passed N, 2N, 4N ... within the last `since` seconds.
-_OVERDUE = (
-    " age_s >= %(after)s AND floor(log(age_s / %(after)s) / log(2.0))"
-    " > floor(log(greatest(age_s - %(since)s, 1e-9) / %(after)s) / log(2.0))"
-)
+
+class Position(NamedTuple):
+    """Where a page ends: the row's time and id. The next page begins after it."""
+
+    at: datetime
+    row_id: uuid.UUID
+
+
+START = Position(datetime.min.replace(tzinfo=UTC), uuid.UUID(int=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +44,102 @@ class Overdue:
     since_s: float
     page: int = 1_000
 
+    def ages(self) -> list[tuple[float, float]]:
+        """The ranges of age, from (included) and to (not included), that passed N, 2N, 4N ... in the last `since_s`.
 
-def seen_objects(tx: Connection, overdue: Overdue, after_id: uuid.UUID) -> list[RawObject]:
-    """Raw objects that no item has taken, in order of id."""
-    rows = tx.execute(
-        _SEEN + _OVERDUE + " AND object_id > %(last)s ORDER BY object_id LIMIT %(page)s",
-        _terms(overdue, after_id),
-    ).fetchall()
-    return [RawObject(**row) for row in rows]
+        >>> Overdue(300, 60).ages()[:3]
+        [(300, 360), (600, 660), (1200, 1260)]
+        >>> Overdue(300, float("inf")).ages()
+        [(300, 3200000000.0)]
+        """
+        ages: list[tuple[float, float]] = []
+        age_s = self.after_s
+        while age_s < _OLDEST_S:
+            end_s = min(age_s + self.since_s, _OLDEST_S)
+            if ages and ages[-1][1] >= age_s:
+                ages[-1] = (ages[-1][0], end_s)
+            else:
+                ages.append((age_s, end_s))
+            age_s *= 2
+        return ages
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    found: Sequence[T]
+    #: None when this is the last page.
+    end: Position | None
+
+
+def seen_objects(tx: Connection, overdue: Overdue, after: Position) -> Page[RawObject]:
+    """Raw objects that no item has taken, oldest first."""
+    return _page(
+        tx,
+        "org_id, collector, signal, bucket, key, version, size_bytes",
+        "raw_object s WHERE state = 'seen'",
+        ("seen_at", "object_id"),
+        overdue,
+        after,
+        lambda row: RawObject(**row),
+    )
 
 
 def untaken_segments(
-    tx: Connection, stage: str, signals: Sequence[str], overdue: Overdue, after_id: uuid.UUID
-) -> list[Segment]:
-    """Live segments that no item of the stage has taken, in order of id. Scans the live segments of the signals."""
+    tx: Connection, stage: str, signals: Sequence[str], overdue: Overdue, after: Position
+) -> Page[Segment]:
+    """Live segments that no item of the stage has taken, oldest first."""
+    return _page(
+        tx,
+        SEGMENT_COLUMNS,
+        "segment s WHERE state = 'live' AND signal = ANY(%(signals)s) AND NOT EXISTS (SELECT FROM segment_input i"
+        " WHERE i.stage = %(stage)s AND i.dateint = s.dateint AND i.segment_id = s.segment_id)",
+        ("created_at", "segment_id"),
+        overdue,
+        after,
+        segment_of_row,
+        {"stage": stage, "signals": list(signals)},
+    )
+
+
+def open_items(tx: Connection, stage: str, overdue: Overdue, after: Position) -> Page[WorkItem]:
+    """Items of the stage that nobody ended, oldest first."""
+    return _page(
+        tx,
+        "item_id, stage, org_id, signal",
+        "work_item s WHERE state = 'open' AND stage = %(stage)s",
+        ("created_at", "item_id"),
+        overdue,
+        after,
+        lambda row: WorkItem(**row),
+        {"stage": stage},
+    )
+
+
+def _page(
+    tx: Connection,
+    columns: str,
+    source: str,
+    order: tuple[str, str],
+    overdue: Overdue,
+    after: Position,
+    of_row: Callable[[DictRow], T],
+    terms: Mapping[str, Any] | None = None,
+) -> Page[T]:
+    at, row_id = (f"s.{name}" for name in order)
+    ages = overdue.ages()
     rows = tx.execute(
-        SELECT_SEGMENTS + _UNTAKEN + _OVERDUE + " AND segment_id > %(last)s ORDER BY segment_id LIMIT %(page)s",
-        {**_terms(overdue, after_id), "stage": stage, "signals": list(signals)},
+        f"SELECT found.* FROM unnest(%(from_s)s::float8[], %(to_s)s::float8[]) AS age(from_s, to_s)"  # noqa: S608
+        f" CROSS JOIN LATERAL (SELECT {columns}, {at} AS page_at, {row_id} AS page_id FROM {source}"
+        f" AND {at} <= now() - make_interval(secs => age.from_s) AND {at} > now() - make_interval(secs => age.to_s)"
+        f" AND ({at}, {row_id}) > (%(at)s, %(row_id)s) ORDER BY {at}, {row_id} LIMIT %(page)s) AS found"
+        " ORDER BY page_at, page_id LIMIT %(page)s",
+        {
+            **(terms or {}),
+            **after._asdict(),
+            "from_s": [from_s for from_s, _ in ages],
+            "to_s": [to_s for _, to_s in ages],
+            "page": overdue.page,
+        },
     ).fetchall()
-    return [segment_of_row(row) for row in rows]
-
-
-def open_items(tx: Connection, stage: str, overdue: Overdue, after_id: uuid.UUID) -> list[WorkItem]:
-    """Items of the stage that nobody ended, in order of id."""
-    rows = tx.execute(
-        _OPEN + _OVERDUE + " AND item_id > %(last)s ORDER BY item_id LIMIT %(page)s",
-        {**_terms(overdue, after_id), "stage": stage},
-    ).fetchall()
-    return [WorkItem(**row) for row in rows]
-
-
-def _terms(overdue: Overdue, after_id: uuid.UUID) -> dict[str, object]:
-    return {"after": overdue.after_s, "since": overdue.since_s, "page": overdue.page, "last": after_id}
+    positions = [Position(row.pop("page_at"), row.pop("page_id")) for row in rows]
+    return Page([of_row(row) for row in rows], positions[-1] if len(rows) == overdue.page else None)

@@ -17,11 +17,12 @@ from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 _PARTITION_LOCK = 0x6C72_7061
 
 
-#: Selects what `segment_of_row` reads.
-SELECT_SEGMENTS = (
-    "SELECT s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"
-    " s.tier_s, s.level, s.format_version, s.pruning, s.dateint FROM segment s"
+#: What `segment_of_row` reads.
+SEGMENT_COLUMNS = (
+    "s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"
+    " s.tier_s, s.level, s.format_version, s.pruning, s.dateint"
 )
+SELECT_SEGMENTS = f"SELECT {SEGMENT_COLUMNS} FROM segment s"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,20 +71,21 @@ def insert_segments(tx: Connection, segments: Sequence[Segment], made_by: uuid.U
     """Make segments live. Their partitions must exist."""
     if not segments:
         return
-    with tx.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO segment (segment_id, org_id, collector, signal, dateint, start_ns, end_ns, row_count,"
-            " size_bytes, tier_s, level, format_version, pruning, made_by)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                (
-                    segment.segment_id, segment.org_id, segment.collector, segment.signal, segment.index_day,
-                    segment.time_range.start_ns, segment.time_range.end_ns, segment.row_count, segment.size_bytes,
-                    segment.tier_s, segment.level, segment.format_version, Jsonb(segment.pruning.to_json()), made_by,
-                )
-                for segment in segments
-            ],
-        )  # fmt: skip
+    columns = [
+        (
+            segment.segment_id, segment.org_id, segment.collector, segment.signal, segment.index_day,
+            segment.time_range.start_ns, segment.time_range.end_ns, segment.row_count, segment.size_bytes,
+            segment.tier_s, segment.level, segment.format_version, Jsonb(segment.pruning.to_json()),
+        )
+        for segment in segments
+    ]  # fmt: skip
+    tx.execute(
+        "INSERT INTO segment (segment_id, org_id, collector, signal, dateint, start_ns, end_ns, row_count,"
+        " size_bytes, tier_s, level, format_version, pruning, made_by)"
+        " SELECT s.*, %s FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::int[], %s::bigint[],"
+        " %s::bigint[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::int[], %s::jsonb[]) AS s",
+        [made_by, *map(list, zip(*columns, strict=True))],
+    )
 
 
 def supersede(tx: Connection, refs: Sequence[SegmentRef], by: uuid.UUID) -> int:
@@ -118,16 +120,8 @@ def days_of(time_range: TimeRange) -> tuple[int, int]:
     return dateint(max(0, time_range.start_ns - NS_PER_DAY)), dateint(time_range.end_ns)
 
 
-def count_by_state(tx: Connection) -> list[DictRow]:
-    """Return the numbers of segments, rows and bytes per signal and state."""
-    return tx.execute(
-        "SELECT signal, state, count(*) AS segments, sum(row_count)::bigint AS rows, sum(size_bytes)::bigint AS bytes"
-        " FROM segment GROUP BY signal, state ORDER BY signal, state"
-    ).fetchall()
-
-
 def segment_of_row(row: DictRow) -> Segment:
-    """The segment of a row of SELECT_SEGMENTS."""
+    """The segment of a row of SEGMENT_COLUMNS."""
     time_range = TimeRange(row.pop("start_ns"), row.pop("end_ns"))
     is_dated = row.pop("dateint") != UNDATED
     return Segment(time_range=time_range, pruning=Pruning.from_json(row.pop("pruning")), is_dated=is_dated, **row)

@@ -13,7 +13,7 @@ from lakerunner.index import leases
 from lakerunner.index.leases import Lease
 from lakerunner.index.role import IndexedRole
 from lakerunner.index.session import Session
-from lakerunner.model.errors import LakeError, Unavailable
+from lakerunner.model.errors import Conflict, LakeError, Unavailable
 from lakerunner.runtime.metrics import ROLE_LEADER
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
@@ -54,6 +54,10 @@ class SingletonRole(IndexedRole):
                 log().info("leading", token=lease.token)
                 try:
                     self._lead_while_held(lease, session, stop)
+                except Conflict as error:
+                    # A former leader found out at a write. It stands by, like the others.
+                    log().warning("lease lost", token=lease.token, error=str(error))
+                    stop.wait(min(_LOOK_S, self.lease_ttl_s / 3))
                 finally:
                     gauge.set(0)
 

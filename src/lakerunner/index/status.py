@@ -1,37 +1,70 @@
-"""The status of the index: raw objects, work items, segments, the outbox and the leaders of singleton roles."""
+"""The status of the index: raw objects, work items, segments, watermarks, the outbox, leaders of singleton roles."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from psycopg.rows import DictRow
+from psycopg.errors import QueryCanceled
 
-from lakerunner.index import leases, ledger, outbox, segments, work
-from lakerunner.index.database import Database
+from lakerunner.index import leases, ledger, outbox, tally, work
+from lakerunner.index.database import Connection, Database
 from lakerunner.index.ledger import Freshness
 from lakerunner.index.outbox import Backlog
+from lakerunner.index.tally import SegmentCount
+from lakerunner.index.watermark import Watermark, furthest_behind
+from lakerunner.runtime.metrics import SWALLOWED
+
+T = TypeVar("T")
+#: Each part has this long. All of them together take a few milliseconds when the index is well.
+_PART_S = 3.0
+#: Watermarks shown, those furthest behind first.
+_WATERMARKS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    objects: dict[str, int]
-    freshness: Freshness
-    items: dict[str, int]
-    segments: list[DictRow]
-    outbox: Backlog
+    """The numbers. A part that could not be read in time is None and named in `degraded`."""
+
+    objects: dict[str, int] | None
+    freshness: Freshness | None
+    items: dict[str, int] | None
+    segments: list[SegmentCount] | None
+    watermarks: list[Watermark] | None
+    outbox: Backlog | None
     #: Singleton role -> the process that leads it.
-    leaders: dict[str, str]
+    leaders: dict[str, str] | None
+    degraded: list[str]
 
 
-def index_status(database: Database) -> IndexStatus:
+def index_status(database: Database, part_s: float = _PART_S) -> IndexStatus:
     """Read the status from one snapshot, so that the numbers are consistent."""
+    degraded: list[str] = []
+
+    def part(name: str, read: Callable[[Connection], T]) -> T | None:
+        try:
+            with tx.transaction():
+                return read(tx)
+        except QueryCanceled:
+            SWALLOWED.labels("status").inc()
+            degraded.append(name)
+            return None
+
     with database.transaction() as tx:
         tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        tx.execute(
+            "SELECT set_config('statement_timeout', least(%s, nullif(setting::int, 0))::text, true)"
+            " FROM pg_settings WHERE name = 'statement_timeout'",
+            [round(part_s * 1000)],
+        )
         return IndexStatus(
-            objects=ledger.count_by_state(tx),
-            freshness=ledger.freshness(tx),
-            items=work.count_by_state(tx),
-            segments=segments.count_by_state(tx),
-            outbox=outbox.backlog(tx),
-            leaders=leases.holders(tx),
+            objects=part("objects", ledger.count_by_state),
+            freshness=part("freshness", ledger.freshness),
+            items=part("items", work.count_by_state),
+            segments=part("segments", tally.count_segments),
+            watermarks=part("watermarks", lambda tx: furthest_behind(tx, _WATERMARKS)),
+            outbox=part("outbox", outbox.backlog),
+            leaders=part("leaders", leases.holders),
+            degraded=degraded,
         )

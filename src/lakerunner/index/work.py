@@ -10,6 +10,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from lakerunner.index import tally
 from lakerunner.index.database import Connection
 from lakerunner.model.ids import hashed_id
 
@@ -84,7 +85,9 @@ def load_items(
 def count_open(tx: Connection, stage: str, limit: int) -> int:
     """How many items of the stage are open; counts no further than the limit."""
     row = tx.execute(
-        "SELECT count(*) AS items FROM (SELECT FROM work_item WHERE stage = %s AND state = 'open' LIMIT %s) AS waiting",
+        # The order keeps PostgreSQL to the index of open items; a scan might meet all that have ended first.
+        "SELECT count(*) AS items FROM (SELECT FROM work_item WHERE stage = %s AND state = 'open'"
+        " ORDER BY created_at LIMIT %s) AS waiting",
         [stage, limit],
     ).fetchone()
     assert row is not None
@@ -92,17 +95,28 @@ def count_open(tx: Connection, stage: str, limit: int) -> int:
 
 
 def count_by_state(tx: Connection) -> dict[str, int]:
-    rows = tx.execute("SELECT state, count(*) AS count FROM work_item GROUP BY state").fetchall()
-    counts = {row["state"]: row["count"] for row in rows}
+    counts = tally.count_by_state(tx, "work_item")
     return {state.value: counts.get(state.value, 0) for state in ItemState}
 
 
-def forget_ended(tx: Connection, keep_s: float) -> int:
-    """Delete items that ended more than `keep_s` ago.
+def forget_ended(tx: Connection, keep_s: float, limit: int) -> int:
+    """Delete up to `limit` items that ended more than `keep_s` ago, and their hold on segments that are not live.
 
-    Safe only while `keep_s` exceeds the longest life of a message on the bus. A redelivered message of a deleted item
-    finds nothing and is dropped, because its inputs no longer wait.
+    A redelivered message of a deleted item finds nothing and is dropped, because its inputs no longer wait. `keep_s`
+    must exceed the longest attempt, whose commit would fail. An item with a raw object that never ended is kept: it is
+    the only trace of what happened to that object. The hold on a live segment is kept as well, because it is what keeps
+    a stage from taking the segment again.
     """
-    return tx.execute(
-        "DELETE FROM work_item WHERE state <> 'open' AND ended_at < now() - make_interval(secs => %s)", [keep_s]
-    ).rowcount
+    rows = tx.execute(
+        "DELETE FROM work_item WHERE item_id = ANY(ARRAY(SELECT item_id FROM work_item w WHERE state <> 'open'"
+        " AND ended_at < now() - make_interval(secs => %s) AND NOT EXISTS (SELECT FROM raw_object o"
+        " WHERE o.item_id = w.item_id AND o.state = 'bundled') ORDER BY ended_at LIMIT %s FOR UPDATE SKIP LOCKED))"
+        " RETURNING item_id",
+        [keep_s, limit],
+    ).fetchall()
+    tx.execute(
+        "DELETE FROM segment_input i WHERE item_id = ANY(%s) AND NOT EXISTS (SELECT FROM segment s"
+        " WHERE s.dateint = i.dateint AND s.segment_id = i.segment_id AND s.state = 'live')",
+        [[row["item_id"] for row in rows]],
+    )
+    return len(rows)

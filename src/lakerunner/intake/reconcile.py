@@ -13,7 +13,7 @@ from lakerunner.intake.backfill import BackfillProgress, OnProgress, backfill
 from lakerunner.intake.mapping import KeyMap
 from lakerunner.intake.metrics import RECONCILE_FAILURES, RECONCILED_TIMESTAMP
 from lakerunner.intake.record import Recorder
-from lakerunner.intake.rejections import RejectedKind, Rejection, clear_rejections, forget_excess, put_rejected
+from lakerunner.intake.rejections import RejectedKind, Rejection, clear_rejections, put_rejected
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import IntakeSettings
@@ -71,8 +71,6 @@ class Reconciler:
                     continue  # FolderSource already lists it
                 for prefix in key_map.prefixes(bucket):
                     failures += not self._list(bucket, prefix, key_map, keep_lease)
-            with self._database.transaction() as tx:
-                forget_excess(tx)
         finally:
             leases.release(self._database, lease)
         if not failures:

@@ -39,7 +39,7 @@ _LOGGED = 5
 class Recorded:
     """The outcome of a batch."""
 
-    #: recorded, known, gone, ignored, later, and the kinds of rejection -> how many.
+    #: recorded, known, forgotten, gone, ignored, later, and the kinds of rejection -> how many.
     counts: Counter[str] = field(default_factory=Counter)
     #: Position in the batch -> why the event must be retried: it is not in the ledger and may not be acknowledged.
     later: dict[int, LakeError] = field(default_factory=dict)
@@ -190,9 +190,11 @@ class Recorder:
             if isinstance(answer, LakeError):
                 failed[target] = answer
                 continue
-            owner, size_bytes = target.owner, found[target].size_bytes
+            owner, meta = target.owner, found[target]
             raw = RawObject(
-                owner.org_id, owner.collector, owner.signal, target.bucket, target.key, answer, size_bytes
+                owner.org_id, owner.collector, owner.signal, target.bucket, target.key, answer, meta.size_bytes,
+                # A file's time may be any, even one that the index cannot store.
+                arrived_ns=min(meta.modified_ns, time.time_ns()),
             )  # fmt: skip
             batch.objects.append(raw)
             if target in stamps:
@@ -222,6 +224,7 @@ class Recorder:
         objects = sorted(batch.objects, key=lambda each: each.object_id)
         crash_point("intake_before_record")
         new: list[RawObject] = []
+        forgotten: list[RawObject] = []
         if objects or batch.rejections:
             with self._database.transaction() as tx:
                 if drop_known:
@@ -229,14 +232,18 @@ class Recorder:
                     objects = [each for each in objects if each.object_id not in known]
                 new = record_seen(tx, objects)
                 set_stamps(tx, batch.stamps)
+                forgotten = _forgotten(tx, objects, new)
                 announce(tx, new)
                 clear_rejections(tx, [(each.bucket, each.key) for each in new])
                 put_rejected(tx, batch.rejections)
         counts = batch.recorded.counts
-        counts["recorded"] = len(new)
-        counts["known"] += named - len(new)
+        counts["recorded"], counts["forgotten"] = len(new), len(forgotten)
+        counts["known"] += named - len(new) - len(forgotten)
         for outcome, count in counts.items():
             EVENTS.labels(batch.source, outcome).inc(count)
+        if forgotten:
+            log().warning("objects not ingested: older than what the ledger remembers", source=batch.source,
+                          objects=len(forgotten), bucket=forgotten[0].bucket, key=forgotten[0].key)  # fmt: skip
         for rejection in batch.rejections[:_LOGGED]:
             log().warning("event rejected", source=batch.source, kind=rejection.kind.value, bucket=rejection.bucket,
                           key=rejection.key, reason=rejection.reason)  # fmt: skip
@@ -274,6 +281,13 @@ def _not_placed(batch: _Batch, bucket: str, key: str, mapped: Mapped) -> None:
     elif not isinstance(mapped, ObjectOwner):
         kind = RejectedKind.UNMAPPED if isinstance(mapped, Unmapped) else RejectedKind.UNUSABLE
         batch.reject(kind, mapped.reason, bucket, key)
+
+
+def _forgotten(tx: Connection, objects: Sequence[RawObject], new: Sequence[RawObject]) -> list[RawObject]:
+    """Those that the ledger neither knows nor took: it may have known them before its org's horizon."""
+    others = set(objects) - set(new)
+    known = _known(tx, others) if others else set()
+    return [each for each in others if each.object_id not in known]
 
 
 def _known(tx: Connection, objects: Iterable[RawObject]) -> set[uuid.UUID]:

@@ -14,11 +14,6 @@ from lakerunner.model.ids import hashed_id
 if TYPE_CHECKING:
     from lakerunner.index.database import Connection
 
-#: Maximum number of rows per kind that a misbehaving sender can cause, so that it cannot fill the index.
-_KEEP_ROWS = 10_000
-#: A rejection that did not recur for this long is deleted: its object is gone, or its sender was fixed.
-_KEEP_DAYS = 90
-
 
 class RejectedKind(enum.StrEnum):
     #: The event could not be parsed.
@@ -112,16 +107,22 @@ def count_rejected(tx: Connection) -> dict[str, int]:
     return {row["kind"]: row["count"] for row in rows}
 
 
-def forget_excess(tx: Connection, keep_rows: int = _KEEP_ROWS) -> int:
-    """Delete old rejections, and the oldest ones above the limit for kinds that a sender can multiply."""
-    over = tx.execute("DELETE FROM intake_rejected WHERE last_at < now() - make_interval(days => %s)", [_KEEP_DAYS])
-    return over.rowcount + sum(
+def forget_excess(tx: Connection, keep_s: float, keep_rows: int, limit: int) -> int:
+    """Delete up to `limit` rejections of each kind: those that did not recur for `keep_s`, and the oldest of too many.
+
+    So neither a misbehaving sender nor a prefix without an owner fills the index. A listing finds again what was about
+    objects that still exist.
+    """
+    return sum(
         tx.execute(
-            "DELETE FROM intake_rejected WHERE rejected_id IN (SELECT rejected_id FROM intake_rejected"
-            " WHERE kind = %s ORDER BY last_at DESC, rejected_id OFFSET %s)",
-            [kind, keep_rows],
+            "DELETE FROM intake_rejected WHERE rejected_id = ANY(ARRAY("
+            "(SELECT rejected_id FROM intake_rejected WHERE kind = %(kind)s"
+            " AND last_at < now() - make_interval(secs => %(keep_s)s) LIMIT %(limit)s) UNION"
+            " (SELECT rejected_id FROM intake_rejected WHERE kind = %(kind)s ORDER BY last_at DESC, rejected_id"
+            " OFFSET %(keep_rows)s LIMIT %(limit)s)))",
+            {"kind": kind, "keep_s": keep_s, "keep_rows": keep_rows, "limit": limit},
         ).rowcount
-        for kind in (RejectedKind.MALFORMED, RejectedKind.FOREIGN, RejectedKind.DENIED)
+        for kind in RejectedKind
     )
 
 

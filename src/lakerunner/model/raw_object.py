@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakerunner.model.ids import hashed_id
 from lakerunner.model.row_report import RowReport
@@ -29,6 +29,8 @@ class RawObject:
     #: The etag: listings give it, version ids they do not. In a folder a hash of the content, which outlives copies.
     version: str
     size_bytes: int
+    #: When the bucket stored it: its last-modified time. Not known where an object is read back from a message.
+    arrived_ns: int | None = field(default=None, compare=False)
 
     @property
     def object_id(self) -> uuid.UUID:

@@ -1,41 +1,66 @@
-"""The sweeper: the singleton that keeps index and bus run_upkeep, and announces again what nobody ended."""
+"""The sweeper: the singleton that announces again what nobody ended, and deletes what is no longer needed."""
 
 from __future__ import annotations
 
 import time
 
-from lakerunner.bus.postgres import forget_passed
-from lakerunner.index.leases import Lease, require_held
+from lakerunner.bus.postgres import forget_expired
+from lakerunner.index.leases import Lease
 from lakerunner.index.overdue import Overdue
 from lakerunner.index.singleton import SingletonRole
-from lakerunner.index.upkeep import run_upkeep
+from lakerunner.index.upkeep import Job, create_partitions, index_jobs, run_jobs
 from lakerunner.intake.rejections import forget_excess
+from lakerunner.model.errors import LimitHit
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.stages import STAGES
+from lakerunner.runtime.metrics import SWALLOWED
+from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
 
 class Sweeper(SingletonRole):
     name = "sweeper"
-    sentence = "Forget what is no longer needed, and announce again what nobody ended. One leads; others stand by."
+    sentence = "Announce again what nobody ended, and delete what is no longer needed. One leads; others stand by."
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._reconciled_at_s = float("-inf")
 
     def lead(self, lease: Lease, until: Stop) -> None:
-        reconciled_at = float("-inf")
+        # What another leader announced is not known here, so everything overdue is announced once.
+        self._reconciled_at_s = float("-inf")
         while not until:
-            removed = run_upkeep(self.database, self.settings.upkeep, lease)
-            with self.database.transaction() as tx:
-                require_held(tx, lease)
-                removed["intake_rejected"] = forget_excess(tx)
-                # Kafka forgets by itself; the bus in PostgreSQL is ours to sweep.
-                if self.settings.bus.kind == "postgres":
-                    removed["bus_message"] = forget_passed(tx, self.settings.bus.retention_s, self.settings.bus.prefix)
-            if any(removed.values()):
-                log().info("tidied", **removed)
-            now = time.monotonic()
-            due = Overdue(self.settings.pipeline.reconcile_after_s, now - reconciled_at)
-            again = reconcile(self.database, STAGES, due, lease)
-            reconciled_at = now
-            if again.inputs or again.items:
-                log().warning("announced again", inputs=again.inputs, items=again.items)
+            try:
+                self.sweep(lease)
+            except LimitHit as error:
+                # A slow statement must not end the role. Until a reconciliation succeeds, nothing is deleted.
+                SWALLOWED.labels("sweeper").inc()
+                log().warning("round not finished", error=str(error))
             until.wait(self.settings.upkeep.interval_s)
+
+    def sweep(self, lease: Lease) -> None:
+        """Run one round. Reconciliation comes first: recovery must not depend on the deletions, nor come after them."""
+        create_partitions(self.database)
+        now_s = time.monotonic()
+        due = Overdue(self.settings.pipeline.reconcile_after_s, now_s - self._reconciled_at_s)
+        again = reconcile(self.database, STAGES, due, lease)
+        self._reconciled_at_s = now_s
+        if again.inputs or again.items:
+            log().warning("announced again", inputs=again.inputs, items=again.items)
+        handled = run_jobs(self.database, self._jobs(), lease)
+        if any(handled.values()):
+            log().info("tidied", **{name: rows for name, rows in handled.items() if rows})
+
+    def _jobs(self) -> dict[str, Job]:
+        upkeep, bus = self.settings.upkeep, self.settings.bus
+        jobs: dict[str, Job] = {
+            **index_jobs(upkeep),
+            "intake_rejected": lambda tx, limit: forget_excess(
+                tx, upkeep.rejected_keep_s, upkeep.rejected_keep_rows, limit
+            ),
+        }
+        # Kafka deletes by itself.
+        if bus.kind == "postgres":
+            jobs["bus_message"] = lambda tx, limit: forget_expired(tx, bus, limit)
+        return jobs

@@ -16,7 +16,7 @@ from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.lookup import load_segments
 from lakerunner.index.outbox import Outgoing
-from lakerunner.index.overdue import Overdue
+from lakerunner.index.overdue import Overdue, Position
 from lakerunner.index.segments import SegmentRef, ref
 from lakerunner.model.errors import LakeError
 from lakerunner.model.raw_object import RawObject, quarantined
@@ -57,10 +57,10 @@ class RawObjects:
         return ledger.objects_of_items(tx, item_ids)
 
     def overdue(
-        self, tx: Connection, stage: str, signals: Sequence[Signal], due: Overdue, after_id: uuid.UUID
-    ) -> tuple[list[Outgoing], uuid.UUID | None]:
-        found = overdue.seen_objects(tx, due, after_id)
-        return [object_seen(each) for each in found], found[-1].object_id if len(found) == due.page else None
+        self, tx: Connection, stage: str, signals: Sequence[Signal], due: Overdue, after: Position
+    ) -> tuple[list[Outgoing], Position | None]:
+        page = overdue.seen_objects(tx, due, after)
+        return [object_seen(each) for each in page.found], page.end
 
 
 RAW_OBJECTS: Final = RawObjects()
@@ -108,11 +108,10 @@ class Segments:
         return segment_inputs.segments_of_items(tx, item_ids)
 
     def overdue(
-        self, tx: Connection, stage: str, signals: Sequence[Signal], due: Overdue, after_id: uuid.UUID
-    ) -> tuple[list[Outgoing], uuid.UUID | None]:
-        found = overdue.untaken_segments(tx, stage, [signal.name for signal in signals], due, after_id)
-        messages = segments_made([each for each in found if self.wanted(each)], [stage])
-        return messages, found[-1].segment_id if len(found) == due.page else None
+        self, tx: Connection, stage: str, signals: Sequence[Signal], due: Overdue, after: Position
+    ) -> tuple[list[Outgoing], Position | None]:
+        page = overdue.untaken_segments(tx, stage, [signal.name for signal in signals], due, after)
+        return segments_made([each for each in page.found if self.wanted(each)], [stage]), page.end
 
 
 def _raw_object(payload: bytes) -> list[RawObject] | LakeError:

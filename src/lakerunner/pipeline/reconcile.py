@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +13,12 @@ from lakerunner.index import outbox, overdue
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.leases import Lease, require_held
 from lakerunner.index.outbox import Outgoing
-from lakerunner.index.overdue import Overdue
+from lakerunner.index.overdue import START, Overdue, Position
 from lakerunner.pipeline.items import work_ready
 from lakerunner.pipeline.stage import AnyStage
 
-#: Messages for the things after that id, and the id after which the next page begins.
-_Page = Callable[[Connection, uuid.UUID], tuple[list[Outgoing], uuid.UUID | None]]
+#: Messages for the things after that position, and the position after which the next page begins.
+_Page = Callable[[Connection, Position], tuple[list[Outgoing], Position | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def reconcile(
 
 def _announce(database: Database, lease: Lease | None, page: _Page) -> int:
     announced = 0
-    last: uuid.UUID | None = overdue.NIL
+    last: Position | None = START
     while last is not None:
         with database.transaction() as tx:
             if lease is not None:
@@ -55,13 +54,13 @@ def _announce(database: Database, lease: Lease | None, page: _Page) -> int:
 
 
 def _inputs(
-    stage: AnyStage, due: Overdue, tx: Connection, after_id: uuid.UUID
-) -> tuple[list[Outgoing], uuid.UUID | None]:
-    return stage.inputs.overdue(tx, stage.name, stage.signals, due, after_id)
+    stage: AnyStage, due: Overdue, tx: Connection, after: Position
+) -> tuple[list[Outgoing], Position | None]:  # fmt: skip
+    return stage.inputs.overdue(tx, stage.name, stage.signals, due, after)
 
 
 def _items(
-    stage: AnyStage, due: Overdue, tx: Connection, after_id: uuid.UUID
-) -> tuple[list[Outgoing], uuid.UUID | None]:
-    found = overdue.open_items(tx, stage.name, due, after_id)
-    return [work_ready(item) for item in found], found[-1].item_id if len(found) == due.page else None
+    stage: AnyStage, due: Overdue, tx: Connection, after: Position
+) -> tuple[list[Outgoing], Position | None]:  # fmt: skip
+    page = overdue.open_items(tx, stage.name, due, after)
+    return [work_ready(item) for item in page.found], page.end

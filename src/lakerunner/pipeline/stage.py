@@ -16,7 +16,7 @@ from lakerunner.bus.topics import Topic
 from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.outbox import Outgoing
-from lakerunner.index.overdue import Overdue
+from lakerunner.index.overdue import Overdue, Position
 from lakerunner.model.errors import LakeError
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
@@ -69,9 +69,9 @@ class Inputs(Protocol[I]):
         """The inputs of each item, each with the seconds since it arrived."""
 
     def overdue(
-        self, tx: Connection, stage: str, signals: Sequence[Signal], overdue: Overdue, after_id: uuid.UUID
-    ) -> tuple[list[Outgoing], uuid.UUID | None]:
-        """Messages for a page of inputs that no item has taken, and the id after which the next page begins, if any."""
+        self, tx: Connection, stage: str, signals: Sequence[Signal], overdue: Overdue, after: Position
+    ) -> tuple[list[Outgoing], Position | None]:
+        """Messages for a page of inputs that no item has taken, and where the next page begins, if any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import LimitHit, Unavailable
-from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.fanout.answer import SegmentAnswer, Workers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
 from lakerunner.query.language import Evaluated, RowPlan, StepPlan, received_steps
@@ -101,6 +100,11 @@ class LakeQuery:
     def return_to(self, fingerprint: str) -> None:
         """Read the segments that an earlier query kept."""
         self._planner.return_to(fingerprint)
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """Every raw object of the query's signals that arrived before this time is in what the query reads."""
+        return self._planner.watermark_ms
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         """All samples of the series that match, from `start_ms` to `end_ms`, both included."""
@@ -282,9 +286,8 @@ class LakeQuery:
         return self._timed("plan", lambda: self._planner.plan(leaf))
 
     def _count(self, plan: LeafPlan) -> None:
-        ends = [segment.time_range.end_ns // NS_PER_MS for segment in plan.segments]
-        self.stats.planned(plan.explain, max(ends, default=None))
-        self.stats.looked_up(self._planner.lookups, self._planner.age_s)
+        self.stats.planned(plan.explain)
+        self.stats.looked_up(self._planner.lookups, self._planner.age_s, self.watermark_ms)
         if self.stats.index_age_s and not self.limits.partial:
             raise Unavailable("cannot answer whole: the index does not answer", hint="ask again")
 

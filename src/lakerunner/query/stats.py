@@ -30,7 +30,7 @@ class QueryStats:
     cache_misses: int = 0
     #: Stage -> seconds, summed over threads and workers, so that they may exceed the elapsed time.
     seconds: dict[str, float] = field(default_factory=dict)
-    #: End of the latest planned segment, in ms.
+    #: Every raw object of the query's signals that arrived in its bucket before this time can be in the answer.
     watermark_ms: int | None = None
     explains: list[Explain] = field(default_factory=list)
     #: Worker -> steps that it evaluated; and the seconds of cores that this took.
@@ -50,7 +50,7 @@ class QueryStats:
         with self._lock:
             self._add_seconds(stage, seconds)
 
-    def planned(self, explain: Explain, watermark_ms: int | None) -> None:
+    def planned(self, explain: Explain) -> None:
         with self._lock:
             self.explains.append(explain)
             self.segments_considered += explain.considered
@@ -58,11 +58,11 @@ class QueryStats:
             for step in explain.steps:
                 if step.before > step.kept:
                     self.segments_pruned[step.rule] = self.segments_pruned.get(step.rule, 0) + step.before - step.kept
-            if watermark_ms is not None:
-                self.watermark_ms = max(self.watermark_ms or 0, watermark_ms)
 
-    def looked_up(self, lookups: int, age_s: float) -> None:
+    def looked_up(self, lookups: int, age_s: float, watermark_ms: int | None) -> None:
         with self._lock:
+            known = [watermark_ms, self.watermark_ms] if self.index_lookups else [watermark_ms]
+            self.watermark_ms = min((each for each in known if each is not None), default=None)
             self.index_lookups = lookups
             self.index_age_s = max(self.index_age_s, age_s)
 

@@ -28,6 +28,9 @@ OBJECTS_QUARANTINED = Counter("lakerunner_objects_quarantined", "Raw objects tha
 
 OUTBOX_PENDING = Gauge("lakerunner_outbox_pending", "Messages waiting to be published.")
 OUTBOX_OLDEST_SECONDS = Gauge("lakerunner_outbox_oldest_seconds", "Age of the oldest message waiting to be published.")
+OBJECTS = Gauge("lakerunner_raw_objects", "Raw objects in the ledger.", ["state"])
+ITEMS = Gauge("lakerunner_work_items", "Work items in the index.", ["state"])
+STATUS_DEGRADED = Gauge("lakerunner_status_degraded", "Parts of the status that the index did not return in time.")
 
 ROLE_READY = Gauge("lakerunner_role_ready", "1 while this role is ready.", ["role"])
 ROLE_LEADER = Gauge("lakerunner_role_leader", "1 while this process leads its singleton role.", ["role"])

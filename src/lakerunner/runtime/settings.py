@@ -73,8 +73,15 @@ class BusSettings(Section):
     retry_max_s: Seconds = Field(30.0, description="Longest wait between two attempts.")
     retention_s: Seconds = Field(
         259_200.0,
-        description="How long messages are kept: after every group has read them (PostgreSQL), or in any case (Kafka).",
+        description="How long messages are kept: in PostgreSQL, those that every group has read or that no group "
+        "reads; in Kafka, all.",
     )
+    unread_retention_s: Seconds = Field(
+        1_209_600.0,
+        description="How long PostgreSQL keeps a message that a group has not read. The sweeper announces again what "
+        "was never finished, so nothing is lost.",
+    )
+    dead_retention_s: Seconds = Field(2_592_000.0, description="How long dead letters are kept.")
 
 
 class StoreSettings(Section):
@@ -180,11 +187,23 @@ class ServeSettings(Section):
 
 
 class UpkeepSettings(Section):
-    """Periodic clean-up of the index."""
+    """Periodic clean-up of the index. What still waits or is in work is never deleted, whatever its age."""
 
     interval_s: Seconds = Field(60.0, description="How often the index is cleaned up.")
     outbox_keep_s: Seconds = Field(86_400.0, description="How long published outbox rows are kept.")
     work_keep_s: Seconds = Field(604_800.0, description="How long finished work items are kept.")
+    raw_object_keep_s: Seconds = Field(
+        7_776_000.0,
+        description="How long the ledger remembers an ingested raw object. An unknown object that arrived before what "
+        "its org's ledger has forgotten is not ingested, because it may have been already.",
+    )
+    quarantine_keep_s: Seconds = Field(
+        31_536_000.0, description="How long the ledger remembers a raw object in quarantine; after that no retry."
+    )
+    rejected_keep_s: Seconds = Field(
+        7_776_000.0, description="How long rejected events are kept that did not come again."
+    )
+    rejected_keep_rows: Count = Field(10_000, description="Maximum number of rejected events kept per kind.")
 
 
 class SparkSettings(Section):

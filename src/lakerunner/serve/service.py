@@ -152,6 +152,8 @@ class QueryService:
         if entry is None:
             return None
         result, stats = entry
+        # The same segments as then. Meanwhile objects may have come to wait, or have ended without rows in the range.
+        stats.watermark_ms = opened.source.watermark_ms
         return Answer(result, stats, "hit", query.query_id, query.elapsed_s)
 
     def keep(self, opened: Opened, result: QueryResult) -> None:

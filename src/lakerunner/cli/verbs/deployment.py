@@ -98,12 +98,12 @@ def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
             state = f"pid {process['pid']}" + (f", port {process['port']}" if process["port"] else "")
             rows.append({"what": process["name"], "state": state, "count": f"{process['restarts']} restarts"})
     for what in ("objects", "items"):
-        rows += [{"what": what, "state": state, "count": count} for state, count in index[what].items()]
+        rows += [{"what": what, "state": state, "count": count} for state, count in (index[what] or {}).items()]
     fresh = index["freshness"]
-    if fresh["objects"]:
+    if fresh and fresh["objects"]:
         state = f"p50 {fresh['p50_s']:.1f} s, p99 {fresh['p99_s']:.1f} s"
         rows.append({"what": "seen to visible", "state": state, "count": f"{fresh['objects']} in 5 min"})
-    for line in index["segments"]:
+    for line in index["segments"] or ():
         rows.append({"what": f"segments of {line['signal']}", "state": line["state"], "count": line["segments"]})
         rows.append({"what": f"rows of {line['signal']}", "state": line["state"], "count": line["rows"]})
     losses = document["losses"]
@@ -113,8 +113,15 @@ def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
         rows.append({"what": f"rows of {line['signal']}", "state": state, "count": line["rows"]})
     for kind, count in losses["events"].items():
         rows.append({"what": "events", "state": f"rejected: {kind}", "count": count})
-    rows.append({"what": "outbox", "state": "pending", "count": index["outbox"]["count"]})
-    rows += [{"what": f"leader of {name}", "state": holder, "count": 1} for name, holder in index["leaders"].items()]
+    for line in index["watermarks"] or ():
+        if line["waiting"]:
+            what = f"watermark of {line['signal']}, org {line['org_id']}"
+            rows.append({"what": what, "state": str(line["watermark"]), "count": f"{line['waiting']} waiting"})
+    if index["outbox"]:
+        rows.append({"what": "outbox", "state": "pending", "count": index["outbox"]["count"]})
+    rows += [{"what": part, "state": "not read in time", "count": "?"} for part in index["degraded"]]
+    leaders = (index["leaders"] or {}).items()
+    rows += [{"what": f"leader of {name}", "state": holder, "count": 1} for name, holder in leaders]
     rows += [{"what": lag["topic"], "state": f"lag of {lag['group']}", "count": lag["lag"]} for lag in bus]
     return rows
 

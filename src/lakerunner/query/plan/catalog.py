@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakerunner.index.database import Database
-from lakerunner.index.lookup import Want, live_refs, load_segments
+from lakerunner.index.lookup import Want, load_segments, watermarked_refs
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
@@ -28,6 +28,7 @@ class _Recent:
     org_id: uuid.UUID
     wants: tuple[Want, ...]
     segments: Sequence[Segment]
+    watermark_ms: int | None
     at_s: float
 
 
@@ -51,14 +52,15 @@ class Catalog:
         if not wants:
             return Looked(())
         try:
-            segments = self._ask(org_id, wants)
+            segments, watermark_ms = self._ask(org_id, wants)
         except Unavailable as reason:
             return self._remembered(org_id, wants, reason)
-        self._remember(_Recent(org_id, wants, segments, self._clock()))
-        return Looked(segments)
+        self._remember(_Recent(org_id, wants, segments, watermark_ms, self._clock()))
+        return Looked(segments, watermark_ms=watermark_ms)
 
-    def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> list[Segment]:
-        found, missing = self._split(self._database.read(lambda tx: live_refs(tx, org_id, wants)))
+    def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[list[Segment], int | None]:
+        refs, watermark_ms = self._database.read(lambda tx: watermarked_refs(tx, org_id, wants))
+        found, missing = self._split(refs)
         # Segments never change, so the descriptions need not come from the same snapshot as the references.
         fresh = self._database.read(lambda tx: load_segments(tx, missing)) if missing else []
         with self._lock:
@@ -66,7 +68,8 @@ class Catalog:
                 self._known[segment.segment_id] = segment
             while len(self._known) > _MAX_SEGMENTS:
                 self._known.popitem(last=False)
-        return sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
+        segments = sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
+        return segments, watermark_ms
 
     def _split(self, refs: Sequence[SegmentRef]) -> tuple[list[Segment], list[SegmentRef]]:
         found, missing = [], []
@@ -104,7 +107,7 @@ class Catalog:
             age_s = now_s - recent.at_s
             if age_s <= self._patience_s and _covers(recent.wants, wants, int((age_s + 1) * NS_PER_S)):
                 segments = [segment for segment in recent.segments if any(_needs(want, segment) for want in wants)]
-                return Looked(segments, max(age_s, 0.001))
+                return Looked(segments, max(age_s, 0.001), recent.watermark_ms)
         raise reason
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lakerunner.index.lookup import Want
 from lakerunner.model.errors import Conflict
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.prune import prune
-from lakerunner.query.plan.snapshots import Looked, Snapshot
+from lakerunner.query.plan.snapshots import Snapshot
 
 #: More time ranges than this are looked up as one: the pruning rules drop what lies between them.
 _MAX_WANTS = 100
@@ -75,12 +76,17 @@ class Planner:
         """The age of the remembered lookup that the plan uses if the index does not answer; else 0."""
         return self._snapshot.looked.age_s if self._snapshot else 0.0
 
+    @property
+    def watermark_ms(self) -> int | None:
+        """Every raw object of the plan's signals that arrived before this time is in the segments."""
+        return self._snapshot.looked.watermark_ms if self._snapshot else None
+
     def _look_up(self, leaves: Sequence[Leaf]) -> Snapshot:
         wants = _united(leaves)
         looked = self._catalog.lookup(self._org_id, wants)
         # The index was asked for one org only. Segments of another org must not pass even if that ever fails.
         of_org = [segment for segment in looked.segments if segment.org_id == self._org_id]
-        self._snapshot = Snapshot(wants, Looked(of_org, looked.age_s))
+        self._snapshot = Snapshot(wants, replace(looked, segments=of_org))
         self.lookups += 1
         return self._snapshot
 

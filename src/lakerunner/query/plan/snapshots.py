@@ -24,6 +24,8 @@ class Looked:
 
     segments: Sequence[Segment]
     age_s: float = 0.0
+    #: Every raw object of the wanted signals that arrived before it is in the segments (index/watermark.py).
+    watermark_ms: int | None = None
 
     @property
     def looked_up_in(self) -> str:

@@ -1,0 +1,61 @@
+"""Counts of raw objects, work items and segments: read from running totals, never by counting rows.
+
+Triggers (migration 9) append every change to `tally_delta`; `fold` adds these deltas to `tally`. Both are read in one
+statement, so the sum is exact at any time. It costs as much as there are orgs and recent changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakerunner.index.database import Connection
+
+_BOTH = "(SELECT * FROM tally WHERE {where} UNION ALL SELECT * FROM tally_delta WHERE {where})"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCount:
+    signal: str
+    state: str
+    segments: int
+    rows: int
+    bytes: int
+
+
+def count_by_state(tx: Connection, subject: str) -> dict[str, int]:
+    """The number of rows of a table by state; states without rows are absent."""
+    rows = tx.execute(
+        f"SELECT state, sum(count)::bigint AS count FROM {_BOTH.format(where='subject = %(subject)s')} AS t"  # noqa: S608
+        " GROUP BY state HAVING sum(count) <> 0",
+        {"subject": subject},
+    ).fetchall()
+    return {row["state"]: row["count"] for row in rows}
+
+
+def count_segments(tx: Connection) -> list[SegmentCount]:
+    """The numbers of segments, rows and bytes by signal and state."""
+    rows = tx.execute(
+        "SELECT signal, state, sum(count)::bigint AS segments, sum(row_count)::bigint AS rows,"  # noqa: S608
+        f" sum(size_bytes)::bigint AS bytes FROM {_BOTH.format(where='subject = %(subject)s')} AS t"
+        " GROUP BY signal, state HAVING sum(count) <> 0 ORDER BY signal, state",
+        {"subject": "segment"},
+    ).fetchall()
+    return [SegmentCount(**row) for row in rows]
+
+
+def fold(tx: Connection, limit: int) -> int:
+    """Add up to `limit` deltas to the totals and delete them; return their number. For one process at a time."""
+    row = tx.execute(
+        "WITH folded AS (DELETE FROM tally_delta WHERE ctid = ANY(ARRAY(SELECT ctid FROM tally_delta LIMIT %s))"
+        " RETURNING *), added AS ("
+        " INSERT INTO tally AS t (subject, org_id, signal, state, count, row_count, size_bytes, newest_at)"
+        " SELECT subject, org_id, signal, state, sum(count), sum(row_count), sum(size_bytes), max(newest_at)"
+        " FROM folded GROUP BY subject, org_id, signal, state"
+        " ON CONFLICT (org_id, signal, subject, state) DO UPDATE SET count = t.count + excluded.count,"
+        " row_count = t.row_count + excluded.row_count,"
+        " size_bytes = t.size_bytes + excluded.size_bytes, newest_at = greatest(t.newest_at, excluded.newest_at))"
+        " SELECT count(*) AS folded FROM folded",
+        [limit],
+    ).fetchone()
+    assert row is not None
+    return int(row["folded"])
