@@ -79,7 +79,8 @@ _ROWS = {
 def fill(connection: psycopg.Connection[object], rows: dict[str, int], waiting: int = _WAITING) -> None:
     """Put that many rows into each table, of which the last `waiting` are not done. Replaces what was there."""
     connection.execute("SET synchronous_commit = off; SET session_replication_role = replica; SET work_mem = '256MB'")
-    connection.execute(f"TRUNCATE {', '.join(_ROWS)}, tally, tally_delta, ledger_horizon")
+    connection.execute(f"TRUNCATE {', '.join(_ROWS)}, tally, tally_delta, ledger_horizon CASCADE")
+    connection.execute("ALTER TABLE row_report DROP CONSTRAINT IF EXISTS row_report_object_id_fkey")
     for table, count in rows.items():
         # Random keys into an index that does not fit into memory take hours: the indexes are made afterwards.
         with _without_indexes(connection, table):
@@ -99,6 +100,7 @@ def fill(connection: psycopg.Connection[object], rows: dict[str, int], waiting: 
             "INSERT INTO tally (subject, org_id, signal, state, count, row_count, size_bytes, newest_at)"  # noqa: S608
             f" SELECT '{table}', org_id, signal, state, {columns} FROM {table} GROUP BY org_id, signal, state"
         )
+    connection.execute("ALTER TABLE row_report ADD FOREIGN KEY (object_id) REFERENCES raw_object ON DELETE CASCADE")
     connection.execute("SET session_replication_role = DEFAULT")
 
 

@@ -326,7 +326,7 @@ def metric(name: str, reason: str) -> float:
 def test_rows_that_were_not_stored_as_sent_are_reported_with_their_object(lake: Lake) -> None:
     small = lake.settings.formats.model_copy(update={"value_bytes": 4})
     lake.settings = lake.settings.model_copy(update={"formats": small})
-    lines = b'{"ts": 1, "message": "0123456789"}\nno [/red]\x1b[2J' + b"x" * (1 << 20)
+    lines = b'{"ts": 1, "message": "0123456789"}\n{"no [/red]\x1b[2J' + b"x" * (1 << 20)
     raw, other = lake.put(LOGS, lines, "logs_a.json"), lake.put(LOGS, b'{"ts": 2, "message": "b"}', "logs_b.json")
     counters = (("lakerunner_rows_rejected_total", "bad_json"), ("lakerunner_rows_changed_total", "value_bytes"))
     before = [metric(*counter) for counter in counters]
@@ -339,7 +339,7 @@ def test_rows_that_were_not_stored_as_sent_are_reported_with_their_object(lake: 
     assert (found.object_id, found.row_count) == (raw.object_id, 1)
     rejected, changed = found.reports
     assert (rejected.effect, rejected.reason, rejected.rows) == ("rejected", "bad_json", 1)
-    assert rejected.samples[0].excerpt.startswith("no [/red]\\x1b[2Jxxx") and len(rejected.samples[0].excerpt) <= 160
+    assert rejected.samples[0].excerpt.startswith('{"no [/red]\\x1b[2Jxxx') and len(rejected.samples[0].excerpt) <= 160
     assert changed == RowReport(Effect.CHANGED, "value_bytes", 1, (Sample("", "0123"),))
     assert counts == [
         ReportCount("logs", "rejected", "bad_json", 1, 1),
