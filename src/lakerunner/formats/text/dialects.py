@@ -68,6 +68,7 @@ HEADS = (
     # The forms are tried in two steps, because a regular expression of all of them costs five times as much.
     Dialect("ISO time", rf"(?s)^[\[(<]?(?P<time>{ISO})(?P<rest>(?:[\])>,:;|\s-].*)?)$"),
     Dialect("time", rf"(?s)^[\[(<]?(?P<time>{TIME})(?P<rest>(?:[\])>,:;|\s-].*)?)$"),
+    Dialect("slf4j", rf"(?s)^(?:\d+\s+)?\[(?P<thread>[^\]]+)\]\s+(?P<level>{UPPER})\s+(?P<logger>[\w.$]+)\s+(?:\S+\s+)?-\s+{_M}"),
     Dialect("logrus terminal", rf"(?s)^(?P<level>TRAC|TRACE|DEBU|DEBUG|INFO|WARN|ERRO|ERROR|FATA|FATAL|PANI|PANIC)\[\d+\]\s+{_M}"),
     Dialect("dotnet console", r"(?s)^(?P<level>trce|dbug|info|warn|fail|crit): (?P<logger>[A-Za-z_][\w.+`<>]*)\[(?P<event_id>-?\d+)\](?P<message>.*)$"),
     Dialect("python basic", rf"(?s)^(?P<level>{UPPER}):(?P<logger>[\w.-]+):{_M}"),
