@@ -151,6 +151,9 @@ def _take_groups(found: Recognised, dialect: Dialect, rows: Ints, groups: pa.Str
             short = pc.if_else(pc.less(pc.binary_length(values), _MOST_PAIRS_BYTES), values, "")
             for pair_key, at, pair_values in structured_pairs(short):
                 found.add(pair_key, rows[at], pair_values)
+        elif key == "pairs":
+            for pair_key, at, pair_values in logfmt_pairs(values):
+                found.add(pair_key, rows[at], pair_values)
         elif key in _NUMBERS:
             _add_numbers(found, key, rows, values)
         else:
