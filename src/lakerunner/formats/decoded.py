@@ -24,7 +24,10 @@ class Sample:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts by reason while decoding. `rejected` counts rows lost, `cut` counts rows that were stored shortened."""
+    """Counts by reason while decoding. `rejected` counts rows lost.
+
+    `cut` counts what was stored, but not as it was sent: shortened, or with the time of its object (`no_time`).
+    """
 
     rejected: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)

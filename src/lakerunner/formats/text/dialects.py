@@ -63,7 +63,7 @@ HEADS = (
     Dialect("syslog, no tag", rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)?(?P<time>{BSD})\s+(?P<host>[\w.-]*[\w-])\s+{_M}"),
     Dialect("syslog, ISO time", rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<time>{ISO})\s+(?P<host>\S+)\s+(?P<service>[^\s:\[\]]+)(?:\[(?P<pid>[^\]]*)\])?:\s?{_M}"),
     Dialect("syslog, priority alone", rf"(?s)^<(?P<pri>\d{{1,3}})>(?:(?P<service>[^\s:\[\]<>]+)(?:\[(?P<pid>[^\]]*)\])?:\s)?{_M}"),
-    Dialect("access", r'(?s)^(?:(?P<host>[^\s:]+(?::\d+)?) )?(?P<client>\S+) (?P<ident>\S+) (?P<user>[^\[]+?) \[(?P<time>\d\d/\w{3}/\d{4}[: ][\d:.]+(?: [+-]\d{4})?)\] "(?:(?P<method>[A-Z]+) (?P<path>(?:[^"\\\s]|\\.)*)(?: (?P<protocol>[^"\s]*))?|[^"]*)" (?P<status>\d{3}|-) (?P<bytes>\d+|-)(?: "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<user_agent>(?:[^"\\]|\\.)*)")?'),
+    Dialect("access", r'(?s)^(?:(?P<host>[^\s:]+(?::\d+)?) )?(?P<client>\S+) (?P<identity>\S+) (?P<user>[^\[]+?) \[(?P<time>\d\d/\w{3}/\d{4}[: ][\d:.]+(?: [+-]\d{4})?)\] "(?:(?P<method>[A-Z]+) (?P<path>(?:[^"\\\s]|\\.)*)(?: (?P<protocol>[^"\s]*))?|[^"]*)" (?P<status>\d{3}|-) (?P<bytes>\d+|-)(?: "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<user_agent>(?:[^"\\]|\\.)*)")?'),
     Dialect("django server", rf'(?s)^\[(?P<time>{DAY_FIRST})\] "(?P<method>[A-Z]+) (?P<path>\S+)[^"]*" (?P<status>\d{{3}}) (?P<bytes>\d+|-)'),
     Dialect("envoy access", rf'(?s)^\[(?P<time>{ISO})\] "(?P<method>[A-Z]+) (?P<path>\S+) (?P<protocol>[^"]*)" (?P<status>\d+) (?P<flags>\S+)'),
     Dialect("load balancer", r'(?s)^(?:https?|h2|grpcs?|wss?) (?P<time>\d{4}-\d\d-\d\dT\S+Z) (?P<elb>\S+) (?P<client>\S+) (?P<target>\S+) \S+ \S+ \S+ (?P<status>\S+) (?P<target_status>\S+) (?P<received_bytes>\d+) (?P<bytes>\d+) "(?P<method>\S+) (?P<path>\S+)[^"]*"'),

@@ -157,7 +157,7 @@ def _take_groups(found: Recognised, dialect: Dialect, rows: Ints, groups: pa.Str
         elif key in _NUMBERS:
             _add_numbers(found, key, rows, values)
         else:
-            if key in ("logger", "thread", "service", "user", "referer", "user_agent", "ident", "msgid", "host"):
+            if key in ("logger", "thread", "service", "user", "referer", "user_agent", "identity", "msgid", "host"):
                 values = _without_dash(pc.utf8_trim_whitespace(values))
             found.add(_KEYS.get(key, key), rows, values)
     return rest
