@@ -90,6 +90,8 @@ def test_unreadable_yaml(tmp_path: Path) -> None:
 def test_unknown_names() -> None:
     assert_one_line(run_lakerunner("config", "check", "--set", "http.prot=1"), 2, "did you mean http.port?")
     assert_one_line(run_lakerunner("config", "check", "--set", "http.port"), 2, "write NAME=VALUE")
+    mapping = "formats.mapping=logs-raw/ colour=red"
+    assert_one_line(run_lakerunner("config", "check", "--set", mapping), 2, "there is no field 'colour'")
     env = {"LAKERUNNER_HTTP_PROT": "1"}
     assert_one_line(run_lakerunner("config", "check", env=env), 2, "did you mean LAKERUNNER_HTTP_PORT?")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakerunner.formats.detect import Format
-from lakerunner.formats.records.fields import FIELDS, SETTING_NAMES, WRAPPERS
+from lakerunner.formats.records.fields import BODIES, FIELDS, SETTING_NAMES, WRAPPERS
 from lakerunner.formats.severity import LEVEL_NUMBERS, SCALES
 from lakerunner.formats.text.dialects import ENVELOPES, HEADS, TAILS
 from lakerunner.formats.written_times import SHAPES
@@ -49,7 +49,9 @@ Fields: {settings}. Formats: {formats}.
 
 Keys are compared without regard to case and to `_`, `-`, `.` and blanks: `trace_id` also stands for `traceId`,
 `TraceID` and `trace.id`. The first key that a record has wins. A service, trace or span is also looked for in the
-objects {wrappers}. A trace id of 64 bits is padded with zeros; a number, and any id of Datadog, is decimal.
+objects {wrappers};
+the time, the level and the message in {bodies}.
+A trace id of 64 bits is padded with zeros; a number, and any id of Datadog, is decimal.
 
 This page is generated from the code by `make docs`.
 """
@@ -80,6 +82,7 @@ def fields() -> str:
         settings=_names(("format", *SETTING_NAMES)),
         formats=_names(tuple(str(name) for name in Format if name is not Format.EMPTY)),
         wrappers=_names(WRAPPERS),
+        bodies=_names(BODIES),
     )
     parts = [head.rstrip("\n")]
     for signal, by_field in FIELDS.items():

@@ -19,8 +19,10 @@ _SAMPLE_CHARS = 160
 
 @dataclass(slots=True)
 class Tally:
-    """Counts by reason while decoding. `rejected` counts rows lost, `cut` counts rows that were stored changed: a value
-    was shortened, replaced or left out."""
+    """Counts by reason while decoding. `rejected` counts rows lost.
+
+    `cut` counts what was stored, but not as it was sent: shortened, or with the time of its object (`no_time`).
+    """
 
     rejected: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)

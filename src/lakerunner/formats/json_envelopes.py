@@ -54,14 +54,18 @@ def _cloudwatch(event: dict[str, Any]) -> dict[str, Any]:
 
 def _whole(document: dict[str, Any]) -> dict[str, Any]:
     """Return the record with parts put together that its logger took apart."""
+    for key in ("_source", "result"):
+        # Exports of Elasticsearch and Splunk.
+        if type(inner := document.get(key)) is dict and ("_index" in document or "_time" in inner):
+            document = {**{name: value for name, value in document.items() if name != key}, **inner}
     line = document.get("log")
     if type(line) is str and "stream" in document and "time" in document:
         # Docker's json-file: the line is the program's, the time Docker's.
         document = {OUTER_TIME if key == "time" else key: value for key, value in document.items()}
     if type(line) is str and line.lstrip()[:1] == "{":
-        inner = _object(line)
-        if inner is not None:
-            document = {**{key: value for key, value in document.items() if key != "log"}, **inner}
+        parsed = _object(line)
+        if parsed is not None:
+            document = {**{key: value for key, value in document.items() if key != "log"}, **parsed}
     instant = document.get("instant")
     if type(instant) is dict and type(seconds := instant.get("epochSecond")) is int:
         nanos = instant.get("nanoOfSecond", 0)

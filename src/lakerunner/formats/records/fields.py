@@ -34,8 +34,6 @@ LOG_FIELDS: Mapping[str, tuple[str, ...]] = {
         "record.time.repr",
         "requestReceivedTimestamp",
         "stageTimestamp",
-        "jsonPayload.timestamp",
-        "jsonPayload.time",
         "receiveTimestamp",
         "time_iso8601",
         "time_local",
@@ -44,6 +42,8 @@ LOG_FIELDS: Mapping[str, tuple[str, ...]] = {
         "log_time",
         "date",
         "event_timestamp",
+        "last_timestamp",
+        "query_timestamp",
         "created_at",
         "created",
         "epoch",
@@ -83,8 +83,6 @@ LOG_FIELDS: Mapping[str, tuple[str, ...]] = {
         "lvl",
         "@l",
         "record.level.name",
-        "jsonPayload.severity",
-        "jsonPayload.level",
         "error_severity",
         "severity_label",
         "syslog_severity",
@@ -103,9 +101,6 @@ LOG_FIELDS: Mapping[str, tuple[str, ...]] = {
         "body.string_value",
         "log",
         "text_payload",
-        "jsonPayload.message",
-        "jsonPayload.msg",
-        "fields.message",
         "record.message",
         "short_message",
         "event",
@@ -152,7 +147,12 @@ WRAPPERS = (
     "labels",
     "record.extra",
 )
-_WRAPPED = ("service_name", "trace_id", "span_id")
+#: Objects that hold the record itself; the time, the level and the message are also looked for in these.
+BODIES = ("attributes", "jsonPayload", "fields", "event", "payload", "data", "content")
+_WRAPPERS_OF: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("service_name", "trace_id", "span_id"), WRAPPERS),
+    **dict.fromkeys(("timestamp", "severity", "message"), BODIES),
+}
 
 METRIC_FIELDS: Mapping[str, tuple[str, ...]] = {
     "timestamp": LOG_FIELDS["timestamp"],
@@ -236,7 +236,7 @@ def keys_by_field(signal: str, configured: Mapping[str, str]) -> dict[str, tuple
     found = {}
     for name, keys in FIELDS[signal].items():
         first = tuple(key.strip() for key in configured.get(name, "").split(",") if key.strip())
-        wrapped = tuple(f"{wrapper}.{key}" for wrapper in WRAPPERS for key in keys[:3]) if name in _WRAPPED else ()
+        wrapped = tuple(f"{wrapper}.{key}" for wrapper in _WRAPPERS_OF.get(name, ()) for key in keys[:3])
         found[name] = (*first, *keys, *wrapped)
     return found
 

@@ -12,7 +12,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lakerunner.formats.text.words import ANY, BSD, DATED, DAY_FIRST, ISO, LEVEL, LOGGER, NUMBERS, TIME, UPPER
+from lakerunner.formats.text.words import (
+    ANY,
+    BSD,
+    DATED,
+    DAY_FIRST,
+    ISO,
+    LEVEL,
+    LOGGER,
+    MONTH_FIRST,
+    NUMBERS,
+    TIME,
+    UPPER,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,7 @@ class Dialect:
 _WORDS = UPPER.replace("|PANIC", "")
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
+_PAIR = rf'[A-Za-z_][\w.-]*=(?:{_QUOTED}|[^\s"]\S*)'
 _M = "(?P<message>.*)$"
 #: After a time: an end of brackets, or one separator.
 _GAP = r"^[\])>]?(?:\s*[;:|-](?:\s|$)|\s*,)?[\s|]*"
@@ -46,11 +59,11 @@ ENVELOPES = (
 HEADS = (
     Dialect("klog", rf"(?s)^(?P<level>[IWEFD])(?P<time>\d{{4}}(?:\d\d)? \d\d:\d\d:\d\d\.\d+)\s+(?P<thread>\d+)\s+(?P<source>[^\s\]]+:\d+)(?:\]| ⋮)\s?{_M}"),
     Dialect("syslog 5424", rf"(?s)^(?:\d+ )?<(?P<pri>\d{{1,3}})>1 (?P<time>\S+) (?P<host>\S+) (?P<service>\S+) (?P<pid>\S+) (?P<msgid>\S+) (?P<structured>-|(?:\[(?:[^\]\"\\]|\\.|{_QUOTED})*\])+)(?: \x{{FEFF}}?| ?$){_M}"),
-    Dialect("syslog", rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)?(?P<time>{BSD}(?: \d{{4}})?)\s+(?:(?P<host>[^\s:\[]+)\s+)?(?P<service>[^\s:\[\]]+)(?:\[(?P<pid>[^\]]*)\])?:(?:\s|$){_M}"),
+    Dialect("syslog", rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)?(?P<time>{BSD}(?: \d{{4}})?|{MONTH_FIRST})\s+(?:(?P<host>[^\s:\[]+)\s+)?(?P<service>[^\s:\[\]]+)(?:\[(?P<pid>[^\]]*)\])?:(?:\s|$){_M}"),
     Dialect("syslog, no tag", rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)?(?P<time>{BSD})\s+(?P<host>[\w.-]*[\w-])\s+{_M}"),
     Dialect("syslog, ISO time", rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<time>{ISO})\s+(?P<host>\S+)\s+(?P<service>[^\s:\[\]]+)(?:\[(?P<pid>[^\]]*)\])?:\s?{_M}"),
     Dialect("syslog, priority alone", rf"(?s)^<(?P<pri>\d{{1,3}})>(?:(?P<service>[^\s:\[\]<>]+)(?:\[(?P<pid>[^\]]*)\])?:\s)?{_M}"),
-    Dialect("access", r'(?s)^(?:(?P<host>[^\s:]+(?::\d+)?) )?(?P<client>\S+) (?P<ident>\S+) (?P<user>[^\[]+?) \[(?P<time>\d\d/\w{3}/\d{4}[: ][\d:.]+(?: [+-]\d{4})?)\] "(?:(?P<method>[A-Z]+) (?P<path>(?:[^"\\\s]|\\.)*)(?: (?P<protocol>[^"\s]*))?|[^"]*)" (?P<status>\d{3}|-) (?P<bytes>\d+|-)(?: "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<user_agent>(?:[^"\\]|\\.)*)")?'),
+    Dialect("access", r'(?s)^(?:(?P<host>[^\s:]+(?::\d+)?) )?(?P<client>\S+) (?P<identity>\S+) (?P<user>[^\[]+?) \[(?P<time>\d\d/\w{3}/\d{4}[: ][\d:.]+(?: [+-]\d{4})?)\] "(?:(?P<method>[A-Z]+) (?P<path>(?:[^"\\\s]|\\.)*)(?: (?P<protocol>[^"\s]*))?|[^"]*)" (?P<status>\d{3}|-) (?P<bytes>\d+|-)(?: "(?P<referer>(?:[^"\\]|\\.)*)" "(?P<user_agent>(?:[^"\\]|\\.)*)")?'),
     Dialect("django server", rf'(?s)^\[(?P<time>{DAY_FIRST})\] "(?P<method>[A-Z]+) (?P<path>\S+)[^"]*" (?P<status>\d{{3}}) (?P<bytes>\d+|-)'),
     Dialect("envoy access", rf'(?s)^\[(?P<time>{ISO})\] "(?P<method>[A-Z]+) (?P<path>\S+) (?P<protocol>[^"]*)" (?P<status>\d+) (?P<flags>\S+)'),
     Dialect("load balancer", r'(?s)^(?:https?|h2|grpcs?|wss?) (?P<time>\d{4}-\d\d-\d\dT\S+Z) (?P<elb>\S+) (?P<client>\S+) (?P<target>\S+) \S+ \S+ \S+ (?P<status>\S+) (?P<target_status>\S+) (?P<received_bytes>\d+) (?P<bytes>\d+) "(?P<method>\S+) (?P<path>\S+)[^"]*"'),
@@ -62,12 +75,15 @@ HEADS = (
     Dialect("audit", r"(?s)^(?:node=(?P<host>\S+) )?type=(?P<type>\w+) msg=audit\((?P<time>\d+\.\d+):(?P<serial>\d+)\)"),
     Dialect("geth", rf"(?s)^(?P<level>{UPPER})\s*\[(?P<time>\d\d-\d\d\|[\d:.]+)\]\s+{_M}"),
     Dialect("env_logger", rf"(?s)^\[(?P<time>{ISO})\s+(?P<level>{UPPER})\s+(?P<logger>[\w:-]+)\]\s{_M}"),
+    Dialect("tornado", rf"(?s)^\[(?P<level>[DIWEC]) (?P<time>{TIME}) (?P<logger>[\w:.-]+)\]\s+{_M}"),
     Dialect("level, thread, time", rf"(?s)^\s?\[?(?P<level>{UPPER})\s*\]?\s+\[(?P<thread>[^\]]*)\]\s+(?P<time>{ISO})\s+(?:(?P<source>\S+:\d+)\s+)?(?:-\s+)?{_M}"),
     Dialect("level, time", rf"(?s)^[\[<(]?\s?(?P<level>{ANY})\s*[\])>]?[:,|-]?\s*[\[(]?(?P<time>{DATED}|{NUMBERS})(?P<rest>(?:[\])>,:;|\s-].*)?)$"),
     Dialect("macos unified", rf"(?s)^(?P<time>{ISO})\s+0x(?P<thread>[0-9a-f]+)\s+(?P<level>Default|Info|Debug|Error|Fault|Activity)\s+0x[0-9a-f]+\s+(?P<pid>\d+)\s+\d+\s+(?P<service>[^:]+):\s+{_M}"),
     # The forms are tried in two steps, because a regular expression of all of them costs five times as much.
     Dialect("ISO time", rf"(?s)^[\[(<]?(?P<time>{ISO})(?P<rest>(?:[\])>,:;|\s-].*)?)$"),
     Dialect("time", rf"(?s)^[\[(<]?(?P<time>{TIME})(?P<rest>(?:[\])>,:;|\s-].*)?)$"),
+    Dialect("slf4j", rf"(?s)^(?:\d+\s+)?\[(?P<thread>[^\]]+)\]\s+(?P<level>{UPPER})\s+(?P<logger>[\w.$]+)\s+(?:\S+\s+)?-\s+{_M}"),
+    Dialect("logrus terminal, pairs", rf"(?s)^(?P<level>TRAC|TRACE|DEBU|DEBUG|INFO|WARN|ERRO|ERROR|FATA|FATAL|PANI|PANIC)\[\d+\]\s+(?P<message>.*?)\s+(?P<pairs>{_PAIR}(?:\s+{_PAIR})*)\s*$"),
     Dialect("logrus terminal", rf"(?s)^(?P<level>TRAC|TRACE|DEBU|DEBUG|INFO|WARN|ERRO|ERROR|FATA|FATAL|PANI|PANIC)\[\d+\]\s+{_M}"),
     Dialect("dotnet console", r"(?s)^(?P<level>trce|dbug|info|warn|fail|crit): (?P<logger>[A-Za-z_][\w.+`<>]*)\[(?P<event_id>-?\d+)\](?P<message>.*)$"),
     Dialect("python basic", rf"(?s)^(?P<level>{UPPER}):(?P<logger>[\w.-]+):{_M}"),
@@ -83,6 +99,8 @@ EMBEDDED = (
 
 TAILS = (
     Dialect("spring", rf"(?s)^\s+(?P<level>{UPPER})\s+(?P<pid>\d+)\s+---\s+(?:\[(?P<service>[^\]]*)\]\s+)?\[(?P<thread>[^\]]*)\]\s+(?:\[(?P<correlation>[^\]]*)\]\s+)?(?P<logger>\S+)\s*:(?:\s|$){_M}"),
+    Dialect("spring, traced", rf"(?s)^\s+(?P<level>{UPPER})\s+\[(?P<service>[^,\]]*),(?P<trace_id>[0-9a-f]*),(?P<span_id>[0-9a-f]*)(?:,[^\]]*)?\]\s+(?P<pid>\d+)\s+---\s+\[(?P<thread>[^\]]*)\]\s+(?P<logger>\S+)\s*:(?:\s|$){_M}"),
+    Dialect("postgresql on rds", rf"(?s)^:(?P<client>[^:]*):(?P<user>[^@:]*)@(?P<database>[^:]*):\[(?P<pid>\d+)\]:(?P<level>[A-Z]+\d?):\s+{_M}"),
     Dialect("postgresql", rf"(?s)^\s+\[(?P<pid>\d+)(?:-\d+)?\](?::? \[\d+-\d+\])?(?:\s+(?:user=)?(?P<user>[^\s@,]*)[@,](?:db=)?(?P<database>[^\s,]*)\S*)?\s+(?P<level>LOG|DEBUG[1-5]?|INFO|NOTICE|WARNING|ERROR|FATAL|PANIC|STATEMENT|DETAIL|HINT|CONTEXT|QUERY|LOCATION):\s+{_M}"),
     Dialect("nginx error", rf"(?s)^\s+\[(?P<level>\w+)\]\s+(?P<pid>\d+)#(?P<thread>\d+):\s+{_M}"),
     Dialect("apache error", rf"(?s)^\]\s+\[(?:(?P<module>[\w.-]*):)?(?P<level>emerg|alert|crit|error|warn|notice|info|debug|trace\d)\](?:\s+\[pid (?P<pid>\d+)(?::tid (?P<thread>\d+))?\])?(?:\s+\[client (?P<client>[^\]]*)\])?\s+{_M}"),
@@ -90,6 +108,8 @@ TAILS = (
     Dialect("clickhouse", rf"(?s)^\s+\[\s*(?P<thread>\d+)\s*\]\s+\{{(?P<query_id>[^}}]*)\}}\s+<(?P<level>\w+)>\s+(?P<logger>[^:]+(?:::[^:]+)*):\s+{_M}"),
     Dialect("mongodb", rf"(?s)^\s+(?P<level>[FEWID])\d?\s+(?P<component>[A-Z_]+|-)\s+\[(?P<thread>[^\]]*)\]\s{_M}"),
     Dialect("telegraf", rf"(?s)^\s+(?P<level>[DIWEF])!\s+(?:\[(?P<logger>[\w.:-]+)\]\s+)?{_M}"),
+    Dialect("tensorflow", rf"(?s)^:\s+(?P<level>[DIWEF])\s+(?P<source>\S+:\d+)\]\s+{_M}"),
+    Dialect("structlog", rf"(?s)^\s+\[(?P<level>[a-z]+)\s+\]\s(?P<message>.*?)\s+(?:\[(?P<logger>[\w.]+)\]\s+)?(?P<pairs>{_PAIR}(?:\s+{_PAIR})*)\s*$"),
     Dialect("celery", rf"(?s)^:\s+(?P<level>{UPPER})/(?P<process>[^\]]+)\]\s+{_M}"),
     Dialect("kafka", rf"(?s)^\]\s+(?P<level>{UPPER})\s+(?P<message>.*?)\s+\((?P<logger>[A-Za-z_][\w$]*(?:\.[\w$]+)+)\)$"),
     Dialect("flask", rf"(?s)^\]\s+(?P<level>{UPPER}) in (?P<logger>[\w.]+): {_M}"),
@@ -124,7 +144,7 @@ TAILS = (
     Dialect("level, thread, source", rf"(?s){_GAP}{_LEAD}{LEVEL}{_SEP}\[(?P<thread_3>[^\]]*)\]\s+(?P<logger>[\w.$]*[\w$])\s*\((?P<source>[^)]*)\)\s*(?:-|:)\s+{_M}"),
     Dialect("level, thread, method", rf"(?s){_GAP}{_LEAD}{LEVEL}{_SEP}\[(?P<thread_3>[^\]]*)\]\s+(?P<logger>[a-z]\w*(?:\.[\w$<>]+){{2,}})\s+{_M}"),
     Dialect("level, thread, dash", rf"(?s){_GAP}{_LEAD}{LEVEL}{_SEP}\[(?P<thread_3>[^\]]*)\]\s+-\s+{_M}"),
-    Dialect("level, logger, dash", rf"(?s){_GAP}{_LEAD}{LEVEL}{_SEP}\[?(?P<logger>[A-Za-z_$][\w.$:/@-]*)\]?\s+[-–]\s+{_M}"),
+    Dialect("level, logger, dash", rf"(?s){_GAP}{_LEAD}{LEVEL}{_SEP}\[?(?P<logger>[A-Za-z_$][\w.$:/@-]*)\]?\s+(?:\[(?P<context>[^\]]*)\]\s+)?[-–]\s+{_M}"),
     Dialect("level, logger, bar", rf"(?s){_GAP}{_LEAD}{LEVEL}\s*\|\s*(?P<logger>[A-Za-z_$][\w.$:/@-]*)\s*\|\s*{_M}"),
     Dialect("level, logger, colon", rf"(?s){_GAP}{_LEAD}{LEVEL}{_SEP}(?P<logger>{LOGGER})(?:\[\d+\])?\s*:\s+{_M}"),
     Dialect("level", rf"(?s){_GAP}{_LEAD}{LEVEL}{_SEP}{_M}"),

@@ -53,7 +53,7 @@ def read_text(data: bytes, signal: Signal, limits: Limits, options: Options) -> 
     messages = _messages(found, lines, starts, entries)
     entries = _by_row(entries, starts, len(lines))
     columns = JsonColumns(limits, tally, lambda key: is_key_of(signal.name, key, options.fields))
-    messages, bad = _take_json(messages, entries, columns, is_json[starts])
+    messages, bad = _take_json(messages, columns, is_json[starts], options)
     messages = _take_java_levels(messages, entries)
 
     def describe(row: int) -> tuple[str, str]:
@@ -108,7 +108,7 @@ def _by_row(entries: list[Entry], starts: Ints, line_count: int) -> list[Entry]:
     return kept
 
 
-def _take_json(messages: pa.Array, entries: list[Entry], columns: JsonColumns, is_json: Mask) -> tuple[pa.Array, Mask]:
+def _take_json(messages: pa.Array, columns: JsonColumns, is_json: Mask, options: Options) -> tuple[pa.Array, Mask]:
     """Parse messages that are JSON objects, or that end with one. Return the other messages, and the bad JSON lines."""
     bad = np.zeros(len(messages), np.bool_)
     candidates = pc.fill_null(pc.match_substring_regex(messages, _JSON_OBJECT), False).to_numpy(zero_copy_only=False)
@@ -118,7 +118,7 @@ def _take_json(messages: pa.Array, entries: list[Entry], columns: JsonColumns, i
         document = _object(text)
         if document is None or not columns.add(document, row):
             bad[row] = is_json[row]
-        elif any(is_key_of("logs", key, {}, "message") for key in document) or is_json[row]:
+        elif any(is_key_of("logs", key, options.fields, "message") for key in document) or is_json[row]:
             replaced.append(row)
     if not (is_json & ~bad).any():
         # Braces, but no JSON: these lines are text.

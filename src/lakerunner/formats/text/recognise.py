@@ -151,10 +151,13 @@ def _take_groups(found: Recognised, dialect: Dialect, rows: Ints, groups: pa.Str
             short = pc.if_else(pc.less(pc.binary_length(values), _MOST_PAIRS_BYTES), values, "")
             for pair_key, at, pair_values in structured_pairs(short):
                 found.add(pair_key, rows[at], pair_values)
+        elif key == "pairs":
+            for pair_key, at, pair_values in logfmt_pairs(values):
+                found.add(pair_key, rows[at], pair_values)
         elif key in _NUMBERS:
             _add_numbers(found, key, rows, values)
         else:
-            if key in ("logger", "thread", "service", "user", "referer", "user_agent", "ident", "msgid", "host"):
+            if key in ("logger", "thread", "service", "user", "referer", "user_agent", "identity", "msgid", "host"):
                 values = _without_dash(pc.utf8_trim_whitespace(values))
             found.add(_KEYS.get(key, key), rows, values)
     return rest

@@ -27,6 +27,8 @@ _JAVA_FIRST = rf"^{MONTH_FIRST} [\w.$]+ [\w$<>]+$"
 _JAVA_SECOND = r"^(?:SEVERE|WARNING|INFO|CONFIG|FINE|FINER|FINEST): "
 #: Lines without a head continue the head before them where the file has at most this many of them per head.
 _LOOSE_LINES_PER_HEAD = 2
+#: Where this many lines begin with a time for each that has one further inside, the latter are nothing special.
+_HEADS_PER_TIME_WITHIN = 2
 
 
 def record_starts(lines: pa.Array, headed: Mask, timed_within: Mask, is_json: Mask, *, wrapped: bool) -> Ints:
@@ -37,6 +39,8 @@ def record_starts(lines: pa.Array, headed: Mask, timed_within: Mask, is_json: Ma
     continues = _matching(lines, _CONTINUATION) & ~is_json
     blank = pc.equal(pc.utf8_trim_whitespace(lines), "").to_numpy(zero_copy_only=False)
     heads = headed & ~is_json & ~_java_second(lines)
+    if int(timed_within.sum()) * _HEADS_PER_TIME_WITHIN <= int(heads.sum()):
+        timed_within = np.zeros(len(lines), np.bool_)
     loose = ~heads & ~timed_within & ~is_json & ~continues & ~blank
     starts = heads | is_json | (timed_within & ~continues)
     if wrapped or int(loose.sum()) > _LOOSE_LINES_PER_HEAD * int(heads.sum()):
