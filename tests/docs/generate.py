@@ -60,8 +60,8 @@ db/{org}/{collector}/{yyyymmdd}/{signal}/{HH}/tbl_{id}.parquet
    └ UUID of the org
 ```
 
-The files are plain Parquet: ZSTD, page index, statistics, bloom filters on the columns marked below, and the sort order
-in the file metadata. [reading.md](reading.md) shows how to read them.
+The files are plain Parquet: ZSTD, page index, page checksums, statistics, bloom filters on the columns marked
+below, and the sort order in the file metadata. [reading.md](reading.md) shows how to read them.
 
 An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they
 are swept. Do not read them; Lakerunner never does.

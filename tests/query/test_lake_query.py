@@ -24,6 +24,7 @@ from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult
 from lakerunner.store import keys
 from tests.components.postgres import PostgresServer
+from tests.query.bit_rot import rotten
 from tests.query.engine import Engine
 from tests.query.lake_of_series import LakeOfSeries, lake_of_series
 
@@ -120,6 +121,35 @@ def test_bad_bytes_in_the_cache_are_fetched_again(lake: LakeOfSeries) -> None:
     again = source.select(M, 0, 10 * HOUR_MS)
     assert source.stats.complete
     np.testing.assert_array_equal(again.values, whole.values)
+
+
+def test_a_flipped_bit_is_noticed_by_its_checksum(lake: LakeOfSeries) -> None:
+    org = _write(lake)
+    whole = lake.lake.query(org).select(M, 0, 10 * HOUR_MS)
+    bad = _segments(lake, org)[2]
+    key = keys.segment_keys(bad)[0]
+    body = lake.store.get(key)
+    flipped = rotten(body, "value")
+    for path in (lake.settings.data.dir / "cache" / "query-api").iterdir():
+        if path.read_bytes() == body:
+            path.write_bytes(flipped)
+    source = lake.lake.query(org)
+    np.testing.assert_array_equal(source.select(M, 0, 10 * HOUR_MS).values, whole.values)
+    assert source.stats.complete
+
+
+def test_a_flipped_bit_in_the_bucket_is_a_failed_segment(lake: LakeOfSeries) -> None:
+    org = _write(lake)
+    bad = _segments(lake, org)[2]
+    key = keys.segment_keys(bad)[0]
+    lake.store.put(key, rotten(lake.store.get(key), "value"), create_only=False)
+    source = lake.lake.query(org)
+    # The samples at both of its ends are in its neighbours as well.
+    assert len(source.select(M, 0, 10 * HOUR_MS).values) == 240 - (bad.row_count - 2)
+    assert list(source.stats.segments_failed) == [str(bad.segment_id)]
+    assert "CRC" in source.stats.segments_failed[str(bad.segment_id)]
+    with pytest.raises(Unavailable, match="cannot answer whole"):
+        lake.lake.query(org, QueryLimits(partial=False)).select(M, 0, 10 * HOUR_MS)
 
 
 def test_bad_bytes_in_the_bucket_are_a_failed_segment(lake: LakeOfSeries) -> None:

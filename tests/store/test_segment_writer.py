@@ -56,6 +56,17 @@ def test_what_is_written_reads_back_the_same(signal: Signal) -> None:
         assert back.equals(tables[description.suffix])
 
 
+def test_every_page_has_a_checksum_and_others_can_be_read_without() -> None:
+    body = bytearray(to_parquet(LOGS, LOGS.rows, logs(1_000)))
+    chunk = pq.read_metadata(pa.BufferReader(bytes(body))).row_group(0).column(0)
+    body[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    with pytest.raises(OSError, match="CRC"):
+        pq.read_table(pa.BufferReader(bytes(body)), page_checksum_verification=True)
+    older = pa.BufferOutputStream()
+    pq.write_table(logs(10), older)
+    assert pq.read_table(pa.BufferReader(older.getvalue()), page_checksum_verification=True).num_rows == 10
+
+
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=50))
 def test_numbers_keep_every_bit(values: list[float]) -> None:
     table = METRICS.rows.schema().empty_table()

@@ -56,6 +56,8 @@ def to_parquet(signal: Signal, description: Table, table: pa.Table, compression_
         column_encoding=chosen.others or None,
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
         write_page_index=True,
+        # Readers find bit rot with it, which ZSTD alone does not.
+        write_page_checksum=True,
         bloom_filter_options=chosen.blooms or None,
         sorting_columns=_sorting_columns(description, table.schema),
     ) as writer:

@@ -16,6 +16,7 @@ from lakerunner.query.fanout.budget import Budget, Budgets
 from lakerunner.query.fanout.fragment import FragmentEvaluation
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects
 from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
+from lakerunner.query.scan.object_cache import DAMAGED_HINT
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.samples.exemplars import scan_exemplars
 from lakerunner.query.scan.samples.label_rows import scan_labels
@@ -131,7 +132,7 @@ class LocalWorkers:
             return SegmentAnswer(segment.segment_id, cost=_cost(tally, 0, started), error=str(error))
         except BAD_BYTES as error:
             SCAN_ERRORS.labels("bad_bytes").inc()
-            reason = f"cannot read segment {segment.segment_id}: {type(error).__name__}: {error}"
+            reason = f"cannot read segment {segment.segment_id}: {type(error).__name__}: {error}; {DAMAGED_HINT}"
             return SegmentAnswer(segment.segment_id, cost=_cost(tally, 0, started), error=reason)
         rows = sum(map(len, samples)) if table is None else table.num_rows
         cost = _cost(tally, rows, started)

@@ -1,5 +1,7 @@
 """A bounded LRU cache of segment objects on the local disk. Every hit is checked for its size.
 
+Readers check the pages' checksums when they decode them, and call `discard` if the copy is bad.
+
 A file's name contains the hash of the object's key, its size and its etag; the file's mtime is its time of last use. So
 only the folder must survive a restart.
 """
@@ -28,6 +30,8 @@ from lakerunner.store.bucket import ObjectMeta
 from lakerunner.store.object_store import CHUNK_BYTES, ObjectStore
 
 _PART = ".part"
+#: For a segment whose bytes are bad also when they come fresh from the store.
+DAMAGED_HINT = "the object in the store is damaged, or not a segment"
 
 
 @dataclass(frozen=True, slots=True)

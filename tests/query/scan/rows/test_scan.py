@@ -17,11 +17,13 @@ from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.signals.traces import TRACES
+from lakerunner.query.metrics import SCAN_ERRORS
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.scan.rows import opened
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segment, scan_segments
+from tests.query.bit_rot import rotten
 from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups, small_pages
 
 S = 1_000_000_000
@@ -197,6 +199,27 @@ def test_damaged_pages_are_read_again(lake: LakeOfRows) -> None:
     for limit in (10, None):
         table = lake.scan([segment], RowScan(LOGS, limit=limit))
         assert table is not None and table.num_rows == (limit or 2_000)
+
+
+@pytest.mark.parametrize("limit", [10, None])
+def test_a_flipped_bit_is_noticed_by_its_checksum(lake: LakeOfRows, limit: int | None) -> None:
+    segment = lake.write_table(many_logs(rows=2_000))
+    expected = lake.scan([segment], RowScan(LOGS, limit=limit))
+    cached = lake.cache.get(segment.key)
+    assert isinstance(cached.content, Path)
+    bad = rotten(cached.content.read_bytes(), "message")
+    cached.content.write_bytes(bad)
+    again = lake.scan([segment], RowScan(LOGS, limit=limit))
+    assert again is not None and again.equals(expected)
+    if limit is None:
+        # All pages are read now, so a rotten object is noticed wherever the bit is.
+        lake.cache.discard(segment.key)
+        lake.opener.discard(segment.key)
+        lake.store.put(segment.key, bad, create_only=False)
+        counted = SCAN_ERRORS.labels("bad_bytes")._value.get()
+        with pytest.raises(Unavailable, match=f"{segment.segment_id}.*CRC.*the object in the store is damaged"):
+            lake.scan([segment], RowScan(LOGS))
+        assert SCAN_ERRORS.labels("bad_bytes")._value.get() == counted + 1
 
 
 @pytest.mark.parametrize("limit", [10, None])

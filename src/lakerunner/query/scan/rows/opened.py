@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.labels import attribute_column
-from lakerunner.query.scan.object_cache import ObjectCache
+from lakerunner.query.scan.object_cache import DAMAGED_HINT, ObjectCache
 from lakerunner.query.scan.rows.byte_source import ByteSource, LocalBytes, Range, RangedBytes
 from lakerunner.query.scan.rows.page_index import index_places
 from lakerunner.query.scan.rows.predicate import LEVELS
@@ -248,4 +248,4 @@ class OpenedSegment:
 
 def unreadable(bad: LakeError) -> Unavailable:
     """The error that a caller sees when fresh bytes are bad as well."""
-    return Unavailable(bad.message, hint="the object in the store is damaged, or not a segment")
+    return Unavailable(bad.message, hint=DAMAGED_HINT)

@@ -62,7 +62,8 @@ def decode(fields: Sequence[pa.Field], leaves: Sequence[LeafBytes], rows: int) -
     footer = Writer().number(1, 2, I32).raw(2, LIST, template.schema).number(3, rows)
     ended = footer.structs(4, [group]).raw(5, LIST, template.metadata).end()
     body += [ended, len(ended).to_bytes(4, "little"), _MAGIC]
-    file = pq.ParquetFile(pa.BufferReader(b"".join(body)), pre_buffer=False)
+    whole = pa.BufferReader(b"".join(body))
+    file = pq.ParquetFile(whole, pre_buffer=False, page_checksum_verification=True)
     table = file.read(use_threads=False)
     if table.num_rows != rows:
         raise ValueError(f"pages hold {table.num_rows} rows instead of {rows}")

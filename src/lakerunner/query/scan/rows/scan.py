@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.query.metrics import SCAN_ERRORS
 from lakerunner.query.scan.rows.best import BestRows
 from lakerunner.query.scan.rows.merge import TimedStream, merge_ordered
 from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener, unreadable
@@ -240,19 +241,22 @@ class _Scan:
         except LakeError as error:
             # If the caller has ended the scan, this raises: the segment is not to blame.
             self._spend(0)
-            self._leave_out(segment, unreadable(error) if isinstance(error, BadSegment) else error)
+            self._leave_out(segment, error)
             return None
 
     def _refresh(self, bad: BadSegment) -> bool:
         """Discard the bytes of the segment. False if fresh bytes were bad too, and the segment is left out."""
         self._opener.discard(bad.segment.key)
         if bad.segment.key in self._refreshed:
-            self._leave_out(bad.segment, unreadable(bad))
+            self._leave_out(bad.segment, bad)
             return False
         self._refreshed.add(bad.segment.key)
         return True
 
     def _leave_out(self, segment: RowSegment, error: LakeError) -> None:
+        is_bad = isinstance(error, BadSegment)
+        SCAN_ERRORS.labels("bad_bytes" if is_bad else error.code).inc()
+        error = unreadable(error) if is_bad else error
         self._on_error(segment, error)
         self._tally.failed[segment.segment_id] = str(error)
 

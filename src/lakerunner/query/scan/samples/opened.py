@@ -68,7 +68,10 @@ class OpenedFile:
     @property
     def file(self) -> pq.ParquetFile:
         if self._file is None:
-            self._file = pq.ParquetFile(self._source, memory_map=True, metadata=self._metadata)
+            # Pages without a checksum, of earlier releases, are read unchecked.
+            self._file = pq.ParquetFile(
+                self._source, memory_map=True, metadata=self._metadata, page_checksum_verification=True
+            )
         return self._file
 
     def read(self, group: RowGroup) -> DecodedGroup:
@@ -89,7 +92,10 @@ def _read_series(source: Source) -> SeriesTable:
     """The series table, with the label dictionaries of the file. Building new ones would double the time."""
     with pq.ParquetFile(source) as file:
         metadata = file.metadata
-    with pq.ParquetFile(source, metadata=metadata, read_dictionary=_with_dictionary(metadata)) as file:
+    dictionaries = _with_dictionary(metadata)
+    with pq.ParquetFile(
+        source, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True
+    ) as file:
         return SeriesTable.of(file.read(use_threads=False))
 
 
