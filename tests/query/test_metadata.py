@@ -67,6 +67,25 @@ def test_values_of_a_label(source: LakeQuery) -> None:
     assert metadata.label_values(source, "__name__", low, 0, END_MS) == ["latency_bucket"]
 
 
+def test_exponential_histograms_have_no_classic_names(lake: LakeOfSeries) -> None:
+    """They share a type and a row group with histograms that do."""
+    loaded = _loaded()
+    hist = Histogram(schema=2, count=1.0, sum=1.0, pos_index=np.array([0]), pos_count=np.array([1.0]))
+    loaded.add(LabelSet.of({"__name__": "native", "job": "n"}), [0], [0.0], histograms=[hist])
+    source = lake.lake.query(lake.write(loaded, temporality="delta"))
+    names = [name for name in metadata.label_values(source, "__name__", [], 0, END_MS) if name.startswith("native")]
+    assert names == ["native"]
+    assert metadata.label_values(source, "job", [[_name("native_count")]], 0, END_MS) == []
+    series = metadata.series(source, [[_name("native.*", MatchKind.REGEX)]], 0, END_MS)
+    assert [str(labels) for labels in series] == ['native{job="n"}']
+    assert len(metadata.series(source, [], 0, END_MS)) == 12
+    alone = MemorySource()
+    alone.add(LabelSet.of({"__name__": "native", "job": "n"}), [0], [0.0], histograms=[hist])
+    source = lake.lake.query(lake.write(alone, temporality="delta"))
+    assert metadata.label_values(source, "__name__", [], 0, END_MS) == ["native"]
+    assert metadata.label_names(source, [], 0, END_MS) == ["__name__", "job"]
+
+
 def test_a_time_outside_of_which_nothing_is_told(source: LakeQuery) -> None:
     assert metadata.label_values(source, "__name__", [], 4 * HOUR_MS, END_MS) == ["late"]
     assert metadata.label_names(source, [], END_MS, 2 * END_MS) == []

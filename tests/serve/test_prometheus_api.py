@@ -138,6 +138,11 @@ def test_documents_that_clients_ask_for_first(served: Served) -> None:
     assert ask(served, "GET", "alerts").json()["data"] == {"alerts": []}
     assert ask(served, "GET", "status/config").json()["data"] == {"yaml": ""}
     assert ask(served, "GET", "status/flags").json()["data"] == {}
+    runtime = ask(served, "GET", "status/runtimeinfo").json()["data"]
+    assert runtime["startTime"] <= runtime["serverTime"] and runtime["reloadConfigSuccess"] is True
+    assert (runtime["CWD"], runtime["hostname"]) == ("", "")
+    assert ask(served, "GET", "targets/metadata").json()["data"] == []
+    assert ask(served, "GET", "scrape_pools").json()["data"] == {"scrapePools": []}
     tsdb = ask(served, "GET", "status/tsdb", limit=1).json()["data"]
     assert tsdb["headStats"]["numSeries"] == 7
     assert tsdb["seriesCountByMetricName"] == [{"name": "requests_total", "value": 3}]
@@ -169,12 +174,11 @@ def test_health(served: Served) -> None:
         ("query", {"query": "up", "timeout": "soon"}, 400, "bad_data", '"timeout"'),
         ("query", {"query": "up", "limit": "-1"}, 400, "bad_data", '"limit"'),
         ("query", {"query": 'up{job=~"("}'}, 400, "bad_data", "regular expression"),
-        ("query", {"query": "up", "lookback_delta": "0"}, 400, "bad_data", "lookback_delta"),
         ("query_range", {"query": "up"}, 400, "bad_data", '"start"'),
         ("query_range", {"query": "up", "start": 2, "end": 1, "step": 1}, 400, "bad_data", '"end"'),
         ("query_range", {"query": "up", "start": 1, "end": 2, "step": 0}, 400, "bad_data", '"step"'),
         ("query_range", {"query": "up[1m]", "start": 1, "end": 2, "step": 1}, 400, "bad_data", "range query"),
-        ("query_range", {"query": "up", "start": 0, "end": 99_999, "step": 1}, 422, "execution", "api.max_steps"),
+        ("query_range", {"query": "up", "start": 0, "end": 99_999, "step": 1}, 400, "bad_data", "api.max_steps"),
         ("query", {"query": "up * on (code) up", "time": START_S}, 422, "execution", "many-to-many"),
         ("series", {}, 400, "bad_data", "match[]"),
         ("series", {"match[]": "rate(up[1m])"}, 400, "bad_data", "selector"),
@@ -214,7 +218,23 @@ def test_steps(served: Served, step: str) -> None:
     assert [point[0] for point in answer["data"]["result"][0]["values"]] == [0, 30, 60]
 
 
+def test_forms_of_any_kind(served: Served) -> None:
+    """As Prometheus reads them: the media type in any case, and in parts as `curl -F` sends them."""
+    wanted = ask(served, "POST", "query", query="1 + 1", time=1).json()
+    kind = {"Content-Type": "Application/X-WWW-Form-Urlencoded; Charset=UTF-8"}
+    answer = served.client.post("/api/v1/query", content="query=1+%2B+1&time=1", headers=kind)
+    assert answer.json() == wanted
+    parts = {"query": (None, "1 + 1"), "time": (None, "1")}
+    assert served.client.post("/api/v1/query", files=parts).json() == wanted
+    parts = {"query": (None, 'count({job="é"}) or vector(3)'.encode()), "time": (None, "1")}
+    assert served.client.post("/api/v1/query", files=parts).json()["data"]["result"][0]["value"][1] == "3"
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    answer = served.client.post("/api/v1/query", content="no parts", headers=kind)
+    assert answer.status_code == 400 and "form" in answer.json()["error"]
+
+
 def test_lookback_limit_and_stats(served: Served) -> None:
+    assert ask(served, "GET", "query", query="up", time=END_S, lookback_delta="0").json()["data"]["result"]
     late = END_S + 200
     assert len(ask(served, "GET", "query", query="up", time=late).json()["data"]["result"]) == 3
     short = ask(served, "GET", "query", query="up", time=late, lookback_delta="1m").json()

@@ -94,6 +94,10 @@ _OPERATIONS = (
     _prometheus(
         "status/buildinfo", "GET", "The Prometheus version whose API is implemented.", schemas.mapping(schemas.STRING)
     ),
+    _prometheus("status/runtimeinfo", "GET", "When this process started, and its time.", schemas.mapping({})),
+    _prometheus("status/walreplay", "GET", "Zeroes: there is no write-ahead log.", schemas.mapping({})),
+    _prometheus("targets/metadata", "GET", "Empty: nothing is scraped here.", {"type": "array"}),
+    _prometheus("scrape_pools", "GET", "Empty: nothing is scraped here.", schemas.mapping({})),
     _prometheus("status/tsdb", "GET", "Number of series, by metric name and by label.", schemas.TSDB, "limit"),
     _prometheus("status/config", "GET", "Empty: nothing is scraped here.", schemas.mapping(schemas.STRING)),
     _prometheus("status/flags", "GET", "Empty: there are no Prometheus flags.", schemas.mapping(schemas.STRING)),

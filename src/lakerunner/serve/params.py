@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import email
 import math
 import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qs
+from email.message import Message
+from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -19,7 +21,7 @@ MAX_BODY_BYTES = 1_048_576
 #: How long a client may take to send a body.
 MAX_BODY_S = 10.0
 _MAX_FIELDS = 1_000
-_FORM = "application/x-www-form-urlencoded"
+_FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
 
 
@@ -32,9 +34,13 @@ class Params:
     @classmethod
     async def of(cls, request: Request) -> Params:
         text = request.url.query
-        if request.method == "POST" and request.headers.get("content-type", "").split(";")[0].strip() == _FORM:
-            # Form values take precedence: Grafana repeats nothing in the URL, but a proxy may.
+        kind = request.headers.get("content-type", "")
+        media = kind.split(";")[0].strip().lower()
+        # Form values take precedence: Grafana repeats nothing in the URL, but a proxy may.
+        if request.method == "POST" and media == _FORM:
             text = f"{(await body_of(request)).decode(errors='surrogateescape')}&{text}"
+        elif request.method == "POST" and media == _MULTIPART:
+            text = f"{urlencode(_multipart(kind, await body_of(request)), errors='surrogateescape')}&{text}"
         try:
             return cls(parse_qs(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="surrogateescape"))
         except ValueError:
@@ -79,6 +85,22 @@ class Params:
     def flag(self, name: str, *, default: bool = False) -> bool:
         value = self.text(name).lower()
         return value in ("1", "true", "yes", "all") if value else default
+
+
+def _multipart(kind: str, body: bytes) -> list[tuple[str, str]]:
+    """The fields of a form in parts."""
+    message = email.message_from_bytes(b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body)
+    parts = message.get_payload()
+    if not isinstance(parts, list):
+        raise BadInput("cannot read the form: its parts are not separated by the boundary of its Content-Type")
+    found = []
+    for part in parts:
+        assert isinstance(part, Message)
+        name = part.get_param("name", header="Content-Disposition")
+        value = part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(value, bytes):
+            found.append((name, value.decode(errors="surrogateescape")))
+    return found
 
 
 async def body_of(request: Request) -> bytes:

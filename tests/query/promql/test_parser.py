@@ -98,7 +98,11 @@ def test_positions_point_into_the_text() -> None:
     ("text", "column", "part"),
     [
         ("", 1, "no expression"),
-        ("sum(", 5, "unexpected end of input"),
+        ("sum(", 5, "unclosed left parenthesis"),
+        ("sum(rate(x[5m])", 16, "unclosed left parenthesis"),
+        ("x[5m", 5, "unclosed left bracket"),
+        ('sum(x{a="b"', 12, "unexpected end of input inside braces"),
+        ("1 +", 4, "unexpected end of input"),
         ("foo{a=}", 7, "expected string"),
         ("foo bar", 5, 'unexpected "bar"'),
         ("1 > 2", 3, "must use BOOL"),
@@ -127,6 +131,15 @@ def test_errors_point_at_the_token(text: str, column: int, part: str) -> None:
         parse(text)
     assert part in caught.value.reason
     assert (caught.value.line, caught.value.column) == (1, column)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("raet", 'did you mean "rate"?'), ("summ", 'did you mean "sum"?'), ("q", None)]
+)
+def test_an_unknown_function_names_the_nearest(name: str, hint: str | None) -> None:
+    with pytest.raises(ParseError, match="unknown function") as caught:
+        parse(f"{name}(x)")
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NoReturn
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import METRIC_NAME
@@ -104,6 +107,12 @@ class Parser(DurationParser):
     def word(self) -> str:
         """The current token as a keyword: identifiers in lower case, others as written."""
         return self.token.text.lower() if self.at(IDENTIFIER) else self.token.text
+
+    def unexpected(self, context: str, expected: str = "") -> NoReturn:
+        unclosed = _unclosed(self._tokens) if self.at(END) else None
+        if unclosed is not None:
+            self.fail(unclosed, self.token.start, self.token.end)
+        super().unexpected(context, expected)
 
     # -- operators ---------------------------------------------------------------------------------------------
 
@@ -207,7 +216,9 @@ class Parser(DurationParser):
 
     def _call(self, name: Token) -> Expr:
         if name.text not in FUNCTIONS:
-            self.fail(f'unknown function with name "{name.text}"', name.start, name.end)
+            near = difflib.get_close_matches(name.text, (*FUNCTIONS, *AGGREGATIONS), 1)
+            hint = f'did you mean "{near[0]}"?' if near else None
+            self.fail(f'unknown function with name "{name.text}"', name.start, name.end, hint)
         args = self._args("function call")
         if name.text == "label_replace":
             self._count_pattern(args[-1:])
@@ -437,3 +448,13 @@ def parse_duration_literal_ms(text: str) -> int:
     if len(tokens) == 2 and tokens[0].kind == NUMBER:
         return round(float(tokens[0].text) * 1000)
     raise BadInput(f"cannot read {text!r} as a duration", hint="write it like 30s, 5m or 1h30m")
+
+
+def _unclosed(tokens: Sequence[Token]) -> str | None:
+    """What a text that ends too early has left open, as Prometheus calls it."""
+    depth = Counter(token.kind for token in tokens)
+    if depth["{"] > depth["}"]:
+        return "unexpected end of input inside braces"
+    if depth["("] > depth[")"]:
+        return "unclosed left parenthesis"
+    return "unclosed left bracket" if depth["["] > depth["]"] else None

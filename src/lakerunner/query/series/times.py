@@ -31,6 +31,10 @@ class QueryTimes:
         return self.start_ms + self.step_ms * np.arange(self.count, dtype=np.int64)
 
 
+class TooManySteps(LimitHit):
+    """A range query has more steps than allowed. Prometheus' API takes that for a bad parameter."""
+
+
 def check_steps(times: QueryTimes, max_steps: int) -> None:
     """Refuse times that are no range, or a range of too many steps."""
     if times.step_ms < 0 or (times.step_ms == 0 and times.start_ms != times.end_ms):
@@ -38,7 +42,8 @@ def check_steps(times: QueryTimes, max_steps: int) -> None:
     if times.end_ms < times.start_ms:
         raise BadInput('cannot run a range query: "end" is before "start"')
     if times.count > max_steps:
-        raise LimitHit(
+        raise TooManySteps(
             f"cannot run a range query of {times.count:,} steps: more than {max_steps:,} (api.max_steps)",
-            hint="exceeded maximum resolution: widen the step or shorten the range",
+            hint=f"exceeded maximum resolution of {max_steps:,} points per timeseries. Try decreasing the query "
+            "resolution (?step=XX)",
         )

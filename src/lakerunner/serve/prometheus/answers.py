@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Missing, Unavailable
 from lakerunner.query.series.block import EvaluationError
+from lakerunner.query.series.times import TooManySteps
 from lakerunner.serve.admission.running import Cancelled, TimedOut
 from lakerunner.serve.admission.turns import TooMany
 from lakerunner.serve.dialect import RETRY_AFTER_S, Dialect, DialectRoute, Handler
@@ -20,6 +21,7 @@ _ERRORS: tuple[tuple[type[LakeError], int, str], ...] = (
     (EvaluationError, 422, "execution"),
     (BadInput, 400, "bad_data"),
     (TimedOut, 503, "timeout"),
+    (TooManySteps, 400, "bad_data"),
     (LimitHit, 422, "execution"),
     (Cancelled, 503, "canceled"),
     (TooMany, 429, "unavailable"),

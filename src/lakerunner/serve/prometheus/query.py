@@ -46,9 +46,8 @@ def query_routes(api: Api) -> list[BaseRoute]:
 async def _run(api: Api, request: Request, params: Params, kind: str, times: QueryTimes) -> Response:
     caller = await api.caller(request)
     text = params.required("query")
-    lookback_ms = params.duration_ms("lookback_delta", round(api.settings.lookback_s * 1000))
-    if lookback_ms <= 0:
-        raise BadInput('invalid parameter "lookback_delta": it must be positive')
+    # As in Prometheus, a look-back of zero means the default.
+    lookback_ms = params.duration_ms("lookback_delta", 0) or round(api.settings.lookback_s * 1000)
     timeout_ms = params.duration_ms("timeout", 0)
     limit = params.count("limit")
     partial = params.flag("partial", default=True)

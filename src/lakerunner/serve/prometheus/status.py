@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -38,14 +41,47 @@ _FIXED: dict[str, object] = {
     "/api/v1/rules": {"groups": []},
     "/api/v1/alerts": {"alerts": []},
     "/api/v1/targets": {"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}},
+    "/api/v1/targets/metadata": [],
+    "/api/v1/scrape_pools": {"scrapePools": []},
+    "/api/v1/status/walreplay": {"min": 0, "max": 0, "current": 0},
     "/api/v1/alertmanagers": {"activeAlertmanagers": [], "droppedAlertmanagers": []},
 }
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+_STARTED = _utc_now()
+
+
+def _runtime() -> dict[str, object]:
+    """The members of Prometheus' document. Those about its runtime and machine are empty: tenants may ask for it."""
+    return {
+        "startTime": _STARTED,
+        "CWD": "",
+        "hostname": "",
+        "serverTime": _utc_now(),
+        "reloadConfigSuccess": True,
+        "lastConfigTime": _STARTED,
+        "corruptionCount": 0,
+        "goroutineCount": threading.active_count(),
+        "GOMAXPROCS": os.cpu_count() or 1,
+        "GOMEMLIMIT": 0,
+        "GOGC": "",
+        "GODEBUG": "",
+        "storageRetention": "",
+    }
 
 
 def status_routes(api: Api) -> list[BaseRoute]:
     async def buildinfo(request: Request) -> Response:
         await api.caller(request)
         return data_response(request, BUILD)
+
+    async def runtimeinfo(request: Request) -> Response:
+        await api.caller(request)
+        return data_response(request, _runtime())
 
     async def tsdb(request: Request) -> Response:
         params = await Params.of(request)
@@ -70,6 +106,7 @@ def status_routes(api: Api) -> list[BaseRoute]:
 
     return [
         prometheus_route("/api/v1/status/buildinfo", buildinfo, ["GET"], light=True),
+        prometheus_route("/api/v1/status/runtimeinfo", runtimeinfo, ["GET"], light=True),
         prometheus_route("/api/v1/status/tsdb", tsdb, ["GET"]),
         *(prometheus_route(path, _fixed(api, document), ["GET"]) for path, document in _FIXED.items()),
     ]

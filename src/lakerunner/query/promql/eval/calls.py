@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -185,19 +185,24 @@ class Calls(ABC):
         q = self.scalar(expr.args[0], times)
         block = self._block_with_buckets(expr.args[1], times)
         at, vector_at = unwrapped(expr.args[0]).start, unwrapped(expr.args[1]).start
-        self._note_quantile(q, at)
+        self._note_quantiles([q], [at])
         kinds = histogram_functions.split(self.evaluation, block, vector_at)
         return histogram_functions.quantile_block(self.evaluation, kinds, q, times, vector_at)
 
-    def _note_quantile(self, q: Floats, position: int) -> None:
-        for value in np.unique(q[~((q >= 0) & (q <= 1))]).tolist():
-            self.evaluation.notes.invalid_quantile(value, position)
+    def _note_quantiles(self, qs: Sequence[Floats], positions: Sequence[int]) -> None:
+        """Warn in the order of steps, as Prometheus does: of equal values, the last step's has the position."""
+        found = []
+        for number, q in enumerate(qs):
+            steps = np.flatnonzero(~((q >= 0) & (q <= 1)))[::-1]
+            values, last = np.unique(q[steps], return_index=True)
+            found += [(int(steps[at]), number, value) for value, at in zip(values.tolist(), last.tolist(), strict=True)]
+        for _, number, value in sorted(found, key=lambda each: each[:2]):
+            self.evaluation.notes.invalid_quantile(value, positions[number])
 
     def _histogram_quantiles(self, expr: Call, times: Ints) -> Block:
         block = self._block_with_buckets(expr.args[0], times)
         qs = [self.scalar(arg, times) for arg in expr.args[2:]]
-        for q, arg in zip(qs, expr.args[2:], strict=True):
-            self._note_quantile(q, unwrapped(arg).start)
+        self._note_quantiles(qs, [unwrapped(arg).start for arg in expr.args[2:]])
         position = unwrapped(expr.args[0]).start
         kinds = histogram_functions.split(self.evaluation, block, position)
         label = _text(expr.args[1])

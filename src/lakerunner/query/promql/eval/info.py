@@ -38,6 +38,10 @@ _DEFAULT_NAME = Matcher(METRIC_NAME, MatchKind.EQUAL, "target_info")
 _ANY_INFO_NAME = Matcher(METRIC_NAME, MatchKind.REGEX, ".+_info")
 
 
+def _target(labels: LabelSet) -> tuple[str, ...]:
+    return tuple(labels.get(name) for name in _IDENTIFYING)
+
+
 class _InfoSeries:
     """Info series by metric name and target. Of several, the one with the newest sample wins."""
 
@@ -46,13 +50,14 @@ class _InfoSeries:
         self.index = index
         self.by_target: dict[tuple[str, ...], list[int]] = defaultdict(list)
         for row, labels in enumerate(batch.labels):
-            key = (labels.get(METRIC_NAME), *(labels.get(name) for name in _IDENTIFYING))
-            self.by_target[key].append(row)
+            target = _target(labels)
+            if any(target):
+                self.by_target[labels.get(METRIC_NAME), *target].append(row)
         self.names = sorted({labels.get(METRIC_NAME) for labels in batch.labels})
 
     def chosen(self, name: str, labels: LabelSet) -> Ints:
         """The row of the info series for a series with these labels at every step, or -1."""
-        rows = self.by_target.get((name, *(labels.get(part) for part in _IDENTIFYING)), [])
+        rows = self.by_target.get((name, *_target(labels)), [])
         steps = self.index.shape[1]
         best = np.full(steps, -1, dtype=np.int64)
         newest = np.full(steps, np.iinfo(np.int64).min)
@@ -172,13 +177,14 @@ def _fetch(
     times: Ints,
 ) -> _InfoSeries | None:
     """Read the info series of the given targets at the times that the expression refers to."""
-    identifying = []
-    for name in _IDENTIFYING:
-        values = sorted({labels.get(name) for labels in enriched} - {""})
-        if not values:
-            # Without identifying labels there are no info series.
-            return None
-        identifying.append(any_of(name, values))
+    targets = [target for target in map(_target, enriched) if any(target)]
+    if not targets:
+        # Without identifying labels there are no info series.
+        return None
+    # An empty value is that of series which lack the label: their info series must lack it too.
+    identifying = [
+        any_of(name, sorted(set(of))) for name, of in zip(_IDENTIFYING, zip(*targets, strict=True), strict=True)
+    ]
     at = _common_times(evaluation, base_expr, times)
     lookback_ms = evaluation.options.lookback_ms
     batch = evaluation.source.select(
@@ -194,6 +200,12 @@ def _fetch(
             labels = batch.labels[int(any_step(is_histogram).argmax())]
             raise EvaluationError(f"this should be an info metric, with float samples: {format_labels(labels)}")
     return _InfoSeries(batch, index)
+
+
+def refers_to_one_time(expr: Expr) -> bool:
+    """Whether all selectors of the expression have the same `@` and offset, and every vector comes from a selector."""
+    paths, all_selected = _paths_to_selectors(expr)
+    return all_selected and len({tuple((node.at, node.offset) for node in path) for path in paths}) == 1
 
 
 def _common_times(evaluation: Evaluation, expr: Expr, times: Ints) -> Ints:

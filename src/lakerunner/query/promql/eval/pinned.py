@@ -7,6 +7,7 @@ and a pinned `sort` does sort.
 from __future__ import annotations
 
 from lakerunner.query.promql.ast import Aggregate, Call, Expr, MatrixSelector, Subquery, VectorSelector, children
+from lakerunner.query.promql.eval.info import refers_to_one_time
 
 #: Functions whose result depends on the evaluation time even if their arguments do not.
 _TIME_DEPENDENT = frozenset(
@@ -37,6 +38,8 @@ def is_pinned(expr: Expr) -> bool:
             pending.append(node.expr)
         elif isinstance(node, Call):
             found = True
+            if node.name == "info" and len(node.args) > 1 and not refers_to_one_time(node.args[0]):
+                return False
             # The second argument of info() only names labels; it is never evaluated.
             pending += node.args[:1] if node.name == "info" else node.args
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,9 +11,10 @@ import pyarrow as pa
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.scan.samples.opened import Opener, SampleTally
 from lakerunner.query.scan.samples.segment import Spend
-from lakerunner.query.scan.samples.series_rows import scan_series
-from lakerunner.query.scan.samples.series_table import Chosen, SeriesTable
+from lakerunner.query.scan.samples.series_rows import classic_rows, scan_series
+from lakerunner.query.scan.samples.series_table import SeriesTable
 from lakerunner.query.series.classic_names import BUCKET, LE
+from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
 
 #: Label names, or the values of one label.
@@ -26,24 +27,26 @@ def scan_labels(
     """The distinct label names of matching series; or, if `label` is set, its distinct values."""
     table = opener.series(keys[1], tally)
     chosen = table.choose(tuple(matchers), partial(spend, 0))
-    if chosen.classic and (label == LE or any(matcher.name == LE for matcher in matchers)):
+    classic = classic_rows(opener, keys[0], table, chosen, spend, tally)
+    if classic and (label == LE or any(matcher.name == LE for matcher in matchers)):
         # The bounds are stored with the samples, so these rare queries need the whole series.
         found = _of_series(scan_series(opener, keys, matchers, spend, tally), label)
     elif label:
-        found = _values(table, chosen, label)
+        found = _values(table, chosen.stored, classic, label)
     else:
-        found = table.label_names(chosen.rows()) | ({LE} if BUCKET in chosen.classic else set())
+        rows = np.unique(np.concatenate([chosen.stored, *classic.values()]))
+        found = table.label_names(rows) | ({LE} if BUCKET in classic else set())
     return pa.table({"text": sorted(found)}, schema=SCHEMA)
 
 
-def _values(table: SeriesTable, chosen: Chosen, label: str) -> set[str]:
+def _values(table: SeriesTable, stored: Ints, classic: Mapping[str, Ints], label: str) -> set[str]:
     coded = table.label(label)
 
     def of(rows: np.ndarray) -> set[str]:
         return {coded.values[code] for code in np.unique(coded.codes[rows]).tolist()} - {""}
 
-    found = of(chosen.stored)
-    for suffix, rows in chosen.classic.items():
+    found = of(stored)
+    for suffix, rows in classic.items():
         found |= {value + suffix for value in of(rows)} if label == METRIC_NAME else of(rows)
     return found
 

@@ -32,6 +32,8 @@ class RowGroup:
     times_ms: tuple[int, int] | None
     #: Columns that are null in all rows, and need not be read.
     null_columns: frozenset[str]
+    #: The smallest and largest schema of histograms. Those with custom bounds have the smallest of all.
+    schemas: tuple[int, int] | None = None
 
     def columns(self) -> list[str]:
         """The columns to read for samples."""
@@ -92,18 +94,20 @@ def _holds(group: RowGroup, wanted: Wanted) -> bool:
 
 
 def _row_group(group: Any, number: int, leaves: Mapping[str, Any], optional: Mapping[str, Any]) -> RowGroup:
-    def bounds(name: str) -> tuple[Any, Any] | None:
-        statistics = group.column(leaves[name]).statistics
+    def bounds(leaf: int) -> tuple[Any, Any] | None:
+        statistics = group.column(leaf).statistics
         return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
-    times = bounds("timestamp")
+    times = bounds(leaves["timestamp"])
+    schema = optional[_HISTOGRAM]
     return RowGroup(
         number,
         group.num_rows,
-        bounds("metric_name"),
-        bounds("tid"),
+        bounds(leaves["metric_name"]),
+        bounds(leaves["tid"]),
         None if times is None else (_ms(times[0]), _ms(times[1])),
         frozenset(name for name, leaf in optional.items() if leaf is None or _all_null(group, leaf)),
+        None if schema is None else bounds(schema),
     )
 
 

@@ -13,9 +13,10 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.scan.samples.opened import OpenedFile, Opener, SampleTally
 from lakerunner.query.scan.samples.row_groups import Wanted, choose
 from lakerunner.query.scan.samples.segment import Spend
-from lakerunner.query.scan.samples.series_table import SeriesTable
+from lakerunner.query.scan.samples.series_table import Chosen, SeriesTable
 from lakerunner.query.series.classic_names import BUCKET, LE
 from lakerunner.query.series.go_format import plain
+from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Ints
 from lakerunner.query.series.interned import INTERNED
 from lakerunner.query.series.matchers import Matcher, accepting
 
@@ -40,8 +41,9 @@ def scan_series(
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
     chosen = table.choose(tuple(matchers), partial(spend, 0))
+    classic = classic_rows(opener, samples_key, table, chosen, spend, tally)
     parts = [_rows(table, chosen.stored, table.tids[chosen.stored].tolist(), table.label_sets(chosen.stored))]
-    for suffix, rows in chosen.classic.items():
+    for suffix, rows in classic.items():
         labels, tids = table.label_sets(rows), table.tids[rows].tolist()
         if suffix != BUCKET:
             derived = [INTERNED.derived(tid, parent, suffix) for tid, parent in zip(tids, labels, strict=True)]
@@ -64,6 +66,41 @@ def scan_series(
                     labels_of.append(derived_labels)
         parts.append(_rows(table, np.array(of_row, np.int64), tids_of, labels_of))
     return pa.concat_tables(parts)
+
+
+def classic_rows(
+    opener: Opener, samples_key: str, table: SeriesTable, chosen: Chosen, spend: Spend, tally: SampleTally
+) -> dict[str, Ints]:
+    """The rows of histograms that have classic series, by suffix. Exponential histograms have none.
+
+    The series table does not tell the two apart, but the footer of the samples usually does. Only where a row group has
+    both kinds are its schemas read, once per segment.
+    """
+    if not chosen.classic:
+        return {}
+    if table.bounded_tids is None:
+
+        def read() -> Ints:
+            with opener.samples(samples_key, tally) as opened:
+                return _bounded(opened, table, spend)
+
+        table.bounded_tids = opener.again_if_bad(samples_key, read)
+    return table.with_bounds(chosen, table.bounded_tids)
+
+
+def _bounded(opened: OpenedFile, table: SeriesTable, spend: Spend) -> Ints:
+    """The ids of histograms with bounds."""
+    groups = [group for group in opened.groups if "h_schema" not in group.null_columns]
+    if all(group.schemas == (CUSTOM_SCHEMA, CUSTOM_SCHEMA) for group in groups):
+        return table.tids
+    found = [np.zeros(0, np.int64)]
+    for group in groups:
+        if group.schemas is None or group.schemas[0] == CUSTOM_SCHEMA:
+            spend(0)
+            read = opened.file.read_row_group(group.number, columns=["tid", "h_schema"], use_threads=False)
+            custom = pc.fill_null(pc.equal(read.column("h_schema"), CUSTOM_SCHEMA), False)
+            found.append(np.unique(read.column("tid").filter(custom).to_numpy()))
+    return np.concatenate(found)
 
 
 def _rows(table: SeriesTable, rows: np.ndarray, tids: list[int], labels: list[LabelSet]) -> pa.Table:

@@ -91,6 +91,8 @@ class SeriesTable:
     #: Label sets made so far, and which those are. Two threads may make one twice, with the same result.
     _sets: npt.NDArray[np.object_]
     _made: Mask
+    #: The ids of histograms with bounds. Set by listings, which read them from the samples.
+    bounded_tids: Ints | None = None
     _by_label: dict[str, Coded] = field(default_factory=dict)
     _order: Ints | None = None
     _packed: pa.BinaryArray | None = None
@@ -185,6 +187,11 @@ class SeriesTable:
             if not accepted.any():
                 break
         return accepted
+
+    def with_bounds(self, chosen: Chosen, tids: Ints) -> dict[str, Ints]:
+        """The classic rows of a choice whose histograms have bounds, given the ids of all such histograms."""
+        kept = {suffix: rows[np.isin(self.tids[rows], tids)] for suffix, rows in chosen.classic.items()}
+        return {suffix: rows for suffix, rows in kept.items() if len(rows)}
 
     def rows_of(self, tids: Ints) -> Ints:
         """The rows of these series in the table."""
