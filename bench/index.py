@@ -86,7 +86,7 @@ def fill(connection: psycopg.Connection[object], rows: dict[str, int], waiting: 
         with _without_indexes(connection, table):
             connection.execute(
                 f"{_ROWS[table]} FROM (SELECT n, n > {count - waiting} AS waits,"  # noqa: S608
-                f" now() - ({count} - n) * interval '365 days' / {count} - interval '10 minutes' AS at,"
+                f" now() - interval '365 days' * (({count} - n)::float8 / {count}) - interval '10 minutes' AS at,"
                 f" ({END_NS // 10**9} - 3600 - n / {_SEGMENTS_PER_HOUR} * 3600)::bigint AS start_s"
                 f" FROM generate_series(1, {count}) AS n) AS rows"
             )
