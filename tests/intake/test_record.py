@@ -204,3 +204,18 @@ def test_a_mad_sender_does_not_fill_the_index(lake: Lake) -> None:
         assert forget_excess(tx, keep_rows=10) == 20
         assert len(list_rejected(tx, RejectedKind.MALFORMED)) == 10
         assert len(list_rejected(tx, RejectedKind.UNMAPPED)) == 30
+
+
+def test_only_the_latest_rejections_of_a_kind_and_source_are_kept(lake: Lake) -> None:
+    """Whoever may post events cannot fill the index between two rounds of upkeep, nor push out what others see."""
+    with lake.database.transaction() as tx:
+        put_rejected(tx, [Rejection(RejectedKind.UNMAPPED, "sqs", "r", "b", "of another source")], keep_rows=5)
+    for start in range(0, 30, 10):
+        with lake.database.transaction() as tx:
+            posted = [Rejection(RejectedKind.UNMAPPED, "http", "r", "b", f"{n:02}") for n in range(start, start + 10)]
+            put_rejected(tx, posted, keep_rows=5)
+    with lake.database.transaction() as tx:
+        put_rejected(tx, [Rejection(RejectedKind.UNMAPPED, "sqs", "r", "b", "of another source")], keep_rows=5)
+        kept = list_rejected(tx)
+    assert [(row.key, row.times) for row in kept if row.source == "sqs"] == [("of another source", 2)]
+    assert len(kept) == 6 and all(row.key >= "20" for row in kept if row.source == "http")
