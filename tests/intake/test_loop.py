@@ -24,7 +24,7 @@ class ListSource:
     wait_s = 0.0
     trouble: LakeError | None = None
 
-    def __init__(self, stop: Stop, *events: ParsedEvent, error: LakeError | None = None) -> None:
+    def __init__(self, stop: Stop, *events: ParsedEvent, error: Exception | None = None) -> None:
         self.left = [ReceivedEvent(str(number), event) for number, event in enumerate(events)]
         self.acked: list[str] = []
         self.nacked: list[str] = []
@@ -146,9 +146,9 @@ def test_a_lake_whose_own_bucket_refuses_is_waited_for_with_the_same_events() ->
         loop.probe()
 
 
-@pytest.mark.parametrize("error", [Unavailable("cannot reach it"), Bug("cannot")])
+@pytest.mark.parametrize("error", [Unavailable("cannot reach it"), Bug("cannot"), OSError(5, "Input/output error")])
 def test_a_source_in_trouble_is_told_and_does_not_end_the_loop(
-    lake: Lake, make_recorder: Callable[[Lake], Recorder], error: LakeError
+    lake: Lake, make_recorder: Callable[[Lake], Recorder], error: Exception
 ) -> None:
     stop = Stop()
     loop = SourceLoop(ListSource(stop, error=error), make_recorder(lake), 10)

@@ -221,3 +221,18 @@ def test_an_object_that_the_ledger_forgot_is_not_ingested_again(lake: Lake, reco
     write(root(lake), "otel-raw/logs_2.json")
     assert +backfill(recorder, lake.bucket, "otel-raw/").counts == {"forgotten": 1, "recorded": 1}
     assert lake.keys() == ["otel-raw/logs_2.json"]
+
+
+def test_only_the_latest_rejections_of_a_kind_and_source_are_kept(lake: Lake) -> None:
+    """Whoever may post events cannot fill the index between two rounds of upkeep, nor push out what others see."""
+    with lake.database.transaction() as tx:
+        put_rejected(tx, [Rejection(RejectedKind.UNMAPPED, "sqs", "r", "b", "of another source")], keep_rows=5)
+    for start in range(0, 30, 10):
+        with lake.database.transaction() as tx:
+            posted = [Rejection(RejectedKind.UNMAPPED, "http", "r", "b", f"{n:02}") for n in range(start, start + 10)]
+            put_rejected(tx, posted, keep_rows=5)
+    with lake.database.transaction() as tx:
+        put_rejected(tx, [Rejection(RejectedKind.UNMAPPED, "sqs", "r", "b", "of another source")], keep_rows=5)
+        kept = list_rejected(tx)
+    assert [(row.key, row.times) for row in kept if row.source == "sqs"] == [("of another source", 2)]
+    assert len(kept) == 6 and all(row.key >= "20" for row in kept if row.source == "http")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 
 from lakerunner.intake.metrics import ACKNOWLEDGED, RETURNED, SOURCE_UP
@@ -47,6 +48,11 @@ class SourceLoop:
                 failures += 1
                 self._report(error)
                 stop.wait(_BACKOFF.ceiling_s(failures) if error.retryable else _MISCONFIGURED_S)
+            except Exception as error:  # noqa: BLE001  (an error that nobody expected ends no other source)
+                failures += 1
+                log().error("source failed", source=self.name, trace="".join(traceback.format_exception(error)))
+                self._report(Unavailable(f"cannot read {self.name}: {type(error).__name__}: {error}"))
+                stop.wait(_BACKOFF.ceiling_s(failures))
             else:
                 failures = 0
                 if all_done:

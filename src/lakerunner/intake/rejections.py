@@ -14,6 +14,9 @@ from lakerunner.model.ids import hashed_id
 if TYPE_CHECKING:
     from lakerunner.index.database import Connection
 
+#: Rows kept per kind and source, so that a misbehaving sender cannot fill the index. Metrics count on.
+_KEEP_ROWS = 10_000
+
 
 class RejectedKind(enum.StrEnum):
     #: The event could not be parsed.
@@ -60,17 +63,18 @@ class RejectedRow:
     last_at: datetime
 
 
-def put_rejected(tx: Connection, rejections: Sequence[Rejection]) -> None:
+def put_rejected(tx: Connection, rejections: Sequence[Rejection], keep_rows: int = _KEEP_ROWS) -> None:
+    """Add rejections, or count those that are known; the oldest above the limit of their kind and source go."""
     # Sorted by id, so that two transactions with the same rows wait for each other instead of deadlocking.
     by_id = {each.rejected_id: each for each in sorted(rejections, key=lambda each: each.rejected_id)}
     if not by_id:
         return
     rows = by_id.values()
-    tx.execute(
+    counted = tx.execute(
         "INSERT INTO intake_rejected AS r (rejected_id, kind, source, bucket, key, reason, body)"
         " SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])"
         " ON CONFLICT (rejected_id) DO UPDATE SET times = r.times + 1, last_at = now(), source = excluded.source,"
-        " key = excluded.key, reason = excluded.reason",
+        " key = excluded.key, reason = excluded.reason RETURNING times",
         [
             list(by_id),
             [row.kind for row in rows],
@@ -80,7 +84,16 @@ def put_rejected(tx: Connection, rejections: Sequence[Rejection]) -> None:
             [_clean(row.reason) for row in rows],
             [_clean(row.body) for row in rows],
         ],
-    )
+    ).fetchall()
+    if all(row["times"] > 1 for row in counted):
+        return
+    for kind, source in sorted({(row.kind, row.source) for row in rows}):
+        # Skips what another process is writing or deleting, instead of a deadlock with it.
+        tx.execute(
+            "DELETE FROM intake_rejected WHERE rejected_id IN (SELECT rejected_id FROM intake_rejected"
+            " WHERE kind = %s AND source = %s ORDER BY last_at DESC, rejected_id OFFSET %s FOR UPDATE SKIP LOCKED)",
+            [kind, source, keep_rows],
+        )
 
 
 def clear_rejections(tx: Connection, objects: Sequence[tuple[str, str]]) -> int:
