@@ -1,5 +1,7 @@
 """Fixtures that every room may use. Components live in tests/components."""
 
+from collections import Counter
+
 import hypothesis
 import pytest
 
@@ -9,6 +11,26 @@ from tests.components.process import free_port as find_free_port
 # Machines are shared: how long an example took says nothing about it. A failure prints what reproduces it.
 hypothesis.settings.register_profile("lakerunner", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("lakerunner")
+
+#: Servers that take seconds to start. All tests of one of them run in one process of pytest-xdist, which starts it once.
+_SHARED = ("spark", "kafka_broker")
+#: A slow test counts as so many others.
+_SLOW_WEIGHT = 20
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one process, for its fixtures; and begin with those that take longest."""
+    groups = {item: _group(item) for item in items}
+    weights: Counter[str] = Counter()
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+        weights[group] += _SLOW_WEIGHT if item.get_closest_marker("slow") else 1
+    items.sort(key=lambda item: -weights[groups[item]])
+
+
+def _group(item: pytest.Item) -> str:
+    fixtures = getattr(item, "fixturenames", ())
+    return next((name for name in _SHARED if name in fixtures), item.nodeid.partition("::")[0])
 
 
 @pytest.fixture
