@@ -12,7 +12,7 @@ from tests.components.process import free_port as find_free_port
 hypothesis.settings.register_profile("lakerunner", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("lakerunner")
 
-#: Servers that take seconds to start. All tests of one of them run in one process of pytest-xdist, which starts it once.
+#: Servers that take seconds to start. All tests of one of them run in one process of pytest-xdist.
 _SHARED = ("spark", "kafka_broker")
 #: A slow test counts as so many others.
 _SLOW_WEIGHT = 20
