@@ -157,7 +157,11 @@ def packed_labels(labels: Sequence[LabelSet]) -> pa.BinaryArray:
 
 
 def grouped(labels: Sequence[LabelSet], names: tuple[str, ...], *, without: bool) -> tuple[LabelList, Ints]:
-    """The label sets of the groups, ordered by first member, and each series' group."""
+    """The label sets of the groups, in the order of labels, and each series' group.
+
+    Not in the order of their first members: a part of a query's steps may lack those, and sums over the groups would
+    then differ in the last bits.
+    """
     known = label_list(labels)
 
     def make() -> tuple[LabelList, Ints]:
@@ -168,14 +172,25 @@ def grouped(labels: Sequence[LabelSet], names: tuple[str, ...], *, without: bool
         if known.columns is not None:
             columns = known.columns.without((METRIC_NAME, *names)) if without else known.columns.keep(names)
             first, group = columns.groups()
-            return LabelList.of_columns(columns.take(first)), group
+            return _in_label_order(LabelList.of_columns(columns.take(first)), group)
         if without:
             index = [found.setdefault(each.without(METRIC_NAME, *names), len(found)) for each in labels]
         else:
             index = [found.setdefault(each.keep(*names), len(found)) for each in labels]
-        return LabelList(found), np.array(index, dtype=np.int64)
+        return _in_label_order(LabelList(found), np.array(index, dtype=np.int64))
 
     return known.kept(("grouped", names, without), make)
+
+
+def _in_label_order(groups: LabelList, group_of: Ints) -> tuple[LabelList, Ints]:
+    order = in_order(groups)
+    if order is None:
+        return groups, group_of
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    columns = groups.columns
+    ordered = groups.take(order) if columns is None else LabelList.of_columns(columns.take(order))
+    return ordered, rank[group_of]
 
 
 def computed(labels: Sequence[LabelSet]) -> LabelList:
