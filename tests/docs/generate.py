@@ -84,7 +84,7 @@ from the name that the column would have to the value as text. The key-value met
 keys.
 
 A column has the same type in all segments of an org and signal ([the
-decision](../decisions/0018-one-type-per-attribute.md)). The first segment that has the column decides:
+decision](../decisions/0016-one-type-per-attribute.md)). The first segment that has the column decides:
 
 | first values | type | later values that fit |
 |---|---|---|
