@@ -18,6 +18,8 @@ _SHARED = ("spark", "kafka_broker")
 _SLOW_WEIGHT = 20
 
 
+# First, because pytest-xdist reads the groups in the same hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file in one process, for its fixtures; and begin with those that take longest."""
     groups = {item: _group(item) for item in items}

@@ -28,10 +28,12 @@ from lakerunner.index.ledger import record_seen
 from lakerunner.index.orgs import create_org
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.profiles import StorageProfile, create_profile
+from lakerunner.index.row_reports import put_reports
 from lakerunner.intake.rejections import RejectedKind, Rejection, put_rejected
 from lakerunner.model.errors import BadInput
 from lakerunner.model.ids import fresh_id
-from lakerunner.model.raw_object import RawObject
+from lakerunner.model.raw_object import ObjectOutcome, RawObject
+from lakerunner.model.row_report import Effect, RowReport, Sample
 from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.settings import Settings
 from tests.cli.hostile_api import HOSTILE, STORABLE, hostile_api
@@ -82,6 +84,18 @@ class World:
                 [uuid.uuid4(), STORABLE, raw.object_id],
             )
         return str(raw.object_id)
+
+    def reported(self) -> None:
+        raw = RawObject(uuid.uuid4(), STORABLE, "logs", "s3://b", self.name(), "v1", 1)
+        report = RowReport(Effect.CHANGED, STORABLE, 1, (Sample(STORABLE, STORABLE),))
+        with self.database.transaction() as tx:
+            record_seen(tx, [raw])
+            tx.execute(
+                "UPDATE raw_object SET state = 'done', item_id = object_id, row_count = 1, ended_at = now()"
+                " WHERE object_id = %s",
+                [raw.object_id],
+            )
+            put_reports(tx, [ObjectOutcome(raw.object_id, 1, reports=(report,))])
 
     def rejected(self) -> None:
         with self.database.transaction() as tx:
@@ -155,6 +169,7 @@ CASES: dict[tuple[str, ...], Case] = {
     ("ingest", "quarantine", "list"): Case(made(World.quarantined), STORABLE),
     ("ingest", "quarantine", "retry"): Case(lambda world: [world.quarantined()]),
     ("ingest", "quarantine", "show"): Case(lambda world: [world.quarantined()], STORABLE),
+    ("ingest", "reports"): Case(made(World.reported), STORABLE),
     ("ingest", "rejected"): Case(made(World.rejected), STORABLE),
     ("key", "create"): Case(lambda world: [world.name(), "--scope", "query", "--org", world.org()]),
     ("key", "list"): Case(made(World.key), STORABLE),

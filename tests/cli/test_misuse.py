@@ -45,9 +45,8 @@ def guarded_url(tmp_path: Path) -> Iterator[str]:
     url = server.new_database()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ALTER ROLE postgres PASSWORD 'right'")
-        row = connection.execute("SHOW hba_file").fetchone()
-        assert row is not None
-        Path(row[0]).write_text("local all all scram-sha-256\n")
+        (hba_file,) = tmp_path.rglob("pg_hba.conf")
+        hba_file.write_text("local all all scram-sha-256\n")
         connection.execute("SELECT pg_reload_conf()")
     yield url
     server.stop()

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 
 from lakerunner.bus import topics
 from lakerunner.bus.dead_letters import dead_letters
-from lakerunner.formats.read import read_object
 from lakerunner.model.signal import Signal
 from lakerunner.store import keys
 from tests.pipeline.lake import Lake, identities
@@ -22,7 +21,7 @@ def check_rows(lake: Lake, sent: Sent) -> int:
     """Rows sent are the rows in the files of live segments, each as often as it was sent; the ledger agrees."""
     counted = 0
     for signal, bodies in sent.items():
-        tables = [read_object(body, signal).tables[signal.rows.suffix] for body in bodies]
+        tables = [lake.read(signal, body).tables[signal.rows.suffix] for body in bodies]
         expected = pa.concat_tables(tables, promote_options="permissive")
         in_files, in_ledger = lake.row_count(signal), lake.ledger_rows(signal)
         assert in_files == expected.num_rows, f"{signal}: {expected.num_rows} sent, {in_files} stored"

@@ -19,9 +19,13 @@ from lakerunner.bus.announce import object_seen
 from lakerunner.bus.contract import Bus
 from lakerunner.bus.open import open_bus
 from lakerunner.bus.relay import relay_once
+from lakerunner.formats.decoded import Decoded
+from lakerunner.formats.options import MetricOptions, Options
+from lakerunner.formats.read import read_object
 from lakerunner.index import ledger, outbox
 from lakerunner.index.database import Database
 from lakerunner.index.segments import live_segments
+from lakerunner.index.series_key import series_key
 from lakerunner.intake.buckets import own_bucket
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
@@ -105,6 +109,12 @@ class Lake:
         self.bus: Bus = open_bus(settings, self.database)
         self.bus.ensure_topics()
         self.store = open_store(StoreConfig.of(settings))
+
+    def read(self, signal: Signal, body: bytes) -> Decoded:
+        """What ingest reads in an object: the ids of series depend on the lake's key."""
+        with self.database.transaction() as tx:
+            options = Options(metrics=MetricOptions(series_key=series_key(tx)))
+        return read_object(body, signal, options=options)
 
     def close(self) -> None:
         self.bus.close()

@@ -10,6 +10,7 @@ import pytest
 from lakerunner.model.errors import BadInput
 from lakerunner.runtime.settings_load import load_settings
 from lakerunner.store.config import StoreConfig
+from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.open import open_store
 
 
@@ -36,7 +37,7 @@ def test_an_endpoint_without_tls_needs_a_yes() -> None:
 
 def test_a_credential_that_is_not_set_is_named() -> None:
     config = StoreConfig(url="s3://lake", credentials=(("access_key_id", "LAKERUNNER_TEST_NOT_SET"),))
-    with pytest.raises(BadInput, match="LAKERUNNER_TEST_NOT_SET is not set"):
+    with pytest.raises(StoreUnavailable, match="LAKERUNNER_TEST_NOT_SET is not set"):
         open_store(config)
 
 

@@ -99,7 +99,7 @@ def table_of(description: Table, columns: Mapping[str, pa.Array], row_count: int
 
 
 def _printable(text: str) -> str:
-    """Return the first characters, with those escaped that a terminal would act upon or a database refuses.
+    r"""Return the first characters, with those escaped that a terminal would act upon or a database refuses.
 
     >>> _printable("a[/red]" + chr(27) + "[2J")
     'a[/red]\\x1b[2J'

@@ -163,10 +163,16 @@ class Database:
             connection = pool.getconn(timeout=self._connect_timeout_s)
         except PoolTimeout:
             # The pool only reports a timeout; a separate connection attempt raises the reason.
-            self.connect().close()
-            raise Unavailable(
-                "cannot get a connection to the index: all are in use", hint="raise index.pool_size"
-            ) from None
+            with psycopg.Connection[DictRow].connect(
+                self.url, autocommit=pool is self._readers, **self._options
+            ) as own:
+                if pool.get_stats()["pool_size"] >= pool.max_size:
+                    raise Unavailable(
+                        "cannot get a connection to the index: all are in use", hint="raise index.pool_size"
+                    ) from None
+                # The pool was late, on a busy machine.
+                yield own
+            return
         try:
             yield connection
         finally:

@@ -1,14 +1,17 @@
 """Counts of raw objects, work items and segments: read from running totals, never by counting rows.
 
-Triggers (migration 9) append every change to `tally_delta`; `fold` adds these deltas to `tally`. Both are read in one
+Triggers (migration 7) append every change to `tally_delta`; `fold` adds these deltas to `tally`. Both are read in one
 statement, so the sum is exact at any time. It costs as much as there are orgs and recent changes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from lakerunner.index.database import Connection
+if TYPE_CHECKING:
+    from lakerunner.index.database import Connection
+
 
 _BOTH = "(SELECT * FROM tally WHERE {where} UNION ALL SELECT * FROM tally_delta WHERE {where})"
 

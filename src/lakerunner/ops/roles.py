@@ -93,7 +93,7 @@ ROLES: tuple[RoleEntry, ...] = (
     ),
     RoleEntry(
         "sweeper",
-        "Forget what is no longer needed, and announce again what nobody ended. One leads; others stand by.",
+        "Announce again what nobody ended, and delete what is no longer needed. One leads; others stand by.",
         _sweeper,
     ),
     *(_of_stage(name, sentence) for name, sentence in _STAGES),

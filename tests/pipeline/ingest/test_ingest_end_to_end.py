@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakerunner.bus import topics
-from lakerunner.formats.read import read_object
 from lakerunner.index.commit import Outcome
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, SIGNALS, TRACES
@@ -82,7 +81,7 @@ def test_every_row_arrives_once_and_in_order(signal: Signal, lake: Lake, runner:
     through(lake, runner)
     assert lake.states() == {"done": 3}
     sent = pa.concat_tables(
-        [read_object(body, signal).tables[signal.rows.suffix] for body in bodies], promote_options="permissive"
+        [lake.read(signal, body).tables[signal.rows.suffix] for body in bodies], promote_options="permissive"
     )
     stored = lake.rows(signal)
     assert identities(stored, signal) == identities(sent, signal)

@@ -14,7 +14,7 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.signals import LOGS, SIGNALS
 from lakerunner.model.time import NS_PER_S
-from lakerunner.pipeline.ingest.stage import IngestRunner
+from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
 from lakerunner.pipeline.ingest.task import IngestTask, run_task
 from lakerunner.pipeline.worker import run_batch
 from lakerunner.store.bucket import version_of
@@ -87,7 +87,7 @@ def test_attributes_of_several_types_can_be_read_together(lake: Lake, spark: Spa
         line = f'{{"ts": "2026-11-15T10:00:00Z", "level": "error", "service": "cart", "n": {value}}}'
         raw = lake.put(LOGS, line.encode(), f"logs_{number}.json")
         item = loaded(lake, raw)
-        assert run_batch("ingest", lake.database, runner, [item], {item.item_id: 1}) == {item.item_id: None}
+        assert run_batch(INGEST, lake.database, runner, [item], {item.item_id: 1}) == {item.item_id: None}
     bucket = lake.settings.data.dir / "bucket"
     assert len(lake.segments(LOGS)) == len(values)
     by_duckdb = [run(example, bucket) for example in EXAMPLES if "import duckdb" in example and "logs" in example]

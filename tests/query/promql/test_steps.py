@@ -100,7 +100,7 @@ def _vectors(draw: st.DrawFn, depth: int = 3) -> str:
                     ["", " on (i)", " on (i, j)", " ignoring (le)", " on (j) group_left ()", " on (i) fill(1)"]
                 )
             )
-            return f"{draw(below)} {op}{match} {draw(below)}"
+            return f"({draw(below)}) {op}{match} ({draw(below)})"
         case 6:
             op = draw(st.sampled_from(["+", "*", "/", "==", "< bool", "</", "atan2"]))
             return f"{draw(below)} {op} {draw(_scalars)}"

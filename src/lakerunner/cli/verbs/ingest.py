@@ -12,7 +12,6 @@ from lakerunner.cli.progress import progress_line
 from lakerunner.cli.render import OutputFormat
 from lakerunner.cli.verb import Cli, ConfigOption, SetOption, role_command, verb
 from lakerunner.index import ledger
-from lakerunner.index.row_reports import list_reports
 from lakerunner.intake.rejections import RejectedKind, list_rejected
 from lakerunner.model.errors import BadInput, Missing
 from lakerunner.ops.roles import ROLES
@@ -82,6 +81,8 @@ def reports(
     limit: Annotated[int, typer.Option("-n", min=1, max=10_000, help="Number of objects.")] = 100,
 ) -> None:
     """List objects of which rows were rejected or changed while the rest landed: counts by reason, and a sample."""
+    from lakerunner.index.row_reports import list_reports
+
     with cli.index() as database, database.transaction() as tx:
         found = list_reports(tx, reason, limit)
     if cli.output.kind is OutputFormat.JSON:

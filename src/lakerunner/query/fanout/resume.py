@@ -54,7 +54,8 @@ def resumed(
             skipped.add(part.slice(0, to_skip))
             if skipped.rows == delivered.rows and not skipped.same_as(delivered):
                 raise _other_rows()
-        if to_skip < part.num_rows:
+        # An empty batch has the columns of the answer.
+        if to_skip < part.num_rows or not part.num_rows:
             yield part.slice(to_skip)
 
 
