@@ -57,6 +57,8 @@ def main() -> int:
     chosen = parser.parse_args()
     facts = Facts()
     with tempfile.TemporaryDirectory(prefix="lakerunner-soak-", ignore_cleanup_errors=True) as folder:
+        if chosen.keep is not None:
+            chosen.keep.mkdir(parents=True, exist_ok=True)
         deployment = Deployment(chosen.keep or Path(folder), chosen.seed)
         try:
             _soak(deployment, facts, chosen.minutes * 60, chosen.kill_every, chosen.postgres)
