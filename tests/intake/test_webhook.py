@@ -153,7 +153,7 @@ def test_the_key_is_checked_before_the_body_is_read(webhook: Webhook) -> None:
 
 
 def test_a_body_that_does_not_come_is_not_awaited(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakerunner.intake.webhook.MAX_BODY_S", 0.05)
+    monkeypatch.setattr("lakerunner.runtime.http_body.MAX_BODY_S", 0.05)
     status, answer = begin_post(webhook, webhook.secret)
     assert (status, "did not arrive within 0.05 s" in answer) == (408, True)
     assert webhook.lake.rejected() == []

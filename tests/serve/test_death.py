@@ -16,7 +16,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lakerunner.serve import params
+from lakerunner.runtime import http_body
 from lakerunner.serve.auth import Authenticator
 from lakerunner.serve.caller import Caller
 from tests.query.lake_of_logs import HOURS, write_logs
@@ -230,7 +230,7 @@ def test_bytes_are_refused_before_they_are_read(served: Served, lake: WorkerLake
 
 
 def test_a_body_that_never_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(params, "MAX_BODY_S", 0.5)
+    monkeypatch.setattr(http_body, "MAX_BODY_S", 0.5)
     host, port = served.url.removeprefix("http://").split(":")
     head = b"POST /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     with socket.create_connection((host, int(port))) as connection:

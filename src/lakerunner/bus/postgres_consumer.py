@@ -67,8 +67,9 @@ class PostgresConsumer(BaseConsumer):
             if monotonic() >= self._balance_at_s:
                 self._balance(cursors)
                 self._balance_at_s = monotonic() + _BALANCE_S
-            if not self._fetch_waiting(connection) and wait_s > 0:
-                self._sleep(connection, wait_s)
+            found = self._fetch_waiting(connection)
+            # Without a notice there is nothing new: an idle consumer costs one statement per poll.
+            if not found and wait_s > 0 and self._is_notified(connection, wait_s):
                 self._fetch_waiting(connection)
 
     def _save(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> Mapping[PartitionId, Checkpoint]:
@@ -155,10 +156,9 @@ class PostgresConsumer(BaseConsumer):
             self._progress.fetched((topic, partition), [record])
         return bool(rows)
 
-    def _sleep(self, connection: Connection, wait_s: float) -> None:
-        for notice in connection.notifies(timeout=wait_s):
-            if notice.payload in self._names:
-                return
+    def _is_notified(self, connection: Connection, wait_s: float) -> bool:
+        """Wait for a message of one of the topics; return whether one was announced in time."""
+        return any(notice.payload in self._names for notice in connection.notifies(timeout=wait_s))
 
     @contextmanager
     def _losing_all_on_error(self) -> Iterator[None]:

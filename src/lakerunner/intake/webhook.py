@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -17,14 +16,13 @@ from lakerunner.intake.event_s3 import parse_s3
 from lakerunner.intake.record import Recorder
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit
 from lakerunner.runtime.crash import crash_point
+from lakerunner.runtime.http_body import read_body
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import log
 
 PATH = "/api/v1/intake/s3"
 _SOURCE = "http"
 _RETRY_AFTER_S = 5
-#: How long a sender may take to send a body.
-MAX_BODY_S = 10.0
 
 
 def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -> list[BaseRoute]:
@@ -63,24 +61,10 @@ def webhook_routes(settings: Settings, database: Database, recorder: Recorder) -
 
 
 async def _body(request: Request, max_bytes: int) -> bytes:
-    parts, size_bytes = [], 0
     try:
-        async with asyncio.timeout(MAX_BODY_S):
-            async for part in request.stream():
-                size_bytes += len(part)
-                if size_bytes > max_bytes:
-                    raise LimitHit(
-                        f"cannot read the event: it has more than {max_bytes} bytes",
-                        hint="raise intake.webhook_max_bytes",
-                    )
-                parts.append(part)
-    except TimeoutError:
-        raise _LateBody(
-            f"cannot read the event: it did not arrive within {MAX_BODY_S:g} s", hint="send the whole body at once"
-        ) from None
-    except ClientDisconnect:
-        raise _LateBody("cannot read the event: the client disconnected") from None
-    return b"".join(parts)
+        return await read_body(request, max_bytes, "raise intake.webhook_max_bytes")
+    except BadInput as error:
+        raise _LateBody(error.message, hint=error.hint) from None
 
 
 def _orgs(database: Database, headers: Headers) -> frozenset[uuid.UUID] | None:

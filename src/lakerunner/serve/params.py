@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import email
 import math
 import re
@@ -10,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from email.message import Message
 from urllib.parse import parse_qs, urlencode
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
-from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.model.errors import BadInput
 from lakerunner.model.time import FAR_MS, parse_time_ms
 from lakerunner.query.promql.durations import parse_duration_ms
+from lakerunner.runtime.http_body import read_body
 
 #: The largest accepted body. Query text may take a quarter of this, and percent-encoding triples its size.
 MAX_BODY_BYTES = 1_048_576
-#: How long a client may take to send a body.
-MAX_BODY_S = 10.0
 _MAX_FIELDS = 1_000
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
@@ -108,24 +106,7 @@ async def body_of(request: Request) -> bytes:
 
     The body stays in the request's scope, because the request may have to be forwarded to the slow lane.
     """
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(MAX_BODY_S):
-            async for part in request.stream():
-                size += len(part)
-                if size > MAX_BODY_BYTES:
-                    raise LimitHit(
-                        f"cannot read a body of more than {MAX_BODY_BYTES:,} bytes",
-                        hint="shorten the query; see docs/api.md",
-                    )
-                parts.append(part)
-    except TimeoutError:
-        raise BadInput(
-            f"cannot read the body: it did not arrive within {MAX_BODY_S:g} s", hint="send the whole body at once"
-        ) from None
-    except ClientDisconnect:
-        raise BadInput("cannot read the body: the client disconnected") from None
-    body = b"".join(parts)
+    body = await read_body(request, MAX_BODY_BYTES, "shorten the query; see docs/api.md")
     request.scope["lakerunner.body"] = body
     return body
 

@@ -1,0 +1,31 @@
+"""Reads the body of a request within limits of size and time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import ClientDisconnect, Request
+
+from lakerunner.model.errors import BadInput, LimitHit
+
+#: How long a client may take to send a body.
+MAX_BODY_S = 10.0
+
+
+async def read_body(request: Request, max_bytes: int, hint: str) -> bytes:
+    """Return the whole body. LimitHit: it is too large. BadInput: it did not arrive in time, or not at all."""
+    parts, size_bytes = [], 0
+    try:
+        async with asyncio.timeout(MAX_BODY_S):
+            async for part in request.stream():
+                size_bytes += len(part)
+                if size_bytes > max_bytes:
+                    raise LimitHit(f"cannot read a body of more than {max_bytes:,} bytes", hint=hint)
+                parts.append(part)
+    except TimeoutError:
+        raise BadInput(
+            f"cannot read the body: it did not arrive within {MAX_BODY_S:g} s", hint="send the whole body at once"
+        ) from None
+    except ClientDisconnect:
+        raise BadInput("cannot read the body: the client disconnected") from None
+    return b"".join(parts)
