@@ -16,7 +16,7 @@ from lakerunner.index.ledger import ObjectState
 from lakerunner.index.lookup import Want, live_refs
 from lakerunner.index.overdue import START, Overdue
 from lakerunner.index.segments import ensure_partitions
-from lakerunner.index.watermark import ask_watermark, furthest_behind
+from lakerunner.index.watermark import WATERMARK_MS, furthest_behind
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.time import NS_PER_HOUR, TimeRange
 from lakerunner.runtime.settings import BusSettings, IndexSettings, Settings
@@ -35,7 +35,7 @@ STATEMENTS: dict[str, Callable[[Connection], object]] = {
         furthest_behind(tx, 100), leases.holders(tx), ledger.freshness(tx),
     ],
     "plan": lambda tx: live_refs(tx, ORG, [Want("logs", TimeRange(END_NS - NS_PER_HOUR, END_NS))]),
-    "watermark": lambda tx: ask_watermark(tx, ORG, ["logs", "metrics"]).fetchall(),
+    "watermark": lambda tx: tx.execute(WATERMARK_MS, [ORG, "logs,metrics"]).fetchall(),
     "record": lambda tx: ledger.record_seen(tx, [NEW]),
     "lock seen": lambda tx: ledger.lock_seen(tx, [uuid.uuid4() for _ in range(100)]),
     "load an item": lambda tx: [work.load_items(tx, [uuid.uuid4()]), ledger.objects_of_items(tx, [uuid.uuid4()])],

@@ -145,8 +145,11 @@ class Database:
 
     def connect(self) -> Connection:
         """Open a connection outside the pool, in autocommit: for session locks and LISTEN."""
+        return self._connect(autocommit=True)
+
+    def _connect(self, *, autocommit: bool) -> Connection:
         with lake_errors():
-            return psycopg.Connection[DictRow].connect(self.url, autocommit=True, **self._options)
+            return psycopg.Connection[DictRow].connect(self.url, autocommit=autocommit, **self._options)
 
     def ping(self) -> None:
         """Return when the database answers; raise the reason otherwise."""
@@ -163,9 +166,7 @@ class Database:
             connection = pool.getconn(timeout=self._connect_timeout_s)
         except PoolTimeout:
             # The pool only reports a timeout; a separate connection attempt raises the reason.
-            with psycopg.Connection[DictRow].connect(
-                self.url, autocommit=pool is self._readers, **self._options
-            ) as own:
+            with self._connect(autocommit=pool is self._readers) as own:
                 if pool.get_stats()["pool_size"] >= pool.max_size:
                     raise Unavailable(
                         "cannot get a connection to the index: all are in use", hint="raise index.pool_size"

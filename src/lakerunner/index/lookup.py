@@ -6,13 +6,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-
-from psycopg import Cursor
-from psycopg.rows import DictRow
+from typing import LiteralString
 
 from lakerunner.index.database import Connection
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
-from lakerunner.index.watermark import ask_watermark, watermark_ms
+from lakerunner.index.watermark import WATERMARK_MS
 from lakerunner.model.segment import RAW_TIER_S, UNDATED, Segment
 from lakerunner.model.time import TimeRange
 
@@ -31,45 +29,42 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
     Only references: a segment never changes, so callers cache segments and load only new ones with `load_segments`.
     """
-    return _refs(_ask_refs(tx, org_id, wants)) if wants else []
-
-
-def _ask_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Cursor[DictRow]:
-    # Scalars instead of arrays: preparing six arrays takes psycopg longer than PostgreSQL takes to answer.
-    # With the bounds of the days, PostgreSQL skips the partitions of other days. An undated segment may lie anywhere.
-    select = (
-        "SELECT s.dateint, s.segment_id FROM segment s"
-        " WHERE s.org_id = %s AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s) AND "
-    )
-    days = [days_of(want.time_range) for want in wants]
-    overlaps = ["(s.signal = %s AND s.tier_s = %s AND s.start_ns < %s AND s.end_ns > %s)"] * len(wants)
-    return tx.execute(
-        select + f"({' OR '.join(overlaps)})",
-        [
-            org_id,
-            min(first for first, _ in days),
-            max(last for _, last in days),
-            UNDATED,
-            *chain.from_iterable(
-                (want.signal, want.tier_s, want.time_range.end_ns, want.time_range.start_ns) for want in wants
-            ),
-        ],
-    )
-
-
-def _refs(found: Cursor[DictRow]) -> list[SegmentRef]:
-    return [SegmentRef(row["dateint"], row["segment_id"]) for row in found.fetchall()]
+    if not wants:
+        return []
+    statement, values = _select_refs(org_id, wants)
+    return [SegmentRef(row["dateint"], row["segment_id"]) for row in tx.execute(statement, values).fetchall()]
 
 
 def watermarked_refs(
     tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]
 ) -> tuple[list[SegmentRef], int | None]:  # fmt: skip
     """What `live_refs` returns, and the watermark of the signals: what arrived before it is in these segments."""
-    # Both statements in one round trip. The watermark goes first: what is committed in between does no harm.
-    with tx.pipeline():
-        watermark = ask_watermark(tx, org_id, sorted({want.signal for want in wants}))
-        found = _ask_refs(tx, org_id, wants)
-        return _refs(found), watermark_ms(watermark)
+    statement, values = _select_refs(org_id, wants)
+    # One statement is one round trip and one snapshot. The row without a segment is the watermark.
+    rows = tx.execute(
+        f"SELECT refs.*, NULL AS watermark_ms FROM ({statement}) AS refs"  # noqa: S608
+        f" UNION ALL SELECT NULL, NULL, watermark_ms FROM ({WATERMARK_MS}) AS least",
+        [*values, org_id, ",".join({want.signal for want in wants})],
+    ).fetchall()
+    refs = [SegmentRef(row["dateint"], row["segment_id"]) for row in rows if row["segment_id"] is not None]
+    return refs, next(row["watermark_ms"] for row in rows if row["segment_id"] is None)
+
+
+def _select_refs(org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[LiteralString, list[object]]:
+    """The statement and its parameters.
+
+    They are scalars: preparing six arrays takes psycopg longer than PostgreSQL takes to answer. With the bounds of the
+    days, PostgreSQL skips the partitions of other days. An undated segment may lie anywhere.
+    """
+    days = [days_of(want.time_range) for want in wants]
+    overlaps = ["(s.signal = %s AND s.tier_s = %s AND s.start_ns < %s AND s.end_ns > %s)"] * len(wants)
+    statement = (
+        "SELECT s.dateint, s.segment_id FROM segment s"
+        " WHERE s.org_id = %s AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s) AND "
+    )
+    bounds = [(want.signal, want.tier_s, want.time_range.end_ns, want.time_range.start_ns) for want in wants]
+    first, last = min(first for first, _ in days), max(last for _, last in days)
+    return statement + f"({' OR '.join(overlaps)})", [org_id, first, last, UNDATED, *chain.from_iterable(bounds)]
 
 
 def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:

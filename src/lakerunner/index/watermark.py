@@ -8,12 +8,8 @@ object that is noticed late moves it back to that object's arrival, until the ob
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-
-from psycopg import Cursor
-from psycopg.rows import DictRow
 
 from lakerunner.index.database import Connection
 
@@ -25,6 +21,12 @@ _OF_OBJECTS = "t.subject = 'raw_object' AND t.org_id = w.org_id AND t.signal = w
 _NEWEST = (
     f"greatest((SELECT max(t.newest_at) FROM tally t WHERE {_OF_OBJECTS}),"  # noqa: S608
     f" (SELECT max(t.newest_at) FROM tally_delta t WHERE {_OF_OBJECTS}))"
+)
+#: The least watermark of an org's signals, in milliseconds; null when the ledger knows no objects of them. Parameters:
+#: the org, and the signals with commas between them. Read with the segments, it promises nothing that they lack.
+WATERMARK_MS = (
+    f"SELECT min(floor(extract(epoch FROM coalesce({_WAITING}, {_NEWEST})) * 1000))::bigint AS watermark_ms"  # noqa: S608
+    " FROM (SELECT %s::uuid AS org_id, unnest(string_to_array(%s, ',')) AS signal) AS w"
 )
 
 
@@ -38,23 +40,6 @@ class Watermark:
     watermark: datetime | None
     waiting: int
     quarantined: int
-
-
-def ask_watermark(tx: Connection, org_id: uuid.UUID, signals: Sequence[str]) -> Cursor[DictRow]:
-    """Send the question whose answer `watermark_ms` reads, so that it can share a round trip with another.
-
-    Ask it before the segments, or in their snapshot: then every segment that the watermark promises is among them.
-    """
-    return tx.execute(
-        f"SELECT floor(extract(epoch FROM coalesce({_WAITING}, {_NEWEST})) * 1000)::bigint AS ms"  # noqa: S608
-        " FROM (SELECT %s::uuid AS org_id, signal FROM unnest(%s::text[]) AS signal) AS w",
-        [org_id, list(signals)],
-    )
-
-
-def watermark_ms(asked: Cursor[DictRow]) -> int | None:
-    """The least watermark of the signals, in milliseconds; None when the ledger knows no objects of them."""
-    return min((row["ms"] for row in asked.fetchall() if row["ms"] is not None), default=None)
 
 
 def furthest_behind(tx: Connection, limit: int) -> list[Watermark]:
