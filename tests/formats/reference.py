@@ -46,7 +46,9 @@ def cell(value: AnyValue) -> tuple[str, Any] | None:
 
 
 def text(content: Any) -> str:
-    """The content of a cell in a column of mixed kinds."""
+    """The content of a cell in a column of mixed kinds. A whole number has one text, as integer and as double."""
+    if isinstance(content, float) and content.is_integer() and 1e10 <= abs(content) <= 2**53:
+        return str(int(content))
     return str(pa.scalar(content).cast(pa.string()).as_py())
 
 

@@ -93,6 +93,28 @@ def test_a_lost_connection_is_replaced(database: Database) -> None:
     database.ping()
 
 
+def test_all_connections_may_be_lost_at_once(database: Database) -> None:
+    """As after a restart of PostgreSQL. The pool alone would look at one dead connection per second."""
+    hold = threading.Barrier(6)
+
+    def use() -> None:
+        with database.transaction():
+            hold.wait(10)
+
+    threads = [threading.Thread(target=use) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with psycopg.connect(database.url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND datname = current_database()"
+        )
+    with database.transaction() as tx:
+        assert tx.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+
+
 def test_a_connection_lost_in_a_transaction_is_unavailable(database: Database) -> None:
     def cut(pid: int) -> None:
         time.sleep(0.2)

@@ -145,11 +145,8 @@ class Database:
 
     def connect(self) -> Connection:
         """Open a connection outside the pool, in autocommit: for session locks and LISTEN."""
-        return self._connect(autocommit=True)
-
-    def _connect(self, *, autocommit: bool) -> Connection:
         with lake_errors():
-            return psycopg.Connection[DictRow].connect(self.url, autocommit=autocommit, **self._options)
+            return psycopg.Connection[DictRow].connect(self.url, autocommit=True, **self._options)
 
     def ping(self) -> None:
         """Return when the database answers; raise the reason otherwise."""
@@ -166,18 +163,22 @@ class Database:
             connection = pool.getconn(timeout=self._connect_timeout_s)
         except PoolTimeout:
             # The pool only reports a timeout; a separate connection attempt raises the reason.
-            with self._connect(autocommit=pool is self._readers) as own:
-                if pool.get_stats()["pool_size"] >= pool.max_size:
-                    raise Unavailable(
-                        "cannot get a connection to the index: all are in use", hint="raise index.pool_size"
-                    ) from None
-                # The pool was late, on a busy machine.
-                yield own
-            return
+            self.connect().close()
+            connection = self._after_check(pool)
         try:
             yield connection
         finally:
             pool.putconn(connection)
+
+    def _after_check(self, pool: ConnectionPool[Connection]) -> Connection:
+        """Get a connection once the dead ones are gone. By itself, the pool looks at one of them per second."""
+        pool.check()
+        try:
+            return pool.getconn(timeout=self._connect_timeout_s)
+        except PoolTimeout:
+            raise Unavailable(
+                "cannot get a connection to the index: all are in use", hint="raise index.pool_size"
+            ) from None
 
 
 def _server_silence(timeout_s: float) -> dict[str, int]:
