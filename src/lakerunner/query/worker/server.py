@@ -150,11 +150,12 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
 
         def check() -> None:
             nonlocal looked_at
+            gone = request.query_id in self._cancelled
             # Asking gRPC takes 0.1 ms, and evaluations check at every small step.
-            now = time.monotonic()
-            gone = now - looked_at > _CANCEL_POLL_S and context.is_cancelled()
-            looked_at = now if now - looked_at > _CANCEL_POLL_S else looked_at
-            if gone or request.query_id in self._cancelled:
+            if time.monotonic() - looked_at > _CANCEL_POLL_S:
+                looked_at = time.monotonic()
+                gone = gone or context.is_cancelled()
+            if gone:
                 raise LimitHit("cannot continue the scan: it was cancelled")
 
         try:
