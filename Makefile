@@ -33,7 +33,7 @@ demo: $(VENV)/.run ## Start everything on this machine, with simulated telemetry
 init: $(VENV)/.dev ## Create the virtual environment with everything the tests need
 
 test: lint $(VENV)/.dev ## Run all checks and tests, against real components that the suite starts itself
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.run -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-fast: $(VENV)/.dev ## Run the tests that take seconds
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
