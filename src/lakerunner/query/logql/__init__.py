@@ -1,0 +1,1 @@
+"""LogQL: Loki's query language over log records."""
