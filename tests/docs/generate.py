@@ -61,7 +61,9 @@ db/{org}/{collector}/{yyyymmdd}/{signal}/{HH}/tbl_{id}.parquet
 ```
 
 The files are plain Parquet: ZSTD, page index, page checksums, statistics, bloom filters on the columns marked
-below, and the sort order in the file metadata. [reading.md](reading.md) shows how to read them.
+below, and the sort order in the file metadata. [reading.md](reading.md) shows how to read them. Columns marked
+"needles" also have filters that exclude row groups in a search for a part of a text
+([the decision](../decisions/0021-needle-filters.md)). They lie before the footer, where other readers do not look, and take at most 8% of the file.
 
 An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they
 are swept. Do not read them; Lakerunner never does.
@@ -116,7 +118,13 @@ def segments() -> str:
             parts.append("| column | type | | |\n|---|---|---|---|")
             for column in table.columns:
                 marks = ", ".join(
-                    mark for mark, holds in (("bloom", column.bloom), ("never null", not column.nullable)) if holds
+                    mark
+                    for mark, holds in (
+                        ("bloom", column.bloom),
+                        ("needles", column.needles),
+                        ("never null", not column.nullable),
+                    )
+                    if holds
                 )
                 kind = str(column.type).replace("|", "or")
                 parts.append(f"| `{column.name}` | `{kind}` | {marks} | {column.doc} |")

@@ -15,6 +15,8 @@ class Column:
     nullable: bool = True
     #: Point lookups on this column use a bloom filter.
     bloom: bool = False
+    #: Searches for a text within this column use needle filters (`store/needles.py`).
+    needles: bool = False
 
     def field(self) -> pa.Field:
         return pa.field(self.name, self.type, nullable=self.nullable)

@@ -97,7 +97,7 @@ class QueryStats:
             self.cache_misses += tally["misses"]
             self.worker_cpu_s += answer.cpu_s
             self._add_seconds("fetch", tally["fetch_s"])
-            for name in ("groups", "pruned_by_statistics", "pruned_by_bloom", "pruned_by_pages", "segments_passed"):
+            for name in ("groups", "segments_passed", *(each for each in tally if each.startswith("pruned_by_"))):
                 self.row_scan[name] = self.row_scan.get(name, 0) + tally[name]
 
     def lost(self, segment_ids: Sequence[str], reason: str) -> None:

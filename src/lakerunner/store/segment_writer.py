@@ -16,6 +16,7 @@ from lakerunner.model.signal import Signal, Table
 from lakerunner.model.time import TimeRange
 from lakerunner.store.encoding import choose_encodings
 from lakerunner.store.nanos import split_nanos
+from lakerunner.store.needles import append_filters
 
 #: Version of the layout that this release writes, also stored in `Segment.format_version` and the file's metadata.
 FORMAT_VERSION = 1
@@ -62,6 +63,9 @@ def to_parquet(signal: Signal, description: Table, table: pa.Table, compression_
         sorting_columns=_sorting_columns(description, table.schema),
     ) as writer:
         writer.write_table(table, row_group_size=rows)
+        searched = [column.name for column in description.columns if column.needles]
+        if searched and table.num_rows:
+            writer.add_key_value_metadata(append_filters(sink, table, searched, rows))
     return sink.getvalue()
 
 

@@ -18,7 +18,7 @@ LOGS = Signal(
                 Column("service_name", pa.string(), "The service that wrote it (resource attribute service.name)."),
                 Column("severity", pa.string(), "The level as the sender named it, else the name of severity_number."),
                 Column("severity_number", pa.int32(), "The OTLP level, from 1 (trace) to 24 (fatal)."),
-                Column("message", pa.string(), "The log line; a structured body is written as JSON."),
+                Column("message", pa.string(), "The log line; a structured body is written as JSON.", needles=True),
                 Column("event_name", pa.string(), "The name of the event, when the record is one (OTLP event_name)."),
                 Column("trace_id", pa.string(), "Lower-case hex, 32 digits.", bloom=True),
                 Column("span_id", pa.string(), "Lower-case hex, 16 digits.", bloom=True),

@@ -93,6 +93,24 @@ def test_bloom_filters_exclude_an_absent_trace(lake: LakeOfRows, monkeypatch: py
     assert tally.read_bytes < 0.01 * segment.size_bytes
 
 
+def test_needle_filters_exclude_an_absent_text(lake: LakeOfRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_groups(monkeypatch, 10_000)
+    table = many_logs()
+    messages = [f"charged order {number // 10:08} in {number % 10} s" for number in range(MANY)]
+    table = table.set_column(table.schema.get_field_index("message"), "message", pa.array(messages))
+    segment = lake.write_table(table)
+    for text, rows in ((messages[30_000][4:], 1), ("harged order 98765432 in", 0)):
+        tally = RowTally()
+        found = lake.scan([segment], RowScan(LOGS, parse(f'message contains "{text}"')), tally)
+        assert (0 if found is None else found.num_rows) == rows
+        assert (tally.groups, tally.pruned_by_needles) == (7, 7 - rows)
+    tally = RowTally()
+    lake.opener.forget()
+    lake.scan([segment], RowScan(LOGS, parse('message contains "harged order 98765432 in"'), limit=10), tally)
+    assert tally.decoded == 0
+    assert tally.read_bytes < 0.02 * segment.size_bytes
+
+
 def test_statistics_exclude_row_groups(lake: LakeOfRows, monkeypatch: pytest.MonkeyPatch) -> None:
     small_groups(monkeypatch, 10)
     segment = lake.write([{"timestamp": number, "service_name": f"s{number // 10:02}"} for number in range(100)])

@@ -21,10 +21,12 @@ from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
-from lakerunner.query.scan.rows.predicate import Compare, In, Leaf, Op, Ref, Text
+from lakerunner.query.scan.rows.predicate import Compare, Contains, In, Leaf, Op, Ref, Text
 from lakerunner.query.scan.rows.prune import NEVER, UNKNOWN, Bounds, Verdict
 from lakerunner.query.scan.rows.request import RowTally, Spend
+from lakerunner.store import needles
 from lakerunner.store.nanos import SUFFIX
+from lakerunner.store.needles import pieces_of
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
@@ -117,6 +119,17 @@ class GroupReader:
         blocks = self._guarded(lambda: self.opened.read([(offset, bloom.BLOCK_BYTES) for offset in known], self._tally))
         may_hold = any(bloom.may_hold(block, each) for block, each in zip(blocks, hashes, strict=True))
         return UNKNOWN if may_hold else NEVER
+
+    def by_needles(self, leaf: Leaf) -> Verdict:
+        """The verdict of needle filters. They can only prove that no value contains a text."""
+        if not isinstance(leaf, Contains) or len(leaf.ref.names()) != 1:
+            return UNKNOWN
+        filters = self._footer.needles.get(leaf.ref.names()[0])
+        place = filters[self.number] if filters else None
+        pieces = pieces_of(leaf.text.encode(), place.run) if place else []
+        if place is None or not pieces:
+            return UNKNOWN
+        return UNKNOWN if self._guarded(lambda: self._may_hold(place, pieces[:_MAX_PROBES])) else NEVER
 
     def page_bounds(self, name: str) -> tuple[Pages, list[Bounds]] | None:
         """Bounds of every page of a flat column; None if it has one page or no index."""
@@ -327,6 +340,10 @@ class GroupReader:
             return read()
         except BAD_BYTES as reason:
             raise BadSegment(self.opened.segment, reason) from reason
+
+    def _may_hold(self, place: needles.NeedleFilter, pieces: Sequence[int]) -> bool:
+        blocks = self.opened.read([(place.block_offset(piece), needles.BLOCK_BYTES) for piece in pieces], self._tally)
+        return all(needles.may_hold(block, piece) for block, piece in zip(blocks, pieces, strict=True))
 
     # -- bounds --------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from lakerunner.query.scan.rows.predicate import LEVELS
 from lakerunner.query.scan.rows.request import RowSegment, RowTally
 from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store.nanos import SUFFIX
+from lakerunner.store.needles import NeedleFilter, filters_of
 from lakerunner.store.object_store import ObjectStore
 
 #: What reading raises on bytes that are not valid Parquet.
@@ -113,6 +114,11 @@ class Footer:
         buffer = np.frombuffer(self.body, np.uint8)
         found: npt.NDArray[np.int64] = index_places(buffer, metadata.num_row_groups, metadata.num_columns)
         return found
+
+    @cached_property
+    def needles(self) -> dict[str, list[NeedleFilter | None]]:
+        """The needle filters of each column, by row group."""
+        return filters_of(self.metadata.metadata)
 
     @cached_property
     def kept(self) -> dict[Any, Any]:

@@ -138,10 +138,11 @@ class RowTally:
     segments_opened: int = 0
     #: Segments not opened, because enough earlier rows were found.
     segments_passed: int = 0
-    #: Row groups considered, and those of them that statistics, bloom filters and page bounds excluded.
+    #: Row groups considered, and those of them that statistics, bloom and needle filters, and page bounds excluded.
     groups: int = 0
     pruned_by_statistics: int = 0
     pruned_by_bloom: int = 0
+    pruned_by_needles: int = 0
     pruned_by_pages: int = 0
     #: Segment that could not be read -> why.
     failed: dict[uuid.UUID, str] = field(default_factory=dict)

@@ -136,6 +136,10 @@ def _matching_rows(group: GroupReader, predicate: Predicate, tally: RowTally) ->
     if left == NOTHING:
         tally.pruned_by_bloom += 1
         return none
+    left = simplified(left, group.by_needles)
+    if left == NOTHING:
+        tally.pruned_by_needles += 1
+        return none
     if left == EVERYTHING:
         return np.arange(group.rows)
     rows = _rows_of_pages(left, group)

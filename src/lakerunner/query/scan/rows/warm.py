@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lakerunner.query.scan.rows import page_index, thrift
+from lakerunner.store import needles
 
 #: An empty struct. It is read-only, like the bytes of footers.
 _EMPTY = np.frombuffer(b"\0\0", np.uint8)
@@ -17,6 +18,8 @@ KERNELS = (
     thrift.skip,
     page_index.index_places,
     page_index.page_locations,
+    needles.add_pieces,
+    needles.choose_pieces,
 )
 
 
@@ -29,3 +32,4 @@ def warm() -> None:
     thrift.skip(_EMPTY, 0, thrift.STRUCT)
     page_index.index_places(_EMPTY, 1, 1)
     page_index.page_locations(_EMPTY)
+    needles.warm()

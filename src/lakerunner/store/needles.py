@@ -1,0 +1,252 @@
+"""Needle filters: they tell which row groups of a segment cannot contain a text, if it has at least nine bytes.
+
+Of each run of four neighbouring six-byte pieces of a value, the one with the smallest hash is put into a bloom filter.
+A value that contains a text contains all runs of the text, so all pieces chosen from the text are in the filter.
+Choosing one piece of each run more than halves the filter. Words need not be known: a text may begin and end anywhere.
+Values of random ids have too many pieces for a small filter. Their runs are longer, so that fewer pieces are chosen;
+then only longer texts, such as the ids themselves, can be excluded.
+
+The filters lie in the Parquet file, between the last row group and the footer, where other readers do not look. The
+key-value metadata `lakerunner.needles` has their places. A filter consists of blocks of 32 bytes: 240 bits, and a
+checksum of them, because a bit lost on a disk would hide rows. A piece has four bits in one block, so a lookup reads 32
+bytes per piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+from numba import njit, uint64
+
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+
+NEEDLES_METADATA = b"lakerunner.needles"
+BLOCK_BYTES = 32
+#: Bytes of a piece, and pieces of a run: the first number that leaves the filter sharp.
+_PIECE, _RUNS = 6, (4, 12, 24)
+#: Shorter texts have no whole run, so no filter says anything about them.
+LEAST_BYTES = _PIECE + _RUNS[0] - 1
+#: Bytes of all filters of a file, as a share of its row groups.
+_SHARE = 0.08
+#: A filter is halved as long as at most this share of its bits would be set. One piece in 70 is then found by mistake.
+_FULL = 0.35
+#: With more bits than this, a filter is made anew with longer runs.
+_TOO_FULL = 0.5
+_MAX_LOG_BLOCKS = 24
+#: Places for the hashes of a run: a power of two.
+_RING = 32
+_WORDS_PER_BLOCK = BLOCK_BYTES // 8
+#: Bits of a block that pieces use; the rest, the highest of its last word, is the checksum.
+_BITS, _CHECKSUM_BITS = 240, 16
+
+_PIECE_MASK = uint64((1 << 8 * _PIECE) - 1)
+_MIX, _MIX_AGAIN, _NO_PIECE = uint64(0x9E3779B97F4A7C15), uint64(0xD6E8FEB86659FD93), uint64((1 << 64) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class NeedleFilter:
+    """The place of one filter: the offset in the file, its number of blocks as a power of two, and its runs."""
+
+    offset: int
+    log_blocks: int
+    run: int
+
+    def block_offset(self, piece: int) -> int:
+        block = 0 if not self.log_blocks else piece >> (64 - self.log_blocks)
+        return self.offset + block * BLOCK_BYTES
+
+
+def append_filters(
+    sink: pa.NativeFile, table: pa.Table, columns: Sequence[str], rows_per_group: int
+) -> dict[bytes, bytes]:
+    """Write the filters of the columns behind the row groups; return the key-value metadata that leads to them."""
+    most_bytes = int(sink.tell() * _SHARE)
+    total_rows = table.num_rows
+    places: dict[str, list[list[int] | None]] = {}
+    for name in columns:
+        for start in range(0, total_rows, rows_per_group):
+            values = table.column(name).slice(start, rows_per_group)
+            made = filter_of(values, most_bytes * len(values) // (total_rows * len(columns)))
+            place = None if made is None else [sink.tell(), made.log_blocks, made.run]
+            places.setdefault(name, []).append(place)
+            if made is not None:
+                sink.write(made.words)
+    if not any(place for of_column in places.values() for place in of_column):
+        return {}
+    return {NEEDLES_METADATA: orjson.dumps({"version": 1, "columns": places})}
+
+
+def filters_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[NeedleFilter | None]]:
+    """Return column -> the filter of each row group, from the key-value metadata; empty if the file has none."""
+    document = (metadata or {}).get(NEEDLES_METADATA)
+    found = orjson.loads(document) if document else {}
+    if found.get("version") != 1:
+        return {}
+    return {
+        name: [None if place is None else NeedleFilter(*place) for place in of_column]
+        for name, of_column in found["columns"].items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFilter:
+    words: Words
+    run: int
+
+    @property
+    def log_blocks(self) -> int:
+        return (len(self.words) // _WORDS_PER_BLOCK).bit_length() - 1
+
+
+def filter_of(values: pa.ChunkedArray, most_bytes: int) -> MadeFilter | None:
+    """Return the filter of these texts, of at most so many bytes; None if that is too little, or there is no piece."""
+    if most_bytes < BLOCK_BYTES:
+        return None
+    log_blocks = min((most_bytes // BLOCK_BYTES).bit_length() - 1, _MAX_LOG_BLOCKS)
+    for run in _RUNS:
+        words = np.zeros(_WORDS_PER_BLOCK << log_blocks, np.uint64)
+        for texts in _texts(values):
+            _, offsets, data = texts.buffers()
+            if data is not None and len(texts):
+                ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+                add_pieces(np.frombuffer(data, np.uint8), ends, run, words, log_blocks)
+        if _bits(words) <= _TOO_FULL * 64 * len(words):
+            break
+    words = _folded(words)
+    return MadeFilter(_with_checksums(words), run) if words.any() else None
+
+
+def pieces_of(text: bytes, run: int) -> list[int]:
+    """Return what must be in a filter of such runs if a value contains the text. Empty for a text that is too short."""
+    if len(text) < _PIECE + run - 1:
+        return []
+    found = np.zeros(len(text), np.uint64)
+    count = choose_pieces(np.frombuffer(text, np.uint8), 0, len(text), run, np.zeros(_RING, np.uint64), found)
+    return sorted({int(piece) for piece in found[:count]})
+
+
+def may_hold(block: bytes, piece: int) -> bool:
+    """Whether the piece may be in the filter that this block belongs to. Raises ValueError if the block is damaged."""
+    words = np.frombuffer(block, np.uint64)
+    bits = int.from_bytes(block, "little")
+    if bits >> _BITS != int(_checksums(words.reshape(1, -1))[0]):
+        raise ValueError("the checksum of a needle filter is wrong")
+    wanted = piece * int(_MIX_AGAIN)
+    return all(bits >> ((wanted >> (56 - 8 * number) & 255) * _BITS >> 8) & 1 for number in range(4))
+
+
+def warm() -> None:
+    """Compile or load the kernels for the types that ingest and queries use."""
+    filter_of(pa.chunked_array([["a line to look at"]]), 1 << 10)
+    pieces_of(b"a line to look at", _RUNS[0])
+
+
+def _texts(values: pa.ChunkedArray) -> Iterator[pa.Array]:
+    for chunk in values.chunks:
+        # A dictionary may have values that no row has. They only make the filter a little less sharp.
+        yield chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+
+
+def _folded(words: Words) -> Words:
+    """Halve the filter while it stays sharp: neighbouring blocks become one."""
+    while len(words) > _WORDS_PER_BLOCK:
+        pairs = words.reshape(-1, 2, _WORDS_PER_BLOCK)
+        halved = (pairs[:, 0] | pairs[:, 1]).reshape(-1)
+        if _bits(halved) > _FULL * 64 * len(halved):
+            break
+        words = halved
+    return words
+
+
+def _bits(words: Words) -> int:
+    return int(np.bitwise_count(words).sum())
+
+
+def _with_checksums(words: Words) -> Words:
+    blocks = words.reshape(-1, _WORDS_PER_BLOCK)
+    blocks[:, -1] |= _checksums(blocks) << np.uint64(64 - _CHECKSUM_BITS)
+    return words
+
+
+def _checksums(blocks: Words) -> Words:
+    mixed = np.zeros(len(blocks), np.uint64)
+    for number in range(_WORDS_PER_BLOCK):
+        word = blocks[:, number]
+        if number == _WORDS_PER_BLOCK - 1:
+            word = word & np.uint64((1 << 64 - _CHECKSUM_BITS) - 1)
+        mixed = (mixed ^ word) * np.uint64(_MIX)
+        mixed ^= mixed >> np.uint64(32)
+    return mixed >> np.uint64(64 - _CHECKSUM_BITS)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hash(piece: Any) -> Any:
+    mixed = piece * _MIX
+    mixed ^= mixed >> uint64(32)
+    return mixed * _MIX_AGAIN
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _spread(hashed: Any) -> Any:
+    """The hash again, with all values equally likely: the smallest of four are not."""
+    return (hashed ^ (hashed >> uint64(29))) * _MIX
+
+
+@njit(cache=True, nogil=True)
+def choose_pieces(data: Bytes, begin: int, end: int, run: int, ring: Words, found: Words) -> int:
+    """Write the chosen pieces of one value to `found`, which is long enough; return their number."""
+    count = 0
+    piece: Any = uint64(0)
+    for at in range(begin, begin + _PIECE - 1):
+        piece = (piece << uint64(8)) | uint64(data[at])
+    least: Any = _NO_PIECE
+    place = 0
+    for at in range(begin + _PIECE - 1, end):
+        piece = ((piece << uint64(8)) | uint64(data[at])) & _PIECE_MASK
+        hashed = _hash(piece)
+        number = at - begin - _PIECE + 1
+        ring[number & (_RING - 1)] = hashed
+        is_new = False
+        if hashed <= least:
+            is_new = hashed != least or place <= number - run
+            least, place = hashed, number
+        elif place <= number - run:
+            # The smallest piece has left the run: look for the next one.
+            before = least
+            least = _NO_PIECE
+            for one in range(number - run + 1, number + 1):
+                if ring[one & (_RING - 1)] <= least:
+                    least, place = ring[one & (_RING - 1)], one
+            is_new = least != before
+        if (is_new and number >= run - 1) or number == run - 1:
+            found[count] = _spread(least)
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def add_pieces(data: Bytes, offsets: npt.NDArray[np.int32], run: int, words: Words, log_blocks: int) -> None:
+    """Set the bits of the chosen pieces of every value."""
+    longest = 0
+    for row in range(len(offsets) - 1):
+        longest = max(longest, offsets[row + 1] - offsets[row])
+    ring, found = np.zeros(_RING, np.uint64), np.zeros(longest, np.uint64)
+    shift = uint64(64 - log_blocks)
+    for row in range(len(offsets) - 1):
+        begin, end = offsets[row], offsets[row + 1]
+        if end - begin < _PIECE + run - 1:
+            continue
+        for index in range(choose_pieces(data, begin, end, run, ring, found)):
+            chosen = found[index]
+            block = uint64(0) if log_blocks == 0 else (chosen >> shift) * uint64(_WORDS_PER_BLOCK)
+            chosen *= _MIX_AGAIN
+            for number in range(4):
+                bit = ((chosen >> uint64(56 - 8 * number)) & uint64(255)) * uint64(_BITS) >> uint64(8)
+                words[block + (bit >> uint64(6))] |= uint64(1) << (bit & uint64(63))
