@@ -13,9 +13,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import LimitHit, Unavailable
-from lakerunner.query.fanout.answer import SegmentAnswer, Workers
+from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer, Workers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
-from lakerunner.query.language import Evaluated, RowPlan, StepPlan, received_steps
+from lakerunner.query.language import Evaluated, NoSegments, RowPlan, StepPlan, received_steps
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.scan.rows.scan import LATE_ROWS, merged_rows
@@ -115,25 +115,16 @@ class LakeQuery:
 
     def push_down(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
         """Some steps of a plan, evaluated by the worker that has most of their segments; None where none can."""
+        if plan.reads_rows:
+            return self._steps_of_rows(plan, steps, max_samples)
         if not self._workers.count:
             return None
         plans = [self._plan(leaf) for leaf in plan.leaves_at(steps)]
-        segments = {segment.segment_id: segment for each in plans for segment in each.segments}
-        if not segments:
+        request = self._steps_request(plan, plan.payload(steps, max_samples), plans)
+        if not request.segments:
             return None
         for each in plans:
             self._check_affordable(each)
-        place = {segment_id: number for number, segment_id in enumerate(segments)}
-        reads = tuple(Read(each.leaf, tuple(place[one.segment_id] for one in each.segments)) for each in plans)
-        request = EvaluateRequest(
-            org_id=self.org_id,
-            query_id=self.query_id,
-            segments=tuple(map(SegmentObjects.of, segments.values())),
-            deadline_s=self._deadline_s,
-            max_bytes=self.limits.held_bytes,
-            fragment=Fragment(plan.language, plan.payload(steps, max_samples), reads),
-            small=self.small,
-        )
         answer = self._timed("evaluate", lambda: self._workers.evaluate(request, self._cancelled))
         if answer is None:
             return None
@@ -143,6 +134,20 @@ class LakeQuery:
             self.stats.answered(cost)
         self.stats.pushed_down(len(steps), answer.worker, answer.cpu_s)
         return received_steps(plan, steps, answer.batches, answer.note)
+
+    def _steps_of_rows(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated:
+        """As row queries, these leave unreadable segments out and count them."""
+        plans = [self._plan(leaf) for leaf in plan.leaves_at(steps)]
+        for each in plans:
+            self._count(each)
+        request = self._steps_request(plan, plan.payload(steps, max_samples), plans)
+        parts = self._timed("evaluate", lambda: [*self._parts(request)]) if request.segments else []
+        if not parts:
+            return plan.evaluate(steps, NoSegments(), self._cancelled, max_samples)
+        *batches, answer = parts
+        assert isinstance(answer, EvaluateAnswer)
+        self.stats.pushed_down(len(steps), answer.worker, 0.0)
+        return received_steps(plan, steps, batches, answer.note)
 
     def rows(self, plan: RowPlan) -> Iterator[pa.RecordBatch]:
         """The rows of a plan, in its order. All batches have one schema; where there are no rows, there is no batch.
@@ -170,12 +175,7 @@ class LakeQuery:
             yield from merged_rows(parts, plan.scan)
 
     def _all_rows(self, plan: RowPlan, segments: Sequence[SegmentObjects]) -> Iterator[pa.RecordBatch]:
-        schemas = [
-            batch.schema
-            for share in self._workers.shares(self.org_id, segments)
-            for batch in self._streamed(plan, plan.schema_payload(), share, counted=False)
-        ]
-        schema = answer_schema(schemas, plan.scan)
+        schema = plan.schema or answer_schema(self._schemas(plan, segments), plan.scan)
         left = plan.scan.limit
         for together in _overlapping(segments, newest_first=plan.scan.newest_first):
             for batch in self._streamed(plan, plan.payload(left), together):
@@ -184,34 +184,59 @@ class LakeQuery:
             if left == 0:
                 return
 
+    def _schemas(self, plan: RowPlan, segments: Sequence[SegmentObjects]) -> list[pa.Schema]:
+        return [
+            batch.schema
+            for share in self._workers.shares(self.org_id, segments)
+            for batch in self._streamed(plan, plan.schema_payload(), share, counted=False)
+        ]
+
     def _streamed(
         self, plan: RowPlan, payload: bytes, segments: Sequence[SegmentObjects], *, counted: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        leaf = plan.leaves[0]
-        request = EvaluateRequest(
+        reads = (Read(plan.leaves[0], tuple(range(len(segments)))),)
+        fragment = Fragment(plan.language, payload, reads, rows=True)
+        for part in self._parts(self._evaluate_request(fragment, segments), counted=counted):
+            if isinstance(part, pa.RecordBatch):
+                yield part
+
+    def _parts(self, request: EvaluateRequest, *, counted: bool = True) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+        """What a worker evaluates a fragment that reads rows to: batches, then the answer without batches."""
+        given = False
+        try:
+            for part in self._workers.stream(request, self._cancelled):
+                if isinstance(part, EvaluateAnswer) and counted:
+                    self.stats.streamed(part, len(request.segments))
+                    self._check_bytes(self.stats.read_bytes)
+                given = True
+                yield part
+        except Unavailable as error:
+            if given:
+                raise
+            self.stats.lost([str(segment.segment_id) for segment in request.segments], str(error))
+        failed = self.stats.segments_failed
+        if failed and (not self.limits.partial or len(failed) >= self.stats.segments_planned):
+            raise Unavailable(f"cannot answer whole: {next(iter(failed.values()))}", hint="ask again")
+
+    def _steps_request(self, plan: StepPlan, payload: bytes, plans: Sequence[LeafPlan]) -> EvaluateRequest:
+        segments = {segment.segment_id: segment for each in plans for segment in each.segments}
+        place = {segment_id: number for number, segment_id in enumerate(segments)}
+        reads = tuple(Read(each.leaf, tuple(place[one.segment_id] for one in each.segments)) for each in plans)
+        fragment = Fragment(plan.language, payload, reads, rows=plan.reads_rows)
+        return self._evaluate_request(fragment, list(map(SegmentObjects.of, segments.values())), small=self.small)
+
+    def _evaluate_request(
+        self, fragment: Fragment, segments: Sequence[SegmentObjects], *, small: bool = False
+    ) -> EvaluateRequest:
+        return EvaluateRequest(
             org_id=self.org_id,
             query_id=self.query_id,
             segments=tuple(segments),
             deadline_s=self._deadline_s,
             max_bytes=self.limits.held_bytes,
-            fragment=Fragment(plan.language, payload, (Read(leaf, tuple(range(len(segments)))),), rows=True),
+            fragment=fragment,
+            small=small,
         )
-        given = False
-        try:
-            for part in self._workers.stream(request, self._cancelled):
-                if isinstance(part, pa.RecordBatch):
-                    given = True
-                    yield part
-                elif counted:
-                    self.stats.streamed(part, len(segments))
-                    self._check_bytes(self.stats.read_bytes)
-        except Unavailable as error:
-            if given:
-                raise
-            self.stats.lost([str(segment.segment_id) for segment in segments], str(error))
-        failed = self.stats.segments_failed
-        if failed and (not self.limits.partial or len(failed) >= self.stats.segments_planned):
-            raise Unavailable(f"cannot answer whole: {next(iter(failed.values()))}", hint="ask again")
 
     def scan(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
         """What the segments of a leaf hold, in any order. Segments that failed are counted and left out."""

@@ -19,10 +19,12 @@ import pyarrow as pa
 
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.segment import answer_schema
 from lakerunner.query.series import block_arrow
-from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.results import QueryResult
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
@@ -51,6 +53,19 @@ class RowSource(Protocol):
 
 class Source(SeriesSource, RowSource, Protocol):
     """What a language reads from. It knows the org and the segments; the language knows neither."""
+
+
+class NoSegments:
+    """A source that has nothing: no segment is left to read."""
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        return SeriesBatch.empty()
+
+    def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+    def row_schema(self, scan: RowScan) -> pa.Schema:
+        return answer_schema([], scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +111,8 @@ class StepPlan(Plan):
     pushable: bool = True
     #: Whether each step is independent of the others. False: the steps must stay together.
     splittable: bool = True
+    #: Whether it reads rows, not samples. Rows are read only where the segments are: all of its steps are pushed down.
+    reads_rows: bool = False
 
     @abc.abstractmethod
     def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
@@ -146,8 +163,10 @@ class ValuePlan(Plan):
 class RowPlan(Plan):
     """A query whose answer is rows in order of time."""
 
-    #: What is read. The answer's order and limit are those of the scan.
+    #: What is read. The answer's order, limit and columns are those of the scan.
     scan: RowScan
+    #: The columns of the answer, if they are known before anything is read.
+    schema: pa.Schema | None = None
 
     @abc.abstractmethod
     def payload(self, limit: int | None) -> bytes:

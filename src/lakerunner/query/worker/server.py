@@ -192,10 +192,11 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
         """
         rows = request.fragment.rows
         empty = _EMPTY_PACKED if rows else _EMPTY_BLOCK
+        sent = packed_batch if rows else _as_it_is
         evaluation = FragmentEvaluation(request, self._workers, check)
         if request.small:
             # A thread and a queue would cost more than the evaluation. Pings show that the worker lives.
-            *batches, last = [*evaluation.batches()] or [empty]
+            *batches, last = [*map(sent, evaluation.batches())] or [empty]
             yield from batches
             yield last, orjson.dumps(evaluation.note)
             return
@@ -212,7 +213,7 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
                 if batch is None:
                     break
                 check()
-                yield packed_batch(batch) if rows else batch
+                yield sent(batch)
             done.result()
         finally:
             evaluation.stop()
@@ -258,6 +259,10 @@ class RequestSlots:
             if not self._running[org_id]:
                 del self._running[org_id]
             self._changed.notify_all()
+
+
+def _as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
 
 
 def _pump(evaluation: FragmentEvaluation, pending: queue.Queue[pa.RecordBatch | None]) -> None:
