@@ -21,7 +21,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix bench promqltest differential apifuzz faults soak docs clean
+.PHONY: help demo init test test-fast lint fix bench promqltest logqltest differential apifuzz faults soak docs clean
 
 ##@ Use
 
@@ -51,6 +51,9 @@ bench: $(VENV)/.dev ## Run a benchmark against a peer or a limit, with JSON outp
 
 promqltest: $(VENV)/.dev ## Run Prometheus' test scripts through a real lake: make promqltest SUITE=DIR
 	@$(BIN)/python -m tests.query.promqltest $(SUITE)
+
+logqltest: $(VENV)/.dev ## Ask recorded LogQL queries of a real lake over HTTP: make logqltest SUITE=DIR
+	@$(BIN)/python -m tests.query.logqltest $(SUITE)
 
 differential: $(VENV)/.dev ## Compare random queries with a real Prometheus, from the folder LAKERUNNER_TEST_PEERS or PATH
 	@$(BIN)/python -m tests.differential

@@ -1,0 +1,1 @@
+"""Runs a suite of recorded LogQL answers against a real lake, over HTTP."""

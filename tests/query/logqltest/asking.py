@@ -1,0 +1,61 @@
+"""Asks a server that speaks Loki's HTTP API."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from tests.query.logqltest.suite import Case
+
+_CATEGORIZE = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_JSON = {"Content-Type": "application/json"}
+_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    text: str
+
+    @property
+    def document(self) -> Any:
+        """The body as JSON; as text where it is none."""
+        try:
+            return json.loads(self.text)
+        except ValueError:
+            return self.text.strip()
+
+
+class Asker:
+    """One connection, which is kept alive."""
+
+    def __init__(self, url: str) -> None:
+        self._host = urlsplit(url).netloc
+        self._connection: http.client.HTTPConnection | None = None
+
+    def ask(self, case: Case, *, categorized: bool = False) -> Answer:
+        headers = dict(_CATEGORIZE) if categorized else {}
+        params = urlencode(case.params, doseq=True)
+        path = quote(case.path, safe="/%")
+        if "body" in case.recorded:
+            return self._send(case.method, path, json.dumps(case.recorded["body"]), headers | _JSON)
+        if case.method == "POST":
+            return self._send("POST", path, params, headers | _FORM)
+        return self._send(case.method, f"{path}?{params}" if params else path, None, headers)
+
+    def _send(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Answer:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_S)
+        try:
+            self._connection.request(method, path, body, dict(headers))
+            response = self._connection.getresponse()
+            return Answer(response.status, response.read().decode("utf-8", "replace"))
+        except (http.client.HTTPException, OSError):
+            self._connection.close()
+            self._connection = None
+            raise
