@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from lakerunner.model.errors import BadInput
 from lakerunner.model.time import FAR_MS, parse_time_ms
-from lakerunner.query.promql.durations import parse_duration_ms
+from lakerunner.query.syntax.durations import parse_duration_ms
 from lakerunner.runtime.http_body import read_body
 
 #: The largest accepted body. Query text may take a quarter of this, and percent-encoding triples its size.

@@ -11,11 +11,10 @@ from lakerunner.query.promql.ast import MatrixSelector
 from lakerunner.query.promql.durations import (
     QueryTimes,
     duration_ms,
-    format_duration_ms,
-    parse_duration_ms,
     positive_duration_ms,
 )
 from lakerunner.query.promql.parser import parse, parse_duration_literal_ms
+from lakerunner.query.syntax.durations import format_duration_ms, parse_duration_ms
 
 QUERY = QueryTimes(start_ms=0, end_ms=600_000, step_ms=15_000)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from lakerunner.model.errors import LakeError
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.promql.durations import parse_duration_ms
 from lakerunner.query.promql.lexer import tokenize
+from lakerunner.query.syntax.durations import parse_duration_ms
 from lakerunner.query.syntax.strings import unquote
 from tests.query.promqltest.series import Point, parse_metric, parse_series, parse_starts
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.promql.ast import VectorSelector
-from lakerunner.query.promql.durations import parse_duration_ms
 from lakerunner.query.promql.parser import Parser
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
 from lakerunner.query.series.histograms.math import add, subtract
+from lakerunner.query.syntax.durations import parse_duration_ms
 
 _NUMBER = r"[+-]?(?:(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?|(?i:inf|nan))"
 #: Like Go, a zero in front makes a number octal.

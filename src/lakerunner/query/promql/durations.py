@@ -3,61 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lakerunner.model.errors import BadInput
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.syntax.durations import MAX_MS, format_duration_ms
 
-_UNITS_MS = (
-    ("y", 365 * 86_400_000),
-    ("w", 7 * 86_400_000),
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-)
 #: The operators that cannot have a zero on the right, by name.
 DIVISIONS = {"/": "division", "%": "modulo"}
-_PIECE = re.compile(r"(\d+)(ms|[ywdhms])")
-#: Prometheus keeps durations as int64 nanoseconds.
-_MAX_MS = (1 << 63) // 1_000_000
-MAX_SECONDS = _MAX_MS // 1000
-
-
-def parse_duration_ms(text: str) -> int:
-    """Milliseconds of a duration literal.
-
-    >>> parse_duration_ms("1h30m"), parse_duration_ms("10s53ms")
-    (5400000, 10053)
-    """
-    units = dict(_UNITS_MS)
-    total = sum(int(number) * units[unit] for number, unit in _PIECE.findall(text))
-    if total > _MAX_MS:
-        raise BadInput(f"cannot read {text!r}: duration out of range")
-    return total
-
-
-def format_duration_ms(duration_ms: int) -> str:
-    """The shortest literal of a duration in milliseconds.
-
-    >>> format_duration_ms(5_400_000), format_duration_ms(0)
-    ('1h30m', '0s')
-    """
-    if duration_ms == 0:
-        return "0s"
-    out, rest = [], duration_ms
-    for unit, size in _UNITS_MS:
-        # Years and weeks only without a remainder: 8d reads better than 1w1d.
-        if unit in ("y", "w") and rest % size:
-            continue
-        count, rest = divmod(rest, size)
-        if count:
-            out.append(f"{count}{unit}")
-    return "".join(out)
+MAX_SECONDS = MAX_MS // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +77,8 @@ def duration_ms(duration: Duration, query: QueryTimes) -> int:
     literal = literal_seconds(duration)
     if literal is not None and math.isnan(literal):
         # So far in the future that no samples exist.
-        return -_MAX_MS
-    if literal is not None and abs(literal) * 1000 <= _MAX_MS:
+        return -MAX_MS
+    if literal is not None and abs(literal) * 1000 <= MAX_MS:
         nanoseconds = round(literal * 1e9)
         return nanoseconds // 1_000_000 if nanoseconds >= 0 else -(-nanoseconds // 1_000_000)
     seconds = _seconds(duration, query)

@@ -28,7 +28,7 @@ from lakerunner.query.promql.ast import (
     unwrapped,
 )
 from lakerunner.query.promql.check import check
-from lakerunner.query.promql.durations import Duration, literal_seconds, parse_duration_ms
+from lakerunner.query.promql.durations import Duration, literal_seconds
 from lakerunner.query.promql.functions import AGGREGATIONS, FUNCTIONS, PARAMETRIC
 from lakerunner.query.promql.lexer import (
     DURATION,
@@ -43,6 +43,7 @@ from lakerunner.query.promql.parser_durations import DurationParser
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.patterns import PatternGuard, whole
+from lakerunner.query.syntax.durations import parse_duration_ms
 from lakerunner.query.syntax.limits import DepthGuard
 from lakerunner.query.syntax.strings import quote, unquote
 from lakerunner.query.syntax.tokens import END, Token

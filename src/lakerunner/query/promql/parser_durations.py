@@ -15,10 +15,10 @@ from lakerunner.query.promql.durations import (
     DurationOp,
     DurationParen,
     literal_seconds,
-    parse_duration_ms,
 )
 from lakerunner.query.promql.lexer import DURATION, IDENTIFIER, NUMBER
 from lakerunner.query.series.patterns import PatternGuard
+from lakerunner.query.syntax.durations import parse_duration_ms
 from lakerunner.query.syntax.limits import MAX_DEPTH, DepthGuard
 from lakerunner.query.syntax.tokens import Cursor, Token
 

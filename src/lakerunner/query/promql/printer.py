@@ -20,9 +20,10 @@ from lakerunner.query.promql.ast import (
     Unary,
     VectorSelector,
 )
-from lakerunner.query.promql.durations import Duration, format_duration_ms, print_duration
+from lakerunner.query.promql.durations import Duration, print_duration
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.matchers import MatchKind
+from lakerunner.query.syntax.durations import format_duration_ms
 from lakerunner.query.syntax.strings import quote, quote_unless_plain
 from lakerunner.query.vectors.matching import Cardinality, Matching
 
