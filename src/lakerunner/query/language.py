@@ -43,7 +43,7 @@ class RowSource(Protocol):
     """Rows of logs or spans."""
 
     def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
-        """The rows that match, in the order and up to the limit of the scan. All batches have one schema."""
+        """The rows that match, in the order and up to the limit of the scan. Ordered batches have one schema."""
         ...
 
     def row_schema(self, scan: RowScan) -> pa.Schema:

@@ -31,6 +31,10 @@ class ByteLru(Generic[T]):
             self._entries.move_to_end(key)
             return entry[0]
 
+    def has(self, key: Hashable) -> bool:
+        """Whether the entry is there. This does not count as a use of it."""
+        return key in self._entries
+
     def offer(self, key: Hashable, thing: T, size_bytes: int) -> None:
         """Store the entry if it was offered before: one-off reads must not evict hot entries."""
         with self._lock:

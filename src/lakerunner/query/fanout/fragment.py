@@ -111,7 +111,10 @@ class FragmentEvaluation:
         return merge(parts, request.org_id, start_ms)
 
     def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
-        return scan_segments(self._workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out)
+        workers = self._workers
+        return scan_segments(
+            workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out, workers.pool
+        )
 
     def row_schema(self, scan: RowScan) -> pa.Schema:
         return row_schema(self._workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out)

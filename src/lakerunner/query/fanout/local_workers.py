@@ -38,7 +38,7 @@ class LocalWorkers:
         self._closing = False
         self.budgets = Budgets()
         self._share = max(1, threads // 2)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
 
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         def wanted() -> None:
@@ -63,7 +63,7 @@ class LocalWorkers:
             while True:
                 # A few at a time: a request for very many segments must leave threads for other requests.
                 for segment in itertools.islice(segments, self._share - len(waiting)):
-                    waiting.add(self._pool.submit(self._scan, request, segment, budget))
+                    waiting.add(self.pool.submit(self._scan, request, segment, budget))
                 if not waiting:
                     return
                 done, waiting = wait(waiting, timeout=_POLL_S, return_when=FIRST_COMPLETED)
@@ -100,7 +100,7 @@ class LocalWorkers:
     def close(self) -> None:
         """Stop. Scans under way end at their next check."""
         self._closing = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
     def _scan(self, request: ScanRequest, segment: SegmentObjects, budget: Budget) -> SegmentAnswer:
         """Scan one segment. Raises only what ends the whole request: a limit, or its cancellation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from lakerunner.query.scan.object_cache import ObjectCache
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
+from lakerunner.query.scan.rows.segment import answer_schema
+from lakerunner.query.scan.rows.unify import conform
 from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store import keys, segment_writer
 from lakerunner.store.config import StoreConfig
@@ -25,6 +28,8 @@ from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 
 ORG = uuid.UUID(int=1)
+#: Reads the row groups of scans in any order.
+POOL = ThreadPoolExecutor(3)
 
 
 class LakeOfRows:
@@ -65,8 +70,21 @@ class LakeOfRows:
         return RowSegment.of(segment)
 
     def scan(self, segments: Sequence[RowSegment], scan: RowScan, tally: RowTally | None = None) -> pa.Table | None:
-        batches = list(scan_segments(self.opener, segments, scan, lambda held_bytes: None, tally or RowTally()))
-        return pa.Table.from_batches(batches) if batches else None
+        found = scan_segments(
+            self.opener,
+            segments,
+            scan,
+            lambda held_bytes: None,
+            tally or RowTally(),
+            pool=None if scan.ordered else POOL,
+        )
+        batches = list(found)
+        if not batches:
+            return None
+        if scan.ordered:
+            return pa.Table.from_batches(batches)
+        schema = answer_schema([batch.schema for batch in batches], scan)
+        return pa.Table.from_batches([conform(batch, schema) for batch in batches])
 
 
 #: Small row groups, so that few rows make several.

@@ -33,8 +33,10 @@ class LocalBytes:
 
     def __init__(self, content: Path | bytes, size_bytes: int, *, counted: bool) -> None:
         self._bytes = content if isinstance(content, bytes) else None
-        # Opened now, so that the file stays readable if the cache evicts it.
-        self._file = None if isinstance(content, bytes) else os.open(content, os.O_RDONLY)
+        self._file: int | None = None
+        if not isinstance(content, bytes):
+            # Opened now, so that the file stays readable if the cache evicts it.
+            self._file = os.open(content, os.O_RDONLY)
         self.size_bytes = size_bytes
         #: Whether reads count in the tally. False if fetching the whole object was counted already.
         self._counted = counted

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakerunner.formats.attributes import OVERFLOW
+from lakerunner.formats.attributes import KEYS_METADATA, OVERFLOW
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.labels import attribute_column
 from lakerunner.query.scan.object_cache import DAMAGED_HINT, ObjectCache
@@ -121,6 +121,12 @@ class Footer:
         return filters_of(self.metadata.metadata)
 
     @cached_property
+    def attribute_keys(self) -> dict[bytes, bytes]:
+        """The schema metadata that names the original keys of attribute columns; empty if the file has none."""
+        document = (self.metadata.metadata or {}).get(KEYS_METADATA)
+        return {} if document is None else {KEYS_METADATA: document}
+
+    @cached_property
     def kept(self) -> dict[Any, Any]:
         """A cache of parsed page indexes and statistics, by the readers' own keys; small compared with the footer."""
         return {}
@@ -194,6 +200,10 @@ class RowsOpener:
         except BAD_BYTES as reason:
             raise BadSegment(segment, reason) from reason
         return OpenedSegment(self, segment, footer, source, generation)
+
+    def is_hot(self, segment: RowSegment) -> bool:
+        """Whether the segment can be opened without waiting for the store."""
+        return self._cache.has(segment.key) and self._footers.has((segment.key, self._noted(segment.key)[1]))
 
     def discard(self, key: str) -> None:
         """Drop an object whose bytes turned out to be bad. The next scan reads it again."""

@@ -30,10 +30,11 @@ Spend: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class RowScan:
-    """Asks for the rows of one signal that satisfy the predicate, ordered by time.
+    """Asks for the rows of one signal that satisfy the predicate, ordered by time or in any order.
 
-    Rows of equal times are ordered by segment, then by position in the segment. The event time is always among the
-    output columns, since merging streams needs it.
+    In order, rows of equal times are ordered by segment, then by position in the segment. All batches have one schema.
+    In any order, each batch holds the rows of one row group and has its own schema (`unordered.py`). The event time is
+    always among the output columns.
     """
 
     signal: Signal
@@ -45,6 +46,7 @@ class RowScan:
     end_ns: int = (1 << 63) - 1
     newest_first: bool = True
     limit: int | None = None
+    ordered: bool = True
 
     def __post_init__(self) -> None:
         if not self.signal.rows.attributes:
@@ -73,6 +75,7 @@ class RowScan:
             "end_ns": self.end_ns,
             "newest_first": self.newest_first,
             "limit": self.limit,
+            "ordered": self.ordered,
         }
 
     @classmethod
@@ -87,6 +90,7 @@ class RowScan:
                 int(document["end_ns"]),
                 bool(document["newest_first"]),
                 None if limit is None else int(limit),
+                bool(document["ordered"]),
             )
         except (KeyError, TypeError, ValueError) as reason:
             raise BadInput(f"cannot read a row scan: {reason!r}") from None
@@ -146,6 +150,13 @@ class RowTally:
     pruned_by_pages: int = 0
     #: Segment that could not be read -> why.
     failed: dict[uuid.UUID, str] = field(default_factory=dict)
+
+    def add(self, other: RowTally) -> None:
+        """Add the counts of a part of the scan."""
+        for each in fields(self):
+            if each.name != "failed":
+                setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        self.failed |= other.failed
 
     def to_json(self) -> dict[str, Any]:
         plain = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -1,42 +1,38 @@
-"""Scans rows of one or many segments in one process, ordered by time, and stops at the limit.
+"""Scans rows of one or many segments in one process, and stops at the limit.
 
 A small limit uses late materialization: the scan first reads only the time and the columns of the predicate. The best
 rows so far decide which segments, row groups and pages can still contribute. Finally the other columns are read, only
-for the rows of the answer. Without a small limit, segments are scanned one after another and merged by time.
+for the rows of the answer. Without a small limit, segments are scanned one after another and merged by time. Rows
+that may come in any order are read faster (`unordered.py`).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import closing
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import LakeError, LimitHit
-from lakerunner.query.metrics import SCAN_ERRORS
 from lakerunner.query.scan.rows.best import BestRows
+from lakerunner.query.scan.rows.failures import Failures, OnError, raise_error
 from lakerunner.query.scan.rows.merge import TimedStream, merge_ordered
-from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener, unreadable
+from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
 from lakerunner.query.scan.rows.segment import answer_schema, find_rows, rows_of, segment_schema
 from lakerunner.query.scan.rows.unify import conform
+from lakerunner.query.scan.rows.unordered import scan_unordered
 
 T = TypeVar("T")
 #: Up to this limit, the other columns are read late, only for the rows of the answer.
 LATE_ROWS = 20_000
 #: Rows of a batch: few enough that a reader can stop early.
 BATCH_ROWS = 16_384
-#: Called with a segment that could not be read. The scan continues without it, unless the call raises.
-OnError: TypeAlias = Callable[[RowSegment, LakeError], None]
-
-
-def raise_error(segment: RowSegment, error: LakeError) -> None:
-    """The default: an unreadable segment ends the scan."""
-    raise error
 
 
 def scan_segment(
@@ -53,16 +49,22 @@ def scan_segments(
     spend: Spend,
     tally: RowTally,
     on_error: OnError = raise_error,
+    pool: Executor | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all segments, ordered by time. All batches have the same schema. Without rows there is no batch."""
+    """The rows of all segments, in the order of the scan. Without rows there is no batch.
+
+    Ordered batches have the same schema. A scan in any order reads several row groups at once on the pool's threads.
+    """
     sign = -1 if scan.newest_first else 1
     chosen = [segment for segment in segments if segment.start_ns < scan.end_ns and scan.start_ns < segment.end_ns]
     ordered = sorted(chosen, key=lambda segment: (sign * _first_ns(segment, scan), segment.segment_id))
-    work = _Scan(opener, scan, spend, tally, on_error)
     if scan.limit == 0:
         return
-    late = scan.limit is not None and scan.limit <= LATE_ROWS
-    for batch in work.late(ordered) if late else work.merged(ordered):
+    for batch in (
+        _Scan(opener, scan, spend, tally, on_error).batches(ordered)
+        if scan.ordered
+        else scan_unordered(opener, ordered, scan, spend, tally, on_error, pool)
+    ):
         tally.rows += batch.num_rows
         yield batch
 
@@ -103,9 +105,11 @@ class _Scan:
         self._scan = scan
         self._spend = spend
         self._tally = tally
-        self._on_error = on_error
-        #: Segments whose bytes were discarded and fetched again.
-        self._refreshed: set[str] = set()
+        self._failures = Failures(opener, tally, on_error)
+
+    def batches(self, segments: Sequence[RowSegment]) -> Iterator[pa.RecordBatch]:
+        late = self._scan.limit is not None and self._scan.limit <= LATE_ROWS
+        return self.late(segments) if late else self.merged(segments)
 
     # -- a small limit -------------------------------------------------------------------------------------------
 
@@ -119,7 +123,7 @@ class _Scan:
                 break
             except BadSegment as bad:
                 # With fresh bytes, or without the segment, other rows may be the best: the scan starts over.
-                if not self._refresh(bad):
+                if not self._failures.refreshed(bad):
                     left.remove(bad.segment)
         if whole is not None:
             for start in range(0, whole.num_rows, BATCH_ROWS):
@@ -235,30 +239,14 @@ class _Scan:
             try:
                 return read()
             except BadSegment as bad:
-                return read() if self._refresh(bad) else None
+                return read() if self._failures.refreshed(bad) else None
         except LimitHit:
             raise
         except LakeError as error:
             # If the caller has ended the scan, this raises: the segment is not to blame.
             self._spend(0)
-            self._leave_out(segment, error)
+            self._failures.leave_out(segment, error)
             return None
-
-    def _refresh(self, bad: BadSegment) -> bool:
-        """Discard the bytes of the segment. False if fresh bytes were bad too, and the segment is left out."""
-        self._opener.discard(bad.segment.key)
-        if bad.segment.key in self._refreshed:
-            self._leave_out(bad.segment, bad)
-            return False
-        self._refreshed.add(bad.segment.key)
-        return True
-
-    def _leave_out(self, segment: RowSegment, error: LakeError) -> None:
-        is_bad = isinstance(error, BadSegment)
-        SCAN_ERRORS.labels("bad_bytes" if is_bad else error.code).inc()
-        error = unreadable(error) if is_bad else error
-        self._on_error(segment, error)
-        self._tally.failed[segment.segment_id] = str(error)
 
 
 def _one_batch(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

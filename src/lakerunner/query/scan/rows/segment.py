@@ -64,7 +64,7 @@ def find_rows(
         group = GroupReader(opened, number, spend, tally)
         spend(0)
         tally.groups += 1
-        found = _matching_rows(group, _until(scan, last_ns()), tally)
+        found = matching_rows(group, undecided(group, _until(scan, last_ns()), tally), tally)
         if len(found):
             yield Found(group, found, group.column(time, found).cast(pa.int64()).to_numpy())
 
@@ -106,6 +106,20 @@ def rows_of(found: Found, scan: RowScan, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def group_batch(group: GroupReader, rows: Ints, scan: RowScan) -> pa.RecordBatch:
+    """Read the rows with their stored types and dictionaries. Requested columns that the file lacks are left out."""
+    footer = group.opened.footer
+    stored = stored_columns(footer, scan)
+    overflowing = [name for name in scan.columns or () if footer.may_overflow(name, group.number)]
+    arrays = group.columns([*stored, *([OVERFLOW] if overflowing and OVERFLOW not in stored else [])], rows)
+    for name in overflowing:
+        arrays[name] = _with_overflow(arrays.get(name), arrays[OVERFLOW], name)
+    names = [*stored, *(name for name in overflowing if name not in stored)]
+    fields = [pa.field(name, arrays[name].type) for name in names]
+    schema = pa.schema(fields, metadata=footer.attribute_keys)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+
+
 def answer_schema(schemas: Sequence[pa.Schema], scan: RowScan) -> pa.Schema:
     """The schema of the answer, from the schemas of segments or of several workers' answers."""
     return output_schema(scan.signal, scan.columns, schemas)
@@ -126,26 +140,32 @@ def _first_time(group: GroupReader, time: str, *, newest: bool) -> int:
     return -times[1] if newest else times[0]
 
 
-def _matching_rows(group: GroupReader, predicate: Predicate, tally: RowTally) -> Ints:
-    none = np.zeros(0, np.int64)
+def undecided(group: GroupReader, predicate: Predicate, tally: RowTally) -> Predicate:
+    """The predicate without the parts that statistics and filters decide; `NOTHING` if they exclude the group."""
     left = simplified(predicate, lambda leaf: verdict_of(leaf, group.bounds_of))
     if left == NOTHING:
         tally.pruned_by_statistics += 1
-        return none
+        return NOTHING
     left = simplified(left, group.by_bloom)
     if left == NOTHING:
         tally.pruned_by_bloom += 1
-        return none
+        return NOTHING
     left = simplified(left, group.by_needles)
     if left == NOTHING:
         tally.pruned_by_needles += 1
-        return none
+    return left
+
+
+def matching_rows(group: GroupReader, left: Predicate, tally: RowTally) -> Ints:
+    """The rows that satisfy what `undecided` left of the predicate."""
+    if left == NOTHING:
+        return np.zeros(0, np.int64)
     if left == EVERYTHING:
         return np.arange(group.rows)
     rows = _rows_of_pages(left, group)
     if not len(rows):
         tally.pruned_by_pages += 1
-        return none
+        return rows
     return rows[matching(left, group, rows)]
 
 

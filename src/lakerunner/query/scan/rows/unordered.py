@@ -1,0 +1,218 @@
+"""Scans rows in any order: one batch per row group, several row groups at once. Aggregations read rows this way.
+
+A batch has the columns that its segment has, with their stored types. Texts with a dictionary in the file keep it, so
+that grouping and filtering can work once per distinct value. A requested column that the segment lacks is missing. The
+metadata of the schema names the original keys of attributes.
+
+Segments are opened, and their row groups pruned, before any values are read. A segment that turns out to be
+damaged may have given the rows of some of its groups already; the tally names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lakerunner.model.errors import LakeError, LimitHit, Unavailable
+from lakerunner.query.scan.rows.failures import Failures, OnError
+from lakerunner.query.scan.rows.group import GroupReader
+from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
+from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
+from lakerunner.query.scan.rows.prune import NOTHING
+from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
+from lakerunner.query.scan.rows.segment import group_batch, matching_rows, undecided
+
+#: Pieces of work under way at once. More than cores, because some wait for the store.
+_AT_ONCE = max(4, os.cpu_count() or 1)
+#: How often a scan that waits for its threads checks whether the answer is still wanted.
+_POLL_S = 0.1
+#: Row groups with fewer rows are read on the caller's thread: a change of threads would take longer.
+_SMALL_ROWS = 8_192
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SegmentWork:
+    """Open a segment, and choose the row groups to read."""
+
+    segment: RowSegment
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _GroupWork:
+    """Read one row group. `left` is what the statistics and filters did not decide of the predicate."""
+
+    segment: RowSegment
+    number: int
+    rows: int
+    left: Predicate
+
+
+_Work: TypeAlias = _SegmentWork | _GroupWork
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a piece of work gave: a batch, or more work."""
+
+    tally: RowTally
+    batch: pa.RecordBatch | None = None
+    more: Sequence[_GroupWork] = ()
+
+
+def scan_unordered(
+    opener: RowsOpener,
+    segments: Sequence[RowSegment],
+    scan: RowScan,
+    spend: Spend,
+    tally: RowTally,
+    on_error: OnError,
+    pool: Executor | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The matching rows of all segments, up to the limit of the scan. Without a pool, the caller's thread reads."""
+    work = _Unordered(opener, scan, spend, tally, on_error, pool)
+    left = scan.limit
+    with closing(work.batches(segments)) as batches:
+        for batch in batches:
+            if left is not None and batch.num_rows >= left:
+                yield batch.slice(0, left)
+                return
+            left = None if left is None else left - batch.num_rows
+            yield batch
+
+
+class _Unordered:
+    def __init__(
+        self,
+        opener: RowsOpener,
+        scan: RowScan,
+        spend: Spend,
+        tally: RowTally,
+        on_error: OnError,
+        pool: Executor | None,
+    ) -> None:
+        self._opener = opener
+        self._scan = scan
+        self._predicate = scan.in_time
+        self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
+        self._spend = spend
+        self._tally = tally
+        self._failures = Failures(opener, tally, on_error)
+        self._pool = pool
+        self._ended = False
+        self._waiting: deque[_Work] = deque()
+        #: With each piece of work, whether it began with fresh bytes.
+        self._under_way: dict[Future[_Outcome], tuple[_Work, bool]] = {}
+        #: The bytes that each piece of work holds.
+        self._held: dict[_Work, int] = {}
+
+    def batches(self, segments: Sequence[RowSegment]) -> Generator[pa.RecordBatch]:
+        self._waiting.extend(map(_SegmentWork, segments))
+        try:
+            while self._waiting or self._under_way:
+                self._spend(sum(list(self._held.values())))
+                if self._waiting and len(self._under_way) < _AT_ONCE:
+                    self._start(self._waiting.popleft())
+                    finished = {future for future in self._under_way if future.done()}
+                else:
+                    finished, _ = wait(self._under_way, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield from self._done(future, *self._under_way.pop(future))
+        finally:
+            # Not waited for: what is under way ends at its next check.
+            self._ended = True
+            for future in self._under_way:
+                future.cancel()
+
+    def _start(self, work: _Work) -> None:
+        is_fresh = self._failures.is_refreshed(work.segment)
+        if self._pool is not None and not self._is_quick(work):
+            self._under_way[self._pool.submit(self._run, work)] = work, is_fresh
+            return
+        future: Future[_Outcome] = Future()
+        try:
+            future.set_result(self._run(work))
+        except LakeError as error:
+            future.set_exception(error)
+        self._under_way[future] = work, is_fresh
+
+    def _is_quick(self, work: _Work) -> bool:
+        """Whether the caller's thread does it, because there is nothing to wait for."""
+        if isinstance(work, _SegmentWork):
+            return self._opener.is_hot(work.segment)
+        return work.rows < _SMALL_ROWS
+
+    def _done(self, future: Future[_Outcome], work: _Work, is_fresh: bool) -> Iterator[pa.RecordBatch]:
+        held_bytes = self._held.pop(work, 0)
+        try:
+            outcome = future.result()
+        except LimitHit:
+            raise
+        except LakeError as error:
+            # If the caller has ended the scan, this raises: the segment is not to blame.
+            self._spend(0)
+            if self._is_worth_a_retry(work, error, is_fresh):
+                self._waiting.appendleft(work)
+            return
+        self._tally.add(outcome.tally)
+        self._waiting.extendleft(reversed(outcome.more))
+        if outcome.batch is not None:
+            self._held[work] = held_bytes
+            yield outcome.batch
+            del self._held[work]
+
+    def _is_worth_a_retry(self, work: _Work, error: LakeError, is_fresh: bool) -> bool:
+        """Whether fresh bytes may help. If not, the segment is left out."""
+        if work.segment.segment_id in self._tally.failed:
+            return False
+        if isinstance(error, BadSegment):
+            # Another group of the segment may have failed first, while this one was under way.
+            return (not is_fresh and self._failures.is_refreshed(work.segment)) or self._failures.refreshed(error)
+        self._failures.leave_out(work.segment, error)
+        return False
+
+    # -- on any thread -------------------------------------------------------------------------------------------
+
+    def _run(self, work: _Work) -> _Outcome:
+        def spend(held_bytes: int) -> None:
+            if self._ended:
+                raise Unavailable("cannot continue the scan: its reader has gone")
+            self._held[work] = held_bytes
+            self._spend(sum(list(self._held.values())))
+
+        spend(0)
+        if isinstance(work, _SegmentWork):
+            return self._chosen_groups(work, spend)
+        return self._read(work, spend)
+
+    def _chosen_groups(self, work: _SegmentWork, spend: Spend) -> _Outcome:
+        tally = RowTally()
+        more = []
+        with closing(self._opener.open(work.segment, tally, whole=self._whole)) as opened:
+            for number in range(opened.footer.metadata.num_row_groups):
+                spend(0)
+                tally.groups += 1
+                group = GroupReader(opened, number, spend, tally)
+                left = undecided(group, self._predicate, tally)
+                if left != NOTHING:
+                    more.append(_GroupWork(work.segment, number, group.rows, left))
+        return _Outcome(tally, more=more)
+
+    def _read(self, work: _GroupWork, spend: Spend) -> _Outcome:
+        tally = RowTally()
+        if work.segment.segment_id in self._tally.failed:
+            return _Outcome(tally)
+        with closing(self._opener.open(work.segment, tally)) as opened:
+            tally.segments_opened = 0  # Counted when its groups were chosen.
+            group = GroupReader(opened, work.number, spend, tally)
+            rows = matching_rows(group, work.left, tally)
+            batch = group_batch(group, rows, self._scan) if len(rows) else None
+        if batch is not None:
+            spend(batch.nbytes)
+        return _Outcome(tally, batch)

@@ -1,0 +1,146 @@
+"""Scans in any order: what their batches look like, how they end, and what they do about bad bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakerunner.formats.attributes import keys_of, with_keys
+from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.model.signals.logs import LOGS
+from lakerunner.query.rows.parser import parse
+from lakerunner.query.scan.rows import opened, unordered
+from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
+from lakerunner.query.scan.rows.scan import scan_segments
+from tests.query.bit_rot import rotten
+from tests.query.scan.rows.lake_of_rows import POOL, LakeOfRows, small_groups
+
+ROWS = 640
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LakeOfRows:
+    """Every object is read in ranges, ten row groups each, all of them on the threads of the pool."""
+    monkeypatch.setattr(opened, "SMALL_BYTES", 0)
+    monkeypatch.setattr(unordered, "_SMALL_ROWS", 0)
+    small_groups(monkeypatch)
+    return LakeOfRows(tmp_path, decoded_bytes=1 << 20)
+
+
+def table(start: int = 0) -> pa.Table:
+    fields = LOGS.rows.schema()
+    columns = {
+        "timestamp": pa.array(range(start, start + ROWS)),
+        "service_name": pa.array(["a"] * ROWS),
+        "message": pa.array([f"line {number} of {ROWS}" for number in range(ROWS)]),
+    }
+    arrays = [
+        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(ROWS, each.type) for each in fields
+    ]
+    made = pa.Table.from_arrays(arrays, schema=fields).append_column(
+        "attr_http_route", pa.array([f"/r/{number % 5}" for number in range(ROWS)])
+    )
+    return with_keys(made, {"attr_http_route": ["http.route"]})
+
+
+def batches_of(
+    lake: LakeOfRows,
+    segments: list[RowSegment],
+    scan: RowScan,
+    tally: RowTally | None = None,
+    spend: Callable[[int], None] = lambda held_bytes: None,
+    on_error: Callable[[RowSegment, LakeError], None] = lambda segment, error: None,
+) -> list[pa.RecordBatch]:
+    return list(scan_segments(lake.opener, segments, scan, spend, tally or RowTally(), on_error, POOL))
+
+
+def test_a_batch_keeps_dictionaries_and_names_original_keys(lake: LakeOfRows) -> None:
+    segment = lake.write_table(table())
+    scan = RowScan(LOGS, columns=("attr_http_route", "attr_absent"), ordered=False)
+    found = batches_of(lake, [segment], scan)
+    assert sorted(batch.num_rows for batch in found) == [64] * 10
+    for batch in found:
+        assert batch.schema.names == ["timestamp", "attr_http_route"]
+        assert batch.schema.field("timestamp").type == pa.timestamp("ns", "UTC")
+        assert pa.types.is_dictionary(batch.schema.field("attr_http_route").type)
+        assert keys_of(batch.schema) == {"attr_http_route": ["http.route"]}
+
+
+def test_decoded_columns_stay_in_memory(lake: LakeOfRows) -> None:
+    segment = lake.write_table(table())
+    scan = RowScan(LOGS, parse('message contains "3"'), ("attr_http_route",), ordered=False)
+    rows = [sum(batch.num_rows for batch in batches_of(lake, [segment], scan)) for _ in range(2)]
+    tally = RowTally()
+    rows.append(sum(batch.num_rows for batch in batches_of(lake, [segment], scan, tally)))
+    assert len(set(rows)) == 1
+    assert tally.decoded == 0 and tally.decoded_hits > 0 and tally.read_bytes == 0
+
+
+def test_a_limit_ends_the_scan_early(lake: LakeOfRows) -> None:
+    segments = [lake.write_table(table(start)) for start in range(0, 5 * ROWS, ROWS)]
+    tally = RowTally()
+    found = batches_of(lake, segments, RowScan(LOGS, limit=100, ordered=False), tally)
+    assert sum(batch.num_rows for batch in found) == tally.rows == 100
+    assert tally.segments_opened < len(segments)
+
+
+def test_counts_of_all_threads_are_added(lake: LakeOfRows) -> None:
+    segments = [lake.write_table(table(start)) for start in (0, ROWS)]
+    tally = RowTally()
+    batches_of(lake, segments, RowScan(LOGS, parse('attr_http_route = "/r/9"'), ordered=False), tally)
+    assert (tally.segments_opened, tally.groups, tally.pruned_by_statistics) == (2, 20, 20)
+
+
+def test_damaged_pages_are_read_again(lake: LakeOfRows) -> None:
+    segment = lake.write_table(table())
+    cached = lake.cache.get(segment.key)
+    assert isinstance(cached.content, Path)
+    body = bytearray(cached.content.read_bytes())
+    body[4 : len(body) // 3] = b"\xff" * (len(body) // 3 - 4)
+    cached.content.write_bytes(body)
+    tally = RowTally()
+    found = batches_of(lake, [segment], RowScan(LOGS, ordered=False), tally)
+    assert sum(batch.num_rows for batch in found) == ROWS
+    assert not tally.failed
+
+
+def test_a_damaged_object_is_named_once(lake: LakeOfRows) -> None:
+    segments = [lake.write_table(table(start)) for start in (0, ROWS)]
+    bad = rotten(lake.store.get(segments[0].key), "message")
+    lake.store.put(segments[0].key, bad, create_only=False)
+    seen: list[RowSegment] = []
+    tally = RowTally()
+    found = batches_of(
+        lake, segments, RowScan(LOGS, ordered=False), tally, on_error=lambda segment, error: seen.append(segment)
+    )
+    assert seen == [segments[0]]
+    assert list(tally.failed) == [segments[0].segment_id]
+    assert ROWS <= sum(batch.num_rows for batch in found) < 2 * ROWS
+
+
+def test_an_error_of_the_caller_ends_the_scan(lake: LakeOfRows) -> None:
+    segment = lake.write_table(table())
+
+    def spend(held_bytes: int) -> None:
+        if held_bytes > 1_000:
+            raise LimitHit("cannot hold more")
+
+    with pytest.raises(LimitHit):
+        batches_of(lake, [segment], RowScan(LOGS, ordered=False), spend=spend)
+
+
+def test_work_ends_when_the_reader_goes(lake: LakeOfRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = [lake.write_table(table(start)) for start in range(0, 3 * ROWS, ROWS)]
+    reads: list[int] = []
+    original = unordered.group_batch
+    monkeypatch.setattr(unordered, "group_batch", lambda *given: reads.append(1) or original(*given))
+    found = scan_segments(
+        lake.opener, segments, RowScan(LOGS, ordered=False), lambda held_bytes: None, RowTally(), pool=POOL
+    )
+    next(found)
+    found.close()  # type: ignore[attr-defined]
+    POOL.submit(int).result()
+    assert len(reads) < 15
