@@ -25,7 +25,7 @@ OBJECT_ROWS = 10_000
 _SERIES = 2_500
 
 
-def _pairs(attributes: dict[str, Any]) -> list[KeyValue]:
+def pairs(attributes: dict[str, Any]) -> list[KeyValue]:
     pairs = []
     for key, value in attributes.items():
         pair = KeyValue(key=key)
@@ -35,9 +35,9 @@ def _pairs(attributes: dict[str, Any]) -> list[KeyValue]:
     return pairs
 
 
-def _resource(service: str, replica: int) -> Resource:
+def resource(service: str, replica: int) -> Resource:
     return Resource(
-        attributes=_pairs(
+        attributes=pairs(
             {
                 "service.name": service,
                 "service.namespace": "shop",
@@ -54,7 +54,7 @@ def _resource(service: str, replica: int) -> Resource:
 
 def _each_service(rng: random.Random) -> Iterator[Resource]:
     for service in SERVICES:
-        yield _resource(service, rng.randrange(20))
+        yield resource(service, rng.randrange(20))
 
 
 def logs(number: int, rows: int) -> bytes:
@@ -75,7 +75,7 @@ def logs(number: int, rows: int) -> bytes:
                 observed_time_unix_nano=at_ns + 300_000,
                 severity_text="ERROR" if status == 500 else "INFO",
                 severity_number=17 if status == 500 else 9,
-                attributes=_pairs(
+                attributes=pairs(
                     {
                         "http.request.method": "GET",
                         "http.route": route,
@@ -117,7 +117,7 @@ def traces(number: int, rows: int) -> bytes:
                 kind=2,
                 start_time_unix_nano=start_ns,
                 end_time_unix_nano=start_ns + rng.randrange(100_000, 300_000_000),
-                attributes=_pairs(
+                attributes=pairs(
                     {
                         "http.request.method": "GET",
                         "url.path": route,
@@ -132,7 +132,7 @@ def traces(number: int, rows: int) -> bytes:
             if status == 500:
                 span.status.code = 2
                 span.events.add(
-                    time_unix_nano=start_ns + 5_000, name="exception", attributes=_pairs({"type": "IOError"})
+                    time_unix_nano=start_ns + 5_000, name="exception", attributes=pairs({"type": "IOError"})
                 )
     return batch.SerializeToString()
 
@@ -151,7 +151,7 @@ def _scrape(batch: MetricsData, tick: int, points: int) -> None:
     times = {"start_time_unix_nano": START_NS, "time_unix_nano": START_NS + tick % 300 * 10_000_000_000}
     per_service = points // len(SERVICES)
     for index, service in enumerate(SERVICES):
-        found = batch.resource_metrics.add(resource=_resource(service, tick // 300)).scope_metrics.add()
+        found = batch.resource_metrics.add(resource=resource(service, tick // 300)).scope_metrics.add()
         requests = found.metrics.add(name="http.server.requests", unit="{request}").sum
         requests.is_monotonic = True
         requests.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -171,7 +171,7 @@ def _scrape(batch: MetricsData, tick: int, points: int) -> None:
 
 
 def _labels(i: int) -> list[KeyValue]:
-    return _pairs({"http.request.method": "GET", "http.route": f"/api/r{i}", "http.response.status_code": 200})
+    return pairs({"http.request.method": "GET", "http.route": f"/api/r{i}", "http.response.status_code": 200})
 
 
 MAKERS: dict[str, Callable[[int, int], bytes]] = {"logs": logs, "metrics": metrics, "traces": traces}

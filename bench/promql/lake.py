@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +25,8 @@ from bench.promql.sets import (
 
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
-from lakerunner.index.embedded import EmbeddedPostgres
-from lakerunner.index.migrate import migrate
-from lakerunner.index.orgs import DEFAULT_ORG_ID, ensure_default_org
+from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.index.work import WorkItem, create_item
-from lakerunner.model.errors import Unavailable
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import Segment
@@ -43,34 +38,6 @@ from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import SETTLED_LEVEL, describe, encode_tables, segment_of
-
-_START_S = 30.0
-
-
-@contextmanager
-def postgres(data_dir: Path) -> Iterator[tuple[Database, int]]:
-    """Run the embedded index over that folder, with its schema; yield the database and the process id."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    server = EmbeddedPostgres(data_dir)
-    process = server.spawn(data_dir / "postgres.log")
-    database = Database(server.url)
-    try:
-        end = time.monotonic() + _START_S
-        while True:
-            try:
-                migrate(database)
-                break
-            except Unavailable:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
-        with database.transaction() as tx:
-            ensure_default_org(tx)
-        yield database, process.pid
-    finally:
-        database.close()
-        server.stop()
-        process.wait(30)
 
 
 def load(database: Database, data_dir: Path, sets: Sequence[MetricSet]) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,29 +12,30 @@ from bench.promql import lake
 from bench.promql.remote_write import Block, block_of, requests
 from bench.promql.servers import Peer, Prometheus, write
 from bench.promql.sets import Kind, MetricSet
+from bench.served.folder import is_filled, note_filled
+from bench.served.report import say
 
 from lakerunner.index.database import Database
 
 #: Increase it when the generator's output for the same sets changes, so that old data is not reused.
 _VERSION = 1
-_NOTE = "loaded"
 
 
 def fill_lake(database: Database, folder: Path, sets: Sequence[MetricSet]) -> None:
-    if _is_filled(folder, sets):
+    if is_filled(folder, _contents(sets)):
         return
     if (folder / "bucket").exists():
         raise SystemExit(f"cannot load into {folder}: it holds the samples of another run; remove it")
     began = time.monotonic()
     rows = lake.load(database, folder, sets)
-    _fill_note(folder, sets)
+    note_filled(folder, _contents(sets))
     say(f"lakerunner: {rows:,} rows written in {time.monotonic() - began:.0f} s")
 
 
 def fill_peers(peers: Sequence[Peer], sets: Sequence[MetricSet]) -> None:
     """Load the peers over remote write. They are stopped before and afterwards."""
     sets = [metric for metric in sets if not metric.lake_only]
-    empty = [peer for peer in peers if not _is_filled(peer.folder, sets)]
+    empty = [peer for peer in peers if not is_filled(peer.folder, _contents(sets))]
     if not empty:
         return
     for peer in empty:
@@ -57,7 +56,7 @@ def fill_peers(peers: Sequence[Peer], sets: Sequence[MetricSet]) -> None:
         for peer in empty:
             peer.stop()
     for peer in empty:
-        _fill_note(peer.folder, sets)
+        note_filled(peer.folder, _contents(sets))
 
 
 def _send(peer: Peer, blocks: Sequence[Block]) -> int:
@@ -75,19 +74,5 @@ def _send(peer: Peer, blocks: Sequence[Block]) -> int:
     return samples
 
 
-def _fingerprint(sets: Sequence[MetricSet]) -> str:
-    return hashlib.sha256(f"{_VERSION} {sets!r}".encode()).hexdigest()
-
-
-def _is_filled(folder: Path, sets: Sequence[MetricSet]) -> bool:
-    note = folder / _NOTE
-    return note.exists() and note.read_text() == _fingerprint(sets)
-
-
-def _fill_note(folder: Path, sets: Sequence[MetricSet]) -> None:
-    (folder / _NOTE).write_text(_fingerprint(sets))
-
-
-def say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+def _contents(sets: Sequence[MetricSet]) -> str:
+    return f"{_VERSION} {sets!r}"

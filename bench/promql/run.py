@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import bench.promql
 import orjson
-from bench.promql import lake
 from bench.promql.answers import difference
 from bench.promql.cases import Case, Target, cases, chosen
-from bench.promql.loading import fill_lake, fill_peers, say
-from bench.promql.measure import Spent, cold, hot, range_case, stream
-from bench.promql.report import Figure, Report
-from bench.promql.servers import Lake, Peer, Prometheus, Server, VictoriaMetrics, env_without_lakerunner
+from bench.promql.loading import fill_lake, fill_peers
+from bench.promql.servers import MAX_SAMPLES, Peer, Prometheus, VictoriaMetrics
 from bench.promql.sets import MetricSet, sets
+from bench.promql.stream import range_case, stream
+from bench.served.folder import kept_folder
+from bench.served.index import postgres
+from bench.served.measure import Spent, cold, hot
+from bench.served.report import Figure, Report, say
+from bench.served.server import Lake, Server, env_without_lakerunner
 
 from tests.components.peers import VARIABLE, find_peer
 
@@ -32,7 +34,12 @@ _EXPLAIN = (("explain", "1"),)
 _SAMPLE_BYTES = 16
 #: Below this, Prometheus' time is mostly HTTP overhead.
 _WORTH_COMPARING_MS = 200.0
+#: The share of the full answer's time after which a stream should send its first point.
+_FIRST_POINT = 0.3
 _RATE = "sum by (job) (rate({}[5m]))"
+
+
+_figure = partial(Figure, "promql")
 
 
 def main() -> int:
@@ -44,7 +51,7 @@ def main() -> int:
     if prometheus is None:
         say(f"cannot compare: `prometheus` is neither on PATH nor in the folder of {VARIABLE}")
         return 2
-    with _folder(options.keep) as folder:
+    with kept_folder(options.keep) as folder:
         peers: list[Peer] = [Prometheus(folder / "prometheus", prometheus)]
         if victoria is None:
             say("`victoria-metrics` is not found: its column is left out")
@@ -56,9 +63,9 @@ def main() -> int:
 def _bench(folder: Path, peers: Sequence[Peer], loaded: Sequence[MetricSet], options: argparse.Namespace) -> int:
     fill_peers(peers, loaded)
     report = Report()
-    with lake.postgres(folder / "lake") as (database, index_pid), ExitStack() as running:
+    with postgres(folder / "lake") as (database, index_pid), ExitStack() as running:
         fill_lake(database, folder / "lake", loaded)
-        own = Lake(folder / "lake", index_pid)
+        own = Lake(folder / "lake", index_pid, MAX_SAMPLES)
         servers: list[Server] = [own, *peers]
         for server in servers:
             # Registered before the start, which may fail half way.
@@ -97,7 +104,9 @@ def _compare(report: Report, own: Lake, prometheus: Peer, wanted: Sequence[Case]
 def _bytes_read(name: str, explained: Mapping[str, Any]) -> Figure:
     """Compare the bytes read with one time and one value per sample read."""
     peer_value = explained["rows"] * _SAMPLE_BYTES / 1e6
-    return Figure(f"{name} bytes read", explained["bytes"] / 1e6, "MB", f"{_SAMPLE_BYTES} bytes per sample", peer_value)
+    return _figure(
+        f"{name} bytes read", explained["bytes"] / 1e6, "MB", f"{_SAMPLE_BYTES} bytes per sample", peer_value
+    )
 
 
 def _measure(report: Report, servers: Sequence[Server], case: Case, options: argparse.Namespace) -> None:
@@ -112,8 +121,9 @@ def _figures(name: str, asked: Sequence[Server], spent: Sequence[Spent], target:
     ours = spent[0]
     for peer, theirs in zip(asked[1:], spent[1:], strict=True):
         held = _held(target, peer, theirs)
-        yield Figure(f"{name} wall", ours.wall_ms, "ms", peer.name, theirs.wall_ms, held)
-        yield Figure(f"{name} cpu", ours.cpu_ms, "ms", peer.name, theirs.cpu_ms, None if held is Target.SMALL else held)
+        most_ratio, most_ms = (None, None) if held is None else (held.most_ratio, held.most_ms)
+        yield _figure(f"{name} wall", ours.wall_ms, "ms", peer.name, theirs.wall_ms, most_ratio, most_ms)
+        yield _figure(f"{name} cpu", ours.cpu_ms, "ms", peer.name, theirs.cpu_ms, most_ratio)
 
 
 def _held(target: Target | None, peer: Server, theirs: Spent) -> Target | None:
@@ -128,8 +138,10 @@ def _measure_stream(report: Report, own: Lake, options: argparse.Namespace) -> N
         return
     streamed = stream(own, _RATE.format("requests_total"), 6, 60, options.rounds)
     report.tell(
-        Figure(f"stream {_STREAMED} first point", streamed.first_ms, "ms", "full answer", streamed.at_once_ms),
-        Figure(f"stream {_STREAMED} whole", streamed.whole_ms, "ms", "full answer at once", streamed.at_once_ms),
+        _figure(
+            f"stream {_STREAMED} first point", streamed.first_ms, "ms", "full answer", streamed.at_once_ms, _FIRST_POINT
+        ),
+        _figure(f"stream {_STREAMED} whole", streamed.whole_ms, "ms", "full answer at once", streamed.at_once_ms),
         _bytes_read(f"stream {_STREAMED}", streamed.summary),
     )
 
@@ -151,26 +163,9 @@ def _measure_growth(report: Report, own: Lake, options: argparse.Namespace) -> N
             before, after = spent[number - 1], spent[number]
             name, peer = f"growth double {what} {growing[number].name}", f"twice {growing[number - 1].name}"
             report.tell(
-                Figure(f"{name} wall", after.wall_ms, "ms", peer, before.wall_ms * 2),
-                Figure(f"{name} cpu", after.cpu_ms, "ms", peer, before.cpu_ms * 2),
+                _figure(f"{name} wall", after.wall_ms, "ms", peer, before.wall_ms * 2),
+                _figure(f"{name} cpu", after.cpu_ms, "ms", peer, before.cpu_ms * 2),
             )
-
-
-@contextmanager
-def _folder(kept: Path | None) -> Iterator[Path]:
-    if kept is not None:
-        kept.mkdir(parents=True, exist_ok=True)
-        with (kept / "lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise SystemExit(f"cannot use {kept}: another run uses it; wait, or use a copy") from None
-            yield kept.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as name:
-        # As root, PostgreSQL runs as another user, which must be able to enter the folder.
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 def _options() -> argparse.Namespace:

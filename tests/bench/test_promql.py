@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bench.promql.answers import difference
-from bench.promql.cases import Target
 from bench.promql.lake import _segments
 from bench.promql.remote_write import block_of, requests
-from bench.promql.report import Figure
 from bench.promql.sets import HOUR_MS, Kind, MetricSet, histograms_of, values_of
+from bench.served.report import Figure
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.store import keys
@@ -106,12 +105,12 @@ def test_an_empty_or_warned_answer_is_none() -> None:
 
 
 def test_targets() -> None:
-    assert Figure("x hot wall", 60, "ms", "prometheus", 100, Target.HALF).missed()
-    assert not Figure("x hot wall", 50, "ms", "prometheus", 100, Target.HALF).missed()
-    assert not Figure("x hot wall", 150, "ms", "prometheus", 100).missed()
-    assert Figure("x hot wall", 350, "ms", "prometheus", 300, Target.SAME).missed()
-    assert Figure("x hot wall", 31, "ms", "prometheus", 1, Target.SMALL).missed()
-    assert Figure("x first point", 40, "ms", "full answer", 100).missed()
+    def missed(value: float, peer_value: float, most_ratio: float | None = None, most: float | None = None) -> str:
+        return Figure("promql", "x", value, "ms", "peer", peer_value, most_ratio, most).missed()
+
+    assert missed(60, 100, 0.5) and not missed(50, 100, 0.5)
+    assert not missed(150, 100)
+    assert missed(31, 1, most=30) and not missed(30, 1, most=30)
 
 
 def _answer(series: list[list[object]]) -> bytes:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
-from bench.promql.cases import Case, range_fields
-from bench.promql.servers import Lake, Refused, Server
-from bench.promql.sets import END_MS, HOUR_MS
+from bench.served.server import Server
 
 #: Short queries are repeated for this long per turn: a single one is below the resolution of the CPU clock.
 _TURN_S, _MAX_REPEATS = 0.2, 40
 #: A server is idle that takes less than this share of a core for so long.
 _IDLE_SHARE, _IDLE_LOOK_S, _IDLE_WITHIN_S = 0.1, 1.0, 30.0
+
+
+class Case(Protocol):
+    """A request that is measured."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def fields(self) -> Sequence[tuple[str, str]]: ...
 
 
 @dataclass(slots=True)
@@ -47,7 +54,7 @@ def hot(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
         repeats.append(min(_MAX_REPEATS, max(1, math.ceil(_TURN_S / taken_s))))
     for _ in range(rounds):
         for server, so_far, times in zip(servers, spent, repeats, strict=True):
-            _turn(server, case, so_far, times)
+            turn(server, case, so_far, times)
     return spent
 
 
@@ -60,7 +67,7 @@ def cold(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
             server.forget()
             server.start()
             _wait_until_idle(server)
-            _turn(server, case, so_far, 1)
+            turn(server, case, so_far, 1)
     return spent
 
 
@@ -74,59 +81,10 @@ def _wait_until_idle(server: Server) -> None:
             return
 
 
-def _turn(server: Server, case: Case, spent: Spent, times: int) -> None:
+def turn(server: Server, case: Case, spent: Spent, times: int) -> None:
     before_s = server.cpu_s()
     for _ in range(times):
         began = time.perf_counter()
         server.ask(case.path, case.fields)
         spent.walls_ms.append((time.perf_counter() - began) * 1e3)
     spent.cpus_ms.append((server.cpu_s() - before_s) / times * 1e3)
-
-
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """Median times of a stream, and its summary frame."""
-
-    first_ms: float
-    whole_ms: float
-    #: The same query as `query_range`, alternating with the stream.
-    at_once_ms: float
-    summary: dict[str, Any]
-
-
-def stream(lake: Lake, query: str, hours: int, step_s: int, rounds: int) -> Streamed:
-    """Measure the time to the first and last point of a stream, and to the full answer of `query_range`."""
-    body = json.dumps(
-        {"q": query, "s": END_MS - hours * HOUR_MS, "e": END_MS, "step": f"{step_s}s", "nocache": True}
-    ).encode()
-    case = range_case("at once", query, hours, step_s)
-    lake.ask(case.path, case.fields)
-    firsts, wholes, at_once = [], [], Spent()
-    summary: dict[str, Any] = {}
-    for _ in range(rounds):
-        began = time.perf_counter()
-        first_s = None
-        for frame in _frames(lake, body):
-            if frame["type"] == "result" and first_s is None:
-                first_s = time.perf_counter() - began
-            elif frame["type"] == "summary":
-                summary = frame["data"]
-        if first_s is None or not summary:
-            raise Refused(f"the stream of {query} ended without a result")
-        firsts.append(first_s * 1e3)
-        wholes.append((time.perf_counter() - began) * 1e3)
-        _turn(lake, case, at_once, 1)
-    return Streamed(statistics.median(firsts), statistics.median(wholes), at_once.wall_ms, summary)
-
-
-def _frames(lake: Lake, body: bytes) -> Iterator[dict[str, Any]]:
-    response = lake.send("POST", "/api/v1/metrics/query", body, {"Content-Type": "application/json"})
-    if response.status != 200:
-        raise Refused(f"the stream is refused with {response.status}: {response.read()[:500].decode()}")
-    while line := response.readline():
-        if line.startswith(b"data: "):
-            yield json.loads(line[6:])
-
-
-def range_case(name: str, query: str, hours: int, step_s: int) -> Case:
-    return Case(name, "/api/v1/query_range", range_fields(query, hours, step_s))

@@ -1,0 +1,134 @@
+"""Run the benchmark: load both servers, compare answers, measure, report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import bench.logql
+from bench.logql import lake
+from bench.logql.answers import difference
+from bench.logql.cases import Case, cases
+from bench.logql.loki import Loki
+from bench.logql.records import objects
+from bench.served.folder import is_filled, kept_folder, note_filled
+from bench.served.index import postgres
+from bench.served.measure import Spent, cold, hot
+from bench.served.report import Figure, Report, say
+from bench.served.server import Lake, env_without_lakerunner
+
+from lakerunner.index.database import Database
+from tests.components.peers import VARIABLE, find_peer
+
+#: Increase it when the generator's output changes, so that old data is not reused.
+_VERSION = 1
+_RECORDS, _QUICK_RECORDS = 1_000_000, 100_000
+_MAX_SAMPLES = 400_000_000
+_figure = partial(Figure, "logql")
+
+
+def main() -> int:
+    options = _options()
+    env_without_lakerunner()
+    # SIGTERM must stop the servers too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    binary = find_peer("loki")
+    if binary is None:
+        say(f"cannot compare: `loki` is neither on PATH nor in the folder of {VARIABLE}")
+        return 2
+    with kept_folder(options.keep) as folder, postgres(folder / "lake") as (database, index_pid):
+        records = _QUICK_RECORDS if options.quick else _RECORDS
+        own, loki = Lake(folder / "lake", index_pid, _MAX_SAMPLES), Loki(folder / "loki", binary)
+        try:
+            _fill_lake(database, folder / "lake", records)
+            _fill_loki(loki, records)
+            own.start()
+            loki.start()
+            return _bench(own, loki, options)
+        finally:
+            own.stop()
+            loki.stop()
+
+
+def _bench(own: Lake, loki: Loki, options: argparse.Namespace) -> int:
+    report = Report()
+    wrong: dict[str, str] = {}
+    for case in cases():
+        if options.only and not any(name in case.name for name in options.only):
+            continue
+        ours, theirs = own.ask(case.path, case.fields), loki.ask(case.path, case.fields)
+        if found := difference(ours, theirs, any_of_equals=case.any_of_equals):
+            wrong[case.name] = found
+            say(f"different answer: {case.name}: {found}")
+            continue
+        report.tell(*_figures(f"{case.name} hot", case, hot([own, loki], case, options.rounds), case.most_cpu))
+        if options.cold:
+            report.tell(*_figures(f"{case.name} cold", case, cold([own, loki], case, options.cold), None))
+    report.conclude(
+        "answer caches are bypassed; Loki has the records in its ingester; "
+        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
+    for name, reason in wrong.items():
+        say(f"DIFFERENT ANSWER: {name}: {reason}")
+    return 1 if wrong else 0
+
+
+def _figures(name: str, case: Case, spent: Sequence[Spent], most_cpu: float | None) -> Iterator[Figure]:
+    ours, theirs = spent
+    yield _figure(f"{name} wall", ours.wall_ms, "ms", Loki.name, theirs.wall_ms)
+    yield _figure(f"{name} cpu", ours.cpu_ms, "ms", Loki.name, theirs.cpu_ms, most_cpu)
+
+
+def _fill_lake(database: Database, folder: Path, records: int) -> None:
+    contents = f"{_VERSION} {records}"
+    if is_filled(folder, contents):
+        return
+    if (folder / "bucket").exists():
+        raise SystemExit(f"cannot load into {folder}: it holds the records of another run; remove it")
+    began = time.monotonic()
+    rows = lake.load(database, folder, objects(records))
+    note_filled(folder, contents)
+    say(f"lakerunner: {rows:,} rows ingested in {time.monotonic() - began:.0f} s")
+
+
+def _fill_loki(loki: Loki, records: int) -> None:
+    contents = f"{_VERSION} {records}"
+    if is_filled(loki.folder, contents):
+        return
+    shutil.rmtree(loki.folder, ignore_errors=True)
+    loki.start()
+    began = time.monotonic()
+    try:
+        for body in objects(records):
+            loki.write(body)
+        say(f"loki: {records:,} records sent in {time.monotonic() - began:.0f} s")
+    finally:
+        loki.stop()
+    note_filled(loki.folder, contents)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench logql", description=bench.logql.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="use a tenth of the records")
+    parser.add_argument(
+        "--only", action="append", default=[], help="run cases whose name contains this; may be repeated"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="turns per server and case; the median counts")
+    parser.add_argument(
+        "--cold", type=int, nargs="?", const=1, default=0, help="also measure this many turns after a restart"
+    )
+    parser.add_argument("--keep", type=Path, help="folder that keeps the loaded servers for the next run")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
