@@ -34,6 +34,8 @@ _PUNCTUATION = r"[!-/:-@\[-^`{-~]"
 _TEXTS = re.compile(rf"(?:[^\\.+*?()\[\]{{}}^$]|\\{_PUNCTUATION})*")
 _TEXT = re.compile(r"(?:[^\\|]|\\.)*", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+#: The start of a named group. Quoted text, escapes and character classes come first, because they may look like one.
+_NAMED_GROUP = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\(\?P?<(\w+)>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ class Pattern:
         """The text and its capturing groups, or None if the text does not match. Groups without a part are empty."""
         found = self._regex.fullmatch(text)
         return None if found is None else (text, *found.groups(""))
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """The names of the groups that have one, as often as they occur: RE2 keeps only the first of equal names."""
+        return tuple(found[1] for found in _NAMED_GROUP.finditer(self.text) if found[1])
 
     def group_number(self, name: str) -> int | None:
         """The number of a group by its name or number, or None."""
