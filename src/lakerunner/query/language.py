@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.segment import answer_schema
+from lakerunner.query.scan.rows.segment import Shape, answer_schema
 from lakerunner.query.series import block_arrow
 from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.block import Block
@@ -42,8 +42,11 @@ _REACHES = 4
 class RowSource(Protocol):
     """Rows of logs or spans."""
 
-    def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
-        """The rows that match, in the order and up to the limit of the scan. Ordered batches have one schema."""
+    def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows that match, in the order and up to the limit of the scan. Ordered batches have one schema.
+
+        `shape` makes the batches of an ordered scan: it may read the columns that it wants, and may leave rows out.
+        """
         ...
 
     def row_schema(self, scan: RowScan) -> pa.Schema:
@@ -61,7 +64,7 @@ class NoSegments:
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
         return SeriesBatch.empty()
 
-    def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
+    def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
         return iter(())
 
     def row_schema(self, scan: RowScan) -> pa.Schema:

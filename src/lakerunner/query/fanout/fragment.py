@@ -18,6 +18,7 @@ from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import row_schema, scan_segments
+from lakerunner.query.scan.rows.segment import Shape
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
@@ -110,10 +111,10 @@ class FragmentEvaluation:
             self._budget.settle(sum(part.size_bytes for part in parts))
         return merge(parts, request.org_id, start_ms)
 
-    def rows(self, scan: RowScan) -> Iterator[pa.RecordBatch]:
-        workers = self._workers
+    def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
+        workers, segments = self._workers, self._row_segments()
         return scan_segments(
-            workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out, workers.pool
+            workers.row_opener, segments, scan, self._spend, self._tally, _leave_out, workers.pool, shape
         )
 
     def row_schema(self, scan: RowScan) -> pa.Schema:

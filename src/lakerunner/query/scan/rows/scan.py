@@ -9,7 +9,7 @@ that may come in any order are read faster (`unordered.py`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from typing import TypeVar
@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.query.scan.rows.best import BestRows
+from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.failures import Failures, OnError, raise_error
 from lakerunner.query.scan.rows.merge import TimedStream, merge_ordered
 from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
-from lakerunner.query.scan.rows.segment import answer_schema, find_rows, rows_of, segment_schema
+from lakerunner.query.scan.rows.segment import Shape, answer_schema, find_rows, rows_of, segment_schema
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.query.scan.rows.unordered import scan_unordered
 
@@ -50,10 +51,12 @@ def scan_segments(
     tally: RowTally,
     on_error: OnError = raise_error,
     pool: Executor | None = None,
+    shape: Shape | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all segments, in the order of the scan. Without rows there is no batch.
 
     Ordered batches have the same schema. A scan in any order reads several row groups at once on the pool's threads.
+    In an ordered scan, `shape` may read the columns that it wants, and may leave rows out: fewer than the limit then.
     """
     sign = -1 if scan.newest_first else 1
     chosen = [segment for segment in segments if segment.start_ns < scan.end_ns and scan.start_ns < segment.end_ns]
@@ -61,7 +64,7 @@ def scan_segments(
     if scan.limit == 0:
         return
     for batch in (
-        _Scan(opener, scan, spend, tally, on_error).batches(ordered)
+        _Scan(opener, scan, spend, tally, on_error, shape).batches(ordered)
         if scan.ordered
         else scan_unordered(opener, ordered, scan, spend, tally, on_error, pool)
     ):
@@ -85,7 +88,7 @@ def row_schema(
 def merged_rows(parts: Sequence[pa.RecordBatch], scan: RowScan) -> Iterator[pa.RecordBatch]:
     """Merge several answers to the same scan into one, up to its limit. Equal times stay in the order of the parts."""
     schema = answer_schema([part.schema for part in parts], scan)
-    whole = _one_batch([conform(part, schema) for part in parts], schema)
+    whole = _one_batch([conform(part, schema) for part in parts])
     times = whole.column(scan.signal.time_column).cast(pa.int64()).to_numpy()
     order = np.argsort(-times if scan.newest_first else times, kind="stable")[: scan.limit]
     for start in range(0, len(order), BATCH_ROWS):
@@ -100,9 +103,18 @@ def _first_ns(segment: RowSegment, scan: RowScan) -> int:
 
 
 class _Scan:
-    def __init__(self, opener: RowsOpener, scan: RowScan, spend: Spend, tally: RowTally, on_error: OnError) -> None:
+    def __init__(
+        self,
+        opener: RowsOpener,
+        scan: RowScan,
+        spend: Spend,
+        tally: RowTally,
+        on_error: OnError,
+        shape: Shape | None = None,
+    ) -> None:
         self._opener = opener
         self._scan = scan
+        self._shape = shape
         self._spend = spend
         self._tally = tally
         self._failures = Failures(opener, tally, on_error)
@@ -157,26 +169,34 @@ class _Scan:
     def _materialized(self, best: BestRows) -> pa.RecordBatch | None:
         if not best.found:
             return None
-        groups = [found.group for _, found in best.found]
-        footers = {id(group.opened.footer): group.opened.footer for group in groups}
-        schema = answer_schema([segment_schema(footer, self._scan) for footer in footers.values()], self._scan)
+        shape = self._shape or self._unified({id(each.group.opened): each.group.opened for _, each in best.found})
         parts: list[pa.RecordBatch] = []
-        for _, found in best.found:
+        for _, found in sorted(best.found, key=lambda each: (each[0], each[1].group.number)):
             self._spend(best.held_bytes + sum(part.nbytes for part in parts))
             with closing(found.group.opened):
-                parts.append(rows_of(found, self._scan, schema))
+                parts.append(shape(found))
                 found.group.settle(found.rows[:0])
-        return _one_batch(parts, schema).take(pa.array(best.order()))
+        whole = _one_batch(parts)
+        return whole.take(pa.array(self._order(whole)))
+
+    def _unified(self, opened: Mapping[int, OpenedSegment]) -> Shape:
+        """Rows as they are stored, in the schema of all segments."""
+        schema = answer_schema([segment_schema(each.footer, self._scan) for each in opened.values()], self._scan)
+        return lambda found: rows_of(found, self._scan, schema)
 
     # -- all rows ------------------------------------------------------------------------------------------------
 
     def merged(self, segments: Sequence[RowSegment]) -> Iterator[pa.RecordBatch]:
-        found = list(self.schemas(segments))
-        readable = [segment for segment, _ in found]
-        unified = answer_schema([schema for _, schema in found], self._scan)
+        readable, shape = segments, self._shape
+        if shape is None:
+            found = list(self.schemas(segments))
+            readable = [segment for segment, _ in found]
+            shape = functools.partial(
+                rows_of, scan=self._scan, schema=answer_schema([schema for _, schema in found], self._scan)
+            )
 
         def stream(segment: RowSegment) -> TimedStream:
-            return TimedStream(_first_ns(segment, self._scan), lambda: self._all_rows(segment, unified))
+            return TimedStream(_first_ns(segment, self._scan), lambda: self._all_rows(segment, shape))
 
         for batch in merge_ordered(
             [stream(segment) for segment in readable],
@@ -205,13 +225,12 @@ class _Scan:
             self._tally.segments_opened -= 1  # Counted when its rows are read.
             return segment_schema(opened.footer, self._scan)
 
-    def _all_rows(self, segment: RowSegment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _all_rows(self, segment: RowSegment, shape: Shape) -> Iterator[pa.RecordBatch]:
         """The matching rows of a segment. All are in memory at once, since a segment is not ordered by time."""
-        whole = self._read(segment, lambda: self._gathered(segment, schema))
+        whole = self._read(segment, lambda: self._gathered(segment, shape))
         if whole is None or not whole.num_rows:
             return
-        times = whole.column(self._scan.signal.time_column).cast(pa.int64()).to_numpy()
-        order = np.argsort(-times if self._scan.newest_first else times, kind="stable")
+        order = self._order(whole)
         if not (order[1:] > order[:-1]).all():
             for start in range(0, len(order), BATCH_ROWS):
                 self._spend(whole.nbytes)
@@ -219,7 +238,13 @@ class _Scan:
         else:
             yield whole
 
-    def _gathered(self, segment: RowSegment, schema: pa.Schema) -> pa.RecordBatch:
+    def _order(self, rows: pa.RecordBatch) -> Ints:
+        """The order of the answer. Rows of equal times stay as they are."""
+        times = rows.column(self._scan.signal.time_column).cast(pa.int64()).to_numpy()
+        order: Ints = np.argsort(-times if self._scan.newest_first else times, kind="stable")
+        return order
+
+    def _gathered(self, segment: RowSegment, shape: Shape) -> pa.RecordBatch | None:
         parts: dict[int, pa.RecordBatch] = {}
 
         def spend(held_bytes: int) -> None:
@@ -227,9 +252,9 @@ class _Scan:
 
         with closing(self._open(segment)) as opened:
             for found in find_rows(opened, self._scan, lambda: None, spend, self._tally):
-                parts[found.group.number] = rows_of(found, self._scan, schema)
+                parts[found.group.number] = shape(found)
                 found.group.settle(found.rows[:0])
-        return _one_batch([parts[number] for number in sorted(parts)], schema)
+        return _one_batch([parts[number] for number in sorted(parts)]) if parts else None
 
     # -- bad bytes -----------------------------------------------------------------------------------------------
 
@@ -249,10 +274,8 @@ class _Scan:
             return None
 
 
-def _one_batch(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    if len(parts) == 1:
-        return parts[0]
-    batches = pa.Table.from_batches(parts, schema).combine_chunks().to_batches()
-    if batches:
-        return batches[0]
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+def _one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    filled = [part for part in parts if part.num_rows]
+    if len(filled) < 2:
+        return (filled or parts)[0]
+    return pa.Table.from_batches(filled).combine_chunks().to_batches()[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +47,18 @@ class Found:
     def chosen(self, places: Ints) -> Found:
         return Found(self.group, self.rows[places], self.times[places])
 
+    def batch(self, columns: Sequence[str] | None) -> pa.RecordBatch:
+        """Read these columns of the rows, None for all, with their stored types and dictionaries.
+
+        Requested columns that the file lacks are left out. The metadata of the schema names the original keys of
+        attributes.
+        """
+        return group_batch(self.group, self.rows, columns)
+
+
+#: Turns the rows of one row group into the rows of an answer, which have one schema and the event time.
+Shape: TypeAlias = Callable[[Found], pa.RecordBatch]
+
 
 def find_rows(
     opened: OpenedSegment, scan: RowScan, last_ns: Callable[[], int | None], spend: Spend, tally: RowTally
@@ -71,10 +84,13 @@ def find_rows(
 
 def stored_columns(footer: Footer, scan: RowScan) -> list[str]:
     """The columns of the file that the answer needs."""
-    if scan.columns is None:
+    return _stored(footer, None if scan.columns is None else (scan.signal.time_column, *scan.columns))
+
+
+def _stored(footer: Footer, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
         return footer.names
-    wanted = dict.fromkeys((scan.signal.time_column, *scan.columns))
-    return [name for name in wanted if name in footer.fields and not footer.is_remainder(name)]
+    return [name for name in dict.fromkeys(columns) if name in footer.fields and not footer.is_remainder(name)]
 
 
 def segment_schema(footer: Footer, scan: RowScan) -> pa.Schema:
@@ -106,11 +122,11 @@ def rows_of(found: Found, scan: RowScan, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def group_batch(group: GroupReader, rows: Ints, scan: RowScan) -> pa.RecordBatch:
+def group_batch(group: GroupReader, rows: Ints, columns: Sequence[str] | None) -> pa.RecordBatch:
     """Read the rows with their stored types and dictionaries. Requested columns that the file lacks are left out."""
     footer = group.opened.footer
-    stored = stored_columns(footer, scan)
-    overflowing = [name for name in scan.columns or () if footer.may_overflow(name, group.number)]
+    stored = _stored(footer, columns)
+    overflowing = [name for name in columns or () if footer.may_overflow(name, group.number)]
     arrays = group.columns([*stored, *([OVERFLOW] if overflowing and OVERFLOW not in stored else [])], rows)
     for name in overflowing:
         arrays[name] = _with_overflow(arrays.get(name), arrays[OVERFLOW], name)

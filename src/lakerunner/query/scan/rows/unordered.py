@@ -100,6 +100,7 @@ class _Unordered:
         self._opener = opener
         self._scan = scan
         self._predicate = scan.in_time
+        self._columns = None if scan.columns is None else (scan.signal.time_column, *scan.columns)
         self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
         self._spend = spend
         self._tally = tally
@@ -212,7 +213,7 @@ class _Unordered:
             tally.segments_opened = 0  # Counted when its groups were chosen.
             group = GroupReader(opened, work.number, spend, tally)
             rows = matching_rows(group, work.left, tally)
-            batch = group_batch(group, rows, self._scan) if len(rows) else None
+            batch = group_batch(group, rows, self._columns) if len(rows) else None
         if batch is not None:
             spend(batch.nbytes)
         return _Outcome(tally, batch)
