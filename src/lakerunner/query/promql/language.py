@@ -82,6 +82,8 @@ class _Parsed:
     """What is known of a text whatever its times are."""
 
     expr: Expr
+    #: The expression as workers get it.
+    encoded: str
     kind: ValueType
     canonical: str
     splittable: bool
@@ -93,7 +95,7 @@ class _Parsed:
         expr = parse(text)
         calls = [node for node in walk(expr) if isinstance(node, Call) and node.name == "info"]
         info = tuple(info_matchers(call) for call in calls)
-        return cls(expr, check(text, expr), print_expr(expr), is_splittable(expr), info)
+        return cls(expr, _CODEC.encode(expr), check(text, expr), print_expr(expr), is_splittable(expr), info)
 
 
 _parsed = lru_cache(maxsize=512)(_Parsed.of)
@@ -104,7 +106,7 @@ class _PromQlPlan(Plan):
 
     def __init__(self, text: str, parsed: _Parsed, times: QueryTimes, options: EngineOptions) -> None:
         self.text = text
-        self.expr = parsed.expr
+        self.expr, self._encoded = parsed.expr, parsed.encoded
         self.canonical = parsed.canonical
         self.times, self.options = times, options
         self._steps = times.steps()
@@ -151,7 +153,7 @@ class PromQlSteps(_PromQlPlan, StepPlan):
         times = self.times
         return dumps(
             {
-                "expr": _CODEC.encode(self.expr),
+                "expr": self._encoded,
                 "times": [times.start_ms, times.end_ms, times.step_ms],
                 "steps": [int(steps[0]), times.step_ms, len(steps)],
                 "options": options | {"max_samples": max_samples},

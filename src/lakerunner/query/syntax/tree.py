@@ -10,12 +10,15 @@ import enum
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 from lakerunner.model.errors import BadInput
 
 #: Keys of what JSON has no form for: a node by its number, a member of an enum by its class and value.
 _NODE, _ENUM = "node", "enum"
+#: Decoded trees that are kept, and the longest text of one.
+_CACHED_TREES, _CACHED_TEXT = 512, 16_384
 
 
 class TreeCodec:
@@ -23,9 +26,20 @@ class TreeCodec:
 
     def __init__(self, classes: Sequence[type]) -> None:
         self._classes = {each.__name__: each for each in classes}
+        self._decoded = lru_cache(maxsize=_CACHED_TREES)(self._decode)
 
-    def encode(self, root: Any) -> list[Any]:
-        """The tree as a list of nodes, the root last."""
+    def encode(self, root: Any) -> str:
+        """The tree as text."""
+        return dumps(self._nodes(root)).decode()
+
+    def decode(self, text: str) -> Any:
+        """The tree that `encode` wrote. Dashboards ask the same again and again, so short ones are kept."""
+        if not isinstance(text, str):
+            raise BadInput("cannot read an encoded query: it is not text")
+        return self._decoded(text) if len(text) <= _CACHED_TEXT else self._decode(text)
+
+    def _nodes(self, root: Any) -> list[Any]:
+        """The nodes of the tree, the root last."""
         numbers: dict[int, int] = {}
         nodes: list[Any] = []
         pending = [root]
@@ -42,11 +56,10 @@ class TreeCodec:
                 nodes.append([type(node).__name__, *values])
         return nodes
 
-    def decode(self, nodes: Sequence[Any]) -> Any:
-        """The tree that `encode` wrote."""
+    def _decode(self, text: str) -> Any:
         made: list[Any] = []
         try:
-            for name, *values in nodes:
+            for name, *values in loads(text):
                 made.append(self._classes[name](*(self._value(value, made) for value in values)))
             return made[-1]
         except (ValueError, KeyError, TypeError, IndexError) as reason:
@@ -68,7 +81,7 @@ def dumps(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def loads(payload: bytes) -> Any:
+def loads(payload: bytes | str) -> Any:
     try:
         return json.loads(payload)
     except ValueError as reason:

@@ -22,7 +22,11 @@ def by_metric_name(
         return segments, "any name"
     accepts = _accepting(matchers, check)
     exact = next((matcher.value for matcher in matchers if matcher.kind is MatchKind.EQUAL), None)
-    kept = [segment for segment in segments if _may_hold(segment, accepts, exact)]
+    if exact is None:
+        kept = [segment for segment in segments if _may_hold_any(segment, accepts)]
+    else:
+        names = [name for name in base_names(exact) if accepts(name)]
+        kept = [segment for segment in segments if _may_hold_one(segment, names)]
     return kept, " and ".join(f"name {matcher.kind.value} {matcher.value}" for matcher in matchers)
 
 
@@ -37,11 +41,15 @@ def _accepting(matchers: Sequence[Matcher], check: Callable[[], object]) -> Call
     return accepts_any
 
 
-def _may_hold(segment: Segment, accepts: Callable[[str], bool], exact: str | None) -> bool:
+def _may_hold_any(segment: Segment, accepts: Callable[[str], bool]) -> bool:
+    names = segment.pruning.values.get(_COLUMN)
+    return names is None or any(map(accepts, names))
+
+
+def _may_hold_one(segment: Segment, wanted: Sequence[str]) -> bool:
+    """Whether the segment may hold one of a few names. Most queries name their metric, so this must be quick."""
     names = segment.pruning.values.get(_COLUMN)
     if names is not None:
-        return any(map(accepts, names))
+        return any(name in names for name in wanted)
     bounds = segment.pruning.bounds.get(_COLUMN)
-    if exact is None or bounds is None:
-        return True
-    return any(bounds[0] <= name <= bounds[1] for name in base_names(exact))
+    return bounds is None or any(bounds[0] <= name <= bounds[1] for name in wanted)
