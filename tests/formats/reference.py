@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from lakerunner.formats.otlp.anyvalue import float_text
+from lakerunner.formats.number_text import float_text
 from lakerunner.model.labels import attribute_column
 
 KINDS = ("string_value", "bool_value", "int_value", "double_value", "array_value", "kvlist_value", "bytes_value")

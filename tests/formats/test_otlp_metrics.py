@@ -13,8 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
+from lakerunner.formats.number_text import float_text
 from lakerunner.formats.options import MetricOptions, Options
-from lakerunner.formats.otlp.anyvalue import float_text
 from lakerunner.formats.otlp.decode import read_messages
 from lakerunner.formats.otlp.names import metric_name
 from lakerunner.model.labels import LabelSet, prometheus_label

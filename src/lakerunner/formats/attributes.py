@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
+from lakerunner.formats.number_text import float_texts
 from lakerunner.model.labels import attribute_column
 
 #: Every column makes the file's footer longer, which costs even readers that do not select the column.
@@ -124,20 +125,11 @@ def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MA
 def as_text(array: pa.Array) -> pa.Array:
     """Convert attribute values to text, as the overflow and columns of mixed types hold them.
 
-    A whole number has the same text as an integer and as a double. Arrow alone would write doubles from 1e10 on with
-    an exponent.
+    A whole number has the same text as an integer and as a double.
     """
     if pa.types.is_string(array.type):
         return array
-    text = pc.cast(array, pa.string())
-    if not pa.types.is_floating(array.type):
-        return text
-    size = pc.abs(array)
-    plain = pc.and_(pc.equal(pc.floor(array), array), pc.and_(pc.greater_equal(size, 1e10), pc.less_equal(size, EXACT)))
-    if not pc.any(plain).as_py():
-        return text
-    whole = pc.cast(pc.if_else(plain, array, 0.0), pa.int64(), safe=False)
-    return pc.if_else(plain, pc.cast(whole, pa.string()), text)
+    return float_texts(array) if pa.types.is_floating(array.type) else pc.cast(array, pa.string())
 
 
 def are_exact(ints: pa.Array | pa.ChunkedArray) -> bool:

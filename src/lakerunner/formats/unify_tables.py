@@ -105,11 +105,11 @@ def _overflow(table: pa.Table, lost: Sequence[str], misfits: Sequence[tuple[str,
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         named.append((level, name, Entry(name, rows, values, rows)))
     if OVERFLOW in table.column_names:
-        named += [(level, key, entry) for key, entry in _exploded(table.column(OVERFLOW).combine_chunks())]
+        named += [(level, key, entry) for key, entry in exploded(table.column(OVERFLOW).combine_chunks())]
     return spill(named, table.num_rows, Tally()) if named else None
 
 
-def _exploded(maps: pa.MapArray) -> Iterator[tuple[str, Entry]]:
+def exploded(maps: pa.MapArray) -> Iterator[tuple[str, Entry]]:
     lists = maps.cast(pa.list_(maps.type.field(0).type))
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     rows = np.repeat(np.arange(len(maps)), counts)

@@ -17,6 +17,8 @@ class Column:
     bloom: bool = False
     #: Searches for a text within this column use needle filters (`store/needles.py`).
     needles: bool = False
+    #: Only a segment in which some row has a value has this column.
+    sparse: bool = False
 
     def field(self) -> pa.Field:
         return pa.field(self.name, self.type, nullable=self.nullable)

@@ -16,6 +16,7 @@ METADATA_LABELS = (METRIC_NAME, "__type__", "__unit__")
 #: Bytes of a series id.
 SERIES_ID_BYTES = 8
 
+_SEPARATORS = re.compile(r"[^a-zA-Z0-9]+")
 _NOT_ATTRIBUTE = re.compile(r"[^a-z0-9_]")
 _NOT_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 #: Neither byte can occur in UTF-8 text, so two different label sets never hash the same bytes.
@@ -99,12 +100,32 @@ def series_id(labels: bytes, key: bytes) -> bytes:
 
 
 def attribute_column(prefix: str, key: str) -> str:
-    """Return the column of an attribute: in lower case, with an underscore for each other character.
+    """Return the column of an attribute: its Loki label in lower case, so that a label's column is known.
 
-    >>> attribute_column("resource", "k8s.pod.Name")
-    'resource_k8s_pod_name'
+    A key without any letter or digit of ASCII keeps its length, since such keys would all have the same column.
+
+    >>> attribute_column("resource", "k8s.pod.Name"), attribute_column("attr", "a..b"), attribute_column("attr", "ключ")
+    ('resource_k8s_pod_name', 'attr_a_b', 'attr_____')
     """
-    return f"{prefix}_{_NOT_ATTRIBUTE.sub('_', key.lower())}"
+    name = _underscored(key).lower()
+    return f"{prefix}_{name if name.strip('_') else _NOT_ATTRIBUTE.sub('_', key)}"
+
+
+def loki_label(key: str) -> str:
+    """Return the label name that Loki's OTLP endpoint gives to an attribute key.
+
+    >>> loki_label("http.Method"), loki_label("a..b"), loki_label("9lives"), loki_label("-x-"), loki_label("__line__")
+    ('http_Method', 'a_b', 'key_9lives', '_x_', '__line__')
+    """
+    name = _underscored(key)
+    return f"key_{name}" if name[:1].isdigit() else name
+
+
+def _underscored(key: str) -> str:
+    """Replace each run of other characters than letters and digits by an underscore. `__x__` keeps its underscores."""
+    if len(key) > 4 and key.startswith("__") and key.endswith("__"):
+        return f"__{_SEPARATORS.sub('_', key[2:-2])}__"
+    return _SEPARATORS.sub("_", key)
 
 
 def prometheus_label(key: str) -> str:

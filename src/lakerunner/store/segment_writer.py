@@ -44,7 +44,7 @@ class SegmentStatistics:
 
 def to_parquet(signal: Signal, description: Table, table: pa.Table, compression_level: int = FRESH_LEVEL) -> pa.Buffer:
     """Encode the table as a Parquet file. Its rows must be sorted by the description's sort key."""
-    table = split_nanos(table)
+    table = split_nanos(_without_empty_sparse(description, table))
     rows = group_rows(table)
     chosen = choose_encodings(description, table, rows)
     sink = pa.BufferOutputStream()
@@ -67,6 +67,12 @@ def to_parquet(signal: Signal, description: Table, table: pa.Table, compression_
         if searched and table.num_rows:
             writer.add_key_value_metadata(append_filters(sink, table, searched, rows))
     return sink.getvalue()
+
+
+def _without_empty_sparse(description: Table, table: pa.Table) -> pa.Table:
+    sparse = [column.name for column in description.columns if column.sparse and column.name in table.column_names]
+    empty = [name for name in sparse if table.column(name).null_count == table.num_rows]
+    return table.drop_columns(empty) if empty else table
 
 
 def group_rows(table: pa.Table) -> int:

@@ -22,6 +22,7 @@ from opentelemetry.proto.common.v1 import common_pb2
 from lakerunner.formats.attributes import Entry, Ints, cut_text
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits, cut_key
+from lakerunner.formats.number_text import float_text
 from lakerunner.model.errors import BadInput
 
 
@@ -173,21 +174,6 @@ def _kind_text(kind: Kind, array: pa.Array) -> pa.Array:
     if kind == Kind.DOUBLE:
         return _per_distinct(array, float_text)
     return pc.cast(array, pa.string())
-
-
-def float_text(value: float) -> str:
-    """Format a double as OTLP's translation to text does (JSON's number form).
-
-    >>> float_text(1.0), float_text(1e21), float_text(2.5e-7), float_text(1e16)
-    ('1', '1e+21', '2.5e-7', '10000000000000000')
-    """
-    if math.isnan(value) or math.isinf(value):
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-    if value == 0 or 1e-6 <= abs(value) < 1e21:
-        text = np.format_float_positional(value, trim="-")
-        return text
-    mantissa, exponent = repr(value).split("e") if "e" in repr(value) else f"{value:e}".split("e")
-    return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
 
 
 @functools.cache

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Ints
 from lakerunner.formats.decoded import Tally
-from lakerunner.formats.otlp.anyvalue import DuplicateOneof, float_text
+from lakerunner.formats.number_text import float_text
+from lakerunner.formats.otlp.anyvalue import DuplicateOneof
 from lakerunner.formats.otlp.buckets import Layout, out_of_range, sparse
 from lakerunner.formats.otlp.metric_metadata import DELTA, MetricMetadata
 from lakerunner.formats.otlp.nesting import counts, nanos, timestamps

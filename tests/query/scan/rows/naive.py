@@ -7,9 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from lakerunner.formats.number_text import float_text
 from lakerunner.query.scan.rows.predicate import (
     NUMBER_TEXT,
     And,
@@ -71,9 +69,7 @@ def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        if value.is_integer() and abs(value) <= 2**53:
-            return str(int(value))
-        return str(pc.cast(pa.array([value]), pa.string())[0].as_py())
+        return float_text(value) if math.isfinite(value) else str(value)
     return str(value)
 
 
