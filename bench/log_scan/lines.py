@@ -55,7 +55,8 @@ def lake(folder: Path, rows: int) -> Lake:
     if not noted.exists():
         noted.write_bytes(orjson.dumps(_written(bucket, rows)))
     found = orjson.loads(noted.read_bytes())
-    return Lake([RowSegment.from_json(each) for each in found["segments"]], bucket, found["trace_id"], found["request_id"])
+    segments = [RowSegment.from_json(each) for each in found["segments"]]
+    return Lake(segments, bucket, found["trace_id"], found["request_id"])
 
 
 def _written(bucket: Path, rows: int) -> dict[str, object]:
@@ -136,15 +137,16 @@ def _lines(
     address = [pa.array(random.integers(0, 256, rows)).cast(pa.string()) for _ in range(2)]
     size = pa.array(random.integers(100, 90_000, rows)).cast(pa.string())
     shard = numbered("shard-", random.integers(0, 64, rows), 2)
+    levels = pc.ascii_lower(levels)
     forms = [
         joined(["10.7.", address[0], ".", address[1], ' - - "GET ', numbered("/api/v1/items/", path, 1),
                 '?page=2 HTTP/1.1" ', status.cast(pa.string()), " ", size, ' "okhttp/4.12" ', took, "ms"], rows),
-        joined(['{"level":"', pc.ascii_lower(levels), '","msg":"charged payment","payment":"', payment, '","customer":"',
+        joined(['{"level":"', levels, '","msg":"charged payment","payment":"', payment, '","customer":"',
                 users, '","took_ms":', took, ',"request_id":"', requests, '"}'], rows),
-        joined(["level=", pc.ascii_lower(levels), ' msg="upstream timeout, will retry" upstream=inventory after=', took,
+        joined(["level=", levels, ' msg="upstream timeout, will retry" upstream=inventory after=', took,
                 "ms user=", users, " request_id=", requests], rows),
-        joined(["cache miss for ", numbered("item-", path, 6), " of ", users, ", loaded from ", shard, " in ", took, "ms"],
-               rows),
+        joined(["cache miss for ", numbered("item-", path, 6), " of ", users, ", loaded from ", shard, " in ", took,
+                "ms"], rows),
     ]  # fmt: skip
     return pc.choose(pa.array(random.integers(0, len(forms), rows)), *forms)
 
