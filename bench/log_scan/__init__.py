@@ -1,1 +1,0 @@
-"""Scan log records in bulk: counts, groups, texts and patterns, beside DuckDB, ClickHouse and the cost of decoding."""

@@ -1,0 +1,92 @@
+"""Compiles the stages of a pipeline: what a stage can do once is done here, not for each batch of entries."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.entries import Check, Entries, Stage
+from lakerunner.query.logql.line_patterns import parse_parser_pattern
+from lakerunner.query.logql.stages.choices import dropped, kept
+from lakerunner.query.logql.stages.decolorize import decolorized
+from lakerunner.query.logql.stages.fields import Wanted
+from lakerunner.query.logql.stages.json_fields import json_fields, unpacked
+from lakerunner.query.logql.stages.json_paths import compiled_paths, json_values
+from lakerunner.query.logql.stages.label_filters import filtered
+from lakerunner.query.logql.stages.line_filters import line_filter
+from lakerunner.query.logql.stages.logfmt import logfmt_fields
+from lakerunner.query.logql.stages.patterns import line_pattern, pattern_fields
+from lakerunner.query.logql.stages.regexps import regexp_stage
+
+
+def compile_stages(stages: Sequence[ast.Stage], wanted: Wanted = None) -> Stage:
+    """The stages one after the other.
+
+    `wanted` names the labels that the stages or what follows them need; others need not be made. Errors are found all
+    the same.
+    """
+    steps = [compile_stage(stage, wanted) for stage in in_order(stages)]
+
+    def run(entries: Entries, check: Check) -> Entries:
+        for step in steps:
+            check()
+            entries = step(entries, check)
+        return entries
+
+    return run
+
+
+def in_order(stages: Sequence[ast.Stage]) -> list[ast.Stage]:
+    """The stages in the order in which Loki runs them.
+
+    Line filters come before everything else, because they are cheap. Only `line_format` and `unpack`, which change the
+    line, stay before the filters that follow them. `decolorize` changes it too, but Loki overlooks that.
+    """
+    ordered: list[ast.Stage] = []
+    filters: list[ast.Stage] = []
+    others: list[ast.Stage] = []
+    for stage in stages:
+        (filters if isinstance(stage, ast.LineFilter) else others).append(stage)
+        if isinstance(stage, ast.LineFormat | ast.Unpack):
+            ordered += filters + others
+            filters, others = [], []
+    return ordered + filters + others
+
+
+def compile_stage(stage: ast.Stage, wanted: Wanted = None) -> Stage:
+    match stage:
+        case ast.LineFilter():
+            return line_filter(stage)
+        case ast.LabelFilter(condition):
+            return lambda entries, check: filtered(entries, condition, check)
+        case ast.Json(()):
+            return lambda entries, check: json_fields(entries, wanted, check)
+        case ast.Json(extractions):
+            paths = compiled_paths(extractions)
+            return lambda entries, check: json_values(entries, extractions, paths, wanted, check)
+        case ast.Logfmt():
+            return lambda entries, check: logfmt_fields(entries, stage, wanted, check)
+        case ast.Regexp(text):
+            return regexp_stage(text, wanted)
+        case ast.PatternParser(text):
+            pattern = line_pattern(parse_parser_pattern(text))
+            return lambda entries, check: pattern_fields(entries, pattern, wanted, check)
+        case ast.Unpack():
+            return lambda entries, check: unpacked(entries, wanted, check)
+        case ast.Decolorize():
+            return decolorized
+        case ast.Drop():
+            return lambda entries, check: dropped(entries, stage, check)
+        case ast.Keep():
+            return lambda entries, check: kept(entries, stage, check)
+        case ast.LineFormat():
+            return _format(stage, "line_format")
+        case ast.LabelFormat():
+            return _format(stage, "label_format")
+
+
+def _format(stage: ast.LineFormat | ast.LabelFormat, name: str) -> Stage:
+    formats = importlib.import_module("lakerunner.query.logql.stages.formats")
+    made: Stage = getattr(formats, name)(stage)
+    return made

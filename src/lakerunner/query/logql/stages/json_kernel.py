@@ -1,0 +1,285 @@
+"""Kernels that find the fields of JSON lines, in the way of the parser that Loki uses.
+
+That parser is lenient. An object ends where its braces balance, whatever stands between them. A number is everything up
+to the next separator. Fields before an error count, and text after the first object is ignored. So a strict JSON reader
+would give other labels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lakerunner.query.logql.stages.field_kernels import (
+    AS_IS,
+    JSON_ESCAPED,
+    NO_KEY_ROOM,
+    NO_ROOM,
+    ROOT,
+    interned,
+    same_bytes,
+    same_key,
+    simple_escape,
+    unicode_escape,
+)
+
+#: Objects within objects. Each level is scanned once more, so the depth limits the cost of a line.
+MAX_DEPTH = 100
+#: What is wrong with a line; ERRORS says it in words.
+FINE, BAD_JSON, BAD_STRING, BAD_ARRAY, BAD_OBJECT, BAD_VALUE, BAD_ESCAPE, TOO_DEEP = range(8)
+
+ERRORS = (
+    "",
+    "Malformed JSON error",
+    "Value is string, but can't find closing '\"' symbol",
+    "Value is array, but can't find closing ']' symbol",
+    "Value looks like object, but can't find closing '}' symbol",
+    "Unknown value type",
+    "Encountered an invalid escape sequence in a string",
+    f"objects are nested deeper than {MAX_DEPTH} levels",
+)
+
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _U = ord('"'), ord("\\"), ord(","), ord(":"), ord("u")
+_OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = ord("{"), ord("}"), ord("["), ord("]")
+_TRUE, _FALSE, _NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
+#: Types of a value.
+STRING, NUMBER, OBJECT, ARRAY, BOOLEAN, NULL = range(1, 7)
+
+#: 1: ends a text. 2: a backslash. 3: may begin U+FFFD.
+_IN_TEXT = np.zeros(256, np.uint8)
+_IN_TEXT[_QUOTE], _IN_TEXT[_BACKSLASH], _IN_TEXT[0xEF] = 1, 2, 3
+_BLANK = np.zeros(256, np.bool_)
+_BLANK[[0x20, 0x09, 0x0A, 0x0D]] = True
+_ENDS_TOKEN = _BLANK.copy()
+_ENDS_TOKEN[[_COMMA, _CLOSE, _CLOSE_LIST]] = True
+
+
+@njit(cache=True, nogil=True)
+def after_blanks(data, i, stop):  # type: ignore[no-untyped-def]
+    while i < stop and _BLANK[data[i]]:
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def text_end(data, i, stop):  # type: ignore[no-untyped-def]
+    """The index of the quote that ends a text, or -1; whether the text must be unescaped, and has escapes."""
+    special, escaped = False, False
+    while i < stop:
+        kind = _IN_TEXT[data[i]]
+        if kind:
+            if kind == 1:
+                return i, special, escaped
+            special = True
+            if kind == 2:
+                escaped = True
+                i += 1
+        i += 1
+    return -1, special, escaped
+
+
+@njit(cache=True, nogil=True)
+def block_end(data, i, stop, opening, closing):  # type: ignore[no-untyped-def]
+    """The index behind the bracket that closes the one at `i`, or -1. Other brackets do not count."""
+    level = 0
+    while i < stop:
+        c = data[i]
+        if c == _QUOTE:
+            i, _, _ = text_end(data, i + 1, stop)
+            if i < 0:
+                return -1
+        elif c == opening:
+            level += 1
+        elif c == closing:
+            level -= 1
+            if level == 0:
+                return i + 1
+        i += 1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _is_word(data, start, end, word):  # type: ignore[no-untyped-def]
+    return end - start == word.shape[0] and same_bytes(data, start, word, 0, end - start)
+
+
+@njit(cache=True, nogil=True)
+def token(data, i, stop):  # type: ignore[no-untyped-def]
+    """The end and the type of a number, a boolean or null; the type is 0 if it is none of them."""
+    end = i
+    while end < stop and not _ENDS_TOKEN[data[end]]:
+        end += 1
+    c = data[i]
+    if 0x30 <= c <= 0x39 or c == 0x2D:
+        return end, NUMBER
+    if _is_word(data, i, end, _TRUE) or _is_word(data, i, end, _FALSE):
+        return end, BOOLEAN
+    if _is_word(data, i, end, _NULL):
+        return end, NULL
+    return end, 0
+
+
+@njit(cache=True, nogil=True)
+def value_at(data, i, stop):  # type: ignore[no-untyped-def]
+    """The value that begins at or behind `i`: an error, its type, start, end, and how it becomes a text.
+
+    A text is without its quotes, so it ends one byte later than its `end`.
+    """
+    i = after_blanks(data, i, stop)
+    if i >= stop:
+        return BAD_JSON, 0, i, i, AS_IS
+    c = data[i]
+    if c == _QUOTE:
+        end, special, _ = text_end(data, i + 1, stop)
+        if end < 0:
+            return BAD_STRING, STRING, i, i, AS_IS
+        return FINE, STRING, i + 1, end, JSON_ESCAPED if special else AS_IS
+    if c == _OPEN:
+        end = block_end(data, i, stop, _OPEN, _CLOSE)
+        return (BAD_OBJECT if end < 0 else FINE), OBJECT, i, end, AS_IS
+    if c == _OPEN_LIST:
+        end = block_end(data, i, stop, _OPEN_LIST, _CLOSE_LIST)
+        return (BAD_ARRAY if end < 0 else FINE), ARRAY, i, end, AS_IS
+    end, kind = token(data, i, stop)
+    return (FINE if kind else BAD_VALUE), kind, i, end, AS_IS
+
+
+@njit(cache=True, nogil=True)
+def well_escaped(data, start, end, quoted):  # type: ignore[no-untyped-def]
+    """Whether all escapes of a text are well-formed."""
+    i = start
+    while i < end:
+        if data[i] != _BACKSLASH:
+            i += 1
+            continue
+        if i + 1 >= end:
+            return False
+        if simple_escape(data[i + 1], quoted):
+            i += 2
+            continue
+        if data[i + 1] != _U:
+            return False
+        _, taken = unicode_escape(data, i, end, quoted)
+        if taken == 0:
+            return False
+        i += taken
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _key_at(data, i, stop, parent, previous, known, count):  # type: ignore[no-untyped-def]
+    """The key whose text begins at `i`: an error, its number, and the index behind its closing quote.
+
+    Lines of one source have the same keys in the same order, so the key that followed `previous` last time is tried
+    first. That saves finding the end of the text, and hashing it.
+    """
+    table, parents, starts, ends, follow, escaped_keys = known
+    guess = follow[previous + 1]
+    if guess >= 0 and not escaped_keys[guess]:
+        end = i + ends[guess] - starts[guess]
+        if end < stop and data[end] == _QUOTE and same_key(data, i, end, parent, guess, parents, starts, ends):
+            return FINE, guess, end + 1
+    end, _, escaped = text_end(data, i, stop)
+    if end < 0:
+        return BAD_JSON, -1, i
+    if escaped and not well_escaped(data, i, end, False):
+        return BAD_ESCAPE, -1, i
+    if count >= parents.shape[0]:
+        return NO_KEY_ROOM, -1, i
+    key = interned(data, i, end, parent, table, parents, starts, ends, count)
+    escaped_keys[key] = escaped
+    follow[previous + 1] = key
+    return FINE, key, end + 1
+
+
+@njit(cache=True, nogil=True)
+def _flatten_line(  # type: ignore[no-untyped-def]
+    data, i, stop, row, packed, known, count, unwanted, out, used, stops, above
+):
+    """Find the fields of one line: an error, and how many fields and keys there are now."""
+    rows, keys, starts, ends, kinds = out
+    parent, depth, previous = ROOT, 0, -1
+    i = after_blanks(data, i, stop)
+    if i >= stop or data[i] != _OPEN:
+        return BAD_OBJECT, used, count
+    opened, comma = True, -1
+    while True:
+        if opened:
+            i = after_blanks(data, i + 1, stop)
+            if i >= stop:
+                return BAD_JSON, used, count
+            opened, comma = False, -1
+        if i >= stop:
+            return BAD_OBJECT, used, count
+        closed = data[i] == _CLOSE
+        if closed:
+            if comma >= 0 and comma + 1 == i:
+                return BAD_OBJECT, used, count
+        elif data[i] != _QUOTE:
+            return BAD_OBJECT, used, count
+        else:
+            error, key, i = _key_at(data, i + 1, stop, parent, previous, known, count)
+            if error:
+                return error, used, count
+            count, previous = max(count, key + 1), key
+            i = after_blanks(data, i, stop)
+            if i >= stop or data[i] != _COLON:
+                return BAD_JSON, used, count
+            error, kind, start, end, how = value_at(data, i + 1, stop)
+            if error:
+                return error, used, count
+            if kind == OBJECT and not packed:
+                if depth == MAX_DEPTH:
+                    return TOO_DEEP, used, count
+                stops[depth], above[depth] = stop, parent
+                depth += 1
+                i, stop, parent, opened = start, end, key, True
+                continue
+            wanted = kind == STRING or (not packed and (kind in (NUMBER, BOOLEAN)))
+            if wanted and not unwanted[key]:
+                if used >= rows.shape[0]:
+                    return NO_ROOM, used, count
+                rows[used], keys[used], starts[used], ends[used], kinds[used] = row, key, start, end, how
+                used += 1
+            i = end + 1 if kind == STRING else end
+        while True:
+            if closed:
+                if depth == 0:
+                    return FINE, used, count
+                depth -= 1
+                i, stop, parent = stop, stops[depth], above[depth]
+            i = after_blanks(data, i, stop)
+            if i >= stop:
+                return BAD_ARRAY, used, count
+            closed = data[i] == _CLOSE
+            if not closed:
+                break
+        if data[i] != _COMMA:
+            return BAD_OBJECT, used, count
+        comma, i = i, i + 1
+        after = after_blanks(data, i, stop)
+        if after >= stop:
+            return BAD_ARRAY, used, count
+        if after > i:
+            comma += after - i - 1
+        i = after
+
+
+@njit(cache=True, nogil=True)
+def flatten(data, offsets, begin, end, packed, known, count, unwanted, out, errors):  # type: ignore[no-untyped-def]
+    """Find the fields of the lines from `begin` up to `end`.
+
+    Returns the line at which it stopped, the numbers of fields and keys, and 0 or what there was no room for.
+    `packed`: only the texts of the outermost object count.
+    """
+    used = 0
+    stops, above = np.empty(MAX_DEPTH, np.int64), np.empty(MAX_DEPTH, np.int64)
+    for row in range(begin, end):
+        error, now, count = _flatten_line(
+            data, offsets[row], offsets[row + 1], row, packed, known, count, unwanted, out, used, stops, above
+        )
+        if error >= NO_ROOM:
+            return row, used, count, error
+        errors[row] = error
+        used = now
+    return end, used, count, FINE

@@ -1,0 +1,55 @@
+"""Line filters: `|= "a" or "b"`, `!~ "…"`, `|> "<_> done"`, `|= ip("10.0.0.0/8")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.addresses import parse_addresses
+from lakerunner.query.logql.entries import Check, Entries, Mask, Stage
+from lakerunner.query.logql.line_patterns import parse_filter_pattern
+from lakerunner.query.logql.stages.address_search import mentioning
+from lakerunner.query.logql.stages.matching import containing, searched
+from lakerunner.query.logql.stages.patterns import fitting, line_pattern
+
+LineTest: TypeAlias = Callable[[pa.StringArray, Check], Mask]
+
+_NEGATED = (ast.LineOp.LACKS, ast.LineOp.MATCHES_NOT, ast.LineOp.FITS_NOT)
+
+
+def line_filter(stage: ast.LineFilter) -> Stage:
+    tests = [_test(stage.op, text) for text in _texts(stage)]
+    negated = stage.op in _NEGATED
+
+    def keep(entries: Entries, check: Check) -> Entries:
+        check()
+        found = np.zeros(len(entries), np.bool_)
+        for test in tests:
+            found |= test(entries.lines, check)
+        return entries.filtered(~found if negated else found)
+
+    return keep
+
+
+def _texts(stage: ast.LineFilter) -> tuple[ast.LineText, ...]:
+    """The texts of a chain without empty ones, which every line contains: Loki leaves them out where others follow."""
+    telling = tuple(text for text in stage.texts if text.value)
+    return telling if stage.op is ast.LineOp.CONTAINS and telling else stage.texts
+
+
+def _test(op: ast.LineOp, text: ast.LineText) -> LineTest:
+    if text.ip:
+        addresses = parse_addresses(text.value)
+        return lambda lines, check: mentioning(lines, addresses, check)
+    match op:
+        case ast.LineOp.CONTAINS | ast.LineOp.LACKS:
+            return lambda lines, check: containing(lines, text.value, check)
+        case ast.LineOp.MATCHES | ast.LineOp.MATCHES_NOT:
+            return lambda lines, check: searched(lines, text.value, check)
+        case ast.LineOp.FITS | ast.LineOp.FITS_NOT:
+            pattern = line_pattern(parse_filter_pattern(text.value))
+            return lambda lines, check: fitting(lines, pattern, check)

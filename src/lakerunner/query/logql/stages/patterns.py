@@ -1,0 +1,75 @@
+"""Patterns such as `<ip> - <user> <_>`: literals and captures in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.query.logql.entries import Check, Entries, Mask
+from lakerunner.query.logql.line_patterns import Capture, Parts
+from lakerunner.query.logql.stages import pattern_kernel
+from lakerunner.query.logql.stages.field_kernels import AS_IS
+from lakerunner.query.logql.stages.fields import Fields, Wanted, with_fields
+from lakerunner.query.logql.stages.texts import Bytes, bytes_of, slices
+
+
+@dataclass(frozen=True, slots=True)
+class LinePattern:
+    """The literals one after the other, where each begins and the last ends, and all captures."""
+
+    text: Bytes
+    bounds: Any
+    #: Whether it begins with a literal, and whether it ends with a capture.
+    leading: bool
+    trailing: bool
+    captures: Sequence[Capture]
+
+
+def line_pattern(parts: Parts) -> LinePattern:
+    literals = [part.encode() for part in parts if isinstance(part, str)]
+    bounds = np.cumsum([0, *map(len, literals)], dtype=np.int64)
+    whole = np.frombuffer(b"".join(literals), np.uint8)
+    captures = [part for part in parts if isinstance(part, Capture)]
+    leading, trailing = (
+        isinstance(parts[0], str) if parts else False,
+        isinstance(parts[-1], Capture) if parts else False,
+    )
+    return LinePattern(whole, bounds, leading, trailing, captures)
+
+
+def fitting(lines: pa.StringArray, pattern: LinePattern, check: Check) -> Mask:
+    """The lines that a pattern fits as a whole."""
+    data, offsets = bytes_of(lines)
+    found = np.zeros(len(lines), np.bool_)
+    for begin, end in slices(offsets):
+        check()
+        pattern_kernel.fits(
+            data, offsets, begin, end, pattern.text, pattern.bounds, pattern.leading, pattern.trailing, found
+        )
+    return found
+
+
+def pattern_fields(entries: Entries, pattern: LinePattern, wanted: Wanted, check: Check) -> Entries:
+    """The entries with the named captures as labels. A pattern that does not fit gives fewer of them, or none."""
+    data, offsets = bytes_of(entries.lines)
+    starts = np.full((len(pattern.captures), len(entries)), -1, np.int32)
+    ends = np.full_like(starts, -1)
+    for begin, end in slices(offsets):
+        check()
+        pattern_kernel.captures(data, offsets, begin, end, pattern.text, pattern.bounds, pattern.leading, starts, ends)
+    named = np.array([not capture.unnamed for capture in pattern.captures], np.bool_)
+    # In order of the rows, which the columns are built in.
+    rows, keys = np.nonzero(((starts >= 0) & named[:, None]).T)
+    fields = Fields(
+        data,
+        rows.astype(np.int32),
+        keys.astype(np.int32),
+        starts[keys, rows],
+        ends[keys, rows],
+        np.full(len(rows), AS_IS, np.uint8),
+    )
+    return with_fields(entries, fields, [capture.name for capture in pattern.captures], wanted, check)

@@ -1,0 +1,177 @@
+"""Numbers, durations and sizes in the values of labels, read as Go's libraries read them, with their error texts.
+
+Each distinct value is read once. Plain decimal numbers, which seldom repeat, are read as a whole column.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.model.errors import BadInput
+from lakerunner.query.logql.durations import parse_go_duration_ns
+from lakerunner.query.logql.entries import Check, Mask, encoded, valid
+from lakerunner.query.syntax.strings import quote
+
+Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+
+_VALUES_PER_CHECK = 1 << 14
+_PLAIN_NUMBER = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
+_DIGITS = r"\d+(?:_\d+)*"
+_NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?", re.ASCII)
+_HEX_NUMBER = re.compile(r"[+-]?0[xX]_?(?:[0-9a-fA-F_]+\.?[0-9a-fA-F_]*|\.[0-9a-fA-F_]+)[pP][+-]?\d+", re.ASCII)
+_INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE | re.ASCII)
+_NAN = re.compile("nan", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(r"[\d.,]*", re.ASCII)
+_PREFIXES = "kmgtpe"
+_UNITS = {"": 1, "b": 1} | {
+    f"{prefix}{suffix}": base**power
+    for power, prefix in enumerate(_PREFIXES, 1)
+    for suffix, base in (("", 1000), ("b", 1000), ("i", 1024), ("ib", 1024))
+}
+_DURATION_NUMBER = re.compile(r"(\d*)(\.\d*)?", re.ASCII)
+_DURATION_UNIT = re.compile(r"[^.\d]*", re.ASCII)
+_DURATION_UNITS = ("ns", "us", "µs", "μs", "ms", "s", "m", "h")
+_MOST_DIGITS = 1 << 63
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities:
+    """One number per entry. It means nothing where there is no value, or an unreadable one."""
+
+    numbers: Numbers
+    #: The entries that have a value.
+    present: Mask
+    #: Why a value could not be read; null: it was. None: all were.
+    errors: pa.StringArray | None
+
+    @property
+    def unreadable(self) -> Mask:
+        return np.zeros(len(self.present), np.bool_) if self.errors is None else valid(self.errors)
+
+
+class _Unreadable(Exception):
+    """Its text is the error that Go gives."""
+
+
+Reader = Callable[[str], float]
+
+
+def quantities(values: pa.Array, read: Reader, check: Check) -> Quantities:
+    """The numbers of a column of texts."""
+    present = valid(values)
+    # Nanoseconds of more than a hundred days are not exact as floats.
+    kind = np.int64 if read is nanoseconds else np.float64
+    numbers: Numbers = np.zeros(len(values), kind)
+    if read is number and not pa.types.is_dictionary(values.type):
+        simple = pc.fill_null(pc.match_substring_regex(values, _PLAIN_NUMBER), False)
+        if pc.any(simple).as_py():
+            parsed = pc.cast(pc.if_else(simple, values, pa.scalar(None, pa.string())), pa.float64())
+            numbers = pc.fill_null(parsed, 0.0).to_numpy(zero_copy_only=False).copy()
+            values = pc.if_else(simple, pa.scalar(None, pa.string()), values)
+            if values.null_count == len(values):
+                return Quantities(numbers, present, None)
+    rest = encoded(values)
+    read_numbers = np.zeros(len(rest.dictionary) + 1, kind)
+    errors: list[str | None] = []
+    for place, text in enumerate(rest.dictionary.to_pylist()):
+        if place % _VALUES_PER_CHECK == 0:
+            check()
+        error = None
+        try:
+            read_numbers[place] = read(text)
+        except _Unreadable as reason:
+            error = str(reason)
+        errors.append(error)
+    indices = pc.fill_null(rest.indices, len(rest.dictionary)).to_numpy(zero_copy_only=False)
+    numbers = np.where(valid(rest), read_numbers[indices], numbers)
+    if not any(error is not None for error in errors):
+        return Quantities(numbers, present, None)
+    return Quantities(numbers, present, pa.array(errors, pa.string()).take(rest.indices))
+
+
+def number(text: str) -> float:
+    """A number as Go's `strconv.ParseFloat` reads it.
+
+    >>> number("1_000"), number("-0.5e3"), number("+Inf")
+    (1000.0, -500.0, inf)
+    """
+    if _NUMBER.fullmatch(text):
+        value = float(text)
+        if math.isinf(value):
+            raise _Unreadable(f"strconv.ParseFloat: parsing {quote(text)}: value out of range")
+        return value
+    if _INFINITE.fullmatch(text) or _NAN.fullmatch(text):
+        return float(text)
+    if _HEX_NUMBER.fullmatch(text) and "__" not in text:
+        return float.fromhex(text.replace("_", ""))
+    raise _Unreadable(f"strconv.ParseFloat: parsing {quote(text)}: invalid syntax")
+
+
+def seconds(text: str) -> float:
+    """A duration as `unwrap duration(…)` reads it.
+
+    >>> seconds("1m0.5s")
+    60.5
+    """
+    whole, rest = divmod(abs(int(nanoseconds(text))), _NS_PER_S)
+    value = whole + rest / _NS_PER_S
+    return -value if text.startswith("-") else value
+
+
+def nanoseconds(text: str) -> int:
+    """A duration as Go's `time.ParseDuration` reads it.
+
+    >>> nanoseconds("1h15m30.5s")
+    4530500000000
+    """
+    try:
+        return parse_go_duration_ns(text)
+    except BadInput:
+        raise _Unreadable(_duration_error(text)) from None
+
+
+def _duration_error(text: str) -> str:
+    invalid = f"time: invalid duration {quote(text)}"
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    while rest:
+        found = _DURATION_NUMBER.match(rest)
+        assert found is not None
+        digits, fraction = found[1], found[2] or ""
+        if (not digits and len(fraction) < 2) or int(digits or 0) > _MOST_DIGITS:
+            return invalid
+        rest = rest[found.end() :]
+        unit = _DURATION_UNIT.match(rest)
+        assert unit is not None
+        if not unit[0]:
+            return f"time: missing unit in duration {quote(text)}"
+        if unit[0] not in _DURATION_UNITS:
+            return f"time: unknown unit {quote(unit[0])} in duration {quote(text)}"
+        rest = rest[unit.end() :]
+    return invalid
+
+
+def size(text: str) -> float:
+    """A size in bytes as `humanize.ParseBytes` reads it.
+
+    >>> size("1.5KiB"), size("2 mb")
+    (1536.0, 2000000.0)
+    """
+    found = _SIZE.match(text)
+    assert found is not None
+    amount = number(found[0].replace(",", ""))
+    unit = text[found.end() :].strip().lower()
+    if unit not in _UNITS:
+        raise _Unreadable(f"unhandled size name: {unit}")
+    amount *= _UNITS[unit]
+    if amount >= 2.0**64:
+        raise _Unreadable(f"too large: {text}")
+    return float(int(amount))
