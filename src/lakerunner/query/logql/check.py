@@ -2,10 +2,54 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from lakerunner.query.logql.ast import (
+    AndFilter,
+    Binary,
+    Condition,
+    Expr,
+    LabelFilter,
+    LabelReplace,
+    LogSelector,
+    OrFilter,
+    RangeAggregate,
+    VectorAggregate,
+)
 from lakerunner.query.logql.functions import LIMITING, RANGE_FUNCTIONS, SORTING, Unwrapping
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.syntax.limits import MAX_DEPTH
+
+#: Levels of a tree. Chains of operators count: whoever evaluates a tree descends through all of its levels. Fewer than
+#: a text may nest, because the printed tree has parentheses around every operation.
+MAX_LEVELS = MAX_DEPTH - 10
+#: The parameter of `topk` and its like.
+_COUNT = re.compile(r"[0-9]{1,18}")
+
+
+def too_deep(expr: Expr) -> Expr | Condition | None:
+    """The first part that is deeper than `MAX_LEVELS`."""
+    pending: list[tuple[Expr | Condition, int]] = [(expr, 1)]
+    while pending:
+        node, level = pending.pop()
+        if level > MAX_LEVELS:
+            return node
+        pending += ((child, level + 1) for child in _children(node))
+    return None
+
+
+def _children(node: Expr | Condition) -> list[Expr | Condition]:
+    match node:
+        case Binary() | AndFilter() | OrFilter():
+            return [node.left, node.right]
+        case VectorAggregate() | LabelReplace():
+            return [node.expr]
+        case RangeAggregate(range=logs):
+            return [logs.selector, *(each.condition for each in (logs.unwrap.filters if logs.unwrap else ()))]
+        case LogSelector(stages=stages):
+            return [stage.condition for stage in stages if isinstance(stage, LabelFilter)]
+    return []
 
 
 def selects_everything(matchers: Sequence[Matcher]) -> str | None:
@@ -47,7 +91,7 @@ def bad_vector_aggregate(function: str, param: str | None, *, grouped: bool, by_
         return None
     if param is None:
         return f"{function} needs the number of series before the vector"
-    if not param.isdecimal() or not param.isascii() or not 0 < int(param) < 1 << 63:
+    if not _COUNT.fullmatch(param) or int(param) == 0:
         return f"{function} needs a whole number above 0, not {param}"
     if function == "approx_topk" and grouped:
         return f'{function} does not take "by" or "without"'

@@ -23,6 +23,8 @@ _GO_DURATION = re.compile(rf"[-+]?(?:{_GO_PIECE.pattern})+", re.ASCII)
 #: Digits of a fraction beyond these are less than a nanosecond of the largest unit.
 _FRACTION_DIGITS = 18
 _MOST_NS = (1 << 63) - 1
+#: Python refuses to read thousands of digits.
+_MOST_DIGITS = 100
 
 
 def parse_range_ns(text: str) -> int:
@@ -70,6 +72,8 @@ def _piece_ns(text: str, whole: str, fraction: str, unit: str) -> int:
     size = _GO_UNITS_NS.get(unit)
     if size is None or not (whole or fraction):
         raise BadInput(f"cannot read {text!r} as a duration: unknown unit {unit!r}")
+    if len(whole) > _MOST_DIGITS:
+        raise BadInput(f"cannot read {text[:_MOST_DIGITS]!r}…: duration out of range")
     digits = fraction[:_FRACTION_DIGITS]
     return int(whole or 0) * size + int(float(int(digits or 0)) * (float(size) / 10 ** len(digits)))
 

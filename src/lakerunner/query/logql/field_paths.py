@@ -10,9 +10,8 @@ _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 #: A bracket ends a quoted key too, so that no key has one.
 _KEY = r'"([^"\]]*)["\]]'
 _SPACE = r"[ \t\n]*"
-_STEP = re.compile(rf"{_SPACE}(?:\[{_SPACE}(?:{_KEY}|(\d+)){_SPACE}\]|(\.)?{_SPACE}({_NAME})){_SPACE}", re.ASCII)
+_STEP = re.compile(rf"{_SPACE}(?:\[{_SPACE}(?:{_KEY}|(\d{{1,18}})){_SPACE}\]|(\.)?{_SPACE}({_NAME})){_SPACE}", re.ASCII)
 _LOGFMT_KEY = re.compile(rf"{_SPACE}(?:{_KEY}|({_NAME})){_SPACE}")
-_MOST_INDEX = (1 << 63) - 1
 
 #: Keys of objects and indexes of arrays.
 Path = tuple[str | int, ...]
@@ -33,8 +32,6 @@ def parse_json_path(text: str) -> Path:
         key, index, dot, name = found.groups()
         # A dot stands before every name but the first.
         if name is not None and bool(dot) != bool(steps):
-            raise _bad(text, at)
-        if index is not None and int(index) > _MOST_INDEX:
             raise _bad(text, at)
         steps.append(key if key is not None else name if name is not None else int(index))
         at = found.end()

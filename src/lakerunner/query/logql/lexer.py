@@ -71,6 +71,7 @@ _TOKEN = re.compile(
 )
 _CALL = re.compile(r"\s*(?:\(|(?:by|without)\s*\()", re.IGNORECASE)
 _DURATION_RUN = re.compile(r"[0-9.nuµmshdwy]*")
+_NEGATIVE_DURATION = re.compile(r"-[0-9.][0-9.nuµmshdwy]*")
 _SIZE_RUN = re.compile(r"[0-9.BikKMGTP]+|Ei?B|")
 _LEADING_ZERO = re.compile(r"0[0-7_]*[89][0-9_]*")
 
@@ -152,10 +153,9 @@ def _number(text: str, at: int, end: int) -> Token:
 
 
 def _negative_duration(text: str, at: int) -> Token | None:
-    found = _DURATION_RUN.match(text, at + 1)
-    assert found is not None
+    found = _NEGATIVE_DURATION.match(text, at)
     # `-0` is a number.
-    if found.group() in ("", "0") or not _reads(parse_duration_ns, text[at : found.end()]):
+    if found is None or found.group() == "-0" or not _reads(parse_duration_ns, found.group()):
         return None
     return Token(DURATION, text[at : found.end()], at, found.end())
 

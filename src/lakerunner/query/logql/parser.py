@@ -23,11 +23,18 @@ from lakerunner.query.logql.ast import (
     VectorAggregate,
     VectorLiteral,
 )
-from lakerunner.query.logql.check import bad_range_aggregate, bad_vector_aggregate, selects_everything
+from lakerunner.query.logql.check import (
+    MAX_LEVELS,
+    bad_range_aggregate,
+    bad_vector_aggregate,
+    selects_everything,
+    too_deep,
+)
 from lakerunner.query.logql.durations import parse_duration_ns, parse_range_ns
 from lakerunner.query.logql.functions import RANGE_FUNCTIONS, VECTOR_FUNCTIONS
 from lakerunner.query.logql.lexer import DURATION, FUNCTION, IDENTIFIER, NUMBER, RANGE
 from lakerunner.query.logql.numbers import fold, parse_number
+from lakerunner.query.logql.operators import PRECEDENCE, RIGHT_ASSOCIATIVE
 from lakerunner.query.logql.parser_stages import StageParser
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.patterns import whole
@@ -35,16 +42,6 @@ from lakerunner.query.syntax.tokens import END, Token
 from lakerunner.query.vectors.matching import Cardinality, Matching
 from lakerunner.query.vectors.operators import COMPARISONS, SET_OPERATORS
 
-_PRECEDENCE = {
-    "or": 1,
-    "and": 2,
-    "unless": 2,
-    **dict.fromkeys(("==", "!=", ">", "<", ">=", "<="), 3),
-    "+": 4,
-    "-": 4,
-    **dict.fromkeys(("*", "/", "%"), 5),
-    "^": 6,
-}
 _FUNCTIONS = (*RANGE_FUNCTIONS, *VECTOR_FUNCTIONS, "label_replace", "vector")
 #: Longer queries are not cached: they are rare, and their trees are large.
 _MAX_CACHED_LENGTH = 4_096
@@ -76,6 +73,11 @@ class Parser(StageParser):
         expr = self._expression(0)
         if not self.at(END):
             self.unexpected("query")
+        deep = too_deep(expr)
+        if deep is not None:
+            self.fail(
+                f"it nests deeper than {MAX_LEVELS} levels", deep.start, deep.end, "chains of operators count too"
+            )
         return expr
 
     def bare_selector(self, may_match_all: bool) -> tuple[Matcher, ...]:
@@ -102,13 +104,13 @@ class Parser(StageParser):
         left = self._operand_expr()
         while True:
             operator = self.token
-            precedence = _PRECEDENCE.get(operator.kind)
+            precedence = PRECEDENCE.get(operator.kind)
             if precedence is None or precedence < least:
                 break
             self.take()
             op = operator.kind
             matching, return_bool = self._modifiers(op)
-            right = self._expression(precedence if op == "^" else precedence + 1)
+            right = self._expression(precedence if op in RIGHT_ASSOCIATIVE else precedence + 1)
             left = self._binary(operator, left, right, matching, return_bool)
         self.depth.leave()
         return left

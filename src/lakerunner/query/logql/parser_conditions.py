@@ -39,8 +39,6 @@ from lakerunner.query.syntax.strings import unquote
 from lakerunner.query.syntax.tokens import Cursor, Token
 
 _OPS = tuple(CompareOp)
-#: Comparisons of one label filter. Every one may be a level of the tree, and all that follow it recurse.
-MAX_COMPARISONS = 200
 #: How comparisons are joined, in the order of their precedence. A comma and a mere space have none: what follows them
 #: belongs to their right side.
 _JOINS = {"or": 1, "and": 2, ",": 0, "": 0}
@@ -66,10 +64,6 @@ class ConditionParser(Cursor):
                 _reduce(operands, joins)
             joins.append(join)
             operands.append(self._operand())
-            if len(operands) > MAX_COMPARISONS:
-                reason = f"a label filter has more than {MAX_COMPARISONS} comparisons"
-                hint = "use several filters, or a regular expression"
-                self.fail(reason, operands[-1].start, operands[-1].end, hint)
         while joins:
             _reduce(operands, joins)
         return operands[0]

@@ -31,7 +31,7 @@ from lakerunner.query.logql.ast import (
 from lakerunner.query.logql.entries import ERROR
 from lakerunner.query.logql.field_paths import parse_json_path, parse_logfmt_key
 from lakerunner.query.logql.functions import CONVERSIONS
-from lakerunner.query.logql.lexer import FLAG, FUNCTION, IDENTIFIER, STRING
+from lakerunner.query.logql.lexer import FLAG, FUNCTION, IDENTIFIER, KEYWORDS, STRING
 from lakerunner.query.logql.line_patterns import parse_filter_pattern, parse_parser_pattern
 from lakerunner.query.logql.parser_conditions import ConditionParser
 from lakerunner.query.logql.templates import check_template
@@ -147,7 +147,7 @@ class StageParser(ConditionParser):
             case "keep":
                 self.take()
                 return Keep(tuple(self.list_of(self._choice)), start, self.previous.end)
-        if not self.at(IDENTIFIER, "("):
+        if not self.at(IDENTIFIER, "(", *KEYWORDS):
             self.unexpected("pipeline", "a parser, a format or a label filter")
         return self.label_filter(start)
 

@@ -6,20 +6,22 @@ import datetime as dt
 import math
 import re
 
+from lakerunner.model.errors import Bug
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.rows.lexer import UNITS_NS
 from lakerunner.query.rows.parser import KEYWORDS
 from lakerunner.query.scan.rows.predicate import (
     And,
     Bool,
-    Column,
     Compare,
     Contains,
     Duration,
     Exists,
+    FirstOf,
     Float,
     In,
     Int,
+    Key,
     Literal,
     Matches,
     Not,
@@ -95,7 +97,9 @@ def _condition(leaf: Compare | In | Matches | Contains | Exists) -> str:
 
 
 def _name(ref: Ref) -> str:
-    if not isinstance(ref, Column):
+    if isinstance(ref, FirstOf):
+        raise Bug("cannot write a choice of columns as a row filter: other languages make those")
+    if isinstance(ref, Key):
         return quote(ref.key)
     plain = _IDENTIFIER.fullmatch(ref.name) and ref.name.lower() not in KEYWORDS and ref.name not in ("inf", "nan")
     return ref.name if plain else f"column {quote(ref.name)}"

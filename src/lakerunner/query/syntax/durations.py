@@ -19,6 +19,7 @@ _PIECE = re.compile(r"(\d+)(ms|[ywdhms])")
 _LITERAL = re.compile("(?=.)" + "".join(rf"(?:\d+{unit}(?![a-z]))?" for unit, _ in _UNITS_MS), re.ASCII)
 #: Prometheus keeps durations as int64 nanoseconds.
 MAX_MS = (1 << 63) // 1_000_000
+_MOST_DIGITS = len(str(MAX_MS))
 
 
 def is_duration(text: str) -> bool:
@@ -37,8 +38,11 @@ def parse_duration_ms(text: str) -> int:
     (5400000, 10053)
     """
     units = dict(_UNITS_MS)
-    total = sum(int(number) * units[unit] for number, unit in _PIECE.findall(text))
-    if total > MAX_MS:
+    pieces = _PIECE.findall(text)
+    # Python refuses to read thousands of digits.
+    too_long = any(len(number.lstrip("0")) > _MOST_DIGITS for number, _ in pieces)
+    total = 0 if too_long else sum(int(number) * units[unit] for number, unit in pieces)
+    if too_long or total > MAX_MS:
         raise BadInput(f"cannot read {text!r}: duration out of range")
     return total
 

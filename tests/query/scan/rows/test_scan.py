@@ -21,6 +21,7 @@ from lakerunner.query.metrics import SCAN_ERRORS
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.scan.rows import opened
 from lakerunner.query.scan.rows.group import GroupReader
+from lakerunner.query.scan.rows.predicate import Column, Matches
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segment, scan_segments
 from tests.query.bit_rot import rotten
@@ -104,6 +105,12 @@ def test_needle_filters_exclude_an_absent_text(lake: LakeOfRows, monkeypatch: py
         found = lake.scan([segment], RowScan(LOGS, parse(f'message contains "{text}"')), tally)
         assert (0 if found is None else found.num_rows) == rows
         assert (tally.groups, tally.pruned_by_needles) == (7, 7 - rows)
+    patterns = {"order 00003000.in 5": 1, "order (98765432|98765433) in": 0, "^refunded order [0-9]+|order 98765432": 0}
+    for pattern, rows in patterns.items():
+        tally = RowTally()
+        found = lake.scan([segment], RowScan(LOGS, Matches(Column("message"), pattern, anchored=False)), tally)
+        assert (0 if found is None else found.num_rows) == rows
+        assert tally.pruned_by_needles == 7 - rows
     tally = RowTally()
     lake.opener.forget()
     lake.scan([segment], RowScan(LOGS, parse('message contains "harged order 98765432 in"'), limit=10), tally)

@@ -22,6 +22,7 @@ from lakerunner.query.scan.rows.predicate import (
     Contains,
     Duration,
     Exists,
+    FirstOf,
     Float,
     In,
     Int,
@@ -64,6 +65,8 @@ _REFS = st.sampled_from(
         Key("a"),
         Key("b.c"),
         Key("service.name"),
+        FirstOf(("attr_none", "attr_b_c", "resource_a")),
+        FirstOf(("trace_id", "message")),
     ]
 )
 #: Times are numbers: whether one holds a text is not a question that filters answer.

@@ -26,7 +26,10 @@ from lakerunner.query.scan.rows.predicate import (
     Predicate,
     Ref,
     Text,
+    leaves,
 )
+from lakerunner.query.scan.rows.required_texts import required_texts
+from lakerunner.query.scan.rows.substring import Needle, containing
 from lakerunner.query.series.patterns import STEPS_PER_CHECK
 
 Ints = npt.NDArray[np.int64]
@@ -35,8 +38,10 @@ Test = Callable[[pa.Array], Mask]
 Check = Callable[[], object]
 #: Below this many equal texts, comparing one by one is as fast as a hash set.
 _FEW_VALUES = 3
-#: Hits of a substring in one array, above which it counts as frequent.
-_MAX_HITS = 500
+#: Texts of one clause, and clauses, that are looked for before a pattern is matched. More cost as much as matching.
+_MAX_NEEDLES, _MAX_CLAUSES = 3, 2
+#: If more than this share of the values is left, all are tested: copying those that are left costs as much.
+_MANY, _MOST = 0.25, 0.8
 
 
 class Columns(Protocol):
@@ -79,8 +84,16 @@ def _narrowed(parts: tuple[Predicate, ...], columns: Columns, rows: Ints) -> Mas
         left = np.flatnonzero(alive)
         if not len(left):
             break
-        alive[left] = matching(part, columns, rows if len(left) == len(rows) else rows[left])
+        if len(left) > len(rows) * (_MOST if _is_slow(part) else _MANY):
+            alive &= matching(part, columns, rows)
+        else:
+            alive[left] = matching(part, columns, rows[left])
     return alive
+
+
+def _is_slow(predicate: Predicate) -> bool:
+    """Whether testing a value costs more than copying it."""
+    return any(isinstance(leaf, Matches) for leaf in leaves(predicate))
 
 
 def _cost(predicate: Predicate, columns: Columns) -> int:
@@ -135,12 +148,31 @@ def test_of(leaf: Leaf, check: Check = lambda: None) -> Test:
         case Matches():
             return lambda array: _matches(as_text(array), leaf, check) if has_text(array.type) else _none(array)
         case Contains(_, needle):
-            return lambda array: _contains(as_text(array), needle) if has_text(array.type) else _none(array)
+            wanted = Needle(needle)
+            return lambda array: containing(as_text(array), wanted) if has_text(array.type) else _none(array)
         case Exists():
             return lambda array: mask_of(array.is_valid())
 
 
 def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
+    """A mask of the texts that match. Only texts that contain what every match contains are matched."""
+    required = required_texts(leaf.expression)
+    clauses = [clause for clause in required.clauses if len(clause) <= _MAX_NEEDLES]
+    candidates = np.ones(len(texts), np.bool_)
+    for clause in sorted(clauses, key=lambda clause: -min(len(needle.text) for needle in clause))[:_MAX_CLAUSES]:
+        check()
+        candidates &= np.logical_or.reduce([containing(texts, needle) for needle in clause])
+    if required.is_all and clauses:
+        return candidates
+    count = int(candidates.sum())
+    if count > len(texts) * _MOST:
+        return _matched(texts, leaf, check)
+    if count:
+        candidates[candidates] = _matched(texts.filter(pa.array(candidates)), leaf, check)
+    return candidates
+
+
+def _matched(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
     """A mask of the texts that match. Arrow cannot be interrupted, so it gets a few texts at a time."""
     pattern = leaf.compiled
     lengths = pc.binary_length(texts)
@@ -158,36 +190,6 @@ def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
 
 def _none(array: pa.Array) -> Mask:
     return np.zeros(len(array), np.bool_)
-
-
-def _contains(texts: pa.Array, needle: str) -> Mask:
-    """A mask of the texts that contain the needle.
-
-    All texts are searched as one string. This finds a rare needle several times faster than Arrow's kernel, which
-    starts a new search per value. A frequent needle is left to that kernel, since here every hit runs Python code.
-    """
-    _, offsets_buffer, data = texts.buffers()
-    wanted = needle.encode()
-    if not wanted or data is None or not len(texts):
-        return mask_of(pc.match_substring(texts, needle))
-    offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    body = data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
-    ends = offsets[1:] - offsets[0]
-    found = np.zeros(len(texts), np.bool_)
-    at, hits = body.find(wanted), 0
-    while at >= 0:
-        hits += 1
-        if hits > _MAX_HITS:
-            return mask_of(pc.match_substring(texts, needle))
-        row = int(np.searchsorted(ends, at, side="right"))
-        end = int(ends[row])
-        # A hit that crosses into the next text does not count.
-        if at + len(wanted) <= end:
-            found[row] = True
-            at = body.find(wanted, end)
-        else:
-            at = body.find(wanted, at + 1)
-    return found & mask_of(texts.is_valid()) if texts.null_count else found
 
 
 def _in(values: tuple[object, ...], check: Check) -> Test:

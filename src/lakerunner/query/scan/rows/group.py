@@ -1,4 +1,4 @@
-"""Reads one row group of a segment: bounds, bloom filters, and the values of columns at chosen rows.
+"""Reads one row group of a segment: bounds, and the values of columns at chosen rows.
 
 Only pages that hold a wanted row are read and decoded. Decoded pages stay with the reader while it is in use, and those
 that are read often stay in the cache of the process.
@@ -16,21 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW
-from lakerunner.query.scan.rows import bloom
+from lakerunner.query.scan.rows.byte_source import Range
 from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
-from lakerunner.query.scan.rows.predicate import Compare, Contains, In, Leaf, Op, Ref, Text
-from lakerunner.query.scan.rows.prune import NEVER, UNKNOWN, Bounds, Verdict
+from lakerunner.query.scan.rows.predicate import Ref
+from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowTally, Spend
-from lakerunner.store import needles
 from lakerunner.store.nanos import SUFFIX
-from lakerunner.store.needles import pieces_of
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
-_MAX_PROBES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,40 +93,14 @@ class GroupReader:
         bounds = self.bounds(name)
         return None if bounds.low is None else (bounds.low, bounds.high)
 
-    def by_bloom(self, leaf: Leaf) -> Verdict:
-        """The verdict of bloom filters. They can only prove that a text is absent."""
-        texts: list[str] = []
-        match leaf:
-            case Compare(_, Op.EQUAL, Text(text)):
-                texts = [text]
-            case In(_, values) if len(values) <= _MAX_PROBES and all(isinstance(value, Text) for value in values):
-                texts = [value.value for value in values if isinstance(value, Text)]
-        names = leaf.ref.names()
-        if not texts or len(names) != 1 or self._footer.may_overflow(names[0], self.number):
-            return UNKNOWN
-        field = self._footer.fields.get(names[0])
-        if field is None or not pa.types.is_string(_plain(field.type)):
-            return UNKNOWN
-        chunk = self._chunk(names[0])
-        hashes = [bloom.hash_of(text) for text in texts]
-        offsets = [bloom.block_place(chunk.bloom_filter_offset, chunk.bloom_filter_length, each) for each in hashes]
-        known = [offset for offset in offsets if offset is not None]
-        if len(known) != len(hashes):
-            return UNKNOWN
-        blocks = self._guarded(lambda: self.opened.read([(offset, bloom.BLOCK_BYTES) for offset in known], self._tally))
-        may_hold = any(bloom.may_hold(block, each) for block, each in zip(blocks, hashes, strict=True))
-        return UNKNOWN if may_hold else NEVER
+    def read(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Bytes of the object."""
+        found: list[bytes] = self._guarded(lambda: self.opened.read(ranges, self._tally))
+        return found
 
-    def by_needles(self, leaf: Leaf) -> Verdict:
-        """The verdict of needle filters. They can only prove that no value contains a text."""
-        if not isinstance(leaf, Contains) or len(leaf.ref.names()) != 1:
-            return UNKNOWN
-        filters = self._footer.needles.get(leaf.ref.names()[0])
-        place = filters[self.number] if filters else None
-        pieces = pieces_of(leaf.text.encode(), place.run) if place else []
-        if place is None or not pieces:
-            return UNKNOWN
-        return UNKNOWN if self._guarded(lambda: self._may_hold(place, pieces[:_MAX_PROBES])) else NEVER
+    def chunk(self, name: str) -> Any:
+        """What the footer says about the first leaf of a column."""
+        return self._group.column(self._footer.leaves[name][0])
 
     def page_bounds(self, name: str) -> tuple[Pages, list[Bounds]] | None:
         """Bounds of every page of a flat column; None if it has one page or no index."""
@@ -304,7 +275,7 @@ class GroupReader:
         for name, pages in pages_of.items():
             field = self._footer.fields[name]
             numbers = self._footer.leaves[name]
-            if field.type == pa.string() and self._chunk(name).has_dictionary_page:
+            if field.type == pa.string() and self.chunk(name).has_dictionary_page:
                 field = field.with_type(_DICTIONARY)
             fields.append(field)
             for leaf in numbers:
@@ -341,20 +312,13 @@ class GroupReader:
         except BAD_BYTES as reason:
             raise BadSegment(self.opened.segment, reason) from reason
 
-    def _may_hold(self, place: needles.NeedleFilter, pieces: Sequence[int]) -> bool:
-        blocks = self.opened.read([(place.block_offset(piece), needles.BLOCK_BYTES) for piece in pieces], self._tally)
-        return all(needles.may_hold(block, piece) for block, piece in zip(blocks, pieces, strict=True))
-
     # -- bounds --------------------------------------------------------------------------------------------------
-
-    def _chunk(self, name: str) -> Any:
-        return self._group.column(self._footer.leaves[name][0])
 
     def _bounds(self, name: str) -> Bounds:
         kind = _plain(self._footer.fields[name].type)
         if len(self._footer.leaves[name]) != 1 or pa.types.is_nested(kind):
             return Bounds(kind, self.rows)
-        statistics = self._chunk(name).statistics
+        statistics = self.chunk(name).statistics
         if statistics is None:
             return Bounds(kind, self.rows)
         nulls = statistics.null_count if statistics.has_null_count else None
@@ -390,7 +354,7 @@ class GroupReader:
         if index.all_null[page]:
             return Bounds(kind, rows, rows)
         nulls = index.null_counts[page] if index.null_counts else None
-        low, high = (_value(kind, self._chunk(name).physical_type, bounds[page]) for bounds in (index.low, index.high))
+        low, high = (_value(kind, self.chunk(name).physical_type, bounds[page]) for bounds in (index.low, index.high))
         if low is None or high is None:
             return Bounds(kind, rows, nulls)
         return Bounds(kind, rows, nulls, *self._whole_times(name, kind, low, high))

@@ -58,7 +58,17 @@ class Key:
         return (*found, "service_name") if self.key == "service.name" else found
 
 
-Ref: TypeAlias = Column | Key
+@dataclass(frozen=True, slots=True)
+class FirstOf:
+    """The first of these stored names that has a value in the row."""
+
+    columns: tuple[str, ...]
+
+    def names(self) -> tuple[str, ...]:
+        return self.columns
+
+
+Ref: TypeAlias = Column | Key | FirstOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +280,14 @@ def _read(document: Mapping[str, Any], depth: int) -> Predicate:
     raise ValueError(f"unknown condition with {sorted(document)}")
 
 
-def _ref_json(ref: Ref) -> dict[str, str]:
-    return {"column": ref.name} if isinstance(ref, Column) else {"key": ref.key}
+def _ref_json(ref: Ref) -> dict[str, Any]:
+    match ref:
+        case Column(name):
+            return {"column": name}
+        case Key(key):
+            return {"key": key}
+        case FirstOf(columns):
+            return {"first_of": list(columns)}
 
 
 def _ref(document: Mapping[str, Any]) -> Ref:
@@ -280,6 +296,8 @@ def _ref(document: Mapping[str, Any]) -> Ref:
             return Column(name)
         case {"key": str(key)}:
             return Key(key)
+        case {"first_of": list(names)} if all(isinstance(name, str) for name in names):
+            return FirstOf(tuple(names))
     raise ValueError("a condition names no column")
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.query.scan.rows.compare import Mask
 from lakerunner.query.scan.rows.evaluate import Ints, matching, overflow_values
+from lakerunner.query.scan.rows.filters import by_bloom, by_needles
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.opened import Footer, OpenedSegment
 from lakerunner.query.scan.rows.page_index import Pages
@@ -162,11 +163,11 @@ def undecided(group: GroupReader, predicate: Predicate, tally: RowTally) -> Pred
     if left == NOTHING:
         tally.pruned_by_statistics += 1
         return NOTHING
-    left = simplified(left, group.by_bloom)
+    left = simplified(left, lambda leaf: by_bloom(group, leaf))
     if left == NOTHING:
         tally.pruned_by_bloom += 1
         return NOTHING
-    left = simplified(left, group.by_needles)
+    left = simplified(left, lambda leaf: by_needles(group, leaf))
     if left == NOTHING:
         tally.pruned_by_needles += 1
     return left

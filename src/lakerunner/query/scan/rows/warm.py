@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.scan.rows import page_index, thrift
+from lakerunner.query.scan.rows import page_index, substring, thrift
 from lakerunner.store import needles
 
 #: An empty struct. It is read-only, like the bytes of footers.
@@ -20,6 +20,8 @@ KERNELS = (
     page_index.page_locations,
     needles.add_pieces,
     needles.choose_pieces,
+    substring.choose_places,
+    substring.mark,
 )
 
 
@@ -33,3 +35,4 @@ def warm() -> None:
     page_index.index_places(_EMPTY, 1, 1)
     page_index.page_locations(_EMPTY)
     needles.warm()
+    substring.warm()

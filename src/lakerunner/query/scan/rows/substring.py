@@ -1,0 +1,158 @@
+"""Finds a text in many values at once: one search over their common buffer, at the speed of memory.
+
+The kernel compares two bytes of the text with 64 places at a time, which the compiler turns into vector instructions.
+Only where both fit does it compare the whole text. The two bytes are those that fit together least often in a sample
+of the values.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit, uint8
+
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+#: Places that are compared at once.
+_BLOCK = 64
+#: Bytes of the sample, and how many bytes of the text may become one of the two.
+_SAMPLE_BYTES, _MAX_CANDIDATES = 4_096, 16
+#: The bit in which an ASCII letter differs from its other case.
+_CASE_BIT = 0x20
+#: Comparisons that one byte of the values may cost on average. A text that costs more is left to a linear search.
+_MAX_EFFORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """A text to look for. `ignore_case` concerns ASCII letters alone."""
+
+    text: str
+    ignore_case: bool = False
+
+
+def containing(texts: pa.Array, needle: Needle) -> Mask:
+    """A mask of the texts that contain the needle. Null contains nothing."""
+    found = np.zeros(len(texts), np.bool_)
+    _, offsets_buffer, data_buffer = texts.buffers()
+    if not needle.text:
+        found[:] = True
+    elif data_buffer is not None and len(texts):
+        wanted, folds = _compiled(needle)
+        offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+        data = np.frombuffer(data_buffer, np.uint8)
+        first, second = choose_places(data[offsets[0] : offsets[-1]], wanted, folds)
+        if not mark(data, offsets, wanted, folds, first, second, found):
+            linear = pc.match_substring(texts, needle.text, ignore_case=needle.ignore_case)
+            found = pc.fill_null(linear, False).to_numpy(zero_copy_only=False)
+    return found & texts.is_valid().to_numpy(zero_copy_only=False) if texts.null_count else found
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(needle: Needle) -> tuple[Bytes, Bytes]:
+    """The bytes of the text, and for each of them the bits that a value's byte gets before they are compared."""
+    wanted = np.frombuffer(needle.text.encode(), np.uint8).copy()
+    folds = np.zeros(len(wanted), np.uint8)
+    if needle.ignore_case:
+        lower = wanted | _CASE_BIT
+        folds[(lower >= ord("a")) & (lower <= ord("z"))] = _CASE_BIT
+        wanted |= folds
+    return wanted, folds
+
+
+@njit(cache=True, nogil=True)
+def choose_places(data: Bytes, wanted: Bytes, folds: Bytes) -> tuple[int, int]:
+    """The two places of the text whose bytes fit together least often in a sample from the middle of the data."""
+    size = len(wanted)
+    if size == 1 or len(data) < _SAMPLE_BYTES + size:
+        return 0, size - 1
+    begin = (len(data) - _SAMPLE_BYTES - size) // 2
+    # Of a long text, places all over it: neighbouring bytes often come together.
+    count = min(size, _MAX_CANDIDATES)
+    first, second, fewest = 0, size - 1, _SAMPLE_BYTES + 1
+    for one in range(count):
+        for other in range(one + 1, count):
+            left, right = one * (size - 1) // (count - 1), other * (size - 1) // (count - 1)
+            a, b, fold_a, fold_b = wanted[left], wanted[right], folds[left], folds[right]
+            lefts = data[begin + left : begin + left + _SAMPLE_BYTES]
+            rights = data[begin + right : begin + right + _SAMPLE_BYTES]
+            hits = 0
+            for at in range(_SAMPLE_BYTES):
+                hits += ((lefts[at] | fold_a) == a) & ((rights[at] | fold_b) == b)
+            if hits < fewest:
+                first, second, fewest = left, right, hits
+    return first, second
+
+
+@njit(cache=True, nogil=True)
+def mark(
+    data: Bytes,
+    offsets: npt.NDArray[np.int32],
+    wanted: Bytes,
+    folds: Bytes,
+    first: int,
+    second: int,
+    found: Mask,
+) -> bool:
+    """Mark the values that contain the text. False if that takes too long; then the marks mean nothing."""
+    size, rows = len(wanted), len(offsets) - 1
+    a, b, fold_a, fold_b = wanted[first], wanted[second], folds[first], folds[second]
+    at, last, row = np.int64(offsets[0]), np.int64(offsets[rows]) - size, 0
+    effort = (last - at) * _MAX_EFFORT
+    while at <= last:
+        until = last + 1
+        if at + _BLOCK <= until:
+            until = at + _BLOCK
+            lefts, rights = data[at + first : until + first], data[at + second : until + second]
+            fits: Any = uint8(0)
+            for place in range(_BLOCK):
+                fits |= uint8((lefts[place] | fold_a) == a) & uint8((rights[place] | fold_b) == b)
+            if fits == 0:
+                at = until
+                continue
+        while at < until:
+            if (data[at + first] | fold_a) == a and (data[at + second] | fold_b) == b:
+                same = 0
+                while same < size and (data[at + same] | folds[same]) == wanted[same]:
+                    same += 1
+                effort -= same
+                if same == size:
+                    row = _row_at(offsets, row, at)
+                    # A hit that crosses into the next value does not count.
+                    if at + size <= offsets[row + 1]:
+                        found[row] = True
+                        at = np.int64(offsets[row + 1])
+                        break
+            at += 1
+        if effort < 0:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _row_at(offsets: npt.NDArray[np.int32], row: int, at: Any) -> int:
+    """The row, not before `row`, whose value has the byte at `at`. It is probably near, so steps grow."""
+    low, step = row, 1
+    while low + step < len(offsets) and offsets[low + step] <= at:
+        low += step
+        step *= 2
+    high = min(low + step, len(offsets) - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if offsets[middle] <= at:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def warm() -> None:
+    """Compile or load the kernels."""
+    containing(pa.array(["a line to look at"]), Needle("look"))
