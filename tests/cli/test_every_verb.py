@@ -185,10 +185,14 @@ CASES: dict[tuple[str, ...], Case] = {
     ("profile", "list"): Case(made(World.profile), STORABLE),
     ("profile", "remove"): Case(lambda world: [world.profile()], STORABLE),
     ("query", "explain"): Case(lambda _: ["up"], HOSTILE),
+    ("query", "fields"): Case(lambda _: ["{}"], HOSTILE),
     ("query", "labels"): Case(lambda _: [], HOSTILE),
+    ("query", "logs"): Case(lambda _: ["{}"], HOSTILE),
     ("query", "metrics"): Case(lambda _: ["up"], HOSTILE),
+    ("query", "patterns"): Case(lambda _: [], HOSTILE),
     ("query", "rows"): Case(lambda _: ["logs"], HOSTILE),
     ("query", "series"): Case(lambda _: ["up"], "[/red][bold]"),
+    ("query", "volume"): Case(lambda _: [], "[/red][bold]"),
     ("status",): Case(lambda _: []),
 }  # fmt: skip
 
@@ -224,7 +228,7 @@ def test_verb(world: World, verb: tuple[str, ...], form: str) -> None:
         assert all(line.startswith("lakerunner: ") for line in done.stderr.splitlines())
 
 
-JSON_LINES = {("query", "metrics"), ("query", "rows")}
+JSON_LINES = {("query", "metrics"), ("query", "rows"), ("query", "logs")}
 
 
 def strings(document: Any) -> Iterator[str]:
@@ -247,9 +251,27 @@ def test_a_row_is_one_line_with_its_ids_whole_however_narrow_the_terminal(world:
 
 
 def test_errors_of_the_api_are_shown_harmlessly(world: World) -> None:
-    done = world.run("query", "metrics", "refuse")
-    assert done.exit_code == 1
-    assert done.stderr == f"lakerunner: {shown(HOSTILE)}; {shown(HOSTILE)}\n"
+    for verb in ("metrics", "logs"):
+        done = world.run("query", verb, "refuse")
+        assert done.exit_code == 1
+        assert done.stderr == f"lakerunner: {shown(HOSTILE)}; {shown(HOSTILE)}\n"
+    refused = world.run("query", "volume", '{a="refuse"}')
+    assert refused.exit_code == 2 and not RAW.search(refused.stderr)
+
+
+def test_log_verbs_in_their_other_forms(world: World) -> None:
+    for options in (["--attributes"], ["--field", HOSTILE], ["--follow"], ["--follow", "-o", "json"], ["-o", "csv"]):
+        done = world.run("query", "logs", "{}", *options)
+        assert done.exit_code == 0, done.output
+        if "csv" not in options:
+            assert not RAW.search(done.stdout) and not RAW.search(done.stderr)
+    assert "3 entries were dropped" in world.run("query", "logs", "{}", "-f").stderr
+    assert shown(HOSTILE) in world.run("query", "logs", "rate({}[1m])").stdout
+    assert "▁" in world.run("query", "logs", "rate({}[1m])", "--plot").stdout
+    plotted = world.run("query", "volume", "--plot")
+    assert plotted.exit_code == 0 and "█" in plotted.stdout and not RAW.search(plotted.stdout)
+    assert world.run("query", "patterns", "--new-since", "24h").stdout.splitlines()[1:] == []
+    assert world.run("query", "logs", "{}", "-f", "-o", "parquet").exit_code == 2
 
 
 def test_the_json_of_totals_is_an_object(world: World) -> None:

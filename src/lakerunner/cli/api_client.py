@@ -18,11 +18,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TIMEOUT_S = 600.0
-#: The key of the summary in the metadata of the last batch of rows.
-_SUMMARY = b"lakerunner.summary"
+#: Keys in the metadata of batches: the summary, in the last one; and the position from which to resume after a batch.
+_SUMMARY, _CURSOR = b"lakerunner.summary", b"lakerunner.cursor"
+_TEXT, _MAX_ERROR = "text/plain", 2_000
+_ARROW = "application/vnd.apache.arrow.stream"
+_ACCEPT_ARROW = {"Accept": _ARROW}
 #: How often a broken stream is resumed before its error is reported.
 _RESUMES = 3
 _ERRORS: dict[int, type[LakeError]] = {400: BadInput, 401: Denied, 404: Missing, 422: LimitHit}
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Batches of log entries, each with the summary that came with it: None, but for the last."""
+
+    batches: Iterator[tuple[pa.RecordBatch, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Type and data of each frame of a stream of values."""
+
+    frames: Iterator[tuple[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +72,57 @@ class ApiClient:
 
     def rows(self, signal: str, body: Mapping[str, object]) -> Iterator[tuple[pa.RecordBatch, Any]]:
         """Batches of rows, each with the summary that came with it: None, but for the last."""
+        with self._open(f"/api/v1/rows/{signal}", orjson.dumps(body)) as answer:
+            for batch, metadata in self._batches(answer):
+                yield batch, orjson.loads(metadata[_SUMMARY]) if _SUMMARY in metadata else None
+
+    def logs(self, body: Mapping[str, object]) -> Entries | Frames:
+        """The answer to a LogQL query: the entries of a log query, or the frames of a metric query."""
+        answer = self._open("/api/v1/logs/query", orjson.dumps(body), _ACCEPT_ARROW)
+        if answer.headers.get_content_type() == _ARROW:
+            return Entries(self._entries(body, answer))
+        return Frames((kind, data) for kind, data, _ in _frames_in(answer))
+
+    def _entries(self, body: Mapping[str, object], answer: Any) -> Iterator[tuple[pa.RecordBatch, Any]]:
+        """Batches of entries. An answer that breaks off, or takes longer than a query may, goes on where it stopped."""
+        failures, cursor = 0, b""
+        while True:
+            progressed, reason = False, None
+            try:
+                with answer:
+                    for batch, metadata in self._batches(answer):
+                        summary = orjson.loads(metadata[_SUMMARY]) if _SUMMARY in metadata else None
+                        if cursor and summary is not None and _is_timeout(summary) and progressed:
+                            break
+                        cursor = metadata.get(_CURSOR, cursor)
+                        progressed = progressed or bool(batch.num_rows)
+                        yield batch, summary
+                        if summary is not None:
+                            return
+            except Unavailable as error:
+                reason = error
+            failures = 0 if progressed else failures + 1
+            if not cursor or failures > _RESUMES:
+                raise reason or Unavailable(f"cannot read the answer of {self.url}: it ended early", hint="ask again")
+            headers = {**_ACCEPT_ARROW, "Last-Event-ID": cursor.decode()}
+            answer = self._open("/api/v1/logs/query", orjson.dumps(body), headers)
+
+    def tail(self, body: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+        """Type and data of each frame of a live tail, until the server ends it."""
+        with self._open("/api/v1/logs/tail", orjson.dumps(body)) as answer:
+            for kind, data, _ in _frames_in(answer):
+                yield kind, data
+
+    def _batches(self, answer: Any) -> Iterator[tuple[pa.RecordBatch, Mapping[bytes, bytes]]]:
+        """The batches of an Arrow stream, each with its metadata."""
         import pyarrow as pa
         import pyarrow.ipc
 
         try:
-            with self._open(f"/api/v1/rows/{signal}", orjson.dumps(body)) as answer:
-                reader = pa.ipc.open_stream(answer)
-                while True:
-                    batch, metadata = reader.read_next_batch_with_custom_metadata()
-                    summary = None if metadata is None else orjson.loads(metadata[_SUMMARY])
-                    yield batch, summary
+            reader = pa.ipc.open_stream(answer)
+            while True:
+                batch, metadata = reader.read_next_batch_with_custom_metadata()
+                yield batch, {} if metadata is None else dict(metadata.items())
         except StopIteration:
             return
         except (OSError, http.client.HTTPException, pa.ArrowException) as error:
@@ -72,15 +130,8 @@ class ApiClient:
 
     def _frames(self, body: Mapping[str, object], last_id: str) -> Iterator[tuple[str, Any, str]]:
         headers = {"Last-Event-ID": last_id} if last_id else {}
-        frame_id = ""
         with self._open("/api/v1/metrics/query", orjson.dumps(body), headers) as answer:
-            for line in answer:
-                if line.startswith(b"id: "):
-                    frame_id = line[4:].strip().decode()
-                elif line.startswith(b"data: "):
-                    document = orjson.loads(line[6:])
-                    yield document["type"], document["data"], frame_id
-                    frame_id = ""
+            yield from _frames_in(answer)
 
     def _open(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
         if urlsplit(self.url).scheme not in ("http", "https"):
@@ -103,13 +154,32 @@ class ApiClient:
             ) from None
 
 
+def _frames_in(answer: Any) -> Iterator[tuple[str, Any, str]]:
+    """Type, data and id of each frame of a stream of events."""
+    frame_id = ""
+    for line in answer:
+        if line.startswith(b"id: "):
+            frame_id = line[4:].strip().decode()
+        elif line.startswith(b"data: "):
+            document = orjson.loads(line[6:])
+            yield document["type"], document["data"], frame_id
+            frame_id = ""
+
+
+def _is_timeout(summary: Any) -> bool:
+    return isinstance(summary.get("error"), dict) and summary["error"].get("code") == "timeout"
+
+
 def _error_from(answer: urllib.error.HTTPError) -> LakeError:
     """Convert an error answer, in either API's form, to a LakeError."""
     kind = _ERRORS.get(answer.code, Unavailable)
+    body = answer.read()
     try:
-        document = orjson.loads(answer.read())
+        document = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return kind(f"cannot query the API: it answered with status {answer.code}")
+        # Loki's API answers errors as text.
+        text = body.decode(errors="replace").strip()[:_MAX_ERROR] if answer.headers.get_content_type() == _TEXT else ""
+        return kind(text or f"cannot query the API: it answered with status {answer.code}")
     error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, dict):
         return kind(str(error.get("message")), hint=error.get("hint"), where=error.get("where"))

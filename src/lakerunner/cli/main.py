@@ -9,7 +9,7 @@ import typer
 
 from lakerunner import __version__
 from lakerunner.cli.verb import role_command
-from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query
+from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query, query_logs  # noqa: F401
 from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.exit_code import EXIT_MISUSE
 

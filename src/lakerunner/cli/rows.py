@@ -80,7 +80,7 @@ def text_line(row: dict[str, Any], signal: Signal, *, attributes: bool = False, 
     if "service_name" in row:
         parts.append(shown(row["service_name"]))
     if "severity" in row:
-        parts.append(_level(shown(row["severity"]), colour=colour))
+        parts.append(level_text(shown(row["severity"]), colour=colour))
     if "status_code" in row:
         parts.append(shown(row["status_code"]))
     if row.get("duration_ns") is not None:
@@ -91,7 +91,7 @@ def text_line(row: dict[str, Any], signal: Signal, *, attributes: bool = False, 
     return "  ".join(parts)
 
 
-def _level(level: str, *, colour: bool) -> str:
+def level_text(level: str, *, colour: bool) -> str:
     padded = level.ljust(_LEVEL_WIDTH)
     code = _COLOURS.get(level[:1].upper()) if colour else None
     return f"{code}{padded}{_RESET}" if code else padded
@@ -133,11 +133,11 @@ def write_csv(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
         columns = [_plain(column) for column in batch.columns]
         for values in zip(*columns, strict=True):
             writer.writerow(
-                [time_text(value) if time else _cell(value) for value, time in zip(values, times, strict=True)]
+                [time_text(value) if time else cell(value) for value, time in zip(values, times, strict=True)]
             )
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):

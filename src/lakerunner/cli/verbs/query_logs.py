@@ -1,0 +1,279 @@
+"""`lakerunner query logs`, `volume`, `fields` and `patterns`: query log entries, and find out what there is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakerunner.cli.api_client import ApiClient, Entries
+from lakerunner.cli.point_output import Point, write_plot, write_points
+from lakerunner.cli.progress import progress_line
+from lakerunner.cli.querying import (
+    EndOption,
+    KeyOption,
+    OrgOption,
+    SinceOption,
+    StartOption,
+    StepOption,
+    UrlOption,
+    client_of,
+    pointing_at_errors,
+    points_of,
+    stream_error,
+    times_ms,
+    warn_all,
+)
+from lakerunner.cli.render import DataFormat, OutputFormat, json_bytes, warn
+from lakerunner.cli.verb import Cli, verb
+from lakerunner.cli.verbs.query import app
+from lakerunner.model.errors import BadInput
+from lakerunner.model.labels import LabelSet
+from lakerunner.model.time import NS_PER_MS, parse_duration_s
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakerunner.cli.log_output import EntryStyle
+
+#: Characters of a progress bar.
+_BAR = 30
+LogQuery = Annotated[str, typer.Argument(help="LogQL query.", metavar="QUERY")]
+Selector = Annotated[str, typer.Argument(help="LogQL selector.", metavar="SELECTOR", show_default="everything")]
+FieldOption = Annotated[
+    list[str] | None, typer.Option("--field", help="Label to show; may be repeated.", show_default="none")
+]
+
+
+@app.command()
+@verb
+def logs(
+    cli: Cli,
+    query: LogQuery,
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    limit: Annotated[int, typer.Option(help="Entries to show; 0 means all of them.", min=0)] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new entries as they arrive.")] = False,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Begin with the oldest entries.")] = False,
+    attributes: Annotated[bool, typer.Option("--attributes", help="Show all labels in text output.")] = False,
+    field: FieldOption = None,
+    step: StepOption = "",
+    plot: Annotated[bool, typer.Option("--plot", help="Draw each series of a metric query.")] = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+    output: Annotated[DataFormat, typer.Option("--output", "-o", help="Format of the entries.")] = DataFormat.TEXT,
+) -> int:
+    """Show the entries of a log query, the newest first, or the values of a metric query."""
+    start_ms, end_ms = times_ms(since, start, end)
+    client = client_of(cli, url, key, org)
+    body: dict[str, object] = {"q": query, "s": start_ms, "e": end_ms, "limit": limit, "reverse": not oldest_first}
+    if step:
+        body["step"] = step
+
+    def show() -> None:
+        from lakerunner.cli.log_output import EntryStyle, write_entries
+
+        style = EntryStyle(tuple(field or ()), attributes, sys.stdout.isatty())
+        if follow:
+            _follow(client, {"q": query, "s": start_ms, "limit": limit}, output, style)
+            return
+        answer = client.logs(body)
+        if isinstance(answer, Entries):
+            write_entries(_entries(answer.batches, start_ms, end_ms), output, style)
+        else:
+            write_points(points_of(answer.frames), output, plot=plot)
+
+    return pointing_at_errors(lambda: _parse(query), show)
+
+
+def _entries(parts: Iterable[tuple[pa.RecordBatch, Any]], start_ms: int, end_ms: int) -> Iterator[pa.RecordBatch]:
+    """The batches that have entries; a progress bar on a terminal, warnings and errors at the end."""
+    rows = 0
+    with progress_line() as show:
+        for batch, summary in parts:
+            if batch.num_rows:
+                rows += batch.num_rows
+                yield batch
+                if not sys.stdout.isatty():
+                    show(f"{_bar(batch, start_ms, end_ms)} {rows:,} entries")
+            if summary is not None:
+                if "error" in summary:
+                    raise stream_error(summary["error"])
+                warn_all(summary["warnings"])
+
+
+def _bar(batch: pa.RecordBatch, start_ms: int, end_ms: int) -> str:
+    """How much of the range was read: entries come in order of time."""
+    times = batch.column("timestamp")
+    first_ms, last_ms = (times[row].value // NS_PER_MS for row in (0, batch.num_rows - 1))
+    read_ms = end_ms - last_ms if last_ms <= first_ms else last_ms - start_ms
+    share = min(max(read_ms / max(end_ms - start_ms, 1), 0.0), 1.0)
+    return f"[{'#' * round(share * _BAR):{_BAR}}] {share:4.0%}"
+
+
+def _follow(client: ApiClient, body: dict[str, object], output: DataFormat, style: EntryStyle) -> None:
+    """Show entries until the tail ends or is interrupted."""
+    from lakerunner.cli.log_output import Entry, document_of, text_line
+
+    if output not in (DataFormat.TEXT, DataFormat.JSON):
+        raise BadInput(f"cannot follow as {output}: it has an end", hint="use -o text or -o json, or omit --follow")
+    try:
+        for kind, data in client.tail(body):
+            if kind == "result":
+                entry = Entry(int(data["timestampNs"]), data["message"], data["tags"])
+                line = text_line(entry, style) if output is DataFormat.TEXT else ""
+                sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry)))
+                sys.stdout.buffer.write(b"\n")
+                sys.stdout.buffer.flush()
+            elif kind == "dropped":
+                warn(f"{data['entries']:,} entries were dropped: they came faster than they were read")
+            elif kind == "error":
+                raise stream_error(data)
+    except KeyboardInterrupt:
+        return
+
+
+@app.command()
+@verb
+def volume(
+    cli: Cli,
+    selector: Selector = "{}",
+    by: Annotated[list[str] | None, typer.Option("--by", help="Label to group by; may be repeated.")] = None,
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    step: StepOption = "",
+    limit: Annotated[int, typer.Option(help="Groups to show, the largest first.", min=1)] = 100,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the volume of each group over time.")] = False,
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+) -> int:
+    """Show how many bytes of log lines there are, by labels; with --plot, over time."""
+    start_ms, end_ms = times_ms(since, start, end)
+    params = _range(start_ms, end_ms) | {"limit": str(limit), "targetLabels": ",".join(by or ["service_name"])}
+    params["query"] = '{service_name=~".+"}' if selector.strip() == "{}" else selector
+    client = client_of(cli, url, key, org)
+
+    def show() -> None:
+        if plot and cli.output.kind is OutputFormat.TEXT:
+            step_text = step or f"{max((end_ms - start_ms) // 60_000, 1)}s"
+            answer = client.get("/loki/api/v1/index/volume_range", params | {"step": step_text})
+            write_plot(_points(answer["data"]["result"]), sys.stdout)
+        else:
+            answer = client.get("/loki/api/v1/index/volume", params)
+            rows = [{"labels": _label(one["metric"]), "bytes": int(one["value"][1])} for one in _result(answer)]
+            cli.output.rows(rows, ["bytes", "labels"])
+        warn_all(answer.get("warnings", ()))
+
+    return pointing_at_errors(lambda: _parse(selector), show)
+
+
+def _result(answer: Any) -> list[Any]:
+    found: list[Any] = answer["data"]["result"]
+    return found
+
+
+def _points(series: Iterable[Any]) -> Iterator[Point]:
+    for one in series:
+        label = _label(one["metric"])
+        for time_s, value in one["values"]:
+            yield Point(round(time_s * 1000), label, one["metric"], float(value), None)
+
+
+@app.command()
+@verb
+def fields(
+    cli: Cli,
+    query: LogQuery,
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    lines: Annotated[int, typer.Option(help="Newest lines to look at.", min=1, max=5000)] = 1000,
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+) -> int:
+    """Show the fields of log entries: attributes, and what parsing their lines would give."""
+    params = _range(*times_ms(since, start, end)) | {"query": query, "line_limit": str(lines)}
+    client = client_of(cli, url, key, org)
+
+    def show() -> None:
+        answer = client.get("/loki/api/v1/detected_fields", params)
+        rows = [
+            {
+                "field": each["label"],
+                "type": each["type"],
+                "values": each["cardinality"],
+                "parsers": tuple(each["parsers"] or ()),
+            }
+            for each in answer["fields"] or ()
+        ]
+        cli.output.rows(rows, ["field", "type", "values", "parsers"])
+
+    return pointing_at_errors(lambda: _parse(query), show)
+
+
+@app.command()
+@verb
+def patterns(
+    cli: Cli,
+    selector: Selector = "{}",
+    since: SinceOption = "1h",
+    start: StartOption = "",
+    end: EndOption = "now",
+    new_since: Annotated[
+        str,
+        typer.Option(
+            help="Show only patterns that did not occur in this time before the range, such as 24h.",
+            show_default="all patterns",
+        ),
+    ] = "",
+    limit: Annotated[int, typer.Option(help="Patterns to show, the most frequent first.", min=1)] = 50,
+    url: UrlOption = "",
+    key: KeyOption = "",
+    org: OrgOption = "",
+) -> int:
+    """Show the patterns of log lines: what is left when numbers, ids and other variable parts are taken out."""
+    start_ms, end_ms = times_ms(since, start, end)
+    client = client_of(cli, url, key, org)
+    query = '{service_name=~".+"}' if selector.strip() == "{}" else selector
+
+    def counts(start_ms: int, end_ms: int) -> dict[tuple[str, str], int]:
+        answer = client.get("/loki/api/v1/patterns", _range(start_ms, end_ms) | {"query": query})
+        warn_all(answer.get("warnings", ()))
+        found: dict[tuple[str, str], int] = {}
+        for each in answer["data"] or ():
+            kind = each["pattern"], each.get("level", "")
+            found[kind] = found.get(kind, 0) + sum(number for _, number in each["samples"])
+        return found
+
+    def show() -> None:
+        found = counts(start_ms, end_ms)
+        if new_since:
+            known = {pattern for pattern, _ in counts(start_ms - round(parse_duration_s(new_since) * 1000), start_ms)}
+            found = {kind: number for kind, number in found.items() if kind[0] not in known}
+        frequent = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:limit]
+        rows = [{"lines": number, "level": level, "pattern": pattern} for (pattern, level), number in frequent]
+        cli.output.rows(rows, ["lines", "level", "pattern"])
+
+    return pointing_at_errors(lambda: _parse(selector), show)
+
+
+def _range(start_ms: int, end_ms: int) -> dict[str, str]:
+    return {"start": str(start_ms * NS_PER_MS), "end": str(end_ms * NS_PER_MS)}
+
+
+def _label(labels: dict[str, str]) -> str:
+    return str(LabelSet.of(labels))
+
+
+def _parse(query: str) -> None:
+    from lakerunner.query.logql.parser import parse
+
+    if query.strip() not in ("", "{}"):
+        parse(query)
