@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from lakerunner.serve.app import api_routes
-from lakerunner.serve.openapi import document
+from lakerunner.serve.openapi.document import document
 from tests.serve.served import Served
 
 

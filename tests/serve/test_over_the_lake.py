@@ -13,7 +13,7 @@ import pytest
 
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import QueryResult
-from lakerunner.serve.prometheus.render import data_json
+from lakerunner.serve.rendering.values import data_json
 from tests.query.engine import Engine
 from tests.query.worker_lake import WorkerLake
 from tests.serve.served import END_S, START_S, AuthOf, Served, filled, serving

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
 from lakerunner.query.series.results import NO_TIMES, MatrixResult, Series
-from lakerunner.serve.prometheus.render import data_json
 from lakerunner.serve.rendering.json import histogram_json
 from lakerunner.serve.rendering.numbers import time_text, time_texts, value_text, value_texts
+from lakerunner.serve.rendering.values import data_json
 
 
 @pytest.mark.parametrize(

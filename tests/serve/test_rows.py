@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from lakerunner.serve.lake.rows import MEDIA_TYPE, SUMMARY
+from lakerunner.serve.lake.arrow_stream import ARROW, SUMMARY
 from lakerunner.store import keys
 from tests.query.lake_of_logs import HOURS, ROWS, write_logs
 from tests.query.worker_lake import WorkerLake
@@ -30,7 +30,7 @@ def logs(lake: WorkerLake) -> Iterator[Served]:
 
 def ask(served: Served, signal: str = "logs", **fields: Any) -> tuple[pa.Table, dict[str, Any]]:
     answer = served.client.post(f"/api/v1/rows/{signal}", json={**ALL, **fields})
-    assert (answer.status_code, answer.headers["content-type"]) == (200, MEDIA_TYPE)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, ARROW)
     reader = pa.ipc.open_stream(answer.content)
     batches, summary = [], None
     while True:

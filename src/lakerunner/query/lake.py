@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lakerunner.index.database import Database
+from lakerunner.index.lookup import Want
+from lakerunner.model.segment import Segment
+from lakerunner.model.time import TimeRange
 from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.open import local_workers, open_workers
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
@@ -29,10 +32,19 @@ class Lake:
         cancelled: Callable[[], None] = lambda: None,
         *,
         small: bool = False,
+        only: Sequence[Segment] | None = None,
     ) -> LakeQuery:
-        """What one query of the org reads from. `cancelled` raises when nobody waits for the answer any more."""
-        planner = Planner(self._catalog, org_id, cancelled)
+        """What one query of the org reads from. `cancelled` raises when nobody waits for the answer any more.
+
+        With `only`, it reads these segments and no others.
+        """
+        planner = Planner(self._catalog, org_id, cancelled, only)
         return LakeQuery(org_id, planner, self._workers, limits, cancelled, small=small)
+
+    def segments(self, org_id: uuid.UUID, signal: str, time_range: TimeRange) -> list[Segment]:
+        """The org's live segments that overlap the range now."""
+        looked = self._catalog.lookup(org_id, [Want(signal, time_range)])
+        return [segment for segment in looked.segments if segment.org_id == org_id]
 
     def ping(self) -> None:
         """Raise when the index does not answer."""

@@ -17,6 +17,9 @@ from lakerunner.runtime.http_limits import LimitedHttpProtocol
 
 _START_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 5
+#: Clients send nothing of size over a WebSocket; and one that reads slowly answers a ping when it comes to it.
+_WS_MESSAGE_BYTES = 64 << 10
+_WS_PONG_S = 120.0
 
 
 class HttpServer:
@@ -31,6 +34,9 @@ class HttpServer:
         config = uvicorn.Config(
             app,
             http=LimitedHttpProtocol,
+            ws="websockets-sansio",
+            ws_max_size=_WS_MESSAGE_BYTES,
+            ws_ping_timeout=_WS_PONG_S,
             loop="uvloop",
             log_config=None,
             access_log=False,

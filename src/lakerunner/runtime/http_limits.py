@@ -49,6 +49,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._in_head = False
         super().on_headers_complete()
 
+    def handle_websocket_upgrade(self) -> None:
+        # From here on, another protocol has the connection.
+        self._late, self._stalled = _cancelled(self._late), _cancelled(self._stalled)
+        super().handle_websocket_upgrade()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stalled = _cancelled(self._stalled)

@@ -374,7 +374,11 @@ class LimitSettings(Section):
         10_000_000,
         description="Maximum number of samples in one answer; each takes about 25 bytes of memory and of the network.",
     )
+    max_entries: Count = Field(
+        50_000, description="Maximum number of log entries in one answer of Loki's API. Streams and exports have none."
+    )
     org_queries: Count = Field(4, description="Concurrent queries per org.")
+    org_tails: Count = Field(10, description="Concurrent live tails per org and API process.")
 
 
 class ApiSettings(LimitSettings):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from lakerunner.query.lake import Lake
 from lakerunner.runtime.settings import ApiSettings
@@ -15,6 +15,7 @@ from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.auth import Authenticator
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.service import QueryService
+from lakerunner.serve.tails.tails import Tails
 from lakerunner.serve.waiting import in_turn
 
 T = TypeVar("T")
@@ -28,13 +29,15 @@ class Api:
     auth: Authenticator
     admission: Admission
     service: QueryService
+    tails: Tails
 
     @classmethod
     def over(cls, settings: ApiSettings, lake: Lake, auth: Authenticator) -> Api:
         admission = Admission(settings)
-        return cls(settings, auth, admission, QueryService(settings, lake, admission))
+        service = QueryService(settings, lake, admission)
+        return cls(settings, auth, admission, service, Tails(service))
 
-    async def caller(self, request: Request) -> Caller:
+    async def caller(self, request: HTTPConnection) -> Caller:
         return await self.auth.caller(request)
 
     async def operator(self, request: Request) -> Caller:

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from lakerunner.index.api_keys import ApiKey, Scope, authenticate, has_secret, require, secret_in
 from lakerunner.index.database import Database
@@ -67,18 +67,18 @@ class Authenticator:
         self._accepted: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
         self._limits: dict[uuid.UUID, tuple[float, Mapping[str, float]]] = {}
 
-    async def caller(self, request: Request) -> Caller:
+    async def caller(self, request: HTTPConnection) -> Caller:
         """The caller, who reads data of one org."""
         return await self._caller(request, _org_of)
 
-    async def operator(self, request: Request) -> Caller:
+    async def operator(self, request: HTTPConnection) -> Caller:
         """The caller of an operator's route. With an admin key, the org may be any that the key administers, or none.
 
         An admin key without an org administers every org, but reads the data of none.
         """
         return await self._caller(request, _org_operated)
 
-    async def _caller(self, request: Request, choose: OrgChoice) -> Caller:
+    async def _caller(self, request: HTTPConnection, choose: OrgChoice) -> Caller:
         caller: Caller | None = request.scope.get(CALLER)
         if caller is None:
             caller = self._nobody(request)
@@ -88,14 +88,14 @@ class Authenticator:
             request.scope[CALLER] = caller
         return caller
 
-    def _nobody(self, request: Request) -> Caller | None:
+    def _nobody(self, request: HTTPConnection) -> Caller | None:
         """The caller without a key, where none is required and the default org's limits are known."""
         if self._required or has_secret(request.headers) or request.headers.get(ORG_HEADER):
             return None
         limits = self._known_limits(DEFAULT_ORG_ID)
         return None if limits is None else Caller(DEFAULT_ORG_ID, "nobody", limits)
 
-    def _authenticate(self, request: Request, choose: OrgChoice) -> Caller:
+    def _authenticate(self, request: HTTPConnection, choose: OrgChoice) -> Caller:
         org_name = request.headers.get(ORG_HEADER, "").strip()
         if not self._required and not has_secret(request.headers):
             if org_name and org_name not in (str(DEFAULT_ORG_ID), DEFAULT_ORG_NAME):

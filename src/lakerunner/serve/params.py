@@ -39,6 +39,11 @@ class Params:
             text = f"{(await body_of(request)).decode(errors='surrogateescape')}&{text}"
         elif request.method == "POST" and media == _MULTIPART:
             text = f"{urlencode(_multipart(kind, await body_of(request)), errors='surrogateescape')}&{text}"
+        return cls.in_url(text)
+
+    @classmethod
+    def in_url(cls, text: str) -> Params:
+        """The parameters of a URL's query string."""
         try:
             return cls(parse_qs(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="surrogateescape"))
         except ValueError:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import pyarrow as pa
+
 from lakerunner.model.errors import LimitHit
+from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.lake import Lake
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
-from lakerunner.query.language import Plan, QueryOptions
+from lakerunner.query.language import Plan, QueryOptions, RowPlan
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import extent_of
 from lakerunner.query.run import run
@@ -94,7 +98,11 @@ class QueryService:
 
     def answer(self, question: Question, query: RunningQuery) -> Answer:
         """The whole answer, cached or computed."""
-        opened = self.open(self.compile(question, query.caller), question, query)
+        return self.answer_of(self.compile(question, query.caller), question, query)
+
+    def answer_of(self, plan: Plan, question: Question, query: RunningQuery) -> Answer:
+        """The whole answer of a plan that has a value."""
+        opened = self.open(plan, question, query)
         if (cached := self.cached(opened, query)) is not None:
             return cached
         try:
@@ -139,12 +147,38 @@ class QueryService:
         key = AnswerKey(query.caller.org_id, plan.language, plan.canonical, times, lookback_ms, fingerprint)
         return Opened(plan, source, key)
 
-    def source(self, query: RunningQuery, *, partial: bool = True, small: bool = False) -> LakeQuery:
+    def rows(
+        self, plan: RowPlan, question: Question, query: RunningQuery, only: Sequence[Segment] | None = None
+    ) -> tuple[Iterator[pa.RecordBatch], LakeQuery]:
+        """The rows of a plan as they are found, and the account of what is read for them.
+
+        With `only`, the rows of these segments and no others.
+        """
+        source = self.source(query, partial=question.partial, only=only)
+        source.prepare(plan.leaves)
+        return self._charged(source.rows(plan), source, query), source
+
+    def _charged(
+        self, batches: Iterator[pa.RecordBatch], source: LakeQuery, query: RunningQuery
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        finally:
+            self.admission.charge(query, source.stats.worker_cpu_s)
+
+    def source(
+        self,
+        query: RunningQuery,
+        *,
+        partial: bool = True,
+        small: bool = False,
+        only: Sequence[Segment] | None = None,
+    ) -> LakeQuery:
         """A view of the lake restricted to the caller's org and its limits."""
         allowed = self.admission.limits(query.caller)
         timeout_s = query.remaining_s + _GRACE_S
         limits = QueryLimits(timeout_s, allowed.max_bytes, allowed.max_series, allowed.max_samples, partial)
-        return self.lake.query(query.caller.org_id, limits, query.check, small=small)
+        return self.lake.query(query.caller.org_id, limits, query.check, small=small, only=only)
 
     def cached(self, opened: Opened, query: RunningQuery) -> Answer | None:
         entry = None if opened.key is None else self._cache.get(opened.key)
@@ -188,5 +222,9 @@ def _check_points(result: QueryResult, limit: int) -> None:
         )
 
 
+def now_ns() -> int:
+    return time.time_ns()
+
+
 def now_ms() -> int:
-    return time.time_ns() // NS_PER_MS
+    return now_ns() // NS_PER_MS

@@ -33,6 +33,13 @@ async def read_fields(request: Request, known: frozenset[str], example: str) -> 
     return fields
 
 
+def text_field(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput(f"cannot read this request: `{name}`, the query, is missing", where=name)
+    return value
+
+
 def time_field_ms(name: str, value: object, end_ms: int, now_ms: int) -> int:
     """Parse `now`, `now-1h`, `e-1h` (an hour before the end), milliseconds, or an RFC 3339 time."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -80,3 +87,15 @@ def count_field(fields: Mapping[str, object]) -> int:
 def flag_field(fields: Mapping[str, object], name: str, *, default: bool = False) -> bool:
     value = fields.get(name, default)
     return value.lower() in ("1", "true", "yes") if isinstance(value, str) else bool(value)
+
+
+def names_field(fields: Mapping[str, object], name: str = "fields") -> tuple[str, ...] | None:
+    """Parse a list of names, or names with commas between them; None if there are none."""
+    value = fields.get(name) or None
+    if isinstance(value, str):
+        value = value.split(",")
+    if value is None:
+        return None
+    if not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        raise BadInput(f"cannot read this request: `{name}` is no list of names", where=name)
+    return tuple(value)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from lakerunner.model.errors import BadInput
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.lake.cursor import Cursor
-from lakerunner.serve.lake.fields import count_field, flag_field, read_fields, span_field_ms, time_field_ms
+from lakerunner.serve.lake.fields import count_field, flag_field, read_fields, span_field_ms, text_field, time_field_ms
 from lakerunner.serve.params import wants_fresh
 from lakerunner.serve.service import Question
 
@@ -40,15 +40,13 @@ async def read_stream_request(request: Request, language: str, lookback_ms: int,
         )
     last_id = request.headers.get("last-event-id", "").strip()
     cursor = Cursor.parse(last_id) if last_id else None
-    text = fields.get("q")
-    if not isinstance(text, str) or not text.strip():
-        raise BadInput("cannot read this request: `q`, the query, is missing", where="q")
+    text = text_field(fields, "q")
     end_ms = time_field_ms("e", fields.get("e", "now"), now_ms, now_ms)
     start_ms = time_field_ms("s", fields.get("s", "e-1h"), end_ms, now_ms)
     step_ms = (
         span_field_ms("step", fields["step"])
         if fields.get("step") not in (None, "")
-        else _default_step_ms(end_ms - start_ms)
+        else default_step_ms(end_ms - start_ms)
     )
     if fields.get("lookback"):
         lookback_ms = span_field_ms("lookback", fields["lookback"])
@@ -68,5 +66,5 @@ async def read_stream_request(request: Request, language: str, lookback_ms: int,
     )
 
 
-def _default_step_ms(range_ms: int) -> int:
+def default_step_ms(range_ms: int) -> int:
     return next((step_s for step_s in _STEPS_S if range_ms <= step_s * 1000 * _POINTS), _STEPS_S[-1]) * 1000

@@ -33,6 +33,14 @@ class StreamWork:
     _source: LakeQuery = field(init=False)
     _fingerprint: str | None = field(init=False)
 
+    @property
+    def text(self) -> str:
+        return self.request.question.text
+
+    @property
+    def timeout_s(self) -> float | None:
+        return self.request.timeout_s
+
     def run(self, query: RunningQuery, pipe: Pipe) -> None:
         self.pipe = pipe
         cursor = self.request.cursor

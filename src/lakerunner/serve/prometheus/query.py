@@ -14,7 +14,7 @@ from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.params import Params, wants_fresh
 from lakerunner.serve.prometheus.answers import TRUNCATED, prometheus_route, success
-from lakerunner.serve.prometheus.render import data_json
+from lakerunner.serve.rendering.values import data_json
 from lakerunner.serve.service import Answer, Question, now_ms
 
 CACHE_HEADER = "X-Lakerunner-Cache"

@@ -20,8 +20,8 @@ from lakerunner.query.series.results import (
     Value,
     VectorResult,
 )
-from lakerunner.serve.prometheus.json_kernel import NUMBER_BYTES, POINT_BYTES, SERIES_BYTES, write_series
 from lakerunner.serve.rendering.json import histogram_json, json_text, labels_json
+from lakerunner.serve.rendering.json_kernel import NUMBER_BYTES, POINT_BYTES, SERIES_BYTES, write_series
 from lakerunner.serve.rendering.numbers import raw_texts, time_text, time_texts, value_text, value_texts
 
 #: How many distinct time arrays to cache as text. Most series of an answer share their times.

@@ -14,6 +14,13 @@ FLAG: Schema = {"type": "boolean"}
 #: Custom formats for PromQL text, whose grammar a JSON schema cannot describe.
 PROMQL: Schema = {"type": "string", "format": "promql", "minLength": 1, "examples": ["sum by (job) (rate(up[5m]))"]}
 SELECTOR: Schema = {"type": "string", "format": "promql-selector", "minLength": 1, "examples": ['up{job="api"}']}
+#: Likewise for LogQL.
+LOGQL: Schema = {
+    "type": "string",
+    "format": "logql",
+    "minLength": 1,
+    "examples": ['sum by (level) (count_over_time({service_name="cart"}[5m]))'],
+}
 TIME: Schema = {
     "description": "Seconds since the epoch, or an RFC 3339 time.",
     "anyOf": [NUMBER, {"type": "string", "format": "date-time"}],
@@ -79,6 +86,12 @@ STREAM_PARAMETERS: dict[str, Schema] = {
 }
 
 
+LOG_PARAMETERS: dict[str, Schema] = {
+    **STREAM_PARAMETERS,
+    "q": LOGQL,
+    "reverse": {"type": "boolean", "description": "Whether the newest entries come first, which is the default."},
+    "fields": {"type": "array", "items": STRING, "description": "Labels to show."},
+}
 ROW_PARAMETERS: dict[str, Schema] = {
     "where": {
         "type": "string",

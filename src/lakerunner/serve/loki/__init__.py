@@ -1,0 +1,1 @@
+"""The HTTP API of Loki, compatible with its clients."""

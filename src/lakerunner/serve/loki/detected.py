@@ -1,0 +1,94 @@
+"""`/loki/api/v1/detected_labels`, `/detected_fields` and `/detected_field/NAME/values`: what can be queried for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from lakerunner.model.errors import Bug
+from lakerunner.query.language import RowPlan
+from lakerunner.query.logql.printer import print_expr
+from lakerunner.query.logql.records import STREAM_LABELS
+from lakerunner.query.series.times import QueryTimes
+from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.api import Api
+from lakerunner.serve.loki.answers import document, loki_route
+from lakerunner.serve.loki.fields import Field, detect_fields
+from lakerunner.serve.loki.selectors import log_query_of, selector_of
+from lakerunner.serve.loki.tallies import COUNT, LOGQL, Tallies
+from lakerunner.serve.loki.times import Bounds, read_bounds, read_limit
+from lakerunner.serve.params import Params
+from lakerunner.serve.rendering.json import json_text
+from lakerunner.serve.service import Question
+
+_NAMES = tuple(sorted(STREAM_LABELS))
+#: Lines that are looked at, and fields of the answer, if the request says nothing; and the most lines it may ask for.
+_LINES, _FIELDS, _MOST_LINES = 1_000, 1_000, 5_000
+
+
+def detected_routes(api: Api) -> list[BaseRoute]:
+    async def labels(request: Request) -> Response:
+        params = await Params.of(request)
+        caller = await api.caller(request)
+        selector, bounds = selector_of(params.text("query")), read_bounds(params)
+
+        def answer(query: RunningQuery) -> Response:
+            streams, _ = Tallies(api.service, query, selector).of_range(COUNT, _NAMES, bounds)
+            values: dict[str, set[str]] = defaultdict(set)
+            for stream in streams:
+                for name, value in stream.labels.items():
+                    values[name].add(value)
+            found = [{"label": name, "cardinality": len(values[name])} for name in sorted(values)]
+            return document(request, json_text({"detectedLabels": found} if found else {}))
+
+        return await api.in_turn(request, caller, "loki_detected_labels", params.text("query"), answer)
+
+    async def fields(request: Request) -> Response:
+        def answer(found: Sequence[Field], limit: int) -> dict[str, object]:
+            return {"fields": [field.to_json() for field in found[:limit]], "limit": limit}
+
+        return await _detect(api, request, answer)
+
+    async def values(request: Request) -> Response:
+        name = request.path_params["name"]
+
+        def answer(found: Sequence[Field], limit: int) -> dict[str, object]:
+            texts: set[str] = next((field.values for field in found if field.name == name), set())
+            return {"values": sorted(texts)[:limit], "limit": limit}
+
+        return await _detect(api, request, answer)
+
+    return [
+        loki_route("/loki/api/v1/detected_labels", labels),
+        loki_route("/loki/api/v1/detected_fields", fields),
+        loki_route("/loki/api/v1/detected_field/{name:text}/values", values),
+    ]
+
+
+async def _detect(api: Api, request: Request, answer: Callable[[Sequence[Field], int], dict[str, object]]) -> Response:
+    params = await Params.of(request)
+    caller = await api.caller(request)
+    limit = read_limit(params, api.admission.limits(caller).max_series, _FIELDS)
+    lines = min(read_limit(params, api.admission.limits(caller).max_entries, _LINES, "line_limit"), _MOST_LINES)
+    text, bounds = params.required("query"), read_bounds(params)
+
+    def run(query: RunningQuery) -> Response:
+        found = detect_fields(_newest(api, query, text, bounds, lines), query.check)
+        return document(request, json_text(answer(found, limit)))
+
+    return await api.in_turn(request, caller, "loki_detected_fields", text, run)
+
+
+def _newest(api: Api, query: RunningQuery, text: str, bounds: Bounds, lines: int) -> list[pa.RecordBatch]:
+    times = QueryTimes.of_ns(bounds.start_ns, max(bounds.end_ns, bounds.start_ns + 1), 0)
+    question = Question(LOGQL, print_expr(log_query_of(text)), times, limit=lines)
+    plan = api.service.compile(question, query.caller)
+    if not isinstance(plan, RowPlan):
+        raise Bug(f"cannot read lines: the plan is a {type(plan).__name__}, not a RowPlan")
+    batches, _ = api.service.rows(plan, question, query)
+    return list(batches)

@@ -1,0 +1,167 @@
+"""Finds fields in log entries: their metadata, and what parsing their lines as JSON or logfmt would give.
+
+It looks at a bounded number of entries. The parsers are those of queries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.model.errors import BadInput
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.durations import parse_go_duration_ns
+from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS, Category, Entries, plain, valid
+from lakerunner.query.logql.sizes import parse_size_bytes
+from lakerunner.query.logql.stages.compile import compile_stage
+from lakerunner.serve.rendering.streams import LINE, METADATA, PARSED, STREAM, TIME
+
+_BOOLEANS = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])
+_INTEGER, _NOT_IN_NAMES = re.compile(r"[+-]?\d{1,18}"), re.compile(r"[^a-zA-Z0-9_]")
+_ERRORS = (ERROR, ERROR_DETAILS)
+_EXTRACTED = "_extracted"
+#: Objects nested deeper have no path.
+_MOST_DEEP = 20
+
+
+@dataclass(slots=True)
+class Field:
+    """A field, with its values and the parsers that find it; none for metadata."""
+
+    name: str
+    values: set[str] = field(default_factory=set)
+    parsers: dict[str, None] = field(default_factory=dict)
+    #: Where it is in a JSON line.
+    path: list[str] | None = None
+    #: The type of the value that was seen last.
+    kind: str = "string"
+
+    def to_json(self) -> dict[str, object]:
+        about: dict[str, object] = {
+            "label": self.name,
+            "type": self.kind,
+            "cardinality": len(self.values),
+            "parsers": list(self.parsers) or None,
+        }
+        return about | ({"jsonPath": self.path} if self.path else {})
+
+
+def detect_fields(batches: Sequence[pa.RecordBatch], check: Callable[[], object]) -> list[Field]:
+    """The fields of the entries, sorted by name."""
+    fields: dict[str, Field] = {}
+    table = pa.Table.from_batches(batches) if batches else None
+    if table is None or not table.num_rows:
+        return []
+    # Stream by stream: the last value that is seen decides about the type of a field.
+    streams = plain(table.column(STREAM).combine_chunks())
+    table = table.set_column(table.schema.get_field_index(STREAM), STREAM, streams)
+    table = table.sort_by([(STREAM, "ascending"), (TIME, "descending")])
+    for name in (METADATA, PARSED):
+        for document in _documents(table, name):
+            for label, value in document.items():
+                if label not in _ERRORS:
+                    _see(fields, label, value)
+    for parser, entries in _parsed(table, check):
+        for (category, name), values in entries.columns.items():
+            if category is Category.PARSED and name not in _ERRORS:
+                for value in plain(values).drop_null().to_pylist():
+                    _see(fields, name, value, parser)
+    for name, path in _paths(table):
+        for known in (name, name + _EXTRACTED):
+            if known in fields and "json" in fields[known].parsers and fields[known].path is None:
+                fields[known].path = path
+                break
+    return [fields[name] for name in sorted(fields)]
+
+
+def _see(fields: dict[str, Field], name: str, value: str, parser: str | None = None) -> None:
+    seen = fields.setdefault(name, Field(name))
+    seen.values.add(value)
+    seen.kind = kind_of(value)
+    if parser is not None:
+        seen.parsers[parser] = None
+
+
+def _documents(table: pa.Table, name: str) -> Iterator[dict[str, str]]:
+    for text in plain(table.column(name).combine_chunks()).to_pylist():
+        yield orjson.loads(text)
+
+
+def _parsed(table: pa.Table, check: Callable[[], object]) -> Iterator[tuple[str, Entries]]:
+    """The entries by the parser that reads their line: JSON, and logfmt for what is none."""
+    entries = _entries(table)
+    as_json = compile_stage(ast.Json())(entries, check)
+    failed = as_json.label(ERROR)
+    bad = np.zeros(len(entries), np.bool_) if failed is None else valid(failed)
+    yield "json", as_json.filtered(~bad)
+    if bad.any():
+        yield "logfmt", compile_stage(ast.Logfmt())(entries.filtered(bad), check)
+
+
+def _entries(table: pa.Table) -> Entries:
+    """The lines with the labels of their streams, after which parsed fields of equal names are renamed."""
+    streams = plain(table.column(STREAM).combine_chunks()).dictionary_encode()
+    documents = [orjson.loads(text) for text in streams.dictionary.to_pylist()]
+    columns = {
+        (Category.STREAM, name): pa.array([each.get(name) for each in documents], pa.string()).take(streams.indices)
+        for name in sorted({name for each in documents for name in each})
+    }
+    lines = plain(table.column(LINE).combine_chunks())
+    return Entries(table.column(TIME).cast(pa.int64()).to_numpy(), lines, columns)
+
+
+def _paths(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
+    """The names of the fields of lines that are JSON objects, and where they are."""
+    lines = plain(table.column(LINE).combine_chunks())
+    for line in lines.filter(pc.starts_with(lines, "{")).to_pylist():
+        try:
+            document = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        yield from _members(document, [])
+
+
+def _members(document: dict[str, object], path: list[str]) -> Iterator[tuple[str, list[str]]]:
+    for key, value in document.items():
+        here = [*path, key]
+        if isinstance(value, dict):
+            if len(here) < _MOST_DEEP:
+                yield from _members(value, here)
+        else:
+            yield sanitized("_".join(here)), here
+
+
+def sanitized(name: str) -> str:
+    name = _NOT_IN_NAMES.sub("_", name)
+    return f"_{name}" if name[:1].isdigit() else name
+
+
+def kind_of(value: str) -> str:
+    """The type of a value: `int`, `float`, `boolean`, `duration`, `bytes` or `string`.
+
+    >>> [kind_of(text) for text in ("7", "1e3", "true", "3ms", "1.5KB", "a")]
+    ['int', 'float', 'boolean', 'duration', 'bytes', 'string']
+    """
+    if _INTEGER.fullmatch(value):
+        return "int"
+    if _reads(float, value) and value.isascii() and value.strip() == value and "_" not in value:
+        return "float"
+    if value in _BOOLEANS:
+        return "boolean"
+    if _reads(parse_go_duration_ns, value):
+        return "duration"
+    return "bytes" if _reads(parse_size_bytes, value) else "string"
+
+
+def _reads(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
+    except (BadInput, ValueError):
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""`/loki/api/v1/query` and `/loki/api/v1/query_range`: instant and range queries."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from lakerunner.model.errors import BadInput
+from lakerunner.query.language import Plan, RowPlan
+from lakerunner.query.series.times import QueryTimes
+from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.api import Api
+from lakerunner.serve.loki.answers import loki_route, success
+from lakerunner.serve.loki.entries import Thinning
+from lakerunner.serve.loki.stats import stats_json
+from lakerunner.serve.loki.times import (
+    read_bounds,
+    read_interval_ns,
+    read_limit,
+    read_newest_first,
+    read_step_ms,
+    time_ns,
+)
+from lakerunner.serve.params import Params, wants_fresh
+from lakerunner.serve.rendering.streams import streams_json
+from lakerunner.serve.rendering.values import data_json
+from lakerunner.serve.service import Answer, Question, now_ns
+
+#: The language of Loki's API.
+LOGQL = "logql"
+#: With this flag in its header, labels are shown apart by where they come from.
+FLAGS_HEADER, CATEGORIZE = "x-loki-response-encoding-flags", "categorize-labels"
+_FLAGGED = b',"encodingFlags":["categorize-labels"]'
+
+
+def query_routes(api: Api) -> list[BaseRoute]:
+    async def query(request: Request) -> Response:
+        params = await Params.of(request)
+        at_ns = time_ns(params, "time", now_ns())
+        return await _run(api, request, params, "loki_query", QueryTimes.of_ns(at_ns, at_ns, 0))
+
+    async def query_range(request: Request) -> Response:
+        params = await Params.of(request)
+        bounds = read_bounds(params)
+        # A range without a length means the entries of that instant.
+        end_ns = max(bounds.end_ns, bounds.start_ns + 1)
+        times = QueryTimes.of_ns(bounds.start_ns, end_ns, read_step_ms(params, bounds))
+        return await _run(api, request, params, "loki_query_range", times)
+
+    return [
+        loki_route("/loki/api/v1/query", query),
+        loki_route("/loki/api/v1/query_range", query_range),
+    ]
+
+
+async def _run(api: Api, request: Request, params: Params, kind: str, times: QueryTimes) -> Response:
+    caller = await api.caller(request)
+    text = params.text("query")
+    most = api.admission.limits(caller).max_entries
+    thinning = Thinning(read_interval_ns(params), read_limit(params, most), newest_first=read_newest_first(params))
+    question = Question(
+        LOGQL,
+        text,
+        times,
+        fresh=wants_fresh(request) or params.flag("nocache"),
+        limit=thinning.scan_limit,
+        newest_first=thinning.newest_first,
+    )
+    categorized = wants_categories(request)
+
+    def answer(query: RunningQuery) -> Response:
+        plan = api.service.compile(question, caller)
+        if isinstance(plan, RowPlan):
+            return _streams(api, request, query, plan, question, thinning, categorized=categorized)
+        return _values(request, api.service.answer_of(plan, question, query), query, plan)
+
+    timeout_ms = params.duration_ms("timeout", 0)
+    return await api.in_turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
+
+
+def wants_categories(request: Request) -> bool:
+    return CATEGORIZE in request.headers.get(FLAGS_HEADER, "")
+
+
+def _streams(
+    api: Api,
+    request: Request,
+    query: RunningQuery,
+    plan: RowPlan,
+    question: Question,
+    thinning: Thinning,
+    *,
+    categorized: bool,
+) -> Response:
+    if not question.times.step_ms:
+        raise BadInput(
+            "log queries are not supported as an instant query type, please change your query to a range query type"
+        )
+    batches, source = api.service.rows(plan, question, query)
+    entries = list(thinning.thinned(batches))
+    result = streams_json(entries, categorized=categorized)
+    stats = stats_json(source.stats, query, sum(batch.num_rows for batch in entries))
+    data = b'{"resultType":"streams"%s,"result":[%s],"stats":%s}' % (
+        _FLAGGED if categorized else b"",
+        result,
+        stats,
+    )
+    return success(request, data, list(source.stats.warnings()))
+
+
+def _values(request: Request, answer: Answer, query: RunningQuery, plan: Plan) -> Response:
+    data = data_json(answer.result.value)
+    stats = stats_json(answer.stats, query, 0)
+    return success(request, data[:-1] + b',"stats":%s}' % stats, answer.warnings)

@@ -1,0 +1,128 @@
+"""Times and durations of requests, as Loki reads them: nanoseconds, seconds or RFC 3339."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import time
+from dataclasses import dataclass
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.time import FAR_MS, NS_PER_MS, NS_PER_S
+from lakerunner.serve.params import Params, parse_span_ms
+
+#: How far back a request without a start looks: for data, and for labels and series.
+QUERY_SINCE_NS = 3_600 * NS_PER_S
+LABELS_SINCE_NS = 6 * 3_600 * NS_PER_S
+#: The default step divides the range into about as many points.
+_POINTS = 250
+#: An integer of more digits than this is nanoseconds, not seconds.
+_SECONDS_DIGITS = 10
+_INTEGER, _DECIMAL = re.compile(r"[+-]?\d{1,25}", re.ASCII), re.compile(r"[+-]?\d{0,25}\.\d{0,25}", re.ASCII)
+_CALENDAR = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_FAR_NS = FAR_MS * 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The time range of a request."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def range_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+def read_bounds(params: Params, since_ns: int = QUERY_SINCE_NS) -> Bounds:
+    """Parse `start`, `end` and `since`. The start defaults to `since` before the end, or before now if that is less."""
+    now_ns = time.time_ns()
+    if params.text("since"):
+        since_ns = parse_span_ms("since", params.text("since")) * NS_PER_MS
+    end_ns = time_ns(params, "end", now_ns)
+    start_ns = time_ns(params, "start", min(end_ns, now_ns) - since_ns)
+    if end_ns < start_ns:
+        raise BadInput("end timestamp must not be before or equal to start time")
+    return Bounds(start_ns, end_ns)
+
+
+def time_ns(params: Params, name: str, default_ns: int) -> int:
+    text = params.text(name)
+    return parse_time_ns(name, text) if text else default_ns
+
+
+def parse_time_ns(name: str, text: str) -> int:
+    """Parse a time. A number with a point is seconds to the millisecond; a short integer is seconds.
+
+    >>> parse_time_ns("time", "1793527800"), parse_time_ns("time", "1793527800.75")
+    (1793527800000000000, 1793527800750000000)
+    >>> parse_time_ns("time", "1793527800000000001"), parse_time_ns("time", "1970-01-01T00:00:02.25+00:00")
+    (1793527800000000001, 2250000000)
+    """
+    if _DECIMAL.fullmatch(text) and len(text.strip("+-")) > 1:
+        return _near(round(float(text) * 1000) * NS_PER_MS)
+    if _INTEGER.fullmatch(text):
+        return _near(int(text) * (NS_PER_S if len(text) <= _SECONDS_DIGITS else 1))
+    if (parts := _CALENDAR.fullmatch(text)) is not None:
+        try:
+            moment = dt.datetime.fromisoformat(parts[1] + parts[3].replace("Z", "+00:00"))
+        except ValueError:
+            raise _bad(name, text) from None
+        since = moment - _EPOCH
+        whole_s = since.days * 86_400 + since.seconds
+        return _near(whole_s * NS_PER_S + int((parts[2] or "0").ljust(9, "0")))
+    raise _bad(name, text)
+
+
+def _near(time_ns: int) -> int:
+    return min(max(time_ns, -_FAR_NS), _FAR_NS)
+
+
+def _bad(name: str, text: str) -> BadInput:
+    return BadInput(f'invalid parameter "{name}": cannot parse {text[:50]!r} to a valid timestamp')
+
+
+def read_step_ms(params: Params, bounds: Bounds) -> int:
+    """The step in milliseconds; without one, a whole number of seconds that fits the range."""
+    if not params.text("step"):
+        return max(bounds.range_ns // (_POINTS * NS_PER_S), 1) * 1000
+    step_ms = parse_span_ms("step", params.text("step"))
+    if step_ms <= 0:
+        raise BadInput(
+            "zero or negative query resolution step widths are not accepted. Try a positive integer", where="step"
+        )
+    return step_ms
+
+
+def read_interval_ns(params: Params) -> int:
+    interval_ms = parse_span_ms("interval", params.text("interval")) if params.text("interval") else 0
+    if interval_ms < 0:
+        raise BadInput("interval must be >= 0", where="interval")
+    return interval_ms * NS_PER_MS
+
+
+def read_limit(params: Params, most: int, default: int = 100, name: str = "limit") -> int:
+    """A positive number, at most `most`."""
+    text = params.text(name)
+    if not text:
+        return default
+    if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII):
+        raise BadInput(f'invalid parameter "{name}": {text[:50]!r} is not an integer')
+    limit = int(text)
+    if limit <= 0:
+        raise BadInput(f"{name} must be a positive value")
+    if limit > most:
+        raise BadInput(
+            f"max entries limit per query exceeded, {name} > api.max_entries ({limit} > {most})",
+            hint="ask for less, or export with `lakerunner query logs`, which has no limit",
+        )
+    return limit
+
+
+def read_newest_first(params: Params) -> bool:
+    direction = params.text("direction", "backward").upper()
+    if direction not in ("FORWARD", "BACKWARD"):
+        raise BadInput(f"invalid direction {params.text('direction')[:50]!r}")
+    return direction == "BACKWARD"

@@ -1,0 +1,183 @@
+"""`/loki/api/v1/index/stats`, `/index/volume` and `/index/volume_range`: how much there is of what."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from lakerunner.model.errors import BadInput
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.query.logql.ast import LogSelector
+from lakerunner.query.logql.records import STREAM_LABELS
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.api import Api
+from lakerunner.serve.loki.answers import document, loki_route, success
+from lakerunner.serve.loki.selectors import EVERYTHING, selector_of
+from lakerunner.serve.loki.tallies import BYTES, COUNT, Tallies, Tally
+from lakerunner.serve.loki.times import Bounds, read_bounds, read_limit, read_step_ms
+from lakerunner.serve.params import Params
+from lakerunner.serve.rendering.json import json_text
+
+_NAMES = tuple(sorted(STREAM_LABELS))
+_SERIES, _LABELS = "series", "labels"
+#: A set of labels that can be a key.
+Group = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRequest:
+    selector: LogSelector
+    bounds: Bounds
+    #: Labels to group by.
+    names: tuple[str, ...]
+    #: Whether the bytes of each label's name are wanted, whatever its value.
+    by_name: bool
+    limit: int
+
+    @classmethod
+    def of(cls, params: Params, most: int) -> VolumeRequest:
+        selector, bounds = selector_of(params.required("query")), read_bounds(params)
+        aggregate_by = params.text("aggregateBy", _SERIES)
+        if aggregate_by not in (_SERIES, _LABELS):
+            raise BadInput("invalid aggregation option", where="aggregateBy", hint="give series or labels")
+        targets = tuple(name for name in params.text("targetLabels").split(",") if name)
+        # Only streams that have all target labels count.
+        wanted = tuple(Matcher(name, MatchKind.REGEX, ".+") for name in targets)
+        matched = tuple(dict.fromkeys(matcher.name for matcher in selector.matchers))
+        by_name = aggregate_by == _LABELS
+        names = targets or (_NAMES if by_name or (selector == EVERYTHING and not params.text("query")) else matched)
+        limit = read_limit(params, most)
+        return cls(LogSelector((*selector.matchers, *wanted)), bounds, names, by_name, limit)
+
+    def groups(self, tally: Tally) -> list[Group]:
+        if self.by_name:
+            return [((name, ""),) for name in tally.labels]
+        return [tuple(sorted(tally.labels.items()))]
+
+
+def volume_routes(api: Api) -> list[BaseRoute]:
+    async def stats(request: Request) -> Response:
+        params = await Params.of(request)
+        caller = await api.caller(request)
+        selector, bounds = selector_of(params.required("query")), read_bounds(params)
+
+        def answer(query: RunningQuery) -> Response:
+            tallies = Tallies(api.service, query, selector)
+            streams, read = tallies.of_range(COUNT, _NAMES, bounds)
+            sizes, _ = tallies.of_range(BYTES, (), bounds)
+            figures = {
+                "streams": len(streams),
+                "chunks": read.segments_planned,
+                "bytes": round(sum(tally.number for tally in sizes)),
+                "entries": round(sum(tally.number for tally in streams)),
+            }
+            return document(request, json_text(figures))
+
+        return await api.in_turn(request, caller, "loki_stats", params.text("query"), answer)
+
+    async def volume(request: Request) -> Response:
+        params = await Params.of(request)
+        caller = await api.caller(request)
+        wanted = VolumeRequest.of(params, api.admission.limits(caller).max_series)
+
+        def answer(query: RunningQuery) -> Response:
+            volumes, warnings = _volumes(api, query, wanted, wanted.bounds)
+            time = wanted.bounds.end_ns / 1e9
+            result = [
+                {"metric": dict(group), "value": [time, str(round(size))]}
+                for group, size in _largest(volumes, wanted.limit)
+            ]
+            return success(request, json_text({"resultType": "vector", "result": result}), warnings)
+
+        return await api.in_turn(request, caller, "loki_volume", params.text("query"), answer)
+
+    async def volume_range(request: Request) -> Response:
+        params = await Params.of(request)
+        caller = await api.caller(request)
+        limits = api.admission.limits(caller)
+        wanted = VolumeRequest.of(params, limits.max_series)
+        step_ms = read_step_ms(params, wanted.bounds)
+        if wanted.bounds.range_ns // (step_ms * NS_PER_MS) > limits.max_steps:
+            raise BadInput(f"cannot show the volume at more than {limits.max_steps:,} steps", hint="widen the step")
+
+        def answer(query: RunningQuery) -> Response:
+            points, warnings = _volumes_by_step(api, query, wanted, step_ms)
+            totals = {group: sum(size for _, size in values) for group, values in points.items()}
+            result = [
+                {"metric": dict(group), "values": [[time, str(round(size))] for time, size in sorted(points[group])]}
+                for group, _ in _largest(totals, wanted.limit)
+            ]
+            return success(request, json_text({"resultType": "matrix", "result": result}), warnings)
+
+        return await api.in_turn(request, caller, "loki_volume_range", params.text("query"), answer)
+
+    return [
+        loki_route("/loki/api/v1/index/stats", stats),
+        loki_route("/loki/api/v1/index/volume", volume),
+        loki_route("/loki/api/v1/index/volume_range", volume_range),
+    ]
+
+
+def _volumes(
+    api: Api, query: RunningQuery, wanted: VolumeRequest, bounds: Bounds
+) -> tuple[Mapping[Group, float], list[str]]:
+    tallies, stats = Tallies(api.service, query, wanted.selector).of_range(BYTES, wanted.names, bounds)
+    volumes: Counter[Group] = Counter()
+    for tally in tallies:
+        for group in wanted.groups(tally):
+            volumes[group] += tally.number  # type: ignore[assignment]
+    return volumes, list(stats.warnings())
+
+
+def _volumes_by_step(
+    api: Api, query: RunningQuery, wanted: VolumeRequest, step_ms: int
+) -> tuple[Mapping[Group, list[tuple[float, float]]], list[str]]:
+    """Bytes by time. Steps begin at multiples of the step, as Loki cuts them; the first and the last may be shorter."""
+    points: dict[Group, list[tuple[float, float]]] = defaultdict(list)
+    step_ns, bounds = step_ms * NS_PER_MS, wanted.bounds
+    first_ns, last_ns = -(-bounds.start_ns // step_ns) * step_ns, bounds.end_ns // step_ns * step_ns
+    tallies, warnings = Tallies(api.service, query, wanted.selector), []
+    if first_ns < last_ns:
+        matrix, stats = tallies.by_step(BYTES, wanted.names, Bounds(first_ns + step_ns, last_ns), step_ms)
+        warnings = list(stats.warnings())
+        for series in matrix:
+            tally = Tally(dict(series.labels.pairs), 0.0)
+            for group in wanted.groups(tally):
+                # The time of a point is the last millisecond of its step.
+                times = [(time_ms - 1) / 1000 for time_ms in series.timestamps_ms.tolist()]
+                points[group] = _added(points[group], zip(times, series.values.tolist(), strict=True))
+    for part in _ends(bounds, first_ns, last_ns):
+        time = part.end_ns / 1e9
+        for group, size in _volumes(api, query, wanted, part)[0].items():
+            points[group] = _added(points[group], [(time, size)])
+    return points, warnings
+
+
+def _ends(bounds: Bounds, first_ns: int, last_ns: int) -> Iterator[Bounds]:
+    """The parts of the range before the first and after the last whole step."""
+    if first_ns > last_ns:
+        yield bounds
+        return
+    if bounds.start_ns < first_ns:
+        yield Bounds(bounds.start_ns, first_ns - NS_PER_MS)
+    if last_ns < bounds.end_ns:
+        yield Bounds(last_ns, bounds.end_ns)
+
+
+def _added(
+    points: Sequence[tuple[float, float]], more: Iterator[tuple[float, float]] | Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    sums: Counter[float] = Counter(dict(points))
+    for time, size in more:
+        sums[time] += size  # type: ignore[assignment]
+    return list(sums.items())
+
+
+def _largest(volumes: Mapping[Group, float], limit: int) -> list[tuple[Group, float]]:
+    return sorted(volumes.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]

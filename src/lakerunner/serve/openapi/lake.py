@@ -1,0 +1,59 @@
+"""The operations of Lakerunner's own API."""
+
+from __future__ import annotations
+
+from lakerunner.serve.openapi import schemas
+from lakerunner.serve.openapi.operation import ARROW, EVENTS, Operation
+from lakerunner.serve.openapi.schemas import Schema
+
+
+def _lake(path: str, methods: str, sentence: str, answer: Schema, parameters: str = "") -> Operation:
+    return Operation(f"/api/v1/{path}", methods, sentence, answer, parameters, schemas.LAKE_ERROR)
+
+
+def _stream(
+    path: str, sentence: str, parameters: str, known: dict[str, Schema], answer: Schema, media: str
+) -> Operation:
+    sentence += " By POST the parameters are members of a JSON object."
+    return Operation(
+        f"/api/v1/{path}", "GET POST", sentence, answer, parameters, schemas.LAKE_ERROR, media, known=known
+    )
+
+
+OPERATIONS = (
+    _stream(
+        "metrics/query",
+        "A range query as server-sent events.",
+        "q! s e step limit lookback timeout nocache partial explain summary reverse fields",
+        schemas.STREAM_PARAMETERS,
+        schemas.EVENT,
+        EVENTS,
+    ),
+    _stream(
+        "logs/query",
+        "A LogQL query as server-sent events; its entries as an Arrow IPC stream if the request accepts that.",
+        "q! s e step limit timeout nocache partial explain summary reverse fields",
+        schemas.LOG_PARAMETERS,
+        schemas.EVENT,
+        EVENTS,
+    ),
+    _stream(
+        "logs/tail",
+        "Log entries as they arrive, as server-sent events.",
+        "q! s limit fields",
+        schemas.LOG_PARAMETERS,
+        schemas.EVENT,
+        EVENTS,
+    ),
+    _stream(
+        "rows/{signal}",
+        "Rows of logs or traces that satisfy a filter, as an Arrow IPC stream.",
+        "where s e limit oldest_first fields timeout partial explain",
+        schemas.ROW_PARAMETERS,
+        schemas.BYTES,
+        ARROW,
+    ),
+    _lake("queries", "GET", "Queries that are running or waiting.", schemas.ALL_RUNNING),
+    _lake("queries/{query_id}", "DELETE", "Cancel a query.", schemas.RUNNING),
+    _lake("limits", "GET", "The limits of the caller's org.", schemas.LIMITS),
+)

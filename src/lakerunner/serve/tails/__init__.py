@@ -1,0 +1,1 @@
+"""Live tails: the entries of segments that were registered since."""

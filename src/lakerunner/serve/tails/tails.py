@@ -1,0 +1,172 @@
+"""Live tails: each looks for new segments of its org, scans each of them once, and keeps the entries for its reader.
+
+A segment never changes, so every entry is delivered once. Between looks a tail holds no thread: a scan takes a turn
+among the queries of its org, as any other query does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lakerunner.model.errors import BadInput, LakeError, LimitHit
+from lakerunner.model.segment import Segment
+from lakerunner.model.time import NS_PER_S, TimeRange
+from lakerunner.query.language import RowPlan
+from lakerunner.query.series.times import QueryTimes
+from lakerunner.runtime.telemetry import log
+from lakerunner.serve.admission.running import RunningQuery
+from lakerunner.serve.admission.turns import TooMany
+from lakerunner.serve.caller import Caller
+from lakerunner.serve.service import QueryService, Question
+from lakerunner.serve.tails.pending import Pending, Piece
+
+#: How often a tail looks for new segments. It is a small part of the time that ingest takes.
+_LOOK_S = 0.5
+#: Only segments whose times are so near to now are looked for; entries that arrive later are not tailed.
+_PAST_NS, _FUTURE_NS = 3_600 * NS_PER_S, 600 * NS_PER_S
+#: Entries of one look that are read. A reader cannot follow more.
+_MAX_SCANNED = 100_000
+#: A tail ends after this time, and its client starts another: its key may have been revoked.
+_MAX_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class TailRequest:
+    #: The query. Its times and limit are set anew for each scan.
+    question: Question
+    #: Entries since this time are wanted.
+    start_ns: int
+    #: How many of the entries that are stored already are sent first.
+    backlog: int
+    #: How long to wait for entries that arrive late, so that they come in order.
+    delay_s: float = 0.0
+
+
+class Tails:
+    """All tails of this process."""
+
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+        self._running: Counter[uuid.UUID] = Counter()
+
+    @asynccontextmanager
+    async def tail(self, request: TailRequest, caller: Caller) -> AsyncIterator[Tail]:
+        """A tail that looks for entries until the end of the block. Refuses queries that are not about entries."""
+        limit = self._service.admission.limits(caller).org_tails
+        if self._running[caller.org_id] >= limit:
+            raise TooMany(
+                f"cannot tail: {limit} tails of this org are running (api.org_tails)", hint="end one of them first"
+            )
+        self._running[caller.org_id] += 1
+        try:
+            tail = Tail(self._service, request, caller)
+            await tail.begin()
+            looking = asyncio.ensure_future(tail.look())
+            try:
+                yield tail
+            finally:
+                looking.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await looking
+        finally:
+            self._running[caller.org_id] -= 1
+            if not self._running[caller.org_id]:
+                del self._running[caller.org_id]
+
+
+@dataclass(slots=True)
+class Tail:
+    """One client's tail."""
+
+    service: QueryService
+    request: TailRequest
+    caller: Caller
+    pending: Pending = field(default_factory=Pending)
+    #: Why the tail ended; None while it runs.
+    error: LakeError | None = None
+    _seen: set[uuid.UUID] = field(default_factory=set)
+    _began_s: float = field(default_factory=time.monotonic)
+
+    async def begin(self) -> None:
+        """Read what is stored already. Raises if the query cannot be tailed."""
+        segments = await asyncio.to_thread(self._segments, self.request.start_ns)
+        self._seen = {segment.segment_id for segment in segments}
+        question = replace(self.request.question, limit=self.request.backlog, newest_first=True)
+        stored = await self._scan(question, segments, self.request.start_ns)
+        for batch in _oldest_first(stored):
+            self.pending.offer(batch)
+
+    async def look(self) -> None:
+        """Look for new segments until the tail ends."""
+        while self.error is None:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await self._look_once()
+            except LakeError as error:
+                if not error.retryable:
+                    self.error = error
+                else:
+                    log().warning("a tail waits", reason=str(error), org=str(self.caller.org_id))
+            if time.monotonic() - self._began_s > _MAX_S:
+                self.error = LimitHit(f"the tail ended: it ran for {_MAX_S:,.0f} s", hint="start another")
+
+    async def _look_once(self) -> None:
+        start_ns = max(self.request.start_ns, time.time_ns() - _PAST_NS)
+        segments = await asyncio.to_thread(self._segments, start_ns)
+        # Later stages write rows again that ingest wrote first.
+        fresh = [segment for segment in segments if segment.segment_id not in self._seen and segment.level == 0]
+        if fresh:
+            if self.request.delay_s:
+                await asyncio.sleep(self.request.delay_s)
+            question = replace(self.request.question, limit=None, newest_first=False)
+            for batch in await self._scan(question, fresh, self.request.start_ns):
+                self.pending.offer(batch)
+        self._seen = {segment.segment_id for segment in segments}
+
+    async def take(self, most: int, timeout_s: float) -> Piece | None:
+        """The next entries, at most `most`; None if none came in time. Raises when the tail has ended."""
+        piece = await self.pending.take(most, timeout_s)
+        if piece is None and self.error is not None:
+            raise self.error
+        return piece
+
+    def _segments(self, start_ns: int) -> list[Segment]:
+        around = TimeRange(min(start_ns, time.time_ns()), time.time_ns() + _FUTURE_NS)
+        return self.service.lake.segments(self.caller.org_id, "logs", around)
+
+    async def _scan(self, question: Question, segments: Sequence[Segment], start_ns: int) -> list[pa.RecordBatch]:
+        times = QueryTimes.of_ns(start_ns, max(start_ns, time.time_ns()) + _FUTURE_NS, 0)
+        question = replace(question, times=times)
+        admission = self.service.admission
+        with admission.listed(self.caller, "tail", question.text) as query:
+            try:
+                scan = admission.submit(query, lambda query: self._entries(question, segments, query))
+                return await asyncio.wrap_future(scan)
+            finally:
+                query.cancel("the tail has ended")
+
+    def _entries(self, question: Question, segments: Sequence[Segment], query: RunningQuery) -> list[pa.RecordBatch]:
+        plan = self.service.compile(question, self.caller)
+        if not isinstance(plan, RowPlan):
+            raise BadInput("cannot tail a metric query: only log queries can be tailed")
+        batches, _ = self.service.rows(plan, question, query, only=segments)
+        kept, rows = [], 0
+        for batch in batches:
+            kept.append(batch)
+            rows += batch.num_rows
+            if rows > _MAX_SCANNED:
+                break
+        return kept
+
+
+def _oldest_first(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return [batch.take(pa.array(range(batch.num_rows - 1, -1, -1), pa.int64())) for batch in reversed(batches)]
