@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from lakerunner.query.logql.stages.template.go_numbers import INT_MIN
+from lakerunner.query.logql.durations import format_go_duration
 
 Value: TypeAlias = Any
 
@@ -48,7 +48,7 @@ class Duration(int):
     __slots__ = ()
 
     def __str__(self) -> str:
-        return _duration(int(self))
+        return format_go_duration(int(self))
 
 
 class Labels(dict[str, str]):
@@ -128,27 +128,3 @@ def runes(text: str) -> str:
         return text
     return "".join("\ufffd" if "\udc80" <= c <= "\udcff" else c for c in text)
 
-
-def _duration(value: int) -> str:
-    if value == 0:
-        return "0s"
-    if value == INT_MIN:
-        return "-2562047h47m16.854775808s"
-    sign, rest = "-" if value < 0 else "", abs(value)
-    if rest < 1_000_000_000:
-        for unit, scale in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
-            if rest < scale * 1_000:
-                return f"{sign}{_decimal(rest, scale)}{unit}"
-    minutes, seconds = divmod(rest, 60_000_000_000)
-    hours, minutes = divmod(minutes, 60)
-    text = _decimal(seconds, 1_000_000_000) + "s"
-    if hours or minutes:
-        text = f"{minutes}m{text}"
-    return f"{sign}{hours}h{text}" if hours else sign + text
-
-
-def _decimal(value: int, scale: int) -> str:
-    whole, fraction = divmod(value, scale)
-    if not fraction:
-        return str(whole)
-    return f"{whole}.{str(fraction).zfill(len(str(scale)) - 1).rstrip('0')}"

@@ -28,6 +28,7 @@ from lakerunner.query.logql.stages.template.go_types import (
     Value,
     is_true,
     joined,
+    runes,
     to_bytes,
     type_name,
 )
@@ -98,7 +99,7 @@ def located(template: Template, name: str, inner: str, node: AnyNode, reason: st
     before = template.text[: node.at]
     line = before[before.rfind("\n") + 1 :]
     place = f"{name}:{1 + before.count(chr(10))}:{len(to_bytes(line))}"
-    return f"template: {place}: executing {quoted(inner)} at <{node}>: {reason}"
+    return runes(f"template: {place}: executing {quoted(inner)} at <{node}>: {reason}")
 
 
 class _Run:
@@ -206,7 +207,7 @@ class _Run:
                 self._variables[len(self._variables) - len(names) + number] = (name, value)
 
     def _invoke(self, dot: Value, node: Invocation) -> None:
-        body = self._template.defined.get(node.name)
+        body = self._template.body_of(node.name)
         if body is None:
             self._fail(f"template {quoted(node.name)} not defined")
         if self._invocations == MAX_INVOCATIONS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -215,7 +214,10 @@ class Template:
 
     text: str
     root: Block
-    defined: Mapping[str, Block]
+    defined: tuple[tuple[str, Block], ...] = ()
+
+    def body_of(self, name: str) -> Block | None:
+        return dict(self.defined).get(name)
 
 
 #: Whatever an error may point at.

@@ -82,7 +82,7 @@ class _Parser(Cursor):
             ended = self._item(nodes)
             if ended is not None:
                 self.fail(f"unexpected {{{{{ended}}}}}", self.previous.start, self.previous.end)
-        return Template(self.text, Block(tuple(nodes), start), self._defined)
+        return Template(self.text, Block(tuple(nodes), start), tuple(self._defined.items()))
 
     # -- blocks ----------------------------------------------------------------------------------------------------
 
