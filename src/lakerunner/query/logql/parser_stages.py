@@ -34,7 +34,7 @@ from lakerunner.query.logql.functions import CONVERSIONS
 from lakerunner.query.logql.lexer import FLAG, FUNCTION, IDENTIFIER, KEYWORDS, STRING
 from lakerunner.query.logql.line_patterns import parse_filter_pattern, parse_parser_pattern
 from lakerunner.query.logql.parser_conditions import ConditionParser
-from lakerunner.query.logql.templates import check_template
+from lakerunner.query.logql.stages.template import parse as parse_template
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.patterns import compiled
 
@@ -216,7 +216,7 @@ class StageParser(ConditionParser):
 
     def _template(self, context: str) -> str:
         value, token = self.string(context)
-        self.read(check_template, value, token)
+        self.read(parse_template, value, token)
         return value
 
     def _choice(self) -> LabelChoice:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 from lakerunner.query.logql import ast
@@ -11,6 +10,7 @@ from lakerunner.query.logql.line_patterns import parse_parser_pattern
 from lakerunner.query.logql.stages.choices import dropped, kept
 from lakerunner.query.logql.stages.decolorize import decolorized
 from lakerunner.query.logql.stages.fields import Wanted
+from lakerunner.query.logql.stages.formats import label_format, line_format
 from lakerunner.query.logql.stages.json_fields import json_fields, unpacked
 from lakerunner.query.logql.stages.json_paths import compiled_paths, json_values
 from lakerunner.query.logql.stages.label_filters import filtered
@@ -81,12 +81,6 @@ def compile_stage(stage: ast.Stage, wanted: Wanted = None) -> Stage:
         case ast.Keep():
             return lambda entries, check: kept(entries, stage, check)
         case ast.LineFormat():
-            return _format(stage, "line_format")
+            return line_format(stage)
         case ast.LabelFormat():
-            return _format(stage, "label_format")
-
-
-def _format(stage: ast.LineFormat | ast.LabelFormat, name: str) -> Stage:
-    formats = importlib.import_module("lakerunner.query.logql.stages.formats")
-    made: Stage = getattr(formats, name)(stage)
-    return made
+            return label_format(stage)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lakerunner.model.errors import BadInput
 from lakerunner.query.logql.durations import parse_go_duration_ns
 from lakerunner.query.logql.entries import Check, Mask, encoded, valid
+from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.syntax.strings import quote
 
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64]
@@ -58,10 +59,6 @@ class Quantities:
         return np.zeros(len(self.present), np.bool_) if self.errors is None else valid(self.errors)
 
 
-class _Unreadable(Exception):
-    """Its text is the error that Go gives."""
-
-
 Reader = Callable[[str], float]
 
 
@@ -88,7 +85,7 @@ def quantities(values: pa.Array, read: Reader, check: Check) -> Quantities:
         error = None
         try:
             read_numbers[place] = read(text)
-        except _Unreadable as reason:
+        except GoError as reason:
             error = str(reason)
         errors.append(error)
     indices = pc.fill_null(rest.indices, len(rest.dictionary)).to_numpy(zero_copy_only=False)
@@ -107,13 +104,13 @@ def number(text: str) -> float:
     if _NUMBER.fullmatch(text):
         value = float(text)
         if math.isinf(value):
-            raise _Unreadable(f"strconv.ParseFloat: parsing {quote(text)}: value out of range")
+            raise GoError(f"strconv.ParseFloat: parsing {quote(text)}: value out of range")
         return value
     if _INFINITE.fullmatch(text) or _NAN.fullmatch(text):
         return float(text)
     if _HEX_NUMBER.fullmatch(text) and "__" not in text:
         return float.fromhex(text.replace("_", ""))
-    raise _Unreadable(f"strconv.ParseFloat: parsing {quote(text)}: invalid syntax")
+    raise GoError(f"strconv.ParseFloat: parsing {quote(text)}: invalid syntax")
 
 
 def seconds(text: str) -> float:
@@ -136,7 +133,7 @@ def nanoseconds(text: str) -> int:
     try:
         return parse_go_duration_ns(text)
     except BadInput:
-        raise _Unreadable(_duration_error(text)) from None
+        raise GoError(_duration_error(text)) from None
 
 
 def _duration_error(text: str) -> str:
@@ -170,8 +167,8 @@ def size(text: str) -> float:
     amount = number(found[0].replace(",", ""))
     unit = text[found.end() :].strip().lower()
     if unit not in _UNITS:
-        raise _Unreadable(f"unhandled size name: {unit}")
+        raise GoError(f"unhandled size name: {unit}")
     amount *= _UNITS[unit]
     if amount >= 2.0**64:
-        raise _Unreadable(f"too large: {text}")
+        raise GoError(f"too large: {text}")
     return float(int(amount))

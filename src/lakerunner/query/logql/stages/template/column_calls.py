@@ -52,7 +52,7 @@ def printed_column(column: Column) -> pa.Array | str:
         return plain_texts(column)
     if isinstance(column, Numbers):
         if column.go_type == "time.Time":
-            return time_texts(column.array, _SHOWN)
+            return time_texts(column.array.astype(np.int64), _SHOWN)
         if column.go_type == "bool":
             return pc.if_else(pa.array(column.array), "true", "false")
         if column.go_type in ("int", "int64"):
@@ -127,9 +127,7 @@ def _text_change(change: Callable[[pa.StringArray], pa.Array]) -> Vectorised:
     return call
 
 
-def _text_with(
-    change: Callable[[pa.StringArray, str], pa.Array | None], *, text_first: bool
-) -> Vectorised:
+def _text_with(change: Callable[[pa.StringArray, str], pa.Array | None], *, text_first: bool) -> Vectorised:
     """A function of a text and a constant text."""
 
     def call(first: Column, second: Column) -> Column | None:

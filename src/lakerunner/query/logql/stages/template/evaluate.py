@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.query.logql.entries import Check, Entries, Ints, Mask
+from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.logql.stages.template.column_calls import VECTORISED, printed_column
 from lakerunner.query.logql.stages.template.columns import (
     TUPLES_PER_CHECK,
@@ -44,7 +45,6 @@ from lakerunner.query.logql.stages.template.functions.signature import (
     Function,
 )
 from lakerunner.query.logql.stages.template.functions.times import METHODS
-from lakerunner.query.logql.stages.template.go_errors import GoError
 from lakerunner.query.logql.stages.template.go_time import UTC, ZERO, Time
 from lakerunner.query.logql.stages.template.go_types import (
     NIL,
@@ -464,9 +464,7 @@ class _Evaluation:
             receiver = self._field(receiver, name, node, (), _MISSING)
         return self._field(receiver, path[-1], node, args, final)
 
-    def _field(
-        self, receiver: Column, name: str, node: Operand, args: tuple[Operand, ...], final: Column
-    ) -> Column:
+    def _field(self, receiver: Column, name: str, node: Operand, args: tuple[Operand, ...], final: Column) -> Column:
         if receiver is _ALL_LABELS:
             if len(args) > 1 or final is not _MISSING:
                 self._fail(f"{name} is not a method but has arguments")
@@ -491,9 +489,7 @@ class _Evaluation:
         wanted, count = len(function.parameters), len(given) + (final is not _MISSING)
         if function.variadic:
             if count < wanted - 1:
-                self._fail(
-                    f"wrong number of args for {function.name}: want at least {wanted - 1} got {len(given)}"
-                )
+                self._fail(f"wrong number of args for {function.name}: want at least {wanted - 1} got {len(given)}")
         elif count != wanted:
             self._fail(f"wrong number of args for {function.name}: want {wanted} got {count}")
         if function.refused:
@@ -658,7 +654,9 @@ class _Evaluation:
             return column
         errors = [
             self._located(
-                f"wrong type for value; expected {wanted}; got {found}" if found else f"invalid value; expected {wanted}"
+                f"wrong type for value; expected {wanted}; got {found}"
+                if found
+                else f"invalid value; expected {wanted}"
             )
             for found in types
         ]

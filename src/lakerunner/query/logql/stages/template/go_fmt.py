@@ -428,8 +428,8 @@ def _unsigned(value: float, verb: str, precision: int | None) -> str:
         if threshold > len(digits) and len(digits) >= point:
             threshold = len(digits)
     if value and not -4 <= point - 1 < threshold:
-        mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
-        return f"{mantissa}{'E' if verb == 'G' else 'e'}{'-' if point < 1 else '+'}{abs(point - 1):02d}"
+        shown = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+        return f"{shown}{'E' if verb == 'G' else 'e'}{'-' if point < 1 else '+'}{abs(point - 1):02d}"
     if point <= 0:
         return "0." + "0" * -point + digits if value else "0"
     if len(digits) <= point:
@@ -452,8 +452,7 @@ def _exponent_text(value: float, precision: int, verb: str) -> str:
 
 
 def _hexadecimal(value: float, verb: str, precision: int | None) -> str:
-    text = value.hex()
-    mantissa, exponent = text.split("p")
+    mantissa, exponent = value.hex().split("p")
     head, _, fraction = mantissa.partition(".")
     if head == "0x0" and value:
         # Go normalizes the smallest floats.
@@ -486,4 +485,3 @@ def _complex(value: complex, verb: str, spec: Spec) -> str:
     real = _float_verb(value.real, verb, inner)
     imaginary = _float_verb(value.imag, verb, replace(inner, plus=True))
     return _padded(f"({real}{imaginary}i)", spec)
-

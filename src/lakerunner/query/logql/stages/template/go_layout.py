@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lakerunner.query.logql.stages.template.go_types import MONTHS, WEEKDAYS
@@ -56,7 +56,7 @@ def _shown(time: Time, part: str) -> str:
         return _zone(time, part)
     year, month, day = time.date
     hour, minute, second = time.clock
-    values = {
+    values: dict[str, Callable[[], str]] = {
         "2006": lambda: _padded(year, 4),
         "06": lambda: f"{year % 100:02d}",
         "January": lambda: MONTHS[month - 1],

@@ -1,38 +1,19 @@
-"""Numbers, durations and sizes as texts, by the rules of Go's `strconv` and of the libraries that Loki uses."""
+"""Integers as Go has them, and numbers in texts as template functions read them."""
 
 from __future__ import annotations
 
-import math
 import re
 from decimal import Decimal
 
-from lakerunner.query.logql.stages.template.go_errors import GoError, quoted
+from lakerunner.query.logql.stages.go_errors import GoError
+from lakerunner.query.logql.stages.quantities import number
+from lakerunner.query.syntax.strings import quote
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 
-_FLOAT = re.compile(r"[+-]?(?:[0-9_]+(?:\.[0-9_]*)?|\.[0-9_]+)(?:[eE][+-]?[0-9_]+)?", re.ASCII)
-_HEX_FLOAT = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F_]+(?:\.[0-9a-fA-F_]*)?|\.[0-9a-fA-F_]+)[pP][+-]?[0-9_]+", re.ASCII)
-_INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE)
 _DIGITS = {2: re.compile("[01]+"), 8: re.compile("[0-7]+"), 10: re.compile("[0-9]+"), 16: re.compile("[0-9a-fA-F]+")}
 _PREFIXES = {"0x": 16, "0b": 2, "0o": 8}
 _DECIMAL_TEXT = re.compile(r"([-+]?[0-9]*)(?:\.[0-9]*)?")
-_DURATION_PART = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
-_DURATION_UNITS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-}
-_SIZE_LETTERS = "kmgtpe"
-_SIZES = {"": 1, "b": 1} | {
-    letter + suffix: base ** (power + 1)
-    for power, letter in enumerate(_SIZE_LETTERS)
-    for suffix, base in (("", 1000), ("b", 1000), ("i", 1024), ("ib", 1024))
-}
 
 
 def wrapped(value: int) -> int:
@@ -79,31 +60,11 @@ def parse_int(text: str, base: int = 10, function: str = "ParseInt") -> int:
         if "_" in digits:
             digits = digits.replace("_", "") if underscores_fit(text) else ""
     if not _DIGITS[radix].fullmatch(digits):
-        raise GoError(f"strconv.{function}: parsing {quoted(text)}: invalid syntax")
+        raise GoError(f"strconv.{function}: parsing {quote(text)}: invalid syntax")
     value = int(digits, radix)
     value = -value if text[0] == "-" else value
     if not INT_MIN <= value <= INT_MAX:
-        raise GoError(f"strconv.{function}: parsing {quoted(text)}: value out of range")
-    return value
-
-
-def parse_float(text: str) -> float:
-    value: float
-    if _FLOAT.fullmatch(text) and ("_" not in text or underscores_fit(text)):
-        value = float(text.replace("_", ""))
-    elif _HEX_FLOAT.fullmatch(text) and ("_" not in text or underscores_fit(text)):
-        try:
-            value = float.fromhex(text.replace("_", ""))
-        except OverflowError:
-            value = math.inf
-    elif found := _INFINITY.fullmatch(text):
-        return -math.inf if found[1] == "-" else math.inf
-    elif text.lower() == "nan":
-        return math.nan
-    else:
-        raise GoError(f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
-    if math.isinf(value):
-        raise GoError(f"strconv.ParseFloat: parsing {quoted(text)}: value out of range")
+        raise GoError(f"strconv.{function}: parsing {quote(text)}: value out of range")
     return value
 
 
@@ -124,71 +85,9 @@ def lenient_int(text: str) -> int:
 def lenient_float(text: str) -> float:
     """The number that a text is; 0 if it is none."""
     try:
-        return parse_float(text)
+        return number(text)
     except GoError:
         return 0.0
-
-
-def parse_duration(text: str) -> int:
-    """Nanoseconds of a text such as `1h15m30.918s`."""
-    invalid = GoError(f"time: invalid duration {quoted(text)}")
-    negative, rest = text[:1] == "-", text[1:] if text[:1] in ("-", "+") else text
-    if rest == "0":
-        return 0
-    if not rest:
-        raise invalid
-    total = 0
-    while rest:
-        found = _DURATION_PART.match(rest)
-        assert found is not None
-        whole, fraction, unit = found[1], found[2] or "", found[3]
-        if not whole and len(fraction) < 2:
-            raise invalid
-        if not unit:
-            raise GoError(f"time: missing unit in duration {quoted(text)}")
-        if unit not in _DURATION_UNITS:
-            raise GoError(f"time: unknown unit {quoted(unit)} in duration {quoted(text)}")
-        scale = _DURATION_UNITS[unit]
-        total += int(whole or 0) * scale + _fraction(fraction[1:], scale)
-        if total > 1 << 63:
-            raise invalid
-        rest = rest[found.end() :]
-    if negative:
-        return -total
-    if total > INT_MAX:
-        raise invalid
-    return total
-
-
-def _fraction(digits: str, scale: int) -> int:
-    """A fraction of the scale, with the digits that an int64 holds and rounded as floats are."""
-    value, power = 0, 1.0
-    for digit in digits:
-        if value > INT_MAX // 10:
-            break
-        longer = value * 10 + int(digit)
-        if longer > 1 << 63:
-            break
-        value, power = longer, power * 10
-    return int(float(value) * (float(scale) / power)) if value else 0
-
-
-def parse_size(text: str) -> float:
-    """Bytes of a text such as `2.5 MiB`, in any case."""
-    at = 0
-    while at < len(text) and (text[at].isdecimal() or text[at] in ".,"):
-        at += 1
-    # The library counts characters but cuts bytes.
-    raw = text.encode(errors="surrogateescape")
-    number, unit = raw[:at].decode(errors="surrogateescape"), raw[at:].decode(errors="surrogateescape")
-    value = parse_float(number.replace(",", ""))
-    unit = unit.strip().lower()
-    if unit not in _SIZES:
-        raise GoError(f"unhandled size name: {unit}")
-    value *= _SIZES[unit]
-    if value >= 2.0**64:
-        raise GoError(f"too large: {text}")
-    return float(int(value))
 
 
 def shortest(value: float) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakerunner.query.logql.stages.template.go_layout import chunks
@@ -195,7 +196,7 @@ def _without_spaces(text: str, most: int) -> str:
     return text
 
 
-_DATE_READERS = {
+_DATE_READERS: dict[str, Callable[[_Parts, str], str]] = {
     "2006": _read_long_year,
     "06": _read_year,
     "Jan": _read_month_name,

@@ -62,8 +62,21 @@ class _Nil:
 
 NIL = _Nil()
 
-MONTHS = tuple("January February March April May June July August September October November December".split())
-WEEKDAYS = tuple("Sunday Monday Tuesday Wednesday Thursday Friday Saturday".split())
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 _NAMES: dict[type, str] = {
     str: "string",
@@ -127,4 +140,3 @@ def runes(text: str) -> str:
     if text.isascii():
         return text
     return "".join("\ufffd" if "\udc80" <= c <= "\udcff" else c for c in text)
-

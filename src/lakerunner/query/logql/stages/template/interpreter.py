@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from lakerunner.model.errors import LimitHit
+from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.logql.stages.template.functions import FUNCTIONS, LINE, TIMESTAMP
 from lakerunner.query.logql.stages.template.functions.signature import (
     ANY,
@@ -18,7 +19,6 @@ from lakerunner.query.logql.stages.template.functions.signature import (
     Function,
 )
 from lakerunner.query.logql.stages.template.functions.times import METHODS
-from lakerunner.query.logql.stages.template.go_errors import GoError, quoted
 from lakerunner.query.logql.stages.template.go_fmt import printed
 from lakerunner.query.logql.stages.template.go_time import Time
 from lakerunner.query.logql.stages.template.go_types import (
@@ -57,6 +57,7 @@ from lakerunner.query.logql.stages.template.nodes import (
     Text,
     Variable,
 )
+from lakerunner.query.syntax.strings import quote
 
 #: "No last argument came through the pipeline", which is not the same as none that has a value.
 _MISSING = object()
@@ -99,7 +100,7 @@ def located(template: Template, name: str, inner: str, node: AnyNode, reason: st
     before = template.text[: node.at]
     line = before[before.rfind("\n") + 1 :]
     place = f"{name}:{1 + before.count(chr(10))}:{len(to_bytes(line))}"
-    return runes(f"template: {place}: executing {quoted(inner)} at <{node}>: {reason}")
+    return runes(f"template: {place}: executing {quote(inner)} at <{node}>: {reason}")
 
 
 class _Run:
@@ -209,7 +210,7 @@ class _Run:
     def _invoke(self, dot: Value, node: Invocation) -> None:
         body = self._template.body_of(node.name)
         if body is None:
-            self._fail(f"template {quoted(node.name)} not defined")
+            self._fail(f"template {quote(node.name)} not defined")
         if self._invocations == MAX_INVOCATIONS:
             raise LimitHit(
                 f"cannot format an entry: its templates invoke each other more than {MAX_INVOCATIONS} deep (fixed)"

@@ -15,7 +15,8 @@ FIELD, VARIABLE, IDENTIFIER, KEYWORD, BOOL = "field", "variable", "identifier", 
 NUMBER, COMPLEX, CHAR, STRING = "number", "complex", "character", "string"
 DOT, NIL = "dot", "nil"
 
-KEYWORDS = frozenset("block break continue define else end if range template with".split())
+_KEYWORDS = ("block", "break", "continue", "define", "else", "end", "if", "range", "template", "with")
+_WORDS = dict.fromkeys(_KEYWORDS, KEYWORD) | {"true": BOOL, "false": BOOL, "nil": NIL}
 _SPACES = " \t\r\n"
 _SYMBOLS = {"=": "=", "|": "|", "(": "(", ")": ")"}
 #: What may follow a name.
@@ -184,11 +185,7 @@ class _Lexer:
     def _word(self) -> None:
         end = self._word_end(self.at)
         word = self.text[self.at : end]
-        if word in KEYWORDS:
-            kind = KEYWORD
-        else:
-            kind = {"true": BOOL, "false": BOOL, "nil": NIL}.get(word, IDENTIFIER)
-        self._emit(kind, end)
+        self._emit(_WORDS.get(word, IDENTIFIER), end)
 
     def _number(self) -> None:
         end = self._number_end(self.at)

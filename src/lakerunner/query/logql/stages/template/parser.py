@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import re
 
+from lakerunner.query.logql.stages.go_errors import GoError
+from lakerunner.query.logql.stages.quantities import number as parse_float
 from lakerunner.query.logql.stages.template import lexer
 from lakerunner.query.logql.stages.template.functions import FUNCTIONS
-from lakerunner.query.logql.stages.template.go_errors import GoError
-from lakerunner.query.logql.stages.template.go_numbers import INT_MAX, INT_MIN, parse_float, parse_int
+from lakerunner.query.logql.stages.template.go_numbers import INT_MAX, INT_MIN, parse_int
 from lakerunner.query.logql.stages.template.nodes import (
     Action,
     Block,
@@ -162,7 +163,7 @@ class _Parser(Cursor):
         if self.at(lexer.KEYWORD) and self.token.text == keyword and keyword != "range":
             self.take()
             return Block((self._branch(keyword),), start)
-        if not self.previous.kind == lexer.CLOSE:
+        if self.previous.kind != lexer.CLOSE:
             self.unexpected(f"the else of {keyword}", '"}}"')
         block, ended = self._block()
         if ended != _END:

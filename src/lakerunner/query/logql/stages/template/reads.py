@@ -54,12 +54,9 @@ def _of_block(block: Block, *, of_labels: bool) -> Iterator[str]:
     `of_labels`: whether the dot is the labels. Inside of `with` and `range` it is not.
     """
     for node in block.nodes:
-        if isinstance(node, Action):
+        if isinstance(node, Action | Invocation | Branch) and node.pipe is not None:
             yield from _of_pipe(node.pipe, of_labels)
-        elif isinstance(node, Invocation) and node.pipe is not None:
-            yield from _of_pipe(node.pipe, of_labels)
-        elif isinstance(node, Branch):
-            yield from _of_pipe(node.pipe, of_labels)
+        if isinstance(node, Branch):
             yield from _of_block(node.body, of_labels=of_labels and node.keyword == "if")
             if node.otherwise is not None:
                 yield from _of_block(node.otherwise, of_labels=of_labels)

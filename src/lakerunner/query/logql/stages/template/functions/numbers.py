@@ -8,15 +8,14 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
+from lakerunner.query.logql.stages.go_errors import GoError
+from lakerunner.query.logql.stages.quantities import nanoseconds, size
 from lakerunner.query.logql.stages.template.functions.signature import ANY, FLOAT, INT, STRING, Function, takes
-from lakerunner.query.logql.stages.template.go_errors import GoError
 from lakerunner.query.logql.stages.template.go_fmt import printed
 from lakerunner.query.logql.stages.template.go_numbers import (
     from_float,
     lenient_float,
     lenient_int,
-    parse_duration,
-    parse_size,
     wrapped,
 )
 from lakerunner.query.logql.stages.template.go_types import Int64, Value
@@ -153,7 +152,7 @@ def _round(value: Value, places: int, *threshold: float) -> float:
 
 
 def _seconds(text: str) -> float:
-    duration = parse_duration(text)
+    duration = nanoseconds(text)
     whole, rest = divmod(abs(duration), _SECOND_NS)
     return math.copysign(float(whole) + rest / 1e9, duration) if duration else 0.0
 
@@ -179,7 +178,7 @@ FUNCTIONS: tuple[Function, ...] = (
     takes("round", (ANY, INT, FLOAT), _round, variadic=True),
     takes("int", _ONE, to_int),
     takes("float64", _ONE, to_float),
-    takes("bytes", (STRING,), parse_size),
+    takes("bytes", (STRING,), size),
     takes("duration", (STRING,), _seconds),
     takes("duration_seconds", (STRING,), _seconds),
 )

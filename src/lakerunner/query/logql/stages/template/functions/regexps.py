@@ -10,8 +10,8 @@ from typing import Any
 import re2  # type: ignore[import-untyped]
 
 from lakerunner.model.errors import LimitHit
+from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.logql.stages.template.functions.signature import STRING, Function, takes
-from lakerunner.query.logql.stages.template.go_errors import GoError
 from lakerunner.query.logql.stages.template.go_types import from_bytes, to_bytes
 from lakerunner.query.logql.stages.template.limits import check_entry
 from lakerunner.query.series.patterns import MAX_MEMORY_BYTES, MAX_STEPS

@@ -6,13 +6,14 @@ import base64
 import re
 import urllib.parse
 
+from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.logql.stages.template.functions.signature import INT, STRING, Function, takes
-from lakerunner.query.logql.stages.template.go_errors import GoError, quoted
 from lakerunner.query.logql.stages.template.go_types import from_bytes, normal, runes, to_bytes
 from lakerunner.query.logql.stages.template.limits import check_entry
+from lakerunner.query.syntax.strings import quote
 
 #: Go's `unicode.IsSpace`.
-SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+SPACES = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 _BASE64 = {c: number for number, c in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
 _BAD_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 
@@ -133,7 +134,7 @@ def url_encoded(text: str) -> str:
 
 def url_decoded(text: str) -> str:
     if bad := _BAD_ESCAPE.search(text):
-        raise GoError(f"invalid URL escape {quoted(text[bad.start() : bad.start() + 3])}")
+        raise GoError(f"invalid URL escape {quote(text[bad.start() : bad.start() + 3])}")
     return from_bytes(urllib.parse.unquote_to_bytes(to_bytes(text.replace("+", " "))))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.logql.stages.template.functions.signature import (
     ANY,
     DURATION,
@@ -15,7 +16,6 @@ from lakerunner.query.logql.stages.template.functions.signature import (
     Function,
     takes,
 )
-from lakerunner.query.logql.stages.template.go_errors import GoError
 from lakerunner.query.logql.stages.template.go_layout import formatted
 from lakerunner.query.logql.stages.template.go_numbers import parse_int, wrapped
 from lakerunner.query.logql.stages.template.go_time import UTC, ZERO, Time, Zone, load_zone
@@ -144,5 +144,11 @@ _STRING = (_method("String", str),)
 #: The methods of each type that has some.
 METHODS: dict[type, dict[str, Function]] = {
     kind: {method.name: method for method in methods}
-    for kind, methods in ((Time, _OF_TIME), (Duration, _OF_DURATION), (Month, _STRING), (Weekday, _STRING), (Zone, _STRING))
+    for kind, methods in (
+        (Time, _OF_TIME),
+        (Duration, _OF_DURATION),
+        (Month, _STRING),
+        (Weekday, _STRING),
+        (Zone, _STRING),
+    )
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import Any
 
+from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.logql.stages.template.functions.signature import ANY, REFLECTED, STRING, Function, takes
 from lakerunner.query.logql.stages.template.functions.texts import url_encoded
-from lakerunner.query.logql.stages.template.go_errors import GoError
 from lakerunner.query.logql.stages.template.go_fmt import printed, sprint, sprintf, sprintln
 from lakerunner.query.logql.stages.template.go_time import Time
 from lakerunner.query.logql.stages.template.go_types import (
@@ -160,7 +161,7 @@ def _slice(item: Value, *indexes: Value) -> Value:
     bounds = [0, len(elements)]
     for number, index in enumerate(indexes):
         bounds[number : number + 1] = [_position(index, len(elements))]
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in itertools.pairwise(bounds):
         if low > high:
             raise GoError(f"invalid slice index: {low} > {high}")
     cut = elements[bounds[0] : bounds[1]]
@@ -231,9 +232,7 @@ def from_json(text: str) -> Value:
     """The value of a JSON text; none if it is broken."""
     try:
         return _plain(
-            json.loads(
-                runes(text), parse_constant=_refused_constant, parse_int=_json_number, parse_float=_json_number
-            )
+            json.loads(runes(text), parse_constant=_refused_constant, parse_int=_json_number, parse_float=_json_number)
         )
     except (ValueError, RecursionError):
         return None
