@@ -50,7 +50,7 @@ class Evaluation:
     options: EngineOptions
     notes: Annotations
     #: Raises to stop the evaluation, for instance when the client disconnects or the server stops.
-    cancelled: Callable[[], None] | None = None
+    cancelled: Callable[[], object] | None = None
     samples: int = 0
     label_bytes: int = 0
     #: The batches read so far, by matchers, start and end.

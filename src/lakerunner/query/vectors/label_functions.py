@@ -35,6 +35,11 @@ def check_label_replace(target: str, pattern: str) -> None:
 
 
 def label_replace(evaluation: Evaluation, block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+    return relabelled(evaluation, block, target, template, source, pattern).merged()
+
+
+def relabelled(evaluation: Evaluation, block: Block, target: str, template: str, source: str, pattern: str) -> Block:
+    """As `label_replace`, but series that come to have the same labels stay apart."""
     compiled = whole(pattern, captures=True)
     pieces = _pieces(template, compiled)
     meter = Meter(evaluation.check_time)
@@ -52,7 +57,7 @@ def label_replace(evaluation: Evaluation, block: Block, target: str, template: s
         labels.append(label_set.with_label(target, text))
         if target == METRIC_NAME:
             drop[row] = False
-    return block.relabelled(labels, drop).merged()
+    return block.relabelled(labels, drop)
 
 
 def _pieces(template: str, pattern: Pattern) -> list[str | int]:

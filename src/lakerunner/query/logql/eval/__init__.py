@@ -1,0 +1,1 @@
+"""Evaluates the metric queries of LogQL."""

@@ -1,0 +1,208 @@
+"""Range aggregations: entries to one row per series and one cell per step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.entries import Entries, Ints
+from lakerunner.query.logql.eval.failures import refuse_failed
+from lakerunner.query.logql.eval.kernels import by_series, counter_rate, intervals_of, tally, tally_weights
+from lakerunner.query.logql.eval.needs import Needs, without_idle_parsers
+from lakerunner.query.logql.eval.series_ids import Codes, SeriesIds
+from lakerunner.query.logql.eval.source import EntrySource
+from lakerunner.query.logql.eval.windows import Windows
+from lakerunner.query.logql.stages.unwrap import unwrapped
+from lakerunner.query.series.arrays import offsets_of
+from lakerunner.query.series.block import Block
+from lakerunner.query.series.histograms.histogram import Floats
+from lakerunner.query.series.matchers import MatchKind
+from lakerunner.query.vectors import kernels_window, ranges
+from lakerunner.query.vectors.context import Evaluation
+from lakerunner.query.vectors.range_samples import NO_HISTOGRAMS, RangeSamples, SampleTimes
+
+_NS_PER_S = 1_000_000_000
+_NO_TIMES: Ints = np.zeros(0, np.int64)
+
+
+def aggregated(
+    evaluation: Evaluation, source: EntrySource, node: ast.RangeAggregate, needs: Needs, windows: Windows
+) -> Block:
+    """The value of a range aggregation at every step."""
+    kind: type[_Samples] = _Counts if node.range.unwrap is None else _Values
+    samples = kind(evaluation, node, needs, windows)
+    for entries, values in _read(evaluation, source, node, needs, windows):
+        samples.add(entries, values)
+    if node.op == "absent_over_time":
+        present = samples.present()
+        return Block.single(certain_labels(node.range.selector), np.ones(len(present)), ~present).pruned()
+    block = samples.block().pruned()
+    block.drop_name = np.zeros(len(block.labels), np.bool_)
+    return block
+
+
+def certain_labels(selector: ast.LogSelector) -> LabelSet:
+    """The labels that every entry of the selector has: those with one matcher, for equality."""
+    matchers = selector.matchers
+    names = [matcher.name for matcher in matchers]
+    certain = {each.name: each.value for each in matchers if each.kind is MatchKind.EQUAL and names.count(each.name) == 1}
+    return LabelSet.of(certain)
+
+
+def _read(
+    evaluation: Evaluation, source: EntrySource, node: ast.RangeAggregate, needs: Needs, windows: Windows
+) -> Iterator[tuple[Entries, Floats | None]]:
+    """The entries that lie in a window, with the values that they are unwrapped to."""
+    selector = without_idle_parsers(node.range.selector, needs)
+    bare = windows.uncovered()
+    for entries in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines):
+        evaluation.check_time()
+        intervals = _intervals(entries, windows)
+        inside = intervals >= 0
+        if bare.any():
+            inside &= ~bare[intervals]
+        entries = entries.filtered(inside)
+        values = None
+        if node.range.unwrap is not None:
+            entries, values = unwrapped(entries, node.range.unwrap, evaluation.check_time)
+        refuse_failed(entries, needs.keeps_errors)
+        yield entries, values
+
+
+def _intervals(entries: Entries, windows: Windows) -> Codes:
+    out = np.empty(len(entries), np.int32)
+    intervals_of(entries.times_ns, windows.edges, out)
+    return out
+
+
+class _Samples(ABC):
+    """What was read so far, by series."""
+
+    def __init__(self, evaluation: Evaluation, node: ast.RangeAggregate, needs: Needs, windows: Windows) -> None:
+        self.evaluation, self.node, self.windows = evaluation, node, windows
+        self.series = SeriesIds(needs.by, needs.without)
+
+    def _numbered(self, entries: Entries) -> Codes:
+        """The series of every entry, within the limits of the query."""
+        before = self.series.count
+        found = self.series.of(entries)
+        self.evaluation.check_series(self.series.count)
+        self.evaluation.spend((self.series.count - before) * len(self.windows.until))
+        return found
+
+    @abstractmethod
+    def add(self, entries: Entries, values: Floats | None) -> None: ...
+
+    @abstractmethod
+    def block(self) -> Block: ...
+
+    @abstractmethod
+    def present(self) -> npt.NDArray[np.bool_]:
+        """For every step, whether its window has an entry."""
+
+
+class _Counts(_Samples):
+    """Numbers of entries, and of bytes, by series and interval: entries need not be kept, nor be in order."""
+
+    def __init__(self, evaluation: Evaluation, node: ast.RangeAggregate, needs: Needs, windows: Windows) -> None:
+        super().__init__(evaluation, node, needs, windows)
+        self._weighs = needs.lines
+        self._counts: Ints = np.zeros((0, windows.intervals), np.int64)
+        self._bytes: Ints = np.zeros((0, windows.intervals), np.int64)
+
+    def add(self, entries: Entries, values: Floats | None) -> None:
+        series, intervals = self._numbered(entries), _intervals(entries, self.windows)
+        self._counts = _grown(self._counts, self.series.count)
+        if self._weighs:
+            self._bytes = _grown(self._bytes, self.series.count)
+            tally_weights(series, intervals, _sizes(entries.lines), self._counts, self._bytes)
+        else:
+            tally(series, intervals, self._counts)
+
+    def block(self) -> Block:
+        counts = self.windows.totals(self._counts[: self.series.count])
+        totals = self.windows.totals(self._bytes[: self.series.count]) if self._weighs else counts
+        values = totals.astype(np.float64)
+        if self.node.op in ("rate", "bytes_rate"):
+            values /= self.node.range.range_ns / _NS_PER_S
+        return Block(self.series.labels(), values, counts > 0, np.zeros(len(counts), np.bool_))
+
+    def present(self) -> npt.NDArray[np.bool_]:
+        counts = self.windows.totals(self._counts[: self.series.count])
+        found: npt.NDArray[np.bool_] = (counts > 0).any(axis=0)
+        return found
+
+
+class _Values(_Samples):
+    """Unwrapped values, kept until all are read: functions of a window need its values in order of time."""
+
+    def __init__(self, evaluation: Evaluation, node: ast.RangeAggregate, needs: Needs, windows: Windows) -> None:
+        super().__init__(evaluation, node, needs, windows)
+        self._pieces: list[tuple[Codes, Ints, Floats]] = []
+
+    def add(self, entries: Entries, values: Floats | None) -> None:
+        assert values is not None
+        self.evaluation.spend(len(entries))
+        self._pieces.append((self._numbered(entries), entries.times_ns, values))
+
+    def block(self) -> Block:
+        samples, node = self._sorted(), self.node
+        range_s = node.range.range_ns / _NS_PER_S
+        if node.op == "rate_counter":
+            return self._counter_rates(samples)
+        function = "sum_over_time" if node.op == "rate" else node.op
+        params = [] if node.param is None else [np.full(len(self.windows.until), node.param)]
+        # Windows of range functions are in any unit of time; only rates of samples look at `range_ms`.
+        vector = ranges.RangeVector(samples, self.windows.after, self.windows.until, False, range_ms=0, position=0)
+        block = ranges.call(self.evaluation, function, vector, params, self.windows.until)
+        return block if node.op != "rate" else block.mapped(block.values / range_s)
+
+    def present(self) -> npt.NDArray[np.bool_]:
+        times = np.sort(np.concatenate([_NO_TIMES, *(times for _, times, _ in self._pieces)]))
+        begin, end = (np.searchsorted(times, edge, side="right") for edge in (self.windows.after, self.windows.until))
+        found: npt.NDArray[np.bool_] = end > begin
+        return found
+
+    def _counter_rates(self, samples: RangeSamples) -> Block:
+        floats = samples.floats
+        begin, end = kernels_window.windows(floats.offsets, floats.ts, self.windows.after, self.windows.until)
+        out, ok = np.zeros(begin.shape), np.zeros(begin.shape, np.bool_)
+        counter_rate(begin, end, floats.ts, samples.values, self.node.range.range_ns, out, ok)
+        return Block(samples.labels, out, ok, samples.drop_name)
+
+    def _sorted(self) -> RangeSamples:
+        number = self.series.count
+        series = np.concatenate([np.zeros(0, np.int32), *(each for each, _, _ in self._pieces)])
+        times = np.concatenate([_NO_TIMES, *(each for _, each, _ in self._pieces)])
+        values = np.concatenate([np.zeros(0), *(each for _, _, each in self._pieces)])
+        self._pieces.clear()
+        offsets = offsets_of(np.bincount(series, minlength=number).astype(np.int64))
+        self.evaluation.check_time()
+        ordered_times, ordered = np.empty_like(times), np.empty_like(values)
+        by_series(series, times, values, offsets, ordered_times, ordered)
+        no_histograms = SampleTimes(np.zeros_like(offsets), _NO_TIMES, _NO_TIMES)
+        floats = SampleTimes(offsets, ordered_times, _NO_TIMES)
+        drop = np.zeros(number, np.bool_)
+        return RangeSamples(self.series.labels(), drop, floats, ordered, no_histograms, NO_HISTOGRAMS)
+
+
+def _grown(matrix: Ints, rows: int) -> Ints:
+    """The matrix with room for this many rows."""
+    if rows <= len(matrix):
+        return matrix
+    out = np.zeros((max(rows, 2 * len(matrix)), matrix.shape[1]), matrix.dtype)
+    out[: len(matrix)] = matrix
+    return out
+
+
+def _sizes(lines: pa.StringArray) -> Ints:
+    """The size of every line in bytes."""
+    sizes: Ints = pc.binary_length(lines).to_numpy().astype(np.int64)
+    return sizes

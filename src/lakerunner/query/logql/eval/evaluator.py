@@ -1,0 +1,198 @@
+"""Evaluates a metric query: every node of the tree once, for all steps together."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from lakerunner.model.errors import Bug
+from lakerunner.model.labels import LabelSet
+from lakerunner.model.signals.logs import LOGS
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.entries import Check, Ints
+from lakerunner.query.logql.eval.aggregations import aggregated
+from lakerunner.query.logql.eval.needs import absorbed, needs_of
+from lakerunner.query.logql.eval.source import EntrySource
+from lakerunner.query.logql.eval.windows import Windows
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.series.block import Block
+from lakerunner.query.series.histograms.histogram import Floats
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.vectors.aggregate import Aggregation, aggregate
+from lakerunner.query.vectors.annotations import Annotations
+from lakerunner.query.vectors.binary import set_operation, vector_scalar, vector_vector
+from lakerunner.query.vectors.context import EngineOptions, Evaluation
+from lakerunner.query.vectors.label_functions import relabelled, sorted_by_value
+from lakerunner.query.vectors.matching import BinaryOperation
+from lakerunner.query.vectors.operators import COMPARISONS, SET_OPERATORS, arithmetic, compared
+
+#: Scalars have one value per step.
+Value = Floats | Block
+
+_SORTS = frozenset({"sort", "sort_desc"})
+#: Division by zero has no value, not even an infinite one.
+_DIVISIONS = frozenset({"/", "%"})
+
+
+class Kind(enum.Enum):
+    SCALAR = "scalar"
+    VECTOR = "vector"
+
+
+def kind_of(expr: ast.MetricExpr) -> Kind:
+    """What an instant query answers with. A range query answers with a matrix, whatever the kind."""
+    spine = expr
+    while isinstance(spine, ast.Binary):
+        if kind_of(spine.right) is Kind.VECTOR:
+            return Kind.VECTOR
+        spine = spine.left
+    return Kind.SCALAR if isinstance(spine, ast.Number) else Kind.VECTOR
+
+
+def is_sorted(expr: ast.MetricExpr) -> bool:
+    """Whether the series of an instant query are in the order of the block; otherwise in that of their labels."""
+    return any(isinstance(node, ast.VectorAggregate) and node.op in _SORTS for node in walk(expr))
+
+
+def is_splittable(expr: ast.MetricExpr) -> bool:
+    """Whether the steps may be evaluated apart. Relabelled series must not collide anywhere in the range."""
+    return not any(isinstance(node, ast.LabelReplace) for node in walk(expr))
+
+
+def walk(expr: ast.MetricExpr) -> Iterator[ast.MetricExpr]:
+    """The node and all nodes below it. Not recursive: chains of operators are long."""
+    left = [expr]
+    while left:
+        node = left.pop()
+        yield node
+        match node:
+            case ast.Binary():
+                left += [node.right, node.left]
+            case ast.VectorAggregate() | ast.LabelReplace():
+                left.append(node.expr)
+            case _:
+                pass
+
+
+def leaves(expr: ast.MetricExpr, steps_ns: Ints) -> list[tuple[ast.LogSelector, Leaf]]:
+    """What evaluating the steps reads: each selector with its leaf, whose matchers the caller knows."""
+    found = []
+    for node in walk(expr):
+        if isinstance(node, ast.RangeAggregate) and len(steps_ns):
+            windows = Windows.of(steps_ns, node.range.range_ns, node.range.offset_ns)
+            found.append((node.range.selector, Leaf(LOGS.name, windows.start_ns, windows.end_ns)))
+    return found
+
+
+def evaluate(
+    expr: ast.MetricExpr, steps_ns: Ints, source: EntrySource, check: Check, limits: EngineOptions
+) -> Block:
+    """The value at every step; a scalar is one series without labels.
+
+    With one step, `label_replace` may yield several series with the same labels, as in Loki.
+    """
+    return Evaluator(source, check, limits).block(expr, steps_ns)
+
+
+class Evaluator:
+    """Evaluates the steps of one query. Scalars are arrays, vectors are blocks."""
+
+    def __init__(self, source: EntrySource, check: Check, limits: EngineOptions) -> None:
+        self._source = source
+        # The shared operations on vectors never read series.
+        notes = Annotations("", "LogQL")
+        self.evaluation = Evaluation(MemorySource(), QueryTimes(0, 0, 0), limits, notes, cancelled=check)
+        self._ranges: dict[tuple[ast.RangeAggregate, ast.Grouping | None], Block] = {}
+
+    def block(self, expr: ast.MetricExpr, steps_ns: Ints) -> Block:
+        found = self._value(expr, steps_ns)
+        return found if isinstance(found, Block) else Block.single(LabelSet(()), found)
+
+    def _value(self, expr: ast.MetricExpr, steps: Ints) -> Value:
+        self.evaluation.check_time()
+        match expr:
+            case ast.Number(value=number):
+                return np.full(len(steps), number)
+            case ast.VectorLiteral(value=number):
+                return Block.single(LabelSet(()), np.full(len(steps), number))
+            case ast.RangeAggregate():
+                return self._range(expr, steps)
+            case ast.VectorAggregate():
+                return self._aggregate(expr, steps)
+            case ast.Binary():
+                return self._chain(expr, steps)
+            case ast.LabelReplace():
+                return self._label_replace(expr, steps)
+            case _:
+                raise Bug(f"cannot evaluate {type(expr).__name__}: it has no value at a step")
+
+    def _range(
+        self, node: ast.RangeAggregate, steps: Ints, outer: ast.Grouping | None = None, outer_op: str = "sum"
+    ) -> Block:
+        """A query often repeats a range aggregation, for instance on both sides of a division."""
+        key = (node, outer)
+        if key not in self._ranges:
+            windows = Windows.of(steps, node.range.range_ns, node.range.offset_ns)
+            needs = needs_of(node, outer, outer_op)
+            self._ranges[key] = aggregated(self.evaluation, self._source, node, needs, windows)
+        return self._ranges[key]
+
+    def _aggregate(self, node: ast.VectorAggregate, steps: Ints) -> Block:
+        grouping = absorbed(node)
+        if grouping is not None:
+            assert isinstance(node.expr, ast.RangeAggregate)
+            return self._range(node.expr, steps, grouping, node.op)
+        block = self.block(node.expr, steps)
+        if node.op in _SORTS:
+            return sorted_by_value(block, node.op == "sort_desc") if len(steps) == 1 else block
+        op = "topk" if node.op == "approx_topk" else node.op
+        grouping = node.grouping or ast.Grouping()
+        param = None if node.param is None else np.full(len(steps), float(node.param))
+        return aggregate(self.evaluation, Aggregation(op, grouping.labels, grouping.without), block, param)
+
+    def _chain(self, expr: ast.Binary, steps: Ints) -> Value:
+        """Evaluate a chain of left-associative operators in a loop: generated queries have long ones."""
+        spine = [expr]
+        while isinstance(spine[-1].left, ast.Binary):
+            spine.append(spine[-1].left)
+        found = self._value(spine[-1].left, steps)
+        for node in reversed(spine):
+            found = self._binary(node, found, self._value(node.right, steps))
+        return found
+
+    def _binary(self, node: ast.Binary, left: Value, right: Value) -> Value:
+        op = node.op
+        if op in _DIVISIONS:
+            right = _without_zeros(right)
+        if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+            if op in COMPARISONS:
+                return compared(op, left, right).astype(np.float64)
+            return arithmetic(op, left, right)
+        operation = BinaryOperation(op, node.matching, node.return_bool and op in COMPARISONS)
+        if isinstance(left, np.ndarray):
+            assert isinstance(right, Block)
+            block = vector_scalar(self.evaluation, operation, right, left, swapped=True)
+        elif isinstance(right, np.ndarray):
+            block = vector_scalar(self.evaluation, operation, left, right, swapped=False)
+        elif op in SET_OPERATORS:
+            block = set_operation(op, node.matching, left, right)
+        else:
+            block = vector_vector(self.evaluation, operation, left, right)
+        # Series of logs have no metric name that could be dropped.
+        return replace(block, drop_name=np.zeros(len(block.labels), np.bool_))
+
+    def _label_replace(self, node: ast.LabelReplace, steps: Ints) -> Block:
+        block = self.block(node.expr, steps)
+        found = relabelled(self.evaluation, block, node.target, node.replacement, node.source, node.pattern)
+        # As in Loki, an instant query may yield series with the same labels.
+        return found if len(steps) == 1 else found.merged()
+
+
+def _without_zeros(divisor: Value) -> Value:
+    if isinstance(divisor, Block):
+        return replace(divisor, values=np.where(divisor.values == 0, np.nan, divisor.values))
+    return np.where(divisor == 0, np.nan, divisor)

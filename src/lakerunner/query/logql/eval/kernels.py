@@ -1,0 +1,177 @@
+"""Compiled loops over entries: numbering label sets, counting by interval, sorting by series, rates of counters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+#: Odd factors with well mixed bits, for hashing rows of codes.
+_FACTOR, _FINISH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+_SHIFT = np.uint64(32)
+
+
+@njit(cache=True, nogil=True)
+def number_codes(codes, number_of, count, out):  # type: ignore[no-untyped-def]
+    """Number codes in the order of their first use; `number_of[code]` is -1 before. Returns the new count."""
+    for i in range(len(codes)):
+        number = number_of[codes[i]]
+        if number < 0:
+            number = count
+            number_of[codes[i]] = number
+            count += 1
+        out[i] = number
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _slot(row, slots):  # type: ignore[no-untyped-def]
+    """Where the search for a row of codes begins. `slots` is a power of two."""
+    mixed = np.uint64(0)
+    for j in range(len(row)):
+        mixed = (mixed ^ np.uint64(row[j])) * _FACTOR
+        mixed ^= mixed >> _SHIFT
+    mixed *= _FINISH
+    return np.int64((mixed >> _SHIFT) & np.uint64(slots - 1))
+
+
+@njit(cache=True, nogil=True)
+def number_rows(rows, known, table, count, out):  # type: ignore[no-untyped-def]
+    """Number rows of codes in the order of their first use. Returns the new count.
+
+    `known[n]` is the row with number n. `table` is a hash table of numbers, -1 where free, at least twice as large as
+    the number of rows will be.
+    """
+    slots = len(table)
+    width = rows.shape[1]
+    for i in range(len(rows)):
+        at = _slot(rows[i], slots)
+        while True:
+            number = table[at]
+            if number < 0:
+                number = count
+                table[at] = number
+                known[number] = rows[i]
+                count += 1
+                break
+            same = True
+            for j in range(width):
+                if known[number, j] != rows[i, j]:
+                    same = False
+                    break
+            if same:
+                break
+            at = (at + 1) & (slots - 1)
+        out[i] = number
+    return count
+
+
+@njit(cache=True, nogil=True)
+def rehash(known, count, table):  # type: ignore[no-untyped-def]
+    """Put the known rows into an empty table."""
+    slots = len(table)
+    for number in range(count):
+        at = _slot(known[number], slots)
+        while table[at] >= 0:
+            at = (at + 1) & (slots - 1)
+        table[at] = number
+
+
+@njit(cache=True, nogil=True)
+def intervals_of(times, edges, out):  # type: ignore[no-untyped-def]
+    """The interval (edges[j], edges[j + 1]] of every time; -1 outside.
+
+    Neighbours mostly share an interval, so that the search is rarely needed.
+    """
+    last = len(edges) - 1
+    at = 0
+    for i in range(len(times)):
+        t = times[i]
+        if t <= edges[0] or t > edges[last]:
+            out[i] = -1
+            continue
+        if not edges[at] < t <= edges[at + 1]:
+            low, high = 0, last
+            while high - low > 1:
+                middle = (low + high) >> 1
+                if edges[middle] < t:
+                    low = middle
+                else:
+                    high = middle
+            at = low
+        out[i] = at
+
+
+@njit(cache=True, nogil=True)
+def tally(series, intervals, counts):  # type: ignore[no-untyped-def]
+    """Count entries by series and interval."""
+    for i in range(len(series)):
+        counts[series[i], intervals[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def tally_weights(series, intervals, weights, counts, sums):  # type: ignore[no-untyped-def]
+    """Count entries, and sum up their weights, by series and interval."""
+    for i in range(len(series)):
+        counts[series[i], intervals[i]] += 1
+        sums[series[i], intervals[i]] += weights[i]
+
+
+@njit(cache=True, nogil=True)
+def by_series(series, times, values, offsets, out_times, out_values):  # type: ignore[no-untyped-def]
+    """Sort samples by series, then by time; samples of one instant keep their order.
+
+    `offsets[n]` is where series n begins. Series are mostly in order of time already.
+    """
+    place = offsets[:-1].copy()
+    for i in range(len(series)):
+        at = place[series[i]]
+        place[series[i]] = at + 1
+        out_times[at] = times[i]
+        out_values[at] = values[i]
+    for number in range(len(offsets) - 1):
+        begin, end = offsets[number], offsets[number + 1]
+        for at in range(begin + 1, end):
+            if out_times[at] < out_times[at - 1]:
+                order = np.argsort(out_times[begin:end], kind="mergesort")
+                out_times[begin:end] = out_times[begin:end][order]
+                out_values[begin:end] = out_values[begin:end][order]
+                break
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def counter_rate(begin, end, times, values, range_ns, out, ok):  # type: ignore[no-untyped-def]
+    """The increase of a counter per second of the range, resets included; 0 for a single sample.
+
+    Loki stretches the increase as Prometheus does, by the time from the first sample to the beginning of the range, but
+    takes nanoseconds for milliseconds: a range of one second stretches it by one microsecond.
+    """
+    range_s = range_ns / 1e9
+    for i in range(begin.shape[0]):
+        for s in range(begin.shape[1]):
+            lo, hi = begin[i, s], end[i, s]
+            ok[i, s] = hi > lo
+            if hi - lo < 2:
+                out[i, s] = 0.0
+                continue
+            increase = values[hi - 1] - values[lo]
+            before = 0.0
+            for j in range(lo, hi):
+                if values[j] < before:
+                    increase += before
+                before = values[j]
+            sampled_us = (times[hi - 1] - times[lo]) / 1e3
+            average_us = sampled_us / (hi - lo - 1)
+            stretch_us = range_s
+            if increase > 0 and values[lo] >= 0:
+                stretch_us = min(stretch_us, sampled_us * (values[lo] / increase))
+            near = average_us * 1.1
+            whole_us = sampled_us + (stretch_us if stretch_us < near else average_us / 2)
+            if near <= 0:
+                whole_us += average_us / 2
+            out[i, s] = increase * (whole_us / sampled_us / range_s)
+
+
+def power_of_two(at_least: int) -> int:
+    return 1 << max(4, math.ceil(math.log2(max(at_least, 1))))

@@ -1,0 +1,107 @@
+"""What a range aggregation needs of its entries: which labels, and whether their lines.
+
+`sum by (level) (count_over_time(…))` needs one label of each entry, where `count_over_time(…)` alone needs all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS
+
+#: The sum over series of these is the same aggregation over the entries of all the series.
+_SUMMABLE = frozenset({"count_over_time", "rate", "bytes_over_time", "bytes_rate", "sum_over_time"})
+#: Vector aggregations that may be done while entries are aggregated, by the range aggregations that allow it.
+_ABSORBED = {"sum": _SUMMABLE, "max": frozenset({"max_over_time"}), "min": frozenset({"min_over_time"})}
+_OF_LINES = frozenset({"bytes_over_time", "bytes_rate"})
+#: Stages that only add labels. Without a reader of labels they change nothing.
+_PARSERS = (ast.Json, ast.Logfmt, ast.Regexp, ast.PatternParser)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    #: The labels that tell series apart; None: all but `without`.
+    by: frozenset[str] | None
+    without: frozenset[str]
+    #: The labels to read from the source; None: all.
+    names: frozenset[str] | None
+    lines: bool
+    #: Entries that a parser failed on count like others, because the query asks about errors.
+    keeps_errors: bool
+
+
+def absorbed(node: ast.VectorAggregate) -> ast.Grouping | None:
+    """The grouping of a vector aggregation that its range aggregation can do itself, with the same result."""
+    inner = node.expr
+    if not isinstance(inner, ast.RangeAggregate) or inner.grouping is not None:
+        return None
+    if inner.op not in _ABSORBED.get(node.op, ()):
+        return None
+    return node.grouping or ast.Grouping()
+
+
+def needs_of(node: ast.RangeAggregate, outer: ast.Grouping | None = None, outer_op: str = "sum") -> Needs:
+    """What the aggregation needs. `outer` is the grouping that it does for the vector aggregation `outer_op`."""
+    grouping = outer if outer is not None else node.grouping
+    if node.op == "absent_over_time":
+        grouping = ast.Grouping()
+    unwrap = node.range.unwrap
+    own = frozenset() if unwrap is None else frozenset({unwrap.label})
+    by = without = None
+    if grouping is None or grouping.without:
+        without = own | frozenset(grouping.labels if grouping is not None else ())
+    else:
+        by = frozenset(grouping.labels)
+    names = None
+    if by is not None:
+        names = by | own | {ERROR, ERROR_DETAILS}
+        if unwrap is not None:
+            names |= {name for each in unwrap.filters for name in _condition_names(each.condition)}
+    # As in Loki, whose parsers are told about a grouping only where it is a sum's or their own aggregation's.
+    known = by is not None and node.op != "absent_over_time" and (outer is None or outer_op == "sum")
+    keeps_errors = known and (ERROR in (by or ()) or _asks_about_errors(node.range))
+    return Needs(by, without or frozenset(), names, node.op in _OF_LINES, keeps_errors)
+
+
+def without_idle_parsers(selector: ast.LogSelector, needs: Needs) -> ast.LogSelector:
+    """The selector without parsers whose labels nothing reads.
+
+    As in Loki, lines that such a parser would fail on then count like others.
+    """
+    if needs.names is None or needs.names - {ERROR, ERROR_DETAILS} or needs.keeps_errors:
+        return selector
+    if any(not isinstance(stage, (*_PARSERS, ast.LineFilter, ast.Decolorize)) for stage in selector.stages):
+        return selector
+    return replace(selector, stages=tuple(each for each in selector.stages if not isinstance(each, _PARSERS)))
+
+
+def _asks_about_errors(log_range: ast.LogRange) -> bool:
+    """Whether a stage reads the label that says that an earlier stage failed."""
+    filters = log_range.unwrap.filters if log_range.unwrap is not None else ()
+    for stage in (*log_range.selector.stages, *filters):
+        match stage:
+            case ast.LabelFilter(condition=condition):
+                if ERROR in _condition_names(condition):
+                    return True
+            case ast.LineFormat(template=template):
+                if ERROR in template:
+                    return True
+            case ast.LabelFormat(assignments=assignments):
+                if any(ERROR in each.value for each in assignments):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _condition_names(condition: ast.Condition) -> Iterator[str]:
+    match condition:
+        case ast.AndFilter(left=left, right=right) | ast.OrFilter(left=left, right=right):
+            yield from _condition_names(left)
+            yield from _condition_names(right)
+        case ast.StringFilter(matcher=matcher):
+            yield matcher.name
+        case _:
+            yield condition.label

@@ -1,0 +1,155 @@
+"""Numbers the label sets of entries, batch after batch, without making a label set per entry.
+
+Each label keeps one dictionary for all batches. An entry's labels are a row of codes, and equal rows have the same
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.query.logql.entries import Entries, encoded
+from lakerunner.query.logql.eval.kernels import number_codes, number_rows, power_of_two, rehash
+from lakerunner.query.series.label_columns import LabelColumn, LabelColumns
+from lakerunner.query.series.label_list import LabelList
+
+Codes = npt.NDArray[np.int32]
+
+#: Entries whose rows of codes are made at once.
+_ROWS = 1 << 16
+#: A dictionary with more values than this per entry is first cut down to those in use.
+_VALUES_PER_ENTRY = 4
+
+
+class SeriesIds:
+    """`by`: the labels that tell series apart; None: all but `without`."""
+
+    def __init__(self, by: frozenset[str] | None, without: frozenset[str] = frozenset()) -> None:
+        self._by, self._without = by, without
+        self._dictionaries: dict[str, _Dictionary] = {}
+        #: Per series, its codes in the order of `_dictionaries`.
+        self._known: Codes = np.zeros((0, 0), np.int32)
+        self._table: Codes = np.full(power_of_two(0), -1, np.int32)
+        #: With a single label, the series of each code.
+        self._series_of_code: Codes = np.zeros(0, np.int32)
+        self.count = 0
+
+    def of(self, entries: Entries) -> Codes:
+        """The series of every entry."""
+        if not len(entries):
+            return np.zeros(0, np.int32)
+        if self._by is not None and len(self._by) < 2:
+            return self._by_one_label(entries, *self._by) if self._by else self._one_series(entries)
+        names = entries.names() if self._by is None else sorted(self._by)
+        codes = {name: found for name in names if (found := self._codes(entries, name)) is not None}
+        out = np.empty(len(entries), np.int32)
+        for begin in range(0, len(out), _ROWS):
+            piece = slice(begin, begin + _ROWS)
+            self._number({name: found[piece] for name, found in codes.items()}, out[piece])
+        return out
+
+    def labels(self) -> LabelList:
+        """The labels of every series."""
+        every = np.arange(self.count)
+        columns = [
+            LabelColumn.of(name, self.count, every, self._known[: self.count, at], dictionary.values)
+            for at, (name, dictionary) in enumerate(self._dictionaries.items())
+        ]
+        return LabelList.of_columns(LabelColumns.of(self.count, columns))
+
+    def _one_series(self, entries: Entries) -> Codes:
+        self._make_room(1)
+        self.count = 1
+        return np.zeros(len(entries), np.int32)
+
+    def _by_one_label(self, entries: Entries, name: str) -> Codes:
+        codes = self._codes(entries, name)
+        if codes is None:
+            codes = np.zeros(len(entries), np.int32)
+        values = len(self._dictionaries[name].values) if name in self._dictionaries else 1
+        grown = values - len(self._series_of_code)
+        self._series_of_code = np.append(self._series_of_code, np.full(grown, -1, np.int32))
+        out = np.empty(len(codes), np.int32)
+        self.count = number_codes(codes, self._series_of_code, self.count, out)
+        self._make_room(0)
+        used = np.flatnonzero(self._series_of_code >= 0)
+        if self._known.shape[1]:
+            self._known[self._series_of_code[used], 0] = used
+        return out
+
+    def _codes(self, entries: Entries, name: str) -> Codes | None:
+        values = None if name in self._without else entries.label(name)
+        if values is None or values.null_count == len(values):
+            return None
+        return self._dictionaries.setdefault(name, _Dictionary()).codes(values)
+
+    def _number(self, codes: dict[str, Codes], out: Codes) -> None:
+        self._make_room(len(out))
+        rows = np.zeros((len(out), self._known.shape[1]), np.int32)
+        for at, name in enumerate(self._dictionaries):
+            if name in codes:
+                rows[:, at] = codes[name]
+        self.count = number_rows(rows, self._known, self._table, self.count, out)
+
+    def _make_room(self, new: int) -> None:
+        """Make room for new series, and for labels that came up since the last batch."""
+        rows, width = self.count + new, len(self._dictionaries)
+        if rows > len(self._known) or width > self._known.shape[1]:
+            known = np.zeros((max(rows, 2 * len(self._known)), width), np.int32)
+            known[: len(self._known), : self._known.shape[1]] = self._known
+            widened = width > self._known.shape[1]
+            self._known = known
+            if len(self._table) < 2 * len(known) or widened:
+                self._table = np.full(power_of_two(2 * len(known)), -1, np.int32)
+                rehash(self._known, self.count, self._table)
+
+
+class _Dictionary:
+    """The values of one label in all batches so far. Code 0 is the empty text: the label is absent."""
+
+    def __init__(self) -> None:
+        self.values: pa.StringArray = pa.array([""], pa.string())
+        #: The dictionary of the last batch, and our code for each of its codes. The last one is for null.
+        self._last: pa.Array | None = None
+        self._place: Codes = np.zeros(1, np.int32)
+
+    def codes(self, values: pa.Array) -> Codes:
+        theirs = encoded(values)
+        indices = theirs.indices
+        if indices.null_count:
+            indices = pc.fill_null(indices, -1)
+        places: npt.NDArray[np.integer] = indices.to_numpy()
+        dictionary = theirs.dictionary
+        if len(dictionary) > _VALUES_PER_ENTRY * len(places):
+            used, places = np.unique(places, return_inverse=True)
+            if used[0] < 0:
+                used, places = used[1:], places - 1
+            dictionary = dictionary.take(pa.array(used))
+        return self._places(dictionary)[places]
+
+    def _places(self, dictionary: pa.Array) -> Codes:
+        if self._last is None or not _same(self._last, dictionary):
+            self._last, self._place = dictionary, self._placed(pc.fill_null(dictionary.cast(pa.string()), ""))
+        return self._place
+
+    def _placed(self, dictionary: pa.StringArray) -> Codes:
+        place = pc.index_in(dictionary, value_set=self.values)
+        if place.null_count:
+            fresh = pc.unique(dictionary.filter(place.is_null()))
+            self.values = pa.concat_arrays([self.values, fresh])
+            place = pc.index_in(dictionary, value_set=self.values)
+        return np.append(place.to_numpy(), 0).astype(np.int32)
+
+
+def _same(one: pa.Array, other: pa.Array) -> bool:
+    """Whether both are the same array. Equal arrays in different memory are not."""
+    return len(one) == len(other) and one.offset == other.offset and _addresses(one) == _addresses(other)
+
+
+def _addresses(values: pa.Array) -> Sequence[int]:
+    return [0 if buffer is None else buffer.address for buffer in values.buffers()]

@@ -1,0 +1,21 @@
+"""Where metric queries get their entries from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from lakerunner.query.logql.ast import LogSelector
+from lakerunner.query.logql.entries import Entries
+
+
+class EntrySource(Protocol):
+    def entries(
+        self, selector: LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None, need_lines: bool
+    ) -> Iterator[Entries]:
+        """The entries in [start_ns, end_ns) that pass the selector and its stages, in any order and in pieces.
+
+        `names` are the labels that the caller reads; None: all of them. What the stages read comes on top of it. The
+        labels that say what went wrong with an entry are always there. Without `need_lines`, lines may be empty.
+        """
+        ...
