@@ -30,6 +30,8 @@ _MODES = {
     "stdvar": kernels.STDVAR,
     "stddev": kernels.STDDEV,
 }
+#: Up to this many values are chosen by inserting them into a short list; beyond it, all are sorted.
+_FEW = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +148,21 @@ def _choose(evaluation: Evaluation, aggregation: Aggregation, block: Block, para
     labels, group = aggregation.groups(block)
     offsets, rows = grouped_rows(group, len(labels))
     keep = np.zeros(block.shape, dtype=bool)
-    order = np.zeros(block.shape[0])
-    limit = np.minimum(param, block.shape[0])
-    for g in range(len(labels)):
-        evaluation.check_time_sometimes()
-        members = rows[offsets[g] : offsets[g + 1]]
-        present = block.present[members]
-        if ranked:
-            ranks = _ranks(block.values[members], present, largest=op == "topk")
-        else:
-            ranks = np.cumsum(present, axis=0) - 1
-        keep[members] = present & (ranks < np.floor(limit))
-        order[members] = g * block.shape[0] + ranks[:, 0]
+    limit = np.floor(np.clip(param, 0, block.shape[0])).astype(np.int64)
+    order = np.zeros(block.shape[0], np.int64)
+    if ranked and limit.max() <= _FEW:
+        kernels.choose_groups(offsets, rows, block.values, block.present, limit, op == "topk", keep, order)
+    else:
+        for g in range(len(labels)):
+            evaluation.check_time_sometimes()
+            members = rows[offsets[g] : offsets[g + 1]]
+            present = block.present[members]
+            if ranked:
+                ranks = _ranks(block.values[members], present, largest=op == "topk")
+            else:
+                ranks = np.cumsum(present, axis=0) - 1
+            keep[members] = present & (ranks < limit)
+            order[members] = offsets[g] + ranks[:, 0]
     out = block.masked(keep)
     if block.shape[1] == 1 and ranked:
         out = out.rows(np.argsort(order, kind="stable"))

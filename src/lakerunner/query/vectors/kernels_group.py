@@ -86,6 +86,50 @@ def fold_groups(mode, values, valid, group, out, number):  # type: ignore[no-unt
     _finish_groups(mode, out, number, error, mean, incremental)
 
 
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _is_ahead(one, other, largest):  # type: ignore[no-untyped-def]
+    """Whether one value ranks before another. NaN comes after all numbers."""
+    if math.isnan(one):
+        return False
+    return math.isnan(other) or (one > other if largest else one < other)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def choose_groups(offsets, rows, values, present, limit, largest, keep, order):  # type: ignore[no-untyped-def]
+    """Mark the `limit[s]` largest or smallest values of each group at every step; of equal ones, the first rows.
+
+    Group g has the rows `rows[offsets[g]:offsets[g + 1]]`. `order` is where a row stands in the result of the first step.
+    """
+    steps = values.shape[1]
+    most = limit.max()
+    best = np.empty((steps, most), np.int64)
+    found = np.empty(steps, np.int64)
+    for g in range(len(offsets) - 1):
+        found[:] = 0
+        for at in range(offsets[g], offsets[g + 1]):
+            row = rows[at]
+            order[row] = offsets[g + 1]
+            for s in range(steps):
+                if not present[row, s] or limit[s] == 0:
+                    continue
+                value = values[row, s]
+                n = found[s]
+                if n == limit[s]:
+                    if not _is_ahead(value, values[best[s, n - 1], s], largest):
+                        continue
+                    n -= 1
+                while n > 0 and _is_ahead(value, values[best[s, n - 1], s], largest):
+                    best[s, n] = best[s, n - 1]
+                    n -= 1
+                best[s, n] = row
+                found[s] = min(found[s] + 1, limit[s])
+        for s in range(steps):
+            for n in range(found[s]):
+                keep[best[s, n], s] = True
+        for n in range(found[0]):
+            order[best[0, n]] = offsets[g] + n
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def quantile_groups(offsets, rows, values, valid, q, out, ok):  # type: ignore[no-untyped-def]
     """The quantile over the series of each group. Group g has the rows `rows[offsets[g]:offsets[g + 1]]`."""

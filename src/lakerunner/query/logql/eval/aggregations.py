@@ -16,7 +16,7 @@ from lakerunner.query.logql.entries import Entries, Ints
 from lakerunner.query.logql.eval.failures import refuse_failed
 from lakerunner.query.logql.eval.kernels import by_series, counter_rate, intervals_of, tally, tally_weights
 from lakerunner.query.logql.eval.needs import Needs, without_idle_parsers
-from lakerunner.query.logql.eval.series_ids import Codes, SeriesIds
+from lakerunner.query.logql.eval.series_ids import Codes, series_ids
 from lakerunner.query.logql.eval.source import EntrySource
 from lakerunner.query.logql.eval.windows import Windows
 from lakerunner.query.logql.stages.unwrap import unwrapped
@@ -87,7 +87,7 @@ class _Samples(ABC):
 
     def __init__(self, evaluation: Evaluation, node: ast.RangeAggregate, needs: Needs, windows: Windows) -> None:
         self.evaluation, self.node, self.windows = evaluation, node, windows
-        self.series = SeriesIds(needs.by, needs.without)
+        self.series = series_ids(needs.by, needs.without)
 
     def _numbered(self, entries: Entries) -> Codes:
         """The series of every entry, within the limits of the query."""

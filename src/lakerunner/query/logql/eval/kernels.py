@@ -119,6 +119,17 @@ def tally_weights(series, intervals, weights, counts, sums):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
+def window_totals(per_interval, first, last, out):  # type: ignore[no-untyped-def]
+    """Sum the intervals from first[s] up to last[s] of every series, for every step s."""
+    running = np.zeros(per_interval.shape[1] + 1, per_interval.dtype)
+    for i in range(len(per_interval)):
+        for j in range(per_interval.shape[1]):
+            running[j + 1] = running[j] + per_interval[i, j]
+        for s in range(len(first)):
+            out[i, s] = running[last[s]] - running[first[s]]
+
+
+@njit(cache=True, nogil=True)
 def by_series(series, times, values, offsets, out_times, out_values):  # type: ignore[no-untyped-def]
     """Sort samples by series, then by time; samples of one instant keep their order.
 

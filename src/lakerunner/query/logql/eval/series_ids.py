@@ -6,6 +6,7 @@ number.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,25 +27,68 @@ _ROWS = 1 << 16
 _VALUES_PER_ENTRY = 4
 
 
-class SeriesIds:
-    """`by`: the labels that tell series apart; None: all but `without`."""
+class SeriesIds(ABC):
+    """The series found so far."""
 
-    def __init__(self, by: frozenset[str] | None, without: frozenset[str] = frozenset()) -> None:
+    count = 0
+
+    @abstractmethod
+    def of(self, entries: Entries) -> Codes:
+        """The series of every entry."""
+
+    @abstractmethod
+    def labels(self) -> LabelList:
+        """The labels of every series."""
+
+
+def series_ids(by: frozenset[str] | None, without: frozenset[str] = frozenset()) -> SeriesIds:
+    """`by`: the labels that tell series apart; None: all but `without`."""
+    if by is None or len(by) > 1:
+        return _ManyLabels(by, without)
+    return _OneLabel(*by) if by else _NoLabels()
+
+
+class _NoLabels(SeriesIds):
+    def of(self, entries: Entries) -> Codes:
+        self.count = max(self.count, min(len(entries), 1))
+        return np.zeros(len(entries), np.int32)
+
+    def labels(self) -> LabelList:
+        return LabelList.of_columns(LabelColumns(self.count, ()))
+
+
+class _OneLabel(SeriesIds):
+    """The series of an entry depends on one code: no need to search."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._dictionary = name, _Dictionary()
+        self._series_of_code: Codes = np.zeros(0, np.int32)
+
+    def of(self, entries: Entries) -> Codes:
+        values = entries.label(self._name)
+        codes = np.zeros(len(entries), np.int32) if values is None else self._dictionary.codes(values)
+        grown = len(self._dictionary.values) - len(self._series_of_code)
+        if grown:
+            self._series_of_code = np.append(self._series_of_code, np.full(grown, -1, np.int32))
+        out = np.empty(len(codes), np.int32)
+        self.count = number_codes(codes, self._series_of_code, self.count, out)
+        return out
+
+    def labels(self) -> LabelList:
+        used = np.flatnonzero(self._series_of_code >= 0)
+        column = LabelColumn.of(self._name, self.count, self._series_of_code[used], used, self._dictionary.values)
+        return LabelList.of_columns(LabelColumns.of(self.count, [column]))
+
+
+class _ManyLabels(SeriesIds):
+    def __init__(self, by: frozenset[str] | None, without: frozenset[str]) -> None:
         self._by, self._without = by, without
         self._dictionaries: dict[str, _Dictionary] = {}
         #: Per series, its codes in the order of `_dictionaries`.
         self._known: Codes = np.zeros((0, 0), np.int32)
         self._table: Codes = np.full(power_of_two(0), -1, np.int32)
-        #: With a single label, the series of each code.
-        self._series_of_code: Codes = np.zeros(0, np.int32)
-        self.count = 0
 
     def of(self, entries: Entries) -> Codes:
-        """The series of every entry."""
-        if not len(entries):
-            return np.zeros(0, np.int32)
-        if self._by is not None and len(self._by) < 2:
-            return self._by_one_label(entries, *self._by) if self._by else self._one_series(entries)
         names = entries.names() if self._by is None else sorted(self._by)
         codes = {name: found for name in names if (found := self._codes(entries, name)) is not None}
         out = np.empty(len(entries), np.int32)
@@ -54,33 +98,12 @@ class SeriesIds:
         return out
 
     def labels(self) -> LabelList:
-        """The labels of every series."""
         every = np.arange(self.count)
         columns = [
             LabelColumn.of(name, self.count, every, self._known[: self.count, at], dictionary.values)
             for at, (name, dictionary) in enumerate(self._dictionaries.items())
         ]
         return LabelList.of_columns(LabelColumns.of(self.count, columns))
-
-    def _one_series(self, entries: Entries) -> Codes:
-        self._make_room(1)
-        self.count = 1
-        return np.zeros(len(entries), np.int32)
-
-    def _by_one_label(self, entries: Entries, name: str) -> Codes:
-        codes = self._codes(entries, name)
-        if codes is None:
-            codes = np.zeros(len(entries), np.int32)
-        values = len(self._dictionaries[name].values) if name in self._dictionaries else 1
-        grown = values - len(self._series_of_code)
-        self._series_of_code = np.append(self._series_of_code, np.full(grown, -1, np.int32))
-        out = np.empty(len(codes), np.int32)
-        self.count = number_codes(codes, self._series_of_code, self.count, out)
-        self._make_room(0)
-        used = np.flatnonzero(self._series_of_code >= 0)
-        if self._known.shape[1]:
-            self._known[self._series_of_code[used], 0] = used
-        return out
 
     def _codes(self, entries: Entries, name: str) -> Codes | None:
         values = None if name in self._without else entries.label(name)
@@ -99,14 +122,15 @@ class SeriesIds:
     def _make_room(self, new: int) -> None:
         """Make room for new series, and for labels that came up since the last batch."""
         rows, width = self.count + new, len(self._dictionaries)
-        if rows > len(self._known) or width > self._known.shape[1]:
-            known = np.zeros((max(rows, 2 * len(self._known)), width), np.int32)
-            known[: len(self._known), : self._known.shape[1]] = self._known
-            widened = width > self._known.shape[1]
-            self._known = known
-            if len(self._table) < 2 * len(known) or widened:
-                self._table = np.full(power_of_two(2 * len(known)), -1, np.int32)
-                rehash(self._known, self.count, self._table)
+        widened = width > self._known.shape[1]
+        if rows <= len(self._known) and not widened:
+            return
+        known = np.zeros((max(rows, 2 * self.count), width), np.int32)
+        known[: self.count, : self._known.shape[1]] = self._known[: self.count]
+        self._known = known
+        if len(self._table) < 2 * len(known) or widened:
+            self._table = np.full(power_of_two(2 * len(known)), -1, np.int32)
+            rehash(known, self.count, self._table)
 
 
 class _Dictionary:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakerunner.query.logql.entries import Ints, Mask
+from lakerunner.query.logql.eval.kernels import window_totals
 
 #: Times and durations are clipped to this, so that their sums fit into 64 bits.
 _FARTHEST_NS = 1 << 62
@@ -53,11 +54,11 @@ class Windows:
         bare: Mask = np.cumsum(depth)[: self.intervals] == 0
         return bare
 
-    def totals(self, per_interval: np.ndarray) -> np.ndarray:
-        """Sums per window, from exact sums per interval: one row per series."""
-        running = np.zeros((len(per_interval), self.intervals + 1), per_interval.dtype)
-        np.cumsum(per_interval, axis=1, out=running[:, 1:])
-        return running[:, self.last] - running[:, self.first]
+    def totals(self, per_interval: Ints) -> Ints:
+        """Sums per window, from sums per interval: one row per series."""
+        out = np.empty((len(per_interval), len(self.until)), np.int64)
+        window_totals(per_interval, self.first, self.last, out)
+        return out
 
 
 def _clipped(duration_ns: int) -> int:
