@@ -98,7 +98,7 @@ def _is_ahead(one, other, largest):  # type: ignore[no-untyped-def]
 def choose_groups(offsets, rows, values, present, limit, largest, keep, order):  # type: ignore[no-untyped-def]
     """Mark the `limit[s]` largest or smallest values of each group at every step; of equal ones, the first rows.
 
-    Group g has the rows `rows[offsets[g]:offsets[g + 1]]`. `order` is where a row stands in the result of the first step.
+    Group g has the rows `rows[offsets[g]:offsets[g + 1]]`. `order` is where a row stands at the first step.
     """
     steps = values.shape[1]
     most = limit.max()

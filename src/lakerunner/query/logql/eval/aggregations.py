@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +20,7 @@ from lakerunner.query.logql.eval.source import EntrySource
 from lakerunner.query.logql.eval.windows import Windows
 from lakerunner.query.logql.stages.unwrap import unwrapped
 from lakerunner.query.series.arrays import offsets_of
-from lakerunner.query.series.block import Block
+from lakerunner.query.series.block import Block, Bools, any_series
 from lakerunner.query.series.histograms.histogram import Floats
 from lakerunner.query.series.matchers import MatchKind
 from lakerunner.query.vectors import kernels_window, ranges
@@ -50,10 +49,9 @@ def aggregated(
 
 def certain_labels(selector: ast.LogSelector) -> LabelSet:
     """The labels that every entry of the selector has: those with one matcher, for equality."""
-    matchers = selector.matchers
-    names = [matcher.name for matcher in matchers]
-    certain = {each.name: each.value for each in matchers if each.kind is MatchKind.EQUAL and names.count(each.name) == 1}
-    return LabelSet.of(certain)
+    names = [matcher.name for matcher in selector.matchers]
+    fixed = [each for each in selector.matchers if each.kind is MatchKind.EQUAL and names.count(each.name) == 1]
+    return LabelSet.of({matcher.name: matcher.value for matcher in fixed})
 
 
 def _read(
@@ -73,7 +71,8 @@ def _read(
         if node.range.unwrap is not None:
             entries, values = unwrapped(entries, node.range.unwrap, evaluation.check_time)
         refuse_failed(entries, needs.keeps_errors)
-        yield entries, values
+        if len(entries):
+            yield entries, values
 
 
 def _intervals(entries: Entries, windows: Windows) -> Codes:
@@ -104,7 +103,7 @@ class _Samples(ABC):
     def block(self) -> Block: ...
 
     @abstractmethod
-    def present(self) -> npt.NDArray[np.bool_]:
+    def present(self) -> Bools:
         """For every step, whether its window has an entry."""
 
 
@@ -134,10 +133,8 @@ class _Counts(_Samples):
             values /= self.node.range.range_ns / _NS_PER_S
         return Block(self.series.labels(), values, counts > 0, np.zeros(len(counts), np.bool_))
 
-    def present(self) -> npt.NDArray[np.bool_]:
-        counts = self.windows.totals(self._counts[: self.series.count])
-        found: npt.NDArray[np.bool_] = (counts > 0).any(axis=0)
-        return found
+    def present(self) -> Bools:
+        return any_series(self.windows.totals(self._counts[: self.series.count]) > 0)
 
 
 class _Values(_Samples):
@@ -164,10 +161,10 @@ class _Values(_Samples):
         block = ranges.call(self.evaluation, function, vector, params, self.windows.until)
         return block if node.op != "rate" else block.mapped(block.values / range_s)
 
-    def present(self) -> npt.NDArray[np.bool_]:
+    def present(self) -> Bools:
         times = np.sort(np.concatenate([_NO_TIMES, *(times for _, times, _ in self._pieces)]))
         begin, end = (np.searchsorted(times, edge, side="right") for edge in (self.windows.after, self.windows.until))
-        found: npt.NDArray[np.bool_] = end > begin
+        found: Bools = end > begin
         return found
 
     def _counter_rates(self, samples: RangeSamples) -> Block:

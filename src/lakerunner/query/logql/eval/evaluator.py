@@ -88,9 +88,7 @@ def leaves(expr: ast.MetricExpr, steps_ns: Ints) -> list[tuple[ast.LogSelector, 
     return found
 
 
-def evaluate(
-    expr: ast.MetricExpr, steps_ns: Ints, source: EntrySource, check: Check, limits: EngineOptions
-) -> Block:
+def evaluate(expr: ast.MetricExpr, steps_ns: Ints, source: EntrySource, check: Check, limits: EngineOptions) -> Block:
     """The value at every step; a scalar is one series without labels.
 
     With one step, `label_replace` may yield several series with the same labels, as in Loki.

@@ -32,5 +32,5 @@ def refuse_failed(entries: Entries, keeps_errors: bool) -> None:
     labels = LabelSet.of({name: value for name, value in found.items() if value})
     raise EvaluationError(
         f"pipeline error: '{errors[at].as_py()}' for series: '{format_labels(labels)}'",
-        hint='leave such lines out with | __error__="" after the stage that fails, or accept them with | drop __error__',
+        hint='leave such lines out with | __error__="" after the stage that fails, or keep them with | drop __error__',
     )

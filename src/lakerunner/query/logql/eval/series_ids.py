@@ -76,7 +76,8 @@ class _OneLabel(SeriesIds):
 
     def labels(self) -> LabelList:
         used = np.flatnonzero(self._series_of_code >= 0)
-        column = LabelColumn.of(self._name, self.count, self._series_of_code[used], used, self._dictionary.values)
+        places = self._series_of_code[used].astype(np.int64)
+        column = LabelColumn.of(self._name, self.count, places, used, self._dictionary.values)
         return LabelList.of_columns(LabelColumns.of(self.count, [column]))
 
 
@@ -154,7 +155,8 @@ class _Dictionary:
             if used[0] < 0:
                 used, places = used[1:], places - 1
             dictionary = dictionary.take(pa.array(used))
-        return self._places(dictionary)[places]
+        codes: Codes = self._places(dictionary)[places]
+        return codes
 
     def _places(self, dictionary: pa.Array) -> Codes:
         if self._last is None or not _same(self._last, dictionary):

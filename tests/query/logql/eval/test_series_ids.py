@@ -1,0 +1,54 @@
+"""Numbers of label sets: the same for equal labels, in whatever pieces and dictionaries they come."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakerunner.query.logql.entries import Category, Entries
+from lakerunner.query.logql.eval.series_ids import series_ids
+from tests.query.logql.eval.memory_entries import Entry, entries_of
+
+_NAMES = ("a", "b", "c", "d")
+_labels = st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(["", "1", "2", "ü"]))
+_pieces = st.lists(st.lists(_labels, max_size=12), max_size=5)
+
+
+@pytest.mark.parametrize("by", [None, (), ("a",), ("a", "c")])
+@given(pieces=_pieces)
+def test_equal_labels_have_one_number(by: tuple[str, ...] | None, pieces: list[list[dict[str, str]]]) -> None:
+    ids = series_ids(None if by is None else frozenset(by), frozenset({"d"} if by is None else ()))
+    kept = ("a", "b", "c") if by is None else by
+    found: list[tuple[int, tuple[tuple[str, str], ...]]] = []
+    for piece in pieces:
+        numbers = ids.of(entries_of([Entry(0, labels) for labels in piece])).tolist()
+        wanted = [tuple(sorted((name, labels[name]) for name in kept if labels.get(name))) for labels in piece]
+        found += zip(numbers, wanted, strict=True)
+    labels = ids.labels()
+    assert len(labels) == ids.count == len({wanted for _, wanted in found})
+    assert all(labels[number].pairs == wanted for number, wanted in found)
+
+
+def test_a_dictionary_much_larger_than_its_entries() -> None:
+    ids = series_ids(frozenset({"a"}))
+    dictionary = pa.array([f"value {number}" for number in range(1000)])
+    for codes, wanted in (([7, None, 999], [0, 1, 2]), ([None, 999, 7], [1, 2, 0]), ([5], [3])):
+        column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), dictionary)
+        piece = entries_of([Entry(0, {})] * len(codes)).with_label("a", column)
+        assert ids.of(piece).tolist() == wanted
+    assert [labels.get("a") for labels in ids.labels()] == ["value 7", "", "value 999", "value 5"]
+
+
+def test_a_label_in_several_categories_is_one_label() -> None:
+    ids = series_ids(None)
+    none = pa.array([None, None], pa.string())
+    columns = {
+        (Category.STREAM, "a"): pa.array(["1", None]),
+        (Category.PARSED, "a"): pa.array([None, "1"]),
+        (Category.METADATA, "b"): none,
+    }
+    entries = entries_of([Entry(0, {}), Entry(1, {})])
+    assert ids.of(Entries(entries.times_ns, entries.lines, columns)).tolist() == [0, 0]
+    assert [labels.pairs for labels in ids.labels()] == [(("a", "1"),)]
