@@ -77,7 +77,9 @@ def test_order_and_cuts() -> None:
 
 
 def test_long_chains_of_operators_do_not_nest() -> None:
-    expr = metric(" + ".join(["vector(1)"] * 3000))
+    expr: ast.MetricExpr = ast.VectorLiteral(1.0)
+    for _ in range(2999):
+        expr = ast.Binary("+", expr, ast.VectorLiteral(1.0))
     assert kind_of(expr) is Kind.VECTOR
     assert is_splittable(expr)
     block = evaluate(expr, np.array([0]), MemoryEntries([]), lambda: None, EngineOptions())
