@@ -60,7 +60,7 @@ def pretty(expr: Expr, level: int = 0) -> str:
             return f"{indent}{expr.op}{_grouping(expr)}(\n{param}{pretty(expr.expr, level + 1)}\n{indent})"
         case Binary():
             left, right = (_side(expr, side, level + 1) for side in (expr.left, expr.right))
-            return f"{left}\n{indent}{operator_text(expr, ', ')}{_blank(expr)}\n{right}"
+            return f"{left}\n{indent}{operator_text(expr, ', ', right)}{_blank(expr)}\n{right}"
         case LabelReplace():
             texts = (expr.target, expr.replacement, expr.source, expr.pattern)
             arguments = "".join(f",\n{indent}  {quote(text)}" for text in texts)
@@ -73,8 +73,8 @@ def _line(expr: Expr) -> str:
     """The text on one line. Unlike the canonical text, it has parentheses around every operation."""
     match expr:
         case Binary():
-            operator = f"{operator_text(expr, ',')}{_blank(expr)}"
-            return f"({_line(expr.left)} {operator} {_line(expr.right)})"
+            right = _line(expr.right)
+            return f"({_line(expr.left)} {operator_text(expr, ',', right)}{_blank(expr)} {right})"
         case VectorAggregate():
             param = "" if expr.param is None else f"{expr.param},"
             return f"{expr.op}{grouping_text(expr.grouping)}({param}{_line(expr.expr)})"

@@ -90,7 +90,8 @@ def _binaries(expr: Binary) -> str:
         spine.append(left)
     pieces = [_operand(spine[-1], spine[-1].left, is_left=True)]
     for node in reversed(spine):
-        pieces += (operator_text(node, ","), _operand(node, node.right, is_left=False))
+        right = _operand(node, node.right, is_left=False)
+        pieces += (operator_text(node, ",", right), right)
     return " ".join(pieces)
 
 
@@ -104,8 +105,8 @@ def _needs_parentheses(parent: Binary, child: Binary, *, is_left: bool) -> bool:
     return inner < outer or (inner == outer and is_left == (parent.op in RIGHT_ASSOCIATIVE))
 
 
-def operator_text(expr: Binary, comma: str) -> str:
-    """An operator and what stands between it and its right side."""
+def operator_text(expr: Binary, comma: str, right: str) -> str:
+    """An operator and what stands between it and its right side, whose text is given."""
     matching = expr.matching
     out = f"{expr.op} bool" if expr.return_bool else expr.op
     grouped = matching.cardinality in (Cardinality.MANY_TO_ONE, Cardinality.ONE_TO_MANY)
@@ -113,7 +114,8 @@ def operator_text(expr: Binary, comma: str) -> str:
         out += f" {'on' if matching.on else 'ignoring'} ({comma.join(matching.labels)})"
     if grouped:
         out += " group_left" if matching.cardinality is Cardinality.MANY_TO_ONE else " group_right"
-        if matching.include:
+        # Without labels of its own, `group_left` would take a parenthesis for them.
+        if matching.include or right.lstrip().startswith("("):
             out += f" ({comma.join(matching.include)})"
     return out
 
