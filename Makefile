@@ -7,6 +7,7 @@
 #             ONLY=kafka/boxer    prefix of the cells that `make faults` runs
 #             MINUTES=20          length of `make soak`
 #             CALLS=20000         number of requests that `make apifuzz` sends
+#             LANGUAGE=logql      language of `make differential`; promql without it
 #             DATA=folder         data folder of `make demo`
 
 PYTHON ?= python3
@@ -15,6 +16,7 @@ DATA ?= lakerunner-data
 JOBS ?= 3
 SEEDS ?= 10
 CALLS ?= 20000
+LANGUAGE ?= promql
 MINUTES ?= 20
 ONLY ?=
 VENV := .venv
@@ -55,8 +57,8 @@ promqltest: $(VENV)/.dev ## Run Prometheus' test scripts through a real lake: ma
 logqltest: $(VENV)/.dev ## Ask recorded LogQL queries of a real lake over HTTP: make logqltest SUITE=DIR
 	@$(BIN)/python -m tests.query.logqltest $(SUITE)
 
-differential: $(VENV)/.dev ## Compare random queries with a real Prometheus, from the folder LAKERUNNER_TEST_PEERS or PATH
-	@$(BIN)/python -m tests.differential
+differential: $(VENV)/.dev ## Compare random queries with a real Prometheus or Loki, from the folder LAKERUNNER_TEST_PEERS or PATH
+	@$(BIN)/python -m tests.differential --language $(LANGUAGE)
 
 apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a running API: make apifuzz CALLS=20000
 	@$(BIN)/python -m tests.serve.apifuzz --calls $(CALLS)

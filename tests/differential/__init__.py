@@ -1,1 +1,1 @@
-"""Random expressions, answered by a real Prometheus and by us over the same samples; every difference is printed."""
+"""Random queries, answered by a real peer and by us over the same data; every difference is printed."""

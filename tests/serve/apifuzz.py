@@ -33,9 +33,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.components.postgres import PostgresServer
-from tests.differential.dataset import make_dataset, memory_source
-from tests.differential.grammar import Grammar
-from tests.differential.samples import END_MS, START_MS
+from tests.differential.promql.dataset import make_dataset, memory_source
+from tests.differential.promql.grammar import Grammar
+from tests.differential.promql.samples import END_MS, START_MS
 from tests.query.lake_of_series import lake_of_series
 from tests.serve.roles import Roles, keyed_org, running_roles
 

@@ -9,22 +9,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakerunner.model.ids import fresh_id
-from lakerunner.query.warm import warm
-from tests.components.postgres import PostgresServer
 from tests.query.logqltest.asking import Asker
 from tests.query.logqltest.compare import query_difference
-from tests.query.logqltest.loading import ingest
+from tests.query.logqltest.serving import served_records
 from tests.query.logqltest.shapes import endpoint_difference
 from tests.query.logqltest.suite import Case, Suite, cases_of, differences
-from tests.query.worker_lake import worker_lake
-from tests.serve.served import AuthOf, serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +38,6 @@ class TopicResult:
     @property
     def passed(self) -> int:
         return self.asked - len(self.failures)
-
-
-@contextmanager
-def served_suite(suite: Suite) -> Iterator[str]:
-    """Serve the records of the suite; yields the address."""
-    with tempfile.TemporaryDirectory(prefix="lakerunner-logqltest-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)
-        server = PostgresServer(Path(folder) / "server")
-        server.start()
-        try:
-            with worker_lake(Path(folder) / "lake", server.new_database()) as lake:
-                warm()
-                org_id = fresh_id()
-                ingest(lake, org_id, suite.requests)
-                with serving(lake, AuthOf(org_id)) as serve:
-                    yield serve().url
-        finally:
-            server.stop()
 
 
 def run_topic(asker: Asker, path: Path, *, quirks: bool = False, only: str = "") -> TopicResult:
@@ -113,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     if args.url:
         return run(args.url, paths, quirks=args.quirks, only=args.only)
-    with served_suite(suite) as url:
+    with served_records(suite.requests) as url:
         return run(url, paths, quirks=args.quirks, only=args.only)
 
 

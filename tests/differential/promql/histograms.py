@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
-from tests.differential.samples import quarter
+from tests.differential.promql.samples import quarter
 
 
 def exponential(

@@ -13,7 +13,7 @@ import numpy as np
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.histograms.histogram import Histogram
 from tests.components.protobuf import double, integer, lengthy, varint, zigzag
-from tests.differential.samples import Sample
+from tests.differential.promql.samples import Sample
 
 HEADERS = {
     "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request",

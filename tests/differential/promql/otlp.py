@@ -13,7 +13,7 @@ import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.series.histograms.histogram import Histogram
-from tests.differential.samples import Sample
+from tests.differential.promql.samples import Sample
 
 _CUMULATIVE = 2
 #: What the receiver makes of every zero bucket.

@@ -16,12 +16,12 @@ import pytest
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.promql.parser import parse
 from tests.components.peers import peer as found_peer
-from tests.differential.answers import Answer, HistogramAnswer, difference
-from tests.differential.comparing import Both, question
-from tests.differential.dataset import make_dataset, memory_source
-from tests.differential.grammar import Grammar
-from tests.differential.peer import running_prometheus
-from tests.differential.remote_write import snappy_block
+from tests.differential.promql.answers import Answer, HistogramAnswer, difference
+from tests.differential.promql.comparing import Both, question
+from tests.differential.promql.dataset import make_dataset, memory_source
+from tests.differential.promql.grammar import Grammar
+from tests.differential.promql.peer import running_prometheus
+from tests.differential.promql.remote_write import snappy_block
 from tests.query.engine import Engine
 
 SEED, COUNT = 20261116, 150

@@ -12,10 +12,10 @@ from lakerunner.model.errors import LakeError
 from lakerunner.query import language
 from lakerunner.query.language import StepPlan
 from lakerunner.query.run import STREAMED_GROUPS, StepRun, joined
-from tests.differential.answers import Answer, difference, own_answer, own_refusal
-from tests.differential.dataset import make_dataset, memory_source
-from tests.differential.grammar import Grammar
-from tests.differential.samples import START_MS
+from tests.differential.promql.answers import Answer, difference, own_answer, own_refusal
+from tests.differential.promql.dataset import make_dataset, memory_source
+from tests.differential.promql.grammar import Grammar
+from tests.differential.promql.samples import START_MS
 from tests.query.engine import Engine
 
 SEED = 77

@@ -12,10 +12,10 @@ from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.query.series.histograms.math import add
 from lakerunner.query.series.memory_source import MemorySource
-from tests.differential.histograms import custom, exponential
-from tests.differential.oddities import add_oddities
-from tests.differential.otlp import ZERO_THRESHOLD
-from tests.differential.samples import SCRAPES, Series, deltas, put, quarter, scrapes
+from tests.differential.promql.histograms import custom, exponential
+from tests.differential.promql.oddities import add_oddities
+from tests.differential.promql.otlp import ZERO_THRESHOLD
+from tests.differential.promql.samples import SCRAPES, Series, deltas, put, quarter, scrapes
 from tests.query.promqltest.loading import stored_hints
 
 _BOUNDS = ("0.1", "0.5", "1", "5", "+Inf")

@@ -18,9 +18,9 @@ from urllib.parse import urlencode
 
 from lakerunner.query.series.batch import STALE_BITS
 from lakerunner.query.series.histograms.histogram import Histogram
-from tests.differential.otlp import otlp_request
-from tests.differential.remote_write import HEADERS, snappy_block, write_request
-from tests.differential.samples import Sample, Series
+from tests.differential.promql.otlp import otlp_request
+from tests.differential.promql.remote_write import HEADERS, snappy_block, write_request
+from tests.differential.promql.samples import Sample, Series
 
 #: Everything that our engine has always on.
 _FEATURES = (

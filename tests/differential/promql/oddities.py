@@ -7,8 +7,8 @@ import random
 from dataclasses import replace
 
 from lakerunner.query.series.histograms.histogram import Histogram, ResetHint
-from tests.differential.histograms import custom, exponential, full
-from tests.differential.samples import SCRAPE_MS, SCRAPES, START_MS, Series, put, quarter, scrapes
+from tests.differential.promql.histograms import custom, exponential, full
+from tests.differential.promql.samples import SCRAPE_MS, SCRAPES, START_MS, Series, put, quarter, scrapes
 
 #: Sorted by runs of digits as numbers, some of them too long for one.
 _VERSIONS = (

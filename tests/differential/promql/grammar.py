@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from lakerunner.query.promql.ast import ValueType
 from lakerunner.query.promql.functions import ANCHORED_SAFE, FUNCTIONS, SMOOTHED_SAFE
-from tests.differential import vocabulary as words
-from tests.differential.samples import END_MS, START_MS
+from tests.differential.promql import vocabulary as words
+from tests.differential.promql.samples import END_MS, START_MS
 
 #: What is left out, each for a reason:
 #: - which series `limitk` takes, and `topk` and `bottomk` of equal values, depends on the order in which a store gives

@@ -1,0 +1,1 @@
+"""Random LogQL, asked of a real Loki and of our API over the same records."""

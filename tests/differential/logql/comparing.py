@@ -1,0 +1,140 @@
+"""One question to both servers, and whether their answers are the same."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from tests.differential.logql.grammar import Grammar
+from tests.differential.logql.records import END_NS, SECONDS, START_NS
+from tests.differential.mutants import mutant
+from tests.query.logqltest.asking import Answer, Asker
+from tests.query.logqltest.compare import query_difference
+from tests.query.logqltest.suite import Case
+
+_NS_PER_S = 1_000_000_000
+#: Half a second off the grid of the records.
+_HALF_NS = _NS_PER_S // 2
+#: Tokens that come into a query by accident.
+_FOREIGN = (
+    *(
+        "(",
+        ")",
+        "[5m]",
+        "{",
+        "}",
+        ",",
+        "=",
+        "=~",
+        "!=",
+        "|",
+        "|=",
+        "|>",
+        "@",
+        "-",
+        "+",
+        "^",
+        "==",
+        "`b`",
+        '"c"',
+        "#x\n",
+    ),
+    *("by", "without", "on", "group_left", "bool", "offset", "and", "or", "json", "logfmt", "unwrap", "drop", "keep"),
+    *("sum", "rate", "ip", "5m", "1e", "1_000", "0.5", "08", "1h30m", "5m1h", "3KB", "--strict", "x", "1", "vector"),
+)
+#: How often Loki is asked again where it seems to disagree.
+_TRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    #: What Loki did: answered, answered with nothing (empty), refused, or answered by chance.
+    kind: str
+    disagreement: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    case: Case
+    #: Whether only their acceptance is compared.
+    mutated: bool
+
+    def __str__(self) -> str:
+        return " ".join(
+            (self.case.shown(), *(f"{name}={self.case.params[name]}" for name in self.case.params if name != "query"))
+        )
+
+
+def question(seed: int, number: int) -> Question:
+    """The same for the same numbers, whatever came before: any one of a run can be asked again alone."""
+    chance = random.Random(f"{seed}/{number}")
+    grammar = Grammar(chance)
+    is_log = chance.random() < 0.5
+    query = grammar.log_query() if is_log else grammar.metric_query(chance.choice([0, 1, 1, 2, 2]))
+    mutated = chance.random() < 0.1
+    if mutated:
+        query = mutant(query, chance, _FOREIGN)
+    start_ns = START_NS + chance.randrange(SECONDS) * _NS_PER_S + _HALF_NS
+    params: dict[str, Any] = {"query": query}
+    if is_log:
+        end_ns = min(start_ns + chance.choice([60, 300, 900]) * _NS_PER_S, END_NS + _HALF_NS)
+        direction = chance.choice(["forward", "backward"])
+        params |= {"start": start_ns, "end": end_ns, "limit": chance.choice([5, 40, 1000]), "direction": direction}
+    elif chance.random() < 0.4:
+        params["time"] = start_ns
+    else:
+        step_s = chance.choice([15, 30, 60, 7])
+        end_ns = start_ns + (chance.randrange(12) * step_s + chance.choice([0, 3])) * _NS_PER_S
+        params |= {"start": start_ns, "end": end_ns, "step": step_s}
+    kind = "instant" if "time" in params else "range"
+    path = "/loki/api/v1/query" if kind == "instant" else "/loki/api/v1/query_range"
+    return Question(Case(f"{seed}/{number}", "POST", path, params, {"kind": kind}), mutated)
+
+
+@dataclass(slots=True)
+class Both:
+    loki: Asker
+    own: Asker
+    #: Entries and samples of answers, compared one by one.
+    values: int = 0
+
+    def ask(self, asked: Question) -> Verdict:
+        own = self.own.ask(asked.case)
+        peer = self.loki.ask(asked.case)
+        reason = self._difference(asked, peer, own, categorized=False)
+        if reason is None and not asked.mutated and peer.status == 200:
+            again = self.loki.ask(asked.case, categorized=True), self.own.ask(asked.case, categorized=True)
+            reason = self._difference(asked, *again, categorized=True)
+        kind = "refused" if peer.status != 200 else "answered" if self._count(peer) else "empty"
+        if reason is None:
+            return Verdict(kind)
+        if any(
+            self._difference(asked, self.loki.ask(asked.case), own, categorized=False) is None for _ in range(_TRIES)
+        ):
+            return Verdict("by chance")
+        return Verdict(kind, f"{asked}\n    {reason}")
+
+    def _difference(self, asked: Question, peer: Answer, own: Answer, *, categorized: bool) -> str | None:
+        if peer.status != 200 or own.status != 200:
+            if (peer.status == 200) == (own.status == 200) and own.status < 500:
+                return None
+            return f"Loki: {_shown(peer)}; we: {_shown(own)}"
+        if asked.mutated:
+            return None
+        field = "expect_categorized" if categorized else "expect"
+        recorded = {**asked.case.recorded, field: peer.document["data"]}
+        case = Case(asked.case.case_id, asked.case.method, asked.case.path, asked.case.params, recorded)
+        return query_difference(case, own, field)
+
+    def _count(self, answer: Answer) -> int:
+        data = answer.document["data"]
+        if data["resultType"] == "scalar":
+            return 1
+        found = sum(len(each.get("values", [None])) for each in data["result"])
+        self.values += found
+        return found
+
+
+def _shown(answer: Answer) -> str:
+    return "an answer" if answer.status == 200 else f"{answer.status} {answer.text[:300].strip()}"

@@ -1,0 +1,1 @@
+"""Random PromQL, asked of a real Prometheus and of our engine over the same samples."""
