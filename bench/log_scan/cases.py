@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from bench.log_scan.lines import NEEDLE, Lake
+
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.scan.rows.predicate import EVERYTHING, Column, Compare, Contains, Matches, Op, Predicate, Text
@@ -19,6 +19,15 @@ from lakerunner.query.scan.rows.request import RowScan
 Answer = Callable[[Iterable[pa.RecordBatch]], int]
 MESSAGE = Column("message")
 _STEP_NS = 60 * NS_PER_S
+_BY_LEVEL = (
+    "SELECT max(n) FROM (SELECT severity, CAST(floor(epoch(timestamp) / 60) AS BIGINT) AS m, count(*) AS n "
+    "FROM {table} GROUP BY ALL)"
+)
+_BY_USER = "SELECT max(n) FROM (SELECT attr_user_id, count(*) AS n FROM {table} GROUP BY ALL)"
+_EXPORT = "SELECT * FROM {table} WHERE {where} ORDER BY timestamp DESC, timestamp_nanos DESC"
+_LAST = (
+    "SELECT count(*) FROM (SELECT * FROM {table} WHERE {where} ORDER BY timestamp DESC, timestamp_nanos DESC LIMIT 100)"
+)
 
 
 @dataclass(frozen=True)
@@ -26,13 +35,14 @@ class Case:
     name: str
     scan: RowScan
     answer: Answer
-    #: With `{table}` for the files. `{has:text}` and `{like:pattern}` are conditions on the message.
-    sql: str
+    #: The condition in SQL, and the query, in which `{table}` and `{where}` are replaced.
+    where: str
     #: The columns that an answer needs, and the text that it looks for in the message: what the floor reads.
     needs: tuple[str, ...]
     text: str = ""
     #: The share of the bytes of a full scan that a fresh process may read.
     most_bytes: float | None = None
+    sql: str = "SELECT count(*) FROM {table} WHERE {where}"
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> int:
@@ -48,7 +58,9 @@ def by_level_and_minute(batches: Iterable[pa.RecordBatch]) -> int:
         steps = batch.column("timestamp").cast(pa.int64()).to_numpy() // _STEP_NS
         first = int(steps.min())
         width = int(steps.max()) - first + 1
-        found = np.bincount(levels.indices.to_numpy() * width + (steps - first), minlength=width * len(levels.dictionary))
+        found = np.bincount(
+            levels.indices.to_numpy() * width + (steps - first), minlength=width * len(levels.dictionary)
+        )
         for number, level in enumerate(levels.dictionary.to_pylist()):
             for step in np.flatnonzero(found[number * width : (number + 1) * width]).tolist():
                 key = (level, first + step)
@@ -80,22 +92,21 @@ def cases(lake: Lake) -> list[Case]:
         return RowScan(LOGS, predicate, columns, ordered=False)
 
     def text(name: str, needle: str, most_bytes: float | None = None) -> Case:
-        return Case(name, unordered(Contains(MESSAGE, needle), "message"), rows,
-                    f"SELECT count(*) FROM {{table}} WHERE {{has:{needle}}}", ("message",), needle, most_bytes)  # fmt: skip
+        scan = unordered(Contains(MESSAGE, needle))
+        return Case(name, scan, rows, f"contains(message, '{needle}')", ("message",), needle, most_bytes)
 
     def pattern(name: str, expression: str) -> Case:
-        return Case(name, unordered(Matches(MESSAGE, expression, anchored=False), "message"), rows,
-                    f"SELECT count(*) FROM {{table}} WHERE {{like:{expression}}}", ("message",))  # fmt: skip
+        scan = unordered(Matches(MESSAGE, expression, anchored=False))
+        return Case(name, scan, rows, f"regexp_matches(message, '{expression}')", ("message",))
 
-    minute = "CAST(floor(epoch(timestamp) / 60) AS BIGINT)"
-    service = "service-07"
+    service = equal("service_name", "service-07")
+    of_service = "service_name = 'service-07'"
+    times = ("timestamp", "timestamp_nanos")
     return [
-        Case("count by level over time", unordered(EVERYTHING, "severity"), by_level_and_minute,
-             f"SELECT max(n) FROM (SELECT severity, {minute} AS m, count(*) AS n FROM {{table}} GROUP BY ALL)",
-             ("timestamp", "timestamp_nanos", "severity")),
+        Case("count by level over time", unordered(EVERYTHING, "severity"), by_level_and_minute, "true",
+             (*times, "severity"), sql=_BY_LEVEL),
         Case("count by a field of 20,000 values", unordered(EVERYTHING, "attr_user_id"), by_field("attr_user_id"),
-             "SELECT max(n) FROM (SELECT attr_user_id, count(*) AS n FROM {table} GROUP BY ALL)",
-             ("timestamp", "timestamp_nanos", "attr_user_id")),
+             "true", (*times, "attr_user_id"), sql=_BY_USER),
         text("an id in the line", lake.request_id, 0.02),
         text("an absent id", "0123456789abcdef", 0.005),
         text("a short number", NEEDLE),
@@ -103,16 +114,13 @@ def cases(lake: Lake) -> list[Case]:
         pattern("pattern with a text", r"after=29\d\dms"),
         pattern("pattern in any case", "(?i)charged PAYMENT"),
         pattern("pattern without a text", r"[a-z]+-\d{4}[13579]\b"),
-        Case("a trace id", unordered(equal("trace_id", lake.trace_id), "message"), rows,
-             f"SELECT count(*) FROM {{table}} WHERE trace_id = '{lake.trace_id}'", ("trace_id",)),
-        Case("an id in a field", unordered(equal("attr_request_id", lake.request_id), "message"), rows,
-             f"SELECT count(*) FROM {{table}} WHERE attr_request_id = '{lake.request_id}'", ("attr_request_id",)),
-        Case("lines of a service", unordered(equal("service_name", service), "message"), rows,
-             f"SELECT count(message) FROM {{table}} WHERE service_name = '{service}'", ("service_name", "message")),
-        Case("last 100 of a service", RowScan(LOGS, equal("service_name", service), limit=100), rows,
-             f"SELECT count(*) FROM (SELECT * FROM {{table}} WHERE service_name = '{service}' "
-             "ORDER BY timestamp DESC, timestamp_nanos DESC LIMIT 100)", ("service_name", "timestamp")),
-        Case("export of a service", RowScan(LOGS, equal("service_name", service)), rows,
-             f"SELECT * FROM {{table}} WHERE service_name = '{service}' ORDER BY timestamp, timestamp_nanos",
-             ("service_name", "message")),
+        Case("a trace id", unordered(equal("trace_id", lake.trace_id)), rows, f"trace_id = '{lake.trace_id}'",
+             ("trace_id",)),
+        Case("an id in a field", unordered(equal("attr_request_id", lake.request_id)), rows,
+             f"attr_request_id = '{lake.request_id}'", ("attr_request_id",)),
+        Case("lines of a service", unordered(service, "message"), rows, of_service, ("service_name", "message"),
+             sql="SELECT count(message) FROM {table} WHERE {where}"),
+        Case("last 100 of a service", RowScan(LOGS, service, limit=100), rows, of_service, ("service_name", *times),
+             sql=_LAST),
+        Case("export of a service", RowScan(LOGS, service), rows, of_service, ("service_name", "message"), sql=_EXPORT),
     ]  # fmt: skip

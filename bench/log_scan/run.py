@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
-
 from bench.log_scan.cases import Case, cases
 from bench.log_scan.lines import Lake, lake
 from bench.log_scan.peers import clickhouse_over, duckdb_over, floor_over
+
 from lakerunner.query.scan.object_cache import ObjectCache
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.rows.request import RowTally
@@ -77,7 +77,12 @@ def measure(records: Lake, folder: Path, rows: int, runs: int, only: str) -> Non
 
         def ask(case: Case, opener: RowsOpener, tally: RowTally) -> int:
             batches = scan_segments(
-                opener, records.segments, case.scan, lambda held_bytes: None, tally, pool=None if case.scan.ordered else pool
+                opener,
+                records.segments,
+                case.scan,
+                lambda held_bytes: None,
+                tally,
+                pool=None if case.scan.ordered else pool,
             )
             return case.answer(batches)
 

@@ -35,6 +35,10 @@ class ByteLru(Generic[T]):
         """Whether the entry is there. This does not count as a use of it."""
         return key in self._entries
 
+    def is_known(self, key: Hashable) -> bool:
+        """Whether the entry was offered before, so that the next offer stores it."""
+        return key in self._offered
+
     def offer(self, key: Hashable, thing: T, size_bytes: int) -> None:
         """Store the entry if it was offered before: one-off reads must not evict hot entries."""
         with self._lock:

@@ -14,6 +14,7 @@ bytes per piece.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,13 +124,14 @@ def filter_of(values: pa.ChunkedArray, most_bytes: int) -> MadeFilter | None:
     return MadeFilter(_with_checksums(words), run) if words.any() else None
 
 
-def pieces_of(text: bytes, run: int) -> list[int]:
+@functools.lru_cache(maxsize=1024)
+def pieces_of(text: bytes, run: int) -> tuple[int, ...]:
     """Return what must be in a filter of such runs if a value contains the text. Empty for a text that is too short."""
     if len(text) < _PIECE + run - 1:
-        return []
+        return ()
     found = np.zeros(len(text), np.uint64)
     count = choose_pieces(np.frombuffer(text, np.uint8), 0, len(text), run, np.zeros(_RING, np.uint64), found)
-    return sorted({int(piece) for piece in found[:count]})
+    return tuple(sorted({int(piece) for piece in found[:count]}))
 
 
 def may_hold(block: bytes, piece: int) -> bool:

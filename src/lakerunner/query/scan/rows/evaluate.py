@@ -159,12 +159,15 @@ def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
     required = required_texts(leaf.expression)
     clauses = [clause for clause in required.clauses if len(clause) <= _MAX_NEEDLES]
     candidates = np.ones(len(texts), np.bool_)
+    count = len(texts)
+    # The clause whose shortest text is the longest first: it leaves the fewest.
     for clause in sorted(clauses, key=lambda clause: -min(len(needle.text) for needle in clause))[:_MAX_CLAUSES]:
-        check()
-        candidates &= np.logical_or.reduce([containing(texts, needle) for needle in clause])
+        if count > len(texts) * _MANY:
+            check()
+            candidates &= np.logical_or.reduce([containing(texts, needle) for needle in clause])
+            count = int(candidates.sum())
     if required.is_all and clauses:
         return candidates
-    count = int(candidates.sum())
     if count > len(texts) * _MOST:
         return _matched(texts, leaf, check)
     if count:

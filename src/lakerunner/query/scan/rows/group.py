@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.query.scan.rows.byte_source import Range
+from lakerunner.query.scan.rows.dictionaries import with_dictionary
 from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
@@ -28,6 +29,8 @@ from lakerunner.store.nanos import SUFFIX
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
+#: If more of its pages are needed, the whole column is read, which later scans can use too.
+_MOST_PAGES = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +143,17 @@ class GroupReader:
     def columns(self, names: Iterable[str], rows: Ints) -> dict[str, pa.Array]:
         """The values of several columns. Their pages are read together."""
         wanted = list(names)
-        remainders = [name + SUFFIX for name in wanted if name + SUFFIX in self._footer.fields]
-        stored = self._stored([*wanted, *remainders], rows)
-        return {
-            name: _nanoseconds(stored[name], stored[name + SUFFIX]) if name + SUFFIX in stored else stored[name]
-            for name in wanted
-        }
+        split = [name for name in wanted if name + SUFFIX in self._footer.fields]
+        times = {name: kept for name in split if (kept := self._kept_times(name, rows)) is not None}
+        others = [name for name in wanted if name not in times]
+        remainders = [name + SUFFIX for name in split if name not in times]
+        found = {**times, **self._stored([*others, *remainders], rows)}
+        for name in split:
+            if name not in times:
+                found[name] = _nanoseconds(found[name], found[name + SUFFIX])
+                if len(rows) == self.rows:
+                    self.opened.opener.decoded.offer(self._times_key(name), found[name], found[name].nbytes)
+        return {name: found[name] for name in wanted}
 
     def settle(self, rows: Ints) -> None:
         """Free decoded pages, and keep only the values of these rows. Reads of a subset of them need no pages then."""
@@ -158,6 +166,17 @@ class GroupReader:
         return sum(piece.array.nbytes for pieces in self._pieces.values() for piece in pieces)
 
     # -- reading -------------------------------------------------------------------------------------------------
+
+    def _kept_times(self, name: str, rows: Ints) -> pa.Array | None:
+        """The times of the rows, from all times of the group in the cache of the process."""
+        kept = self.opened.opener.decoded.get(self._times_key(name))
+        if kept is None:
+            return None
+        self._tally.decoded_hits += 1
+        return _Piece(kept, None, None).at(rows)
+
+    def _times_key(self, name: str) -> tuple[Any, ...]:
+        return *self._cache_key(name, None), "ns"
 
     def _stored(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
         found: dict[str, pa.Array] = {}
@@ -217,9 +236,11 @@ class GroupReader:
             for name, array in zip(members, arrays, strict=True):
                 self._tally.decoded += 1
                 pages, layout = needed[name]
+                cache, key = self.opened.opener.decoded, self._cache_key(name, pages)
+                if cache.is_known(key):
+                    array = with_dictionary(array)
+                cache.offer(key, array, array.get_total_buffer_size())
                 self._pieces.setdefault(name, []).append(_Piece(array, pages, layout))
-                size_bytes = array.get_total_buffer_size()
-                self.opened.opener.decoded.offer(self._cache_key(name, pages), array, size_bytes)
 
     def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> _Piece | None:
         cache = self.opened.opener.decoded
@@ -237,7 +258,7 @@ class GroupReader:
         if layout is None:
             return None, None
         pages = tuple(layout.of_rows(rows).tolist())
-        return (None, None) if len(pages) == len(layout) else (pages, layout)
+        return (None, None) if len(pages) > _MOST_PAGES * len(layout) else (pages, layout)
 
     def _layout(self, name: str) -> Pages | None:
         """The pages of a column; None if it has only one, or if the pages of its leaves hold different rows."""
