@@ -37,7 +37,7 @@ class ByteLru(Generic[T]):
 
     def is_known(self, key: Hashable) -> bool:
         """Whether the entry was offered before, so that the next offer stores it."""
-        return key in self._offered
+        return bool(self._limit_bytes) and key in self._offered
 
     def offer(self, key: Hashable, thing: T, size_bytes: int) -> None:
         """Store the entry if it was offered before: one-off reads must not evict hot entries."""
