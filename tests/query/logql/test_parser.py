@@ -192,6 +192,8 @@ def test_matchers_alone() -> None:
         ('{a="b"} |> "<a>"', 12, "has a name"),
         ('{a="b"} | label_format x=y, x="z"', 29, "formatted twice"),
         ('{a="b"} | label_format __error__="x"', 24, "cannot be formatted"),
+        ('{a="b"} | line_format "{{ .x"', 23, "unclosed action"),
+        ('{a="b"} | label_format x=`{{ nope }}`', 26, "nope"),
         ('count_over_time({a="b"}[5 m])', 24, "as a duration"),
         ('count_over_time({a="b"}[5m', 24, "unclosed left bracket"),
         ('rate({a="b"}[5m]) @ 5', 19, "no such modifier"),
