@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakerunner.model.errors import BadInput
 from lakerunner.query.logql.durations import parse_go_duration_ns
-from lakerunner.query.logql.entries import Check, Mask, encoded, valid
+from lakerunner.query.logql.entries import Check, Mask, encoded, plain, valid
 from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.syntax.strings import quote
 
@@ -64,11 +64,23 @@ Reader = Callable[[str], float]
 
 def quantities(values: pa.Array, read: Reader, check: Check) -> Quantities:
     """The numbers of a column of texts."""
+    if not pa.types.is_dictionary(values.type) or len(values.dictionary) > len(values):
+        # Of a large dictionary, most values may be those of entries that were filtered out.
+        return _of_texts(plain(values), read, check)
+    found = _of_texts(values.dictionary, read, check)
+    indices = pc.fill_null(values.indices, -1).to_numpy(zero_copy_only=False)
+    # One more number, for the entries without a value: their index is -1.
+    numbers: Numbers = np.append(found.numbers, found.numbers.dtype.type(0))[indices]
+    errors = None if found.errors is None else found.errors.take(values.indices)
+    return Quantities(numbers, valid(values), errors)
+
+
+def _of_texts(values: pa.StringArray, read: Reader, check: Check) -> Quantities:
     present = valid(values)
     # Nanoseconds of more than a hundred days are not exact as floats.
     kind = np.int64 if read is nanoseconds else np.float64
     numbers: Numbers = np.zeros(len(values), kind)
-    if read is number and not pa.types.is_dictionary(values.type):
+    if read is number:
         simple = pc.fill_null(pc.match_substring_regex(values, _PLAIN_NUMBER), False)
         if pc.any(simple).as_py():
             parsed = pc.cast(pc.if_else(simple, values, pa.scalar(None, pa.string())), pa.float64())
