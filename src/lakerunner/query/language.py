@@ -12,14 +12,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.segment import Shape, answer_schema
+from lakerunner.query.scan.rows.segment import ReadableRows, Shape, answer_schema
 from lakerunner.query.series import block_arrow
 from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.block import Block
@@ -30,6 +30,7 @@ from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions
 
+T = TypeVar("T")
 #: Raises when the answer is no longer wanted.
 Check = Callable[[], None]
 
@@ -39,6 +40,7 @@ _LEAST_STEPS = 30
 _REACHES = 4
 
 
+@runtime_checkable
 class RowSource(Protocol):
     """Rows of logs or spans."""
 
@@ -47,6 +49,10 @@ class RowSource(Protocol):
 
         `shape` makes the batches of an ordered scan: it may read the columns that it wants, and may leave rows out.
         """
+        ...
+
+    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
+        """What `make` makes of the rows of each row group that match, in any order. Several threads call it at once."""
         ...
 
     def row_schema(self, scan: RowScan) -> pa.Schema:
@@ -65,6 +71,9 @@ class NoSegments:
         return SeriesBatch.empty()
 
     def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
         return iter(())
 
     def row_schema(self, scan: RowScan) -> pa.Schema:

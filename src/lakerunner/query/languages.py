@@ -10,6 +10,7 @@ from lakerunner.query.language import Language
 
 #: Name -> the module whose `LANGUAGE` it is. By name and not by import: a worker then knows no language.
 MODULES = {
+    "logql": "lakerunner.query.logql.language",
     "promql": "lakerunner.query.promql.language",
     "rows": "lakerunner.query.rows.language",
 }

@@ -20,13 +20,14 @@ _COLLECTOR = "logqltest"
 def ingest(lake: LakeOfSeries, org_id: uuid.UUID, requests: Sequence[bytes], per_object: int = 200) -> list[Segment]:
     """Write export requests as raw objects, run ingest's task over them, and commit the segments that it made."""
     config = StoreConfig.of(lake.settings)
+    item_id = fresh_id()
     raws = []
     for first in range(0, len(requests), per_object):
-        key = f"otel-raw/{org_id}/{_COLLECTOR}/logs_{first:06}.json"
+        key = f"otel-raw/{org_id}/{_COLLECTOR}/{item_id}/logs_{first:06}.json"
         meta = lake.store.put(key, b"\n".join(requests[first : first + per_object]))
         version = version_of(meta)
         raws.append(RawObject(org_id, _COLLECTOR, LOGS.name, config.url, key, version, meta.size_bytes))
-    task = IngestTask(fresh_id(), org_id, _COLLECTOR, LOGS.name, tuple(raws), {config.url: config}, config)
+    task = IngestTask(item_id, org_id, _COLLECTOR, LOGS.name, tuple(raws), {config.url: config}, config)
     result = run_task(task)
     if result.error is not None:
         raise result.error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +18,8 @@ from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import row_schema, scan_segments
-from lakerunner.query.scan.rows.segment import Shape
+from lakerunner.query.scan.rows.segment import ReadableRows, Shape
+from lakerunner.query.scan.rows.unordered import map_groups
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
@@ -26,6 +27,8 @@ from lakerunner.runtime.telemetry import log
 
 if TYPE_CHECKING:
     from lakerunner.query.fanout.local_workers import LocalWorkers
+
+T = TypeVar("T")
 
 
 class FragmentEvaluation:
@@ -116,6 +119,14 @@ class FragmentEvaluation:
         return scan_segments(
             workers.row_opener, segments, scan, self._spend, self._tally, _leave_out, workers.pool, shape
         )
+
+    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
+        workers, segments = self._workers, self._row_segments()
+        before = self._tally.rows_found
+        yield from map_groups(
+            workers.row_opener, segments, scan, self._spend, self._tally, _leave_out, make, workers.pool
+        )
+        self._tally.rows += self._tally.rows_found - before
 
     def row_schema(self, scan: RowScan) -> pa.Schema:
         return row_schema(self._workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out)

@@ -65,7 +65,11 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 #: Labels that every entry has, and their columns. No attribute changes them.
 ALWAYS: Mapping[str, str] = {SERVICE_NAME: "service_name", DETECTED_LEVEL: LEVEL}
-_TIME, _LINE = "timestamp", "message"
+#: What these labels are where the column has no value.
+DEFAULTS: Mapping[str, str] = {SERVICE_NAME: UNKNOWN_SERVICE, DETECTED_LEVEL: UNKNOWN_LEVEL}
+#: Columns of the signal that hold labels as they are written. Other columns may hold numbers.
+TEXT_COLUMNS = frozenset({*ALWAYS.values(), "severity", "trace_id", "span_id"})
+_TIME, LINE = "timestamp", "message"
 _LEVELS = ("attr", "resource", "scope")
 _SCOPE_FIELDS = ("scope_name", "scope_version")
 
@@ -78,12 +82,20 @@ def columns_for(names: frozenset[str] | None, *, need_lines: bool = True) -> tup
     """
     if names is None:
         return None
-    found = dict.fromkeys((_TIME, REPEAT, *([_LINE] if need_lines else [])))
+    found = dict.fromkeys((_TIME, REPEAT, *([LINE] if need_lines else [])))
     for name in sorted(names):
         found |= dict.fromkeys(_columns_of(name))
     if any(name.startswith(_LEVELS) for name in found):
         found[SPELLED] = None
     return tuple(found)
+
+
+def value_columns(name: str) -> tuple[str, ...]:
+    """Return the stored columns of which one has the value of the label, wherever an entry has it.
+
+    A key that lost its column to another key of the same row is in the overflow, under its original spelling.
+    """
+    return (*(column for column in dict.fromkeys(_columns_of(name)) if column != DERIVED), OVERFLOW)
 
 
 def _columns_of(name: str) -> Iterator[str]:
@@ -121,10 +133,10 @@ def entries_of(batch: pa.RecordBatch, keys: Keys, names: frozenset[str] | None =
 
 
 def _lines(batch: pa.RecordBatch) -> pa.StringArray:
-    if _LINE not in batch.schema.names:
+    if LINE not in batch.schema.names:
         offsets = pa.py_buffer(np.zeros(batch.num_rows + 1, np.int32))
         return pa.StringArray.from_buffers(batch.num_rows, offsets, pa.py_buffer(b""))
-    lines = plain(batch.column(_LINE))
+    lines = plain(batch.column(LINE))
     return lines.fill_null("") if lines.null_count else lines
 
 

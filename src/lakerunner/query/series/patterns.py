@@ -50,6 +50,11 @@ class Pattern:
     #: The texts that match, instead of a program.
     _texts: frozenset[str] | None = None
 
+    @property
+    def texts(self) -> frozenset[str] | None:
+        """The only texts that match, if the pattern is a list of plain texts."""
+        return self._texts
+
     def steps(self, size: int, groups: int = 0) -> int:
         """The cost of matching a text of this size and capturing so many groups. Raises if it is too high."""
         steps = self.instructions * (1 + groups) * (size + 1)

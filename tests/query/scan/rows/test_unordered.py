@@ -12,7 +12,7 @@ from lakerunner.formats.attributes import keys_of, with_keys
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.rows.parser import parse
-from lakerunner.query.scan.rows import opened, unordered
+from lakerunner.query.scan.rows import opened, segment, unordered
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
 from tests.query.bit_rot import rotten
@@ -135,8 +135,8 @@ def test_an_error_of_the_caller_ends_the_scan(lake: LakeOfRows) -> None:
 def test_work_ends_when_the_reader_goes(lake: LakeOfRows, monkeypatch: pytest.MonkeyPatch) -> None:
     segments = [lake.write_table(table(start)) for start in range(0, 3 * ROWS, ROWS)]
     reads: list[int] = []
-    original = unordered.group_batch
-    monkeypatch.setattr(unordered, "group_batch", lambda *given: reads.append(1) or original(*given))
+    original = segment.group_batch
+    monkeypatch.setattr(segment, "group_batch", lambda *given: reads.append(1) or original(*given))
     found = scan_segments(
         lake.opener, segments, RowScan(LOGS, ordered=False), lambda held_bytes: None, RowTally(), pool=POOL
     )

@@ -54,6 +54,10 @@ class RowScan:
         if self.limit is not None and self.limit < 0:
             raise BadInput(f"cannot scan rows: the limit {self.limit} is negative")
 
+    def may_hold(self, segment: RowSegment) -> bool:
+        """Whether the segment has rows of the time range."""
+        return segment.start_ns < self.end_ns and self.start_ns < segment.end_ns
+
     @property
     def in_time(self) -> Predicate:
         """The predicate and the time range in one tree."""
@@ -130,6 +134,8 @@ class RowTally:
 
     #: Rows of the answer.
     rows: int = 0
+    #: Rows that satisfied the predicate. The reader may have left some of them out.
+    rows_found: int = 0
     #: Bytes read from the store or the local copy: footers, indexes, filters, pages. Hits in memory do not count.
     read_bytes: int = 0
     #: Objects and ranges found on the disk or in memory, and those fetched from the store.

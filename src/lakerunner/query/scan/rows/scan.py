@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit
 from lakerunner.query.scan.rows.best import BestRows
 from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.failures import Failures, OnError, raise_error
@@ -59,7 +59,7 @@ def scan_segments(
     In an ordered scan, `shape` may read the columns that it wants, and may leave rows out: fewer than the limit then.
     """
     sign = -1 if scan.newest_first else 1
-    chosen = [segment for segment in segments if segment.start_ns < scan.end_ns and scan.start_ns < segment.end_ns]
+    chosen = filter(scan.may_hold, segments)
     ordered = sorted(chosen, key=lambda segment: (sign * _first_ns(segment, scan), segment.segment_id))
     if scan.limit == 0:
         return
@@ -265,7 +265,8 @@ class _Scan:
                 return read()
             except BadSegment as bad:
                 return read() if self._failures.refreshed(bad) else None
-        except LimitHit:
+        except (BadInput, Bug, LimitHit):
+            # The query's or our own fault.
             raise
         except LakeError as error:
             # If the caller has ended the scan, this raises: the segment is not to blame.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,16 +37,8 @@ from lakerunner.query.scan.rows.unify import fitted, output_schema
 from lakerunner.store.nanos import join_nanos
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The matching rows of one row group, ascending, and their times in nanoseconds."""
-
-    group: GroupReader
-    rows: Ints
-    times: Ints
-
-    def chosen(self, places: Ints) -> Found:
-        return Found(self.group, self.rows[places], self.times[places])
+class ReadableRows(Protocol):
+    """Rows whose columns are read on demand."""
 
     def batch(self, columns: Sequence[str] | None) -> pa.RecordBatch:
         """Read these columns of the rows, None for all, with their stored types and dictionaries.
@@ -54,7 +46,28 @@ class Found:
         Requested columns that the file lacks are left out. The metadata of the schema names the original keys of
         attributes.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """Rows of one row group, ascending."""
+
+    group: GroupReader
+    rows: Ints
+
+    def batch(self, columns: Sequence[str] | None) -> pa.RecordBatch:
         return group_batch(self.group, self.rows, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(GroupRows):
+    """The matching rows of one row group, and their times in nanoseconds."""
+
+    times: Ints
+
+    def chosen(self, places: Ints) -> Found:
+        return Found(self.group, self.rows[places], self.times[places])
 
 
 #: Turns the rows of one row group into the rows of an answer, which have one schema and the event time.
@@ -80,6 +93,7 @@ def find_rows(
         tally.groups += 1
         found = matching_rows(group, undecided(group, _until(scan, last_ns()), tally), tally)
         if len(found):
+            tally.rows_found += len(found)
             yield Found(group, found, group.column(time, found).cast(pa.int64()).to_numpy())
 
 

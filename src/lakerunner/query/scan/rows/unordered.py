@@ -12,23 +12,24 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from lakerunner.model.errors import LakeError, LimitHit, Unavailable
+from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Unavailable
 from lakerunner.query.scan.rows.failures import Failures, OnError
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.prune import NOTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
-from lakerunner.query.scan.rows.segment import group_batch, matching_rows, undecided
+from lakerunner.query.scan.rows.segment import GroupRows, ReadableRows, matching_rows, undecided
 
+T = TypeVar("T")
 #: Pieces of work under way at once. More than cores, because some wait for the store.
 _AT_ONCE = max(4, os.cpu_count() or 1)
 #: How often a scan that waits for its threads checks whether the answer is still wanted.
@@ -58,11 +59,11 @@ _Work: TypeAlias = _SegmentWork | _GroupWork
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What a piece of work gave: a batch, or more work."""
+class _Outcome(Generic[T]):
+    """What a piece of work gave: what its rows were made into, or more work."""
 
     tally: RowTally
-    batch: pa.RecordBatch | None = None
+    made: T | None = None
     more: Sequence[_GroupWork] = ()
 
 
@@ -76,9 +77,9 @@ def scan_unordered(
     pool: Executor | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The matching rows of all segments, up to the limit of the scan. Without a pool, the caller's thread reads."""
-    work = _Unordered(opener, scan, spend, tally, on_error, pool)
+    columns = None if scan.columns is None else (scan.signal.time_column, *scan.columns)
     left = scan.limit
-    with closing(work.batches(segments)) as batches:
+    with closing(map_groups(opener, segments, scan, spend, tally, on_error, _columns(columns), pool)) as batches:
         for batch in batches:
             if left is not None and batch.num_rows >= left:
                 yield batch.slice(0, left)
@@ -87,7 +88,25 @@ def scan_unordered(
             yield batch
 
 
-class _Unordered:
+def map_groups(
+    opener: RowsOpener,
+    segments: Sequence[RowSegment],
+    scan: RowScan,
+    spend: Spend,
+    tally: RowTally,
+    on_error: OnError,
+    make: Callable[[ReadableRows], T],
+    pool: Executor | None = None,
+) -> Generator[T]:
+    """What `make` makes of the matching rows of each row group. It is called by several threads at once."""
+    return _Unordered(opener, scan, spend, tally, on_error, make, pool).results(list(filter(scan.may_hold, segments)))
+
+
+def _columns(columns: Sequence[str] | None) -> Callable[[ReadableRows], pa.RecordBatch]:
+    return lambda rows: rows.batch(columns)
+
+
+class _Unordered(Generic[T]):
     def __init__(
         self,
         opener: RowsOpener,
@@ -95,25 +114,26 @@ class _Unordered:
         spend: Spend,
         tally: RowTally,
         on_error: OnError,
+        make: Callable[[ReadableRows], T],
         pool: Executor | None,
     ) -> None:
         self._opener = opener
         self._scan = scan
         self._predicate = scan.in_time
-        self._columns = None if scan.columns is None else (scan.signal.time_column, *scan.columns)
         self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
         self._spend = spend
         self._tally = tally
         self._failures = Failures(opener, tally, on_error)
+        self._make = make
         self._pool = pool
         self._ended = False
         self._waiting: deque[_Work] = deque()
         #: With each piece of work, whether it began with fresh bytes.
-        self._under_way: dict[Future[_Outcome], tuple[_Work, bool]] = {}
+        self._under_way: dict[Future[_Outcome[T]], tuple[_Work, bool]] = {}
         #: The bytes that each piece of work holds.
         self._held: dict[_Work, int] = {}
 
-    def batches(self, segments: Sequence[RowSegment]) -> Generator[pa.RecordBatch]:
+    def results(self, segments: Sequence[RowSegment]) -> Generator[T]:
         self._waiting.extend(map(_SegmentWork, segments))
         try:
             while self._waiting or self._under_way:
@@ -136,7 +156,7 @@ class _Unordered:
         if self._pool is not None and not self._is_quick(work):
             self._under_way[self._pool.submit(self._run, work)] = work, is_fresh
             return
-        future: Future[_Outcome] = Future()
+        future: Future[_Outcome[T]] = Future()
         try:
             future.set_result(self._run(work))
         except LakeError as error:
@@ -149,11 +169,11 @@ class _Unordered:
             return self._opener.is_hot(work.segment)
         return work.rows < _SMALL_ROWS
 
-    def _done(self, future: Future[_Outcome], work: _Work, is_fresh: bool) -> Iterator[pa.RecordBatch]:
+    def _done(self, future: Future[_Outcome[T]], work: _Work, is_fresh: bool) -> Iterator[T]:
         held_bytes = self._held.pop(work, 0)
         try:
             outcome = future.result()
-        except LimitHit:
+        except (BadInput, Bug, LimitHit):
             raise
         except LakeError as error:
             # If the caller has ended the scan, this raises: the segment is not to blame.
@@ -163,9 +183,9 @@ class _Unordered:
             return
         self._tally.add(outcome.tally)
         self._waiting.extendleft(reversed(outcome.more))
-        if outcome.batch is not None:
+        if outcome.made is not None:
             self._held[work] = held_bytes
-            yield outcome.batch
+            yield outcome.made
             del self._held[work]
 
     def _is_worth_a_retry(self, work: _Work, error: LakeError, is_fresh: bool) -> bool:
@@ -180,7 +200,7 @@ class _Unordered:
 
     # -- on any thread -------------------------------------------------------------------------------------------
 
-    def _run(self, work: _Work) -> _Outcome:
+    def _run(self, work: _Work) -> _Outcome[T]:
         def spend(held_bytes: int) -> None:
             if self._ended:
                 raise Unavailable("cannot continue the scan: its reader has gone")
@@ -192,7 +212,7 @@ class _Unordered:
             return self._chosen_groups(work, spend)
         return self._read(work, spend)
 
-    def _chosen_groups(self, work: _SegmentWork, spend: Spend) -> _Outcome:
+    def _chosen_groups(self, work: _SegmentWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
         more = []
         with closing(self._opener.open(work.segment, tally, whole=self._whole)) as opened:
@@ -205,7 +225,7 @@ class _Unordered:
                     more.append(_GroupWork(work.segment, number, group.rows, left))
         return _Outcome(tally, more=more)
 
-    def _read(self, work: _GroupWork, spend: Spend) -> _Outcome:
+    def _read(self, work: _GroupWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
         if work.segment.segment_id in self._tally.failed:
             return _Outcome(tally)
@@ -213,7 +233,8 @@ class _Unordered:
             tally.segments_opened = 0  # Counted when its groups were chosen.
             group = GroupReader(opened, work.number, spend, tally)
             rows = matching_rows(group, work.left, tally)
-            batch = group_batch(group, rows, self._columns) if len(rows) else None
-        if batch is not None:
-            spend(batch.nbytes)
-        return _Outcome(tally, batch)
+            tally.rows_found = len(rows)
+            made = self._make(GroupRows(group, rows)) if len(rows) else None
+        if isinstance(made, pa.RecordBatch):
+            spend(made.nbytes)
+        return _Outcome(tally, made)

@@ -1,0 +1,214 @@
+"""LogQL as a language of the lake: text to a plan, and parts of the plan to entries or values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lakerunner.model.errors import BadInput, Bug
+from lakerunner.model.signals.logs import LOGS
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.query.language import (
+    Check,
+    Evaluated,
+    NoSegments,
+    Plan,
+    QueryOptions,
+    RowPlan,
+    RowSource,
+    Source,
+    StepPlan,
+    Stream,
+    ValuePlan,
+    step_stream,
+)
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.answer import SCHEMA
+from lakerunner.query.logql.eval.evaluator import Evaluator, Kind, is_splittable, kind_of, leaves
+from lakerunner.query.logql.lexer import LANGUAGE as LOGQL
+from lakerunner.query.logql.log_rows import LogQuery, log_rows
+from lakerunner.query.logql.parser import parse
+from lakerunner.query.logql.printer import print_expr
+from lakerunner.query.logql.pushdown import segment_matchers
+from lakerunner.query.logql.scanned import ScannedEntries
+from lakerunner.query.logql.warm import warm
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.results import QueryResult, ScalarResult
+from lakerunner.query.series.times import QueryTimes, check_steps
+from lakerunner.query.syntax.tree import TreeCodec, dumps, loads
+from lakerunner.query.vectors.annotations import Annotations
+from lakerunner.query.vectors.context import EngineOptions
+from lakerunner.query.vectors.matching import Cardinality, Matching
+
+#: Texts up to this length stay parsed: dashboards ask the same again and again.
+_CACHED_TEXT = 4_096
+_CODEC = TreeCodec(
+    (
+        *(ast.LogSelector, ast.LineFilter, ast.LineText, ast.LineOp, ast.Json, ast.Logfmt, ast.Extraction, ast.Regexp),
+        *(ast.PatternParser, ast.Unpack, ast.LabelFilter, ast.StringFilter, ast.NumberFilter, ast.DurationFilter),
+        *(ast.BytesFilter, ast.IpFilter, ast.AndFilter, ast.OrFilter, ast.CompareOp, ast.LineFormat, ast.LabelFormat),
+        *(ast.Assignment, ast.Decolorize, ast.Drop, ast.Keep, ast.LabelChoice, ast.Grouping, ast.Unwrap, ast.LogRange),
+        *(ast.RangeAggregate, ast.VectorAggregate, ast.Binary, ast.Number, ast.VectorLiteral, ast.LabelReplace),
+        *(Matching, Cardinality, Matcher, MatchKind),
+    )
+)
+
+
+class LogQl:
+    name = "logql"
+
+    def compile(self, text: str, times: QueryTimes, options: QueryOptions) -> Plan:
+        """The plan of a log query or of a metric query. A log query ignores the step."""
+        parsed = _parsed(text) if len(text) <= _CACHED_TEXT else _Parsed.of(text)
+        if isinstance(parsed.expr, ast.LogSelector):
+            return LogRows(parsed, parsed.expr, times, options)
+        check_steps(times, options.max_steps)
+        if times.step_ms or kind_of(parsed.expr) is Kind.VECTOR:
+            return LogSteps(parsed, parsed.expr, times, options)
+        return LogValue(parsed, parsed.expr, times, options)
+
+    def evaluate(self, payload: bytes, source: Source, check: Check) -> Stream:
+        document = loads(payload)
+        expr = _CODEC.decode(document["expr"])
+        try:
+            if isinstance(expr, ast.LogSelector):
+                start_ns, end_ns, newest_first, limit = document["rows"]
+                query = LogQuery(expr, int(start_ns), int(end_ns), bool(newest_first), limit)
+                return Stream(log_rows(query, source, check), dict)
+            first_ns, step_ns, count = map(int, document["steps"])
+            options = EngineOptions(**document["options"])
+        except (ValueError, KeyError, TypeError) as reason:
+            raise BadInput(f"cannot read an encoded query: {reason!r}") from None
+        steps_ns = first_ns + step_ns * np.arange(count, dtype=np.int64)
+        return step_stream(_evaluate(expr, steps_ns, source, check, options))
+
+    def warm(self) -> None:
+        warm(self.compile)
+
+
+LANGUAGE = LogQl()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What depends on the text alone."""
+
+    text: str
+    expr: ast.Expr
+    canonical: str
+
+    @classmethod
+    def of(cls, text: str) -> _Parsed:
+        expr = parse(text)
+        return cls(text, expr, print_expr(expr))
+
+
+_parsed = lru_cache(maxsize=512)(_Parsed.of)
+
+
+class LogRows(RowPlan):
+    """A log query: entries from the start up to, and without, the end. If both are the same, those of that instant."""
+
+    language: ClassVar[str] = LogQl.name
+    schema = SCHEMA
+
+    def __init__(self, parsed: _Parsed, selector: ast.LogSelector, times: QueryTimes, options: QueryOptions) -> None:
+        start_ns, end_ns = times.start_ns, times.end_ns
+        if end_ns < start_ns:
+            raise BadInput("cannot read logs: the end is before the start")
+        end_ns = max(end_ns, start_ns + 1)
+        self.canonical, self.times, self.options = parsed.canonical, times, options
+        self._selector = selector
+        # What is asked of workers: each of them chooses the stored columns itself.
+        self.scan = RowScan(
+            LOGS,
+            columns=tuple(SCHEMA.names),
+            start_ns=start_ns,
+            end_ns=end_ns,
+            newest_first=options.newest_first,
+            limit=options.limit,
+        )
+        self.leaves = (Leaf(LOGS.name, start_ns, end_ns, segment_matchers(selector)),)
+
+    def payload(self, limit: int | None) -> bytes:
+        rows = [self.scan.start_ns, self.scan.end_ns, self.scan.newest_first, limit]
+        return dumps({"expr": _CODEC.encode(self._selector), "rows": rows})
+
+    def schema_payload(self) -> bytes:
+        raise Bug("cannot ask for the columns of a log query: they are known")
+
+
+class _MetricPlan(Plan):
+    language: ClassVar[str] = LogQl.name
+
+    def __init__(self, parsed: _Parsed, expr: ast.MetricExpr, times: QueryTimes, options: EngineOptions) -> None:
+        self.text, self.canonical = parsed.text, parsed.canonical
+        self.times, self.options = times, options
+        self.expr = expr
+        self.leaves = self.leaves_at(times.steps())
+
+    def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
+        found = leaves(self.expr, self.steps_ns(steps))
+        return tuple(
+            dict.fromkeys(dataclasses.replace(leaf, matchers=segment_matchers(selector)) for selector, leaf in found)
+        )
+
+    def steps_ns(self, steps: Ints) -> Ints:
+        return steps * NS_PER_MS + self.times.start_rest_ns
+
+
+class LogSteps(_MetricPlan, StepPlan):
+    """A metric query: a vector at every step; an instant query has one."""
+
+    reads_rows = True
+
+    def __init__(self, parsed: _Parsed, expr: ast.MetricExpr, times: QueryTimes, options: EngineOptions) -> None:
+        super().__init__(parsed, expr, times, options)
+        self.splittable = is_splittable(expr)
+
+    def payload(self, steps: Ints, max_samples: int) -> bytes:
+        options = {each.name: getattr(self.options, each.name) for each in dataclasses.fields(EngineOptions)}
+        return dumps(
+            {
+                "expr": _CODEC.encode(self.expr),
+                "steps": [int(self.steps_ns(steps[:1])[0]), self.times.step_ms * NS_PER_MS, len(steps)],
+                "options": options | {"max_samples": max_samples},
+            }
+        )
+
+    def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
+        if not isinstance(source, RowSource):
+            raise Bug("cannot evaluate a metric query over logs: its source has no rows")
+        options = dataclasses.replace(self.options, max_samples=max_samples)
+        return _evaluate(self.expr, self.steps_ns(steps), source, check, options)
+
+    def notes_of(self, document: Mapping[str, Any]) -> Annotations:
+        return Annotations.from_json(self.text, document)
+
+
+class LogValue(_MetricPlan, ValuePlan):
+    """An instant query whose value is a scalar, and which therefore reads nothing."""
+
+    def value(self, source: SeriesSource, check: Check) -> QueryResult:
+        options = self.options
+        found = _evaluate(self.expr, self.steps_ns(self.times.steps()), NoSegments(), check, options)
+        return QueryResult(ScalarResult(self.times.start_ms, float(found.block.values[0, 0])), [], [], found.samples)
+
+
+def _evaluate(
+    expr: ast.MetricExpr, steps_ns: Ints, source: RowSource, check: Check, options: EngineOptions
+) -> Evaluated:
+    evaluator = Evaluator(ScannedEntries(source, check), check, options)
+    # Division by zero and NaN are values here, not mistakes.
+    with np.errstate(all="ignore"):
+        block = evaluator.block(expr, steps_ns).pruned()
+    return Evaluated(block, Annotations("", LOGQL), evaluator.evaluation.samples)

@@ -1,0 +1,123 @@
+"""The entries of a log query in the order of time, up to its limit.
+
+If the predicate decides alone, the scan stops at the limit. Stages that leave entries out make it unknown how many rows
+are needed. Then the rows are read in pieces, each several times as large as the one before, until enough entries are
+left. A query that keeps most of its rows stops early, and one that keeps almost none soon reads large pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.model.signals.logs import LOGS
+from lakerunner.query.language import RowSource
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.answer import TIMESTAMP, answer_batch
+from lakerunner.query.logql.entries import Check, Entries, Ints
+from lakerunner.query.logql.pipeline import Pipeline
+from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.scan import LATE_ROWS
+from lakerunner.query.scan.rows.segment import Found
+
+#: Rows of the first piece per entry that is wanted, and how much larger each next piece is.
+_FIRST, _GROWTH = 4, 4
+#: Of fewer rows, all columns are read at once.
+_FEW_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """A log query over [start_ns, end_ns). Without a limit, all entries are wanted."""
+
+    selector: ast.LogSelector
+    start_ns: int
+    end_ns: int
+    newest_first: bool
+    limit: int | None
+
+
+def log_rows(query: LogQuery, source: RowSource, check: Check) -> Iterator[pa.RecordBatch]:
+    """The entries as batches of an answer, in order."""
+    reader = _Reader(Pipeline.of(query.selector), _filtering(query.selector), check)
+    pipeline = reader.pipeline
+    scan = RowScan(LOGS, pipeline.predicate, None, query.start_ns, query.end_ns, query.newest_first, query.limit)
+    if query.limit is None or not pipeline.can_drop:
+        yield from source.rows(scan, reader.shape)
+        return
+    left = query.limit
+    for batch in _pieces(scan, query.limit, source, reader):
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
+        if not left:
+            return
+
+
+def _filtering(selector: ast.LogSelector) -> Pipeline | None:
+    """The same pipeline with only the labels that its stages read, to find the entries that pass; None: all labels."""
+    narrow = Pipeline.of(selector, frozenset())
+    return narrow if narrow.can_drop and narrow.columns is not None else None
+
+
+class _Reader:
+    """Turns found rows into batches of the answer, and remembers the rows that it was given."""
+
+    def __init__(self, pipeline: Pipeline, filtering: Pipeline | None, check: Check) -> None:
+        self.pipeline = pipeline
+        self._filtering = filtering
+        self._check = check
+        self.rows = 0
+        self._times: list[Ints] = []
+
+    def begin(self) -> None:
+        self.rows, self._times = 0, []
+
+    def edge_ns(self, *, newest_first: bool) -> int:
+        """The last time that was read, in the order of the answer."""
+        times = np.concatenate(self._times)
+        return int(times.min() if newest_first else times.max())
+
+    def shape(self, found: Found) -> pa.RecordBatch:
+        self._check()
+        self.rows += len(found.rows)
+        self._times.append(found.times)
+        if self._filtering is not None and len(found.rows) > _FEW_ROWS:
+            found = found.chosen(self._passing(self._filtering, found))
+        entries = self.pipeline.entries(found.batch(self.pipeline.columns))
+        return answer_batch(self.pipeline.run(entries, self._check))
+
+    def _passing(self, filtering: Pipeline, found: Found) -> Ints:
+        """The places of the rows whose entries pass. Entries carry their place instead of their time."""
+        entries = filtering.entries(found.batch(filtering.columns))
+        placed = Entries(np.arange(len(entries), dtype=np.int64), entries.lines, entries.columns)
+        return filtering.run(placed, self._check).times_ns
+
+
+def _pieces(scan: RowScan, limit: int, source: RowSource, reader: _Reader) -> Iterator[pa.RecordBatch]:
+    """All entries in order. Whoever reads them stops when there are enough."""
+    size = limit * _FIRST
+    while size <= LATE_ROWS:
+        reader.begin()
+        batches = list(source.rows(replace(scan, limit=size), reader.shape))
+        if reader.rows < size:
+            yield from batches
+            return
+        # More rows may have the last time: they come with the next piece.
+        edge_ns = reader.edge_ns(newest_first=scan.newest_first)
+        size *= _GROWTH
+        yield from _before(batches, edge_ns)
+        scan = replace(scan, end_ns=edge_ns + 1) if scan.newest_first else replace(scan, start_ns=edge_ns)
+    yield from source.rows(replace(scan, limit=None), reader.shape)
+
+
+def _before(batches: list[pa.RecordBatch], edge_ns: int) -> Iterator[pa.RecordBatch]:
+    """The entries at other times than the last one."""
+    for batch in batches:
+        times = batch.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+        # In order of time, entries of the last time come last.
+        count = int(np.count_nonzero(times != edge_ns))
+        if count:
+            yield batch.slice(0, count)

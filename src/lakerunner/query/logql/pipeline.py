@@ -1,0 +1,61 @@
+"""A selector made ready to run over stored rows: what the scan is asked for, and what is done to its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakerunner.formats.attributes import keys_of
+from lakerunner.model.signals.logs import LOGS
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.entries import Check, Entries, Stage
+from lakerunner.query.logql.needed import can_drop, stored_names
+from lakerunner.query.logql.pushdown import push_down
+from lakerunner.query.logql.records import columns_for, entries_of
+from lakerunner.query.logql.stages.compile import compile_stages
+from lakerunner.query.scan.rows.predicate import Predicate
+from lakerunner.query.scan.rows.request import RowScan
+
+#: Stages that do not look at the line.
+_OF_LABELS = (ast.LabelFilter, ast.Drop, ast.Keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A compiled selector, for entries of which the labels `names` are wanted; None: all."""
+
+    predicate: Predicate
+    #: The stages that the predicate does not replace.
+    stages: tuple[ast.Stage, ...]
+    #: The stored labels that are read; None: all.
+    names: frozenset[str] | None
+    columns: tuple[str, ...] | None
+    _run: Stage
+
+    @classmethod
+    def of(cls, selector: ast.LogSelector, names: frozenset[str] | None = None, *, need_lines: bool = True) -> Pipeline:
+        pushed = push_down(selector)
+        left = pushed.stages
+        read = stored_names(left, names)
+        lines = need_lines or any(
+            not isinstance(stage, ast.LabelFilter | ast.Drop | ast.Keep) for stage in pushed.stages
+        )
+        columns = columns_for(read, need_lines=lines)
+        return cls(pushed.predicate, left, read, columns, compile_stages(left, read))
+
+    @property
+    def can_drop(self) -> bool:
+        """Whether it may leave out entries of rows that satisfy the predicate."""
+        return can_drop(self.stages)
+
+    def scan(self, start_ns: int, end_ns: int) -> RowScan:
+        """A scan for all rows of a time range, in any order."""
+        return RowScan(LOGS, self.predicate, self.columns, start_ns, end_ns, ordered=False)
+
+    def entries(self, batch: pa.RecordBatch) -> Entries:
+        """The entries of rows that the scan found, before any stage."""
+        return entries_of(batch, keys_of(batch.schema), self.names)
+
+    def run(self, entries: Entries, check: Check) -> Entries:
+        return self._run(entries, check) if self.stages else entries
