@@ -14,6 +14,7 @@ from lakerunner.model.errors import BadInput
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Entries, Ints, Mask
 from lakerunner.query.logql.eval.evaluator import Kind, evaluate, kind_of
+from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.stages.compile import compile_stages
 from lakerunner.query.series.block import Block
@@ -103,7 +104,7 @@ class _SuiteEntries:
         self, selector: ast.LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None, need_lines: bool
     ) -> Iterator[Entries]:
         assert _SUITE is not None
-        every, run = suite_entries(_SUITE), compile_stages(selector.stages)
+        every, run = suite_entries(_SUITE), compile_stages(selector.stages, stored_names(selector.stages, names))
         chosen = (every.times_ns >= start_ns) & (every.times_ns < end_ns)
         for matcher in selector.matchers:
             chosen &= _accepted(matcher)

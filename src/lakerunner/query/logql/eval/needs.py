@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS
+from lakerunner.query.logql.needed import condition_names
 
 #: The sum over series of these is the same aggregation over the entries of all the series.
 _SUMMABLE = frozenset({"count_over_time", "rate", "bytes_over_time", "bytes_rate", "sum_over_time"})
@@ -58,7 +58,7 @@ def needs_of(node: ast.RangeAggregate, outer: ast.Grouping | None = None, outer_
     if by is not None:
         names = by | own | {ERROR, ERROR_DETAILS}
         if unwrap is not None:
-            names |= {name for each in unwrap.filters for name in _condition_names(each.condition)}
+            names |= {name for each in unwrap.filters for name in condition_names(each.condition)}
     # As in Loki, whose parsers are told about a grouping only where it is a sum's or their own aggregation's.
     known = by is not None and node.op != "absent_over_time" and (outer is None or outer_op == "sum")
     keeps_errors = known and (ERROR in (by or ()) or _asks_about_errors(node.range))
@@ -83,7 +83,7 @@ def _asks_about_errors(log_range: ast.LogRange) -> bool:
     for stage in (*log_range.selector.stages, *filters):
         match stage:
             case ast.LabelFilter(condition=condition):
-                if ERROR in _condition_names(condition):
+                if ERROR in condition_names(condition):
                     return True
             case ast.LineFormat(template=template):
                 if ERROR in template:
@@ -94,14 +94,3 @@ def _asks_about_errors(log_range: ast.LogRange) -> bool:
             case _:
                 pass
     return False
-
-
-def _condition_names(condition: ast.Condition) -> Iterator[str]:
-    match condition:
-        case ast.AndFilter(left=left, right=right) | ast.OrFilter(left=left, right=right):
-            yield from _condition_names(left)
-            yield from _condition_names(right)
-        case ast.StringFilter(matcher=matcher):
-            yield matcher.name
-        case _:
-            yield condition.label
