@@ -61,10 +61,10 @@ db/{org}/{collector}/{yyyymmdd}/{signal}/{HH}/tbl_{id}.parquet
 ```
 
 The files are plain Parquet: ZSTD, page index, page checksums, statistics, bloom filters on the columns marked
-below, and the sort order in the file metadata. [reading.md](reading.md) shows how to read them. Columns marked
-"needles" also have filters that exclude row groups in a search for a part of a text
-([the decision](../decisions/0021-needle-filters.md)). They lie before the footer, where other readers do not look,
-and take at most 8% of the file.
+below and on up to four attributes whose values look like ids (long and distinct), and the sort order in the file
+metadata. [reading.md](reading.md) shows how to read them. Columns marked "needles" also have filters that exclude row
+groups in a search for a part of a text ([the decision](../decisions/0021-needle-filters.md)). They lie before the
+footer, where other readers do not look, and take at most 8% of the file.
 
 An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they
 are swept. Do not read them; Lakerunner never does.

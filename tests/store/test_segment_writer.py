@@ -131,6 +131,29 @@ def test_a_lookup_by_trace_opens_no_row_group_that_lacks_it(tmp_path: Path) -> N
     assert count == (1,)
 
 
+def test_attributes_that_look_like_ids_have_bloom_filters() -> None:
+    rows = 5_000
+    table = logs(rows)
+    ids = [f"request-{number * 7919:08x}" for number in range(rows)]
+    for name, values in {
+        "attr_request_id": ids,
+        "attr_seldom": [value if number % 50 == 0 else None for number, value in enumerate(ids)],
+        "attr_short": [f"{number}" for number in range(rows)],
+        "attr_repeated": [f"a text that repeats {number % 10}" for number in range(rows)],
+    }.items():
+        table = table.append_column(name, pa.array(values))
+
+    def filters(few: pa.Table) -> dict[str, int]:
+        group = pq.ParquetFile(pa.BufferReader(to_parquet(LOGS, LOGS.rows, few))).metadata.row_group(0)
+        columns = [group.column(number) for number in range(group.num_columns)]
+        return {each.path_in_schema: each.bloom_filter_length for each in columns if each.bloom_filter_length}
+
+    sizes = filters(table)
+    assert {name for name in sizes if name.startswith("attr_")} == {"attr_request_id", "attr_seldom"}
+    assert sizes["attr_request_id"] < 2 * rows and sizes["attr_seldom"] < 512
+    assert not {name for name in filters(table.slice(0, 500)) if name.startswith("attr_")}
+
+
 def test_compression_reaches_an_eighth_of_what_was_sent() -> None:
     body = otlp(LOGS, 20_000)
     table = read_object(body, LOGS).tables[""]

@@ -15,8 +15,12 @@ from lakerunner.model.signal import Table
 _RUNS, _RUN_ROWS = 16, 256
 #: Above this share of distinct values in the sample, a dictionary would be as large as the column.
 _DISTINCT_SHARE = 0.6
-#: One lookup in a hundred reads a row group that does not contain the value.
-_BLOOM_FALSE_POSITIVES = 0.01
+#: One lookup in a hundred reads a row group that does not contain the value. In twenty for attributes, whose filters
+#: nobody asked for: they take a byte per row.
+_BLOOM_FALSE_POSITIVES, _ATTRIBUTE_FALSE_POSITIVES = 0.01, 0.05
+#: Attributes of distinct, long texts are ids. At most so many get a bloom filter, in files of at least so many rows.
+_ID_DISTINCT_SHARE, _ID_BYTES = 0.95, 12
+_MAX_ID_BLOOMS, _ID_BLOOM_ROWS = 4, 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +35,24 @@ class Encodings:
 def choose_encodings(description: Table, table: pa.Table, rows_per_group: int) -> Encodings:
     """Choose a dictionary where values repeat, else deltas for times and integers and byte splitting for floats."""
     chosen = Encodings()
+    fixed = {spec.name for spec in description.columns}
+    ids: list[str] = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         for path, leaf in _leaves(name, _sample(column)):
             if pa.types.is_dictionary(leaf.type) or _repeats(leaf):
                 chosen.dictionary.append(path)
             elif encoding := _without_dictionary(leaf.type):
                 chosen.others[path] = encoding
+                if path == name and name not in fixed and _is_id(leaf):
+                    ids.append(name)
+    ndv = max(1, min(rows_per_group, table.num_rows))
     for spec in description.columns:
         if spec.bloom and table.column(spec.name).null_count < table.num_rows:
-            ndv = max(1, min(rows_per_group, table.num_rows))
             chosen.blooms[spec.name] = {"ndv": ndv, "fpp": _BLOOM_FALSE_POSITIVES}
+    if description.attributes and table.num_rows >= _ID_BLOOM_ROWS:
+        for name in ids[:_MAX_ID_BLOOMS]:
+            present = 1 - table.column(name).null_count / table.num_rows
+            chosen.blooms[name] = {"ndv": max(1, int(ndv * present)), "fpp": _ATTRIBUTE_FALSE_POSITIVES}
     return chosen
 
 
@@ -77,6 +89,15 @@ def _repeats(leaf: pa.Array) -> bool:
     present: int = len(leaf) - leaf.null_count
     distinct: int = pc.count_distinct(leaf, mode="only_valid").as_py()
     return distinct <= _DISTINCT_SHARE * present
+
+
+def _is_id(leaf: pa.Array) -> bool:
+    """Whether the values look like ids, which people look up one at a time."""
+    if not pa.types.is_string(leaf.type) or leaf.null_count == len(leaf):
+        return False
+    present: int = len(leaf) - leaf.null_count
+    distinct: int = pc.count_distinct(leaf, mode="only_valid").as_py()
+    return distinct >= _ID_DISTINCT_SHARE * present and pc.mean(pc.binary_length(leaf)).as_py() >= _ID_BYTES
 
 
 def _without_dictionary(kind: pa.DataType) -> str | None:

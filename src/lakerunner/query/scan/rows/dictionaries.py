@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 #: Fewer values are not worth it.
 _LEAST_ROWS = 4_096
 #: Values that are looked at first, and the share of distinct ones among them above which most are distinct.
-_SAMPLE_ROWS, _DISTINCT_SHARE = 16_384, 0.9
+_SAMPLE_ROWS, _DISTINCT_SHARE = 4_096, 0.95
 #: Above this share of distinct values, a dictionary takes more memory than it saves.
 _MAX_SHARE = 0.5
 

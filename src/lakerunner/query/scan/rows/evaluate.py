@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -40,6 +41,8 @@ Check = Callable[[], object]
 _FEW_VALUES = 3
 #: Texts of one clause, and clauses, that are looked for before a pattern is matched. More cost as much as matching.
 _MAX_NEEDLES, _MAX_CLAUSES = 3, 2
+#: A part that was matched in this time may be followed by one twice as large.
+_SOON_S = 0.005
 #: If more than this share of the values is left, all are tested: copying those that are left costs as much.
 _MANY, _MOST = 0.25, 0.8
 
@@ -176,18 +179,22 @@ def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
 
 
 def _matched(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
-    """A mask of the texts that match. Arrow cannot be interrupted, so it gets a few texts at a time."""
+    """A mask of the texts that match. Arrow cannot be interrupted, so it gets as much at a time as is matched soon."""
     pattern = leaf.compiled
-    lengths = pc.binary_length(texts)
-    longest = pc.max(lengths).as_py() or 0
-    average = 1 + (pc.sum(lengths).as_py() or 0) // max(1, len(texts))
-    pattern.steps(longest)
-    at_once = max(1, STEPS_PER_CHECK // (pattern.instructions * average))
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    pattern.steps(int(np.diff(offsets).max(initial=0)))
     found = np.zeros(len(texts), np.bool_)
-    for begin in range(0, len(texts), at_once):
+    begin, at_once_bytes = 0, max(1, STEPS_PER_CHECK // pattern.instructions)
+    while begin < len(texts):
         check()
-        part = texts.slice(begin, at_once)
+        began_s = time.perf_counter()
+        end = int(np.searchsorted(offsets, int(offsets[begin]) + at_once_bytes, side="right")) - 1
+        part = texts.slice(begin, max(1, end - begin))
         found[begin : begin + len(part)] = mask_of(pc.match_substring_regex(part, leaf.expression))
+        begin += len(part)
+        # The first estimate is the worst case. Few patterns are that slow.
+        if time.perf_counter() - began_s < _SOON_S:
+            at_once_bytes *= 2
     return found
 
 
