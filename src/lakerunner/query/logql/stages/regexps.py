@@ -7,6 +7,7 @@ access log takes a sixth (2026-11). So only the groups that the query needs are 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,12 @@ import pyarrow.compute as pc
 
 from lakerunner.query.logql.entries import Check, Entries, Stage
 from lakerunner.query.logql.stages.fields import EXTRACTED, Wanted, sanitized, with_parsed
-from lakerunner.query.logql.stages.matching import checked
-from lakerunner.query.logql.stages.texts import bytes_of
+from lakerunner.query.logql.stages.texts import BYTES_PER_CHECK, Offsets, bytes_of, slices
 from lakerunner.query.series import patterns
+from lakerunner.query.series.patterns import Pattern
+
+#: Steps between two checks, if every byte keeps all instructions active: about a second. They seldom do.
+_STEPS_PER_CHECK = 1 << 25
 
 #: An escape, quoted text, a class of characters, or what opens a group. A class may begin with a closing bracket, and
 #: may hold other classes such as `[:alpha:]`.
@@ -34,7 +38,7 @@ def regexp_stage(pattern: str, wanted: Wanted) -> Stage:
         _, offsets = bytes_of(entries.lines)
         parts = [
             pc.extract_regex(entries.lines.slice(begin, end - begin), text)
-            for begin, end in checked(offsets, compiled, check, len(needed))
+            for begin, end in _slices(offsets, compiled, check)
         ]
         groups = pa.concat_arrays(parts)
         for number, name in enumerate(needed):
@@ -44,6 +48,14 @@ def regexp_stage(pattern: str, wanted: Wanted) -> Stage:
         return entries
 
     return extract
+
+
+def _slices(offsets: Offsets, pattern: Pattern, check: Check) -> Iterator[tuple[int, int]]:
+    """Ranges of lines to match between two checks. Refuses a pattern that may take too long for the longest line."""
+    cost = pattern.steps(int(np.diff(offsets).max()), pattern.groups) // max(1, int(np.diff(offsets).max()))
+    for begin, end in slices(offsets, min(BYTES_PER_CHECK, _STEPS_PER_CHECK // max(1, cost))):
+        check()
+        yield begin, end
 
 
 def _group(piece: re.Match[str], needed: list[str], wanted: Wanted) -> str:
