@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lakerunner.query.logql.stages.field_kernels import AS_IS, NO_ROOM
+from lakerunner.query.logql.stages.field_kernels import AS_IS, NO_ROOM, put_field
 
 _POINT, _COLON = ord("."), ord(":")
 _DIGIT = np.zeros(256, np.bool_)
@@ -47,7 +47,6 @@ def candidates(data, offsets, begin, end, out):  # type: ignore[no-untyped-def]
 
     What follows an address without a gap belongs to it, and one byte behind it is never looked at.
     """
-    rows, keys, starts, ends, kinds = out
     used = 0
     for row in range(begin, end):
         i, stop, mark = offsets[row], offsets[row + 1], used
@@ -60,9 +59,8 @@ def candidates(data, offsets, begin, end, out):  # type: ignore[no-untyped-def]
                 while last < stop and _IN_V6[data[last]]:
                     last += 1
             if last > i:
-                if used >= rows.shape[0]:
+                if used >= out.shape[0]:
                     return row, mark, NO_ROOM
-                rows[used], keys[used], starts[used], ends[used], kinds[used] = row, 0, i, last, AS_IS
-                used += 1
+                used = put_field(out, used, row, 0, i, last, AS_IS)
             i = last + 1
     return end, used, 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import numpy as np
@@ -11,7 +10,8 @@ import pyarrow as pa
 from lakerunner.query.logql.addresses import Addresses
 from lakerunner.query.logql.entries import Check, Mask
 from lakerunner.query.logql.stages import address_kernel
-from lakerunner.query.logql.stages.fields import Fields, column_of, room_for_fields
+from lakerunner.query.logql.stages.field_kernels import ROW
+from lakerunner.query.logql.stages.fields import Fields, column_texts, room_for_fields
 from lakerunner.query.logql.stages.texts import bytes_of, slices
 
 _FIRST_ROOM = 1 << 14
@@ -26,7 +26,7 @@ def mentioning(texts: pa.StringArray, addresses: Addresses, check: Check) -> Mas
             check()
             out = room_for_fields(room)
             stopped, used, full = address_kernel.candidates(data, offsets, begin, end, out)
-            candidates = Fields(data, *(column[:used] for column in out))
+            candidates = Fields(data, out[:used])
             found[candidates.rows[_matching(candidates, addresses)]] = True
             room = room * 2 if full else room
             begin = stopped
@@ -34,10 +34,15 @@ def mentioning(texts: pa.StringArray, addresses: Addresses, check: Check) -> Mas
 
 
 def _matching(candidates: Fields, addresses: Addresses) -> Mask:
-    order = np.arange(len(candidates.rows))
-    texts = column_of(replace(candidates, rows=order.astype(np.int32)), order, len(order), False).dictionary_encode()
-    wanted = np.array([_is_one(text, addresses) for text in texts.dictionary.to_pylist()], np.bool_)
-    matching: Mask = wanted[texts.indices.to_numpy()] if len(order) else np.zeros(0, np.bool_)
+    total = len(candidates.rows)
+    apart = candidates.parts.copy()
+    apart[:, ROW] = np.arange(total)
+    (texts,) = column_texts(Fields(candidates.data, apart), np.zeros(total, np.int32), 1, total)
+    if texts is None:
+        return np.zeros(0, np.bool_)
+    distinct = texts.dictionary_encode()
+    wanted = np.array([_is_one(text, addresses) for text in distinct.dictionary.to_pylist()], np.bool_)
+    matching: Mask = wanted[distinct.indices.to_numpy()]
     return matching
 
 

@@ -15,6 +15,14 @@ AS_IS, JSON_ESCAPED, QUOTED, EMPTY = 0, 1, 2, 3
 NO_ROOM, NO_KEY_ROOM = 100, 101
 #: The parent of top-level keys.
 ROOT = -1
+#: What is known of a key, one row each: its parent, its bytes, the key that followed it last time (one place further
+#: on, because nothing precedes the first key of a line), whether it has escapes, and whether its label is not wanted.
+#: It is one array, because handing over many arrays takes a kernel longer than handling a key.
+PARENT, KEY_START, KEY_END, FOLLOW, ESCAPED, UNWANTED = range(6)
+KEY_PARTS = 6
+#: What is known of a field, side by side: its line, key, the bytes of its value, and how those become a text.
+ROW, KEY, START, END, KIND = range(5)
+FIELD_PARTS = 5
 
 _SEED, _PRIME = uint64(0xCBF29CE484222325), uint64(0x100000001B3)
 _QUOTE, _BACKSLASH, _SLASH, _APOSTROPHE, _SPACE = 0x22, 0x5C, 0x2F, 0x27, 0x20
@@ -23,7 +31,7 @@ _HIGH, _LOW, _AFTER_LOW, _REPLACEMENT = 0xD800, 0xDC00, 0xE000, 0xFFFD
 _LAST_RUNE = 0x10FFFF
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def same_bytes(one, i, other, j, size):  # type: ignore[no-untyped-def]
     at = 0
     while at < size and one[i + at] == other[j + at]:
@@ -31,16 +39,17 @@ def same_bytes(one, i, other, j, size):  # type: ignore[no-untyped-def]
     return at == size
 
 
-@njit(cache=True, nogil=True)
-def same_key(data, start, end, parent, key, parents, starts, ends):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, inline="always")
+def same_key(data, start, end, parent, key, keys):  # type: ignore[no-untyped-def]
     """Whether the bytes are those of an interned key with this parent."""
-    if parents[key] != parent or ends[key] - starts[key] != end - start:
+    first = keys[KEY_START, key]
+    if keys[PARENT, key] != parent or keys[KEY_END, key] - first != end - start:
         return False
-    return same_bytes(data, starts[key], data, start, end - start)
+    return same_bytes(data, first, data, start, end - start)
 
 
 @njit(cache=True, nogil=True)
-def interned(data, start, end, parent, table, parents, starts, ends, count):  # type: ignore[no-untyped-def]
+def interned(data, start, end, parent, table, keys, count):  # type: ignore[no-untyped-def]
     """The number of a key. It equals `count` for a new one, which is added. `table` has a power of two places."""
     places = table.shape[0]
     hashed = _SEED ^ uint64(parent + 1)
@@ -48,11 +57,11 @@ def interned(data, start, end, parent, table, parents, starts, ends, count):  # 
         hashed = (hashed ^ uint64(data[i])) * _PRIME
     place = np.int64((hashed ^ (hashed >> uint64(29))) & uint64(places - 1))
     while table[place] >= 0:
-        if same_key(data, start, end, parent, table[place], parents, starts, ends):
+        if same_key(data, start, end, parent, table[place], keys):
             return table[place]
         place = (place + 1) & (places - 1)
     table[place] = count
-    parents[count], starts[count], ends[count] = parent, start, end
+    keys[PARENT, count], keys[KEY_START, count], keys[KEY_END, count] = parent, start, end
     return count
 
 
@@ -180,73 +189,61 @@ def put_unescaped(data, start, end, quoted, out, at):  # type: ignore[no-untyped
 
 
 @njit(cache=True, nogil=True)
-def by_column(columns, total):  # type: ignore[no-untyped-def]
-    """The fields in order of their columns, and where each column begins. Fields of column -1 are left out."""
-    bounds = np.zeros(total + 1, np.int64)
-    for column in columns:
-        if column >= 0:
-            bounds[column + 1] += 1
-    for column in range(total):
-        bounds[column + 1] += bounds[column]
-    order = np.empty(bounds[total], np.int64)
-    place = bounds[:-1].copy()
+def column_sizes(fields, columns, total):  # type: ignore[no-untyped-def]
+    """An upper bound of the bytes of each column. Fields of column -1 are left out."""
+    sizes = np.zeros(total, np.int64)
     for field in range(columns.shape[0]):
-        column = columns[field]
-        if column >= 0:
-            order[place[column]] = field
-            place[column] += 1
-    return order, bounds
+        if columns[field] >= 0:
+            sizes[columns[field]] += fields[field, END] - fields[field, START]
+    return sizes
 
 
 @njit(cache=True, nogil=True)
-def column_bytes(order, starts, ends):  # type: ignore[no-untyped-def]
-    """An upper bound of the bytes of a column."""
-    total = 0
-    for field in order:
-        total += ends[field] - starts[field]
-    return total
+def fill_columns(data, fields, columns, last_wins, offsets, present, out, bases):  # type: ignore[no-untyped-def]
+    """Write the texts of all columns in one pass: each line is then in the cache for all of its fields.
 
-
-@njit(cache=True, nogil=True)
-def fill_column(  # type: ignore[no-untyped-def]
-    data, order, rows, starts, ends, kinds, last_wins, offsets, present, out
-):
-    """Write the fields of one column, which are in order of their rows. Returns the number of bytes.
-
-    Of several fields in a row, the first or the last one counts.
+    The texts of a column begin at its base in `out`, and its offsets are relative to that. The fields are in order of
+    their rows. Of several fields in one cell, the first or the last one counts.
     """
-    at, row, number = 0, 0, order.shape[0]
-    for place in range(number):
-        field = order[place]
-        target = rows[field]
-        if last_wins:
-            if place + 1 < number and rows[order[place + 1]] == target:
-                continue
-        elif place and rows[order[place - 1]] == target:
+    total, rows = present.shape
+    at, filled = bases.copy(), np.zeros(total, np.int64)
+    for field in range(columns.shape[0]):
+        column, row = columns[field], fields[field, ROW]
+        if column < 0:
             continue
-        while row <= target:
-            offsets[row] = at
-            row += 1
-        present[target] = True
-        kind, start, end = kinds[field], starts[field], ends[field]
+        if present[column, row]:
+            if not last_wins:
+                continue
+            at[column] = bases[column] + offsets[column, row]
+        present[column, row] = True
+        while filled[column] <= row:
+            offsets[column, filled[column]] = at[column] - bases[column]
+            filled[column] += 1
+        kind, start, end, place = fields[field, KIND], fields[field, START], fields[field, END], at[column]
         if kind == AS_IS:
             for i in range(start, end):
-                out[at] = data[i]
-                at += 1
+                out[place] = data[i]
+                place += 1
         elif kind != EMPTY:
-            written = put_unescaped(data, start, end, kind == QUOTED, out, at)
-            if written >= 0:
-                at = written
-    while row < offsets.shape[0]:
-        offsets[row] = at
-        row += 1
-    return at
+            written = put_unescaped(data, start, end, kind == QUOTED, out, place)
+            place = max(place, written)
+        at[column] = place
+    for column in range(total):
+        for row in range(filled[column], rows + 1):
+            offsets[column, row] = at[column] - bases[column]
 
 
 @njit(cache=True, nogil=True)
-def intern_again(  # type: ignore[no-untyped-def]
-    data, old_parents, old_starts, old_ends, number, table, parents, starts, ends
-):
+def intern_again(data, old_keys, number, table, keys):  # type: ignore[no-untyped-def]
     """Put keys into a larger table, with the numbers they had."""
     for key in range(number):
-        interned(data, old_starts[key], old_ends[key], old_parents[key], table, parents, starts, ends, key)
+        start, end = old_keys[KEY_START, key], old_keys[KEY_END, key]
+        interned(data, start, end, old_keys[PARENT, key], table, keys, key)
+        keys[ESCAPED, key], keys[UNWANTED, key] = old_keys[ESCAPED, key], old_keys[UNWANTED, key]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def put_field(out, used, row, key, start, end, kind):  # type: ignore[no-untyped-def]
+    out[used, ROW], out[used, KEY], out[used, KIND] = row, key, kind
+    out[used, START], out[used, END] = start, end
+    return used + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ MAX_CELLS = 1 << 27
 #: Different keys in one batch.
 MAX_KEYS = 1 << 20
 
+_NAME_FIELDS = 'name the fields that you need, as in `| json a="b"`'
 _FIRST_FIELDS, _FIRST_KEYS = 1 << 16, 256
 #: Characters that Go trims from names. Python's `strip` trims more of them.
 _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -47,21 +48,26 @@ class Fields:
     """Values as ranges of the bytes of the lines, in order of the lines."""
 
     data: Bytes
-    rows: Indices
-    keys: Indices
-    starts: Indices
-    ends: Indices
-    #: How the bytes of a value become its text: AS_IS and its like.
-    kinds: npt.NDArray[np.uint8]
+    #: One row per field: ROW, KEY, START, END and KIND of `field_kernels`.
+    parts: Indices
+
+    @property
+    def rows(self) -> Indices:
+        rows: Indices = self.parts[:, field_kernels.ROW]
+        return rows
+
+    @property
+    def keys(self) -> Indices:
+        keys: Indices = self.parts[:, field_kernels.KEY]
+        return keys
 
     def only(self, chosen: Mask) -> Fields:
-        rows, keys, starts, ends = (part[chosen] for part in (self.rows, self.keys, self.starts, self.ends))
-        return Fields(self.data, rows, keys, starts, ends, self.kinds[chosen])
+        return Fields(self.data, self.parts[chosen])
 
 
-#: Runs a kernel over some lines: `(bytes, offsets, begin, end, known keys, their number, unwanted, room for fields)` ->
-#: the line where it stopped, the numbers of fields and keys, and 0 or what there was no room for.
-Scan: TypeAlias = Callable[[Bytes, Offsets, int, int, Any, int, Any, Any], tuple[int, int, int, int]]
+#: Runs a kernel over some lines: `(bytes, offsets, begin, end, table, keys, their number, room for fields)` -> the line
+#: where it stopped, the numbers of fields and keys, and 0 or what there was no room for.
+Scan: TypeAlias = Callable[[Bytes, Offsets, int, int, Indices, Indices, int, Indices], tuple[int, int, int, int]]
 
 
 class _Known:
@@ -73,25 +79,17 @@ class _Known:
 
     def _room(self, places: int) -> None:
         self.table = np.full(places * 4, -1, np.int32)
-        self.parents, self.starts, self.ends = (np.empty(places, np.int32) for _ in range(3))
-        self.follow = np.full(places + 1, -1, np.int32)
-        self.escaped, self.unwanted = np.zeros(places, np.bool_), np.zeros(places, np.bool_)
-
-    def arrays(self) -> tuple[Any, ...]:
-        return self.table, self.parents, self.starts, self.ends, self.follow, self.escaped
+        self.keys = np.zeros((field_kernels.KEY_PARTS, places), np.int32)
+        self.keys[field_kernels.FOLLOW] = -1
 
     def grow(self, data: Bytes) -> None:
-        if len(self.parents) * 2 > MAX_KEYS:
+        old = self.keys
+        if old.shape[1] * 2 > MAX_KEYS:
             raise LimitHit(
-                f"cannot parse the lines: they have more than {MAX_KEYS:,} different keys (fixed)",
-                hint='name the fields that you need, as in `| json a="b"`',
+                f"cannot parse the lines: they have more than {MAX_KEYS:,} different keys (fixed)", hint=_NAME_FIELDS
             )
-        old, count = (self.parents, self.starts, self.ends, self.escaped, self.unwanted), self.count
-        self._room(len(self.parents) * 2)
-        self.escaped[:count], self.unwanted[:count] = old[3][:count], old[4][:count]
-        field_kernels.intern_again(
-            data, old[0], old[1], old[2], count, self.table, self.parents, self.starts, self.ends
-        )
+        self._room(old.shape[1] * 2)
+        field_kernels.intern_again(data, old, self.count, self.table, self.keys)
 
 
 def scanned(
@@ -104,33 +102,40 @@ def scanned(
         check()
         while begin < end:
             out = room_for_fields(room)
-            stopped, used, known.count, full = scan(
-                data, offsets, begin, end, known.arrays(), known.count, known.unwanted, out
-            )
-            chunks.append(tuple(column[:used] for column in out))
-            begin = stopped
+            begin, used, known.count, full = scan(data, offsets, begin, end, known.table, known.keys, known.count, out)
+            chunks.append(out[:used])
             if full == field_kernels.NO_KEY_ROOM:
                 known.grow(data)
-            elif full and not used:
+            elif full and used < room // 2:
                 room *= 2
             if name_of is not None and wanted is not None:
                 _mark_unwanted(known, name_of(_keys(data, known)), wanted)
-    columns = [np.concatenate(parts) for parts in zip(*chunks, strict=True)] or room_for_fields(0)
-    return Fields(data, *columns), _keys(data, known)
+    return joined(data, chunks), _keys(data, known)
 
 
-def room_for_fields(room: int) -> tuple[Any, ...]:
-    return (*(np.empty(room, np.int32) for _ in range(4)), np.empty(room, np.uint8))
+def room_for_fields(room: int) -> Indices:
+    return np.empty((room, field_kernels.FIELD_PARTS), np.int32)
+
+
+def joined(data: Bytes, chunks: Sequence[Indices]) -> Fields:
+    """The fields that several runs of a kernel found."""
+    return Fields(data, np.concatenate([room_for_fields(0), *chunks]) if len(chunks) != 1 else chunks[0])
 
 
 def _keys(data: Bytes, known: _Known) -> Keys:
-    ranges = zip(known.starts[: known.count].tolist(), known.ends[: known.count].tolist(), strict=True)
-    return Keys(known.parents[: known.count], [data[start:end].tobytes() for start, end in ranges])
+    keys = known.keys[:, : known.count]
+    ranges = zip(keys[field_kernels.KEY_START].tolist(), keys[field_kernels.KEY_END].tolist(), strict=True)
+    return Keys(keys[field_kernels.PARENT], [data[start:end].tobytes() for start, end in ranges])
 
 
 def _mark_unwanted(known: _Known, names: Sequence[str], wanted: frozenset[str]) -> None:
     for key, name in enumerate(names):
-        known.unwanted[key] = name not in wanted and name + EXTRACTED not in wanted
+        known.keys[field_kernels.UNWANTED, key] = not is_wanted(name, wanted)
+
+
+def is_wanted(name: str, wanted: Wanted) -> bool:
+    """Whether a field of this name may become a label that is needed."""
+    return wanted is None or name in wanted or name + EXTRACTED in wanted
 
 
 def sanitized(key: str) -> str:
@@ -167,14 +172,13 @@ def with_fields(
         raise LimitHit(
             f"cannot parse {len(entries):,} lines: they have {len(numbers):,} different labels, "
             f"more than {MAX_CELLS:,} values together (fixed)",
-            hint='name the fields that you need, as in `| json a="b"`',
+            hint=_NAME_FIELDS,
         )
-    order, bounds = field_kernels.by_column(columns, len(numbers))
-    for name, number in numbers.items():
+    made = column_texts(fields, columns, len(numbers), len(entries), last_wins)
+    for name, values in zip(numbers, made, strict=True):
         check()
-        chosen = order[bounds[number] : bounds[number + 1]]
-        if len(chosen):
-            entries = with_parsed(entries, name, column_of(fields, chosen, len(entries), last_wins), replaces=replaces)
+        if values is not None:
+            entries = with_parsed(entries, name, values, replaces=replaces)
     return entries
 
 
@@ -207,13 +211,21 @@ def _columns_of(
     return columns
 
 
-def column_of(fields: Fields, chosen: Any, total: int, last_wins: bool) -> pa.StringArray:
-    offsets, present = np.empty(total + 1, np.int32), np.zeros(total, np.bool_)
-    out = np.empty(field_kernels.column_bytes(chosen, fields.starts, fields.ends), np.uint8)
-    size = field_kernels.fill_column(
-        fields.data, chosen, fields.rows, fields.starts, fields.ends, fields.kinds, last_wins, offsets, present, out
-    )
-    return texts_of(out[:size], offsets, present)
+def column_texts(
+    fields: Fields, columns: Indices, total: int, rows: int, last_wins: bool = False
+) -> list[pa.StringArray | None]:
+    """The texts of each column; None for a column without a value."""
+    bases = np.concatenate([[0], np.cumsum(field_kernels.column_sizes(fields.parts, columns, total))])
+    offsets, present = np.empty((total, rows + 1), np.int32), np.zeros((total, rows), np.bool_)
+    out = np.empty(bases[-1], np.uint8)
+    field_kernels.fill_columns(fields.data, fields.parts, columns, last_wins, offsets, present, out, bases[:-1])
+    texts: list[pa.StringArray | None] = []
+    for column, base in enumerate(bases[:-1]):
+        there = present[column]
+        size = offsets[column, -1]
+        made = texts_of(out[base : base + size], offsets[column], there) if there.any() else None
+        texts.append(made)
+    return texts
 
 
 def with_parsed(entries: Entries, name: str, values: pa.Array, *, replaces: bool = False) -> Entries:

@@ -14,6 +14,7 @@ from lakerunner.query.logql.stages import json_kernel
 from lakerunner.query.logql.stages.field_kernels import ROOT
 from lakerunner.query.logql.stages.fields import (
     Fields,
+    Indices,
     Keys,
     Wanted,
     sanitized,
@@ -99,10 +100,10 @@ def _parsed(
     errors = np.zeros(len(lines), np.int8)
 
     def scan(
-        data: Bytes, offsets: Offsets, begin: int, end: int, known: Any, count: int, unwanted: Any, out: Any
+        data: Bytes, offsets: Offsets, begin: int, end: int, table: Indices, keys: Indices, count: int, out: Indices
     ) -> tuple[int, int, int, int]:
         found: tuple[int, int, int, int] = json_kernel.flatten(
-            data, offsets, begin, end, packed, known, count, unwanted, out, errors
+            data, offsets, begin, end, packed, table, keys, count, out, errors
         )
         return found
 

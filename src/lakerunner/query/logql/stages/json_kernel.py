@@ -12,11 +12,17 @@ from numba import njit
 
 from lakerunner.query.logql.stages.field_kernels import (
     AS_IS,
+    ESCAPED,
+    FOLLOW,
     JSON_ESCAPED,
+    KEY_END,
+    KEY_START,
     NO_KEY_ROOM,
     NO_ROOM,
     ROOT,
+    UNWANTED,
     interned,
+    put_field,
     same_bytes,
     same_key,
     simple_escape,
@@ -27,6 +33,8 @@ from lakerunner.query.logql.stages.field_kernels import (
 MAX_DEPTH = 100
 #: What is wrong with a line; ERRORS says it in words.
 FINE, BAD_JSON, BAD_STRING, BAD_ARRAY, BAD_OBJECT, BAD_VALUE, BAD_ESCAPE, TOO_DEEP = range(8)
+#: What the quick way through a line leaves to the exact one.
+DOUBTFUL = 99
 
 ERRORS = (
     "",
@@ -54,7 +62,7 @@ _ENDS_TOKEN = _BLANK.copy()
 _ENDS_TOKEN[[_COMMA, _CLOSE, _CLOSE_LIST]] = True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def after_blanks(data, i, stop):  # type: ignore[no-untyped-def]
     while i < stop and _BLANK[data[i]]:
         i += 1
@@ -166,38 +174,89 @@ def well_escaped(data, start, end, quoted):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
-def _key_at(data, i, stop, parent, previous, known, count):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, inline="always")
+def _key_at(data, i, stop, parent, previous, table, keys, count):  # type: ignore[no-untyped-def]
     """The key whose text begins at `i`: an error, its number, and the index behind its closing quote.
 
     Lines of one source have the same keys in the same order, so the key that followed `previous` last time is tried
     first. That saves finding the end of the text, and hashing it.
     """
-    table, parents, starts, ends, follow, escaped_keys = known
-    guess = follow[previous + 1]
-    if guess >= 0 and not escaped_keys[guess]:
-        end = i + ends[guess] - starts[guess]
-        if end < stop and data[end] == _QUOTE and same_key(data, i, end, parent, guess, parents, starts, ends):
+    guess = keys[FOLLOW, previous + 1]
+    if guess >= 0 and not keys[ESCAPED, guess]:
+        end = i + keys[KEY_END, guess] - keys[KEY_START, guess]
+        if end < stop and data[end] == _QUOTE and same_key(data, i, end, parent, guess, keys):
             return FINE, guess, end + 1
     end, _, escaped = text_end(data, i, stop)
     if end < 0:
         return BAD_JSON, -1, i
     if escaped and not well_escaped(data, i, end, False):
         return BAD_ESCAPE, -1, i
-    if count >= parents.shape[0]:
+    # The last place is for what follows the last key.
+    if count + 1 >= keys.shape[1]:
         return NO_KEY_ROOM, -1, i
-    key = interned(data, i, end, parent, table, parents, starts, ends, count)
-    escaped_keys[key] = escaped
-    follow[previous + 1] = key
+    key = interned(data, i, end, parent, table, keys, count)
+    keys[ESCAPED, key] = escaped
+    keys[FOLLOW, previous + 1] = key
     return FINE, key, end + 1
 
 
 @njit(cache=True, nogil=True)
+def _list_end(data, i, stop):  # type: ignore[no-untyped-def]
+    """The index behind the array at `i`, or -1 if it is malformed or its braces do not balance."""
+    level, braces = 0, 0
+    while i < stop:
+        c = data[i]
+        if c == _QUOTE:
+            i, _, _ = text_end(data, i + 1, stop)
+            if i < 0:
+                return -1
+        elif c == _OPEN:
+            braces += 1
+        elif c == _CLOSE:
+            braces -= 1
+            if braces < 0:
+                return -1
+        elif c == _OPEN_LIST:
+            level += 1
+        elif c == _CLOSE_LIST:
+            level -= 1
+            if level == 0:
+                return i + 1 if braces == 0 else -1
+        i += 1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _value_quickly(data, i, stop):  # type: ignore[no-untyped-def]
+    """As `value_at`, but an object ends at once, to be read in place. DOUBTFUL for all that may be malformed."""
+    i = after_blanks(data, i, stop)
+    if i >= stop:
+        return DOUBTFUL, 0, i, i, AS_IS
+    c = data[i]
+    if c == _QUOTE:
+        end, special, _ = text_end(data, i + 1, stop)
+        return (DOUBTFUL if end < 0 else FINE), STRING, i + 1, end, JSON_ESCAPED if special else AS_IS
+    if c == _OPEN:
+        return FINE, OBJECT, i, stop, AS_IS
+    if c == _OPEN_LIST:
+        end = _list_end(data, i, stop)
+        return (DOUBTFUL if end < 0 else FINE), ARRAY, i, end, AS_IS
+    end, kind = token(data, i, stop)
+    for place in range(i, end):
+        if data[place] == _OPEN or data[place] == _QUOTE:
+            return DOUBTFUL, kind, i, end, AS_IS
+    return (FINE if kind else DOUBTFUL), kind, i, end, AS_IS
+
+
+@njit(cache=True, nogil=True)
 def _flatten_line(  # type: ignore[no-untyped-def]
-    data, i, stop, row, packed, known, count, unwanted, out, used, stops, above
+    data, i, stop, row, packed, quick, table, keys, count, out, used, stops, above
 ):
-    """Find the fields of one line: an error, and how many fields and keys there are now."""
-    rows, keys, starts, ends, kinds = out
+    """Find the fields of one line: an error, and how many fields and keys there are now.
+
+    `quick` reads nested objects in place, without finding their ends first. It gives up with an error if anything may
+    be malformed; what it found then means nothing.
+    """
     parent, depth, previous = ROOT, 0, -1
     i = after_blanks(data, i, stop)
     if i >= stop or data[i] != _OPEN:
@@ -218,14 +277,17 @@ def _flatten_line(  # type: ignore[no-untyped-def]
         elif data[i] != _QUOTE:
             return BAD_OBJECT, used, count
         else:
-            error, key, i = _key_at(data, i + 1, stop, parent, previous, known, count)
+            error, key, i = _key_at(data, i + 1, stop, parent, previous, table, keys, count)
             if error:
                 return error, used, count
             count, previous = max(count, key + 1), key
             i = after_blanks(data, i, stop)
             if i >= stop or data[i] != _COLON:
                 return BAD_JSON, used, count
-            error, kind, start, end, how = value_at(data, i + 1, stop)
+            if quick:
+                error, kind, start, end, how = _value_quickly(data, i + 1, stop)
+            else:
+                error, kind, start, end, how = value_at(data, i + 1, stop)
             if error:
                 return error, used, count
             if kind == OBJECT and not packed:
@@ -236,18 +298,18 @@ def _flatten_line(  # type: ignore[no-untyped-def]
                 i, stop, parent, opened = start, end, key, True
                 continue
             wanted = kind == STRING or (not packed and (kind in (NUMBER, BOOLEAN)))
-            if wanted and not unwanted[key]:
-                if used >= rows.shape[0]:
+            if wanted and not keys[UNWANTED, key]:
+                if used >= out.shape[0]:
                     return NO_ROOM, used, count
-                rows[used], keys[used], starts[used], ends[used], kinds[used] = row, key, start, end, how
-                used += 1
+                used = put_field(out, used, row, key, start, end, how)
             i = end + 1 if kind == STRING else end
         while True:
             if closed:
                 if depth == 0:
                     return FINE, used, count
                 depth -= 1
-                i, stop, parent = stop, stops[depth], above[depth]
+                i = i + 1 if quick else stop
+                stop, parent = stops[depth], above[depth]
             i = after_blanks(data, i, stop)
             if i >= stop:
                 return BAD_ARRAY, used, count
@@ -266,7 +328,7 @@ def _flatten_line(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def flatten(data, offsets, begin, end, packed, known, count, unwanted, out, errors):  # type: ignore[no-untyped-def]
+def flatten(data, offsets, begin, end, packed, table, keys, count, out, errors):  # type: ignore[no-untyped-def]
     """Find the fields of the lines from `begin` up to `end`.
 
     Returns the line at which it stopped, the numbers of fields and keys, and 0 or what there was no room for.
@@ -275,9 +337,14 @@ def flatten(data, offsets, begin, end, packed, known, count, unwanted, out, erro
     used = 0
     stops, above = np.empty(MAX_DEPTH, np.int64), np.empty(MAX_DEPTH, np.int64)
     for row in range(begin, end):
+        i, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
         error, now, count = _flatten_line(
-            data, offsets[row], offsets[row + 1], row, packed, known, count, unwanted, out, used, stops, above
+            data, i, stop, row, packed, not packed, table, keys, count, out, used, stops, above
         )
+        if error and error < NO_ROOM and not packed:
+            error, now, count = _flatten_line(
+                data, i, stop, row, packed, False, table, keys, count, out, used, stops, above
+            )
         if error >= NO_ROOM:
             return row, used, count, error
         errors[row] = error

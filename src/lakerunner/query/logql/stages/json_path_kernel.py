@@ -9,7 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lakerunner.query.logql.stages.field_kernels import AS_IS, EMPTY, JSON_ESCAPED, NO_ROOM, put_unescaped, same_bytes
+from lakerunner.query.logql.stages.field_kernels import (
+    AS_IS,
+    EMPTY,
+    JSON_ESCAPED,
+    NO_ROOM,
+    put_field,
+    put_unescaped,
+    same_bytes,
+)
 from lakerunner.query.logql.stages.json_kernel import (
     ARRAY,
     BAD_JSON,
@@ -147,13 +155,11 @@ def _search(data, i, stop, first, last, paths):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _put(out, used, row, path, kind, start, end, how):  # type: ignore[no-untyped-def]
-    rows, keys, starts, ends, kinds = out
     if kind == NULL:
         how = EMPTY
     elif kind == ARRAY:
         how = JSON_ESCAPED
-    rows[used], keys[used], starts[used], ends[used], kinds[used] = row, path, start, end, how
-    return used + 1
+    return put_field(out, used, row, path, start, end, how)
 
 
 @njit(cache=True, nogil=True)
@@ -265,7 +271,7 @@ def values_at(data, offsets, begin, end, paths, out, errors):  # type: ignore[no
         if data[i] != _QUOTE and data[i] != _OPEN and data[i] != _OPEN_LIST:
             errors[row] = NO_START
             continue
-        if used + total > out[0].shape[0]:
+        if used + total > out.shape[0]:
             return row, used, NO_ROOM
         errors[row], used = _line(data, i, stop, row, paths, deepest, at, done, out, used)
     return end, used, FINE

@@ -13,7 +13,7 @@ from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Entries, valid
 from lakerunner.query.logql.field_paths import parse_json_path
 from lakerunner.query.logql.stages import json_kernel, json_path_kernel
-from lakerunner.query.logql.stages.fields import Fields, Wanted, room_for_fields, with_fields, with_parser_error
+from lakerunner.query.logql.stages.fields import Wanted, joined, room_for_fields, with_fields, with_parser_error
 from lakerunner.query.logql.stages.json_fields import JSON_ERROR
 from lakerunner.query.logql.stages.texts import bytes_of, slices
 
@@ -50,11 +50,10 @@ def json_values(
         while begin < end:
             out = room_for_fields(min(end - begin, _ROWS_AT_ONCE) * len(extractions))
             begin, used, _ = json_path_kernel.values_at(data, offsets, begin, end, paths, out, errors)
-            chunks.append(tuple(column[:used] for column in out))
-    columns = [np.concatenate(parts) for parts in zip(*chunks, strict=True)] or room_for_fields(0)
+            chunks.append(out[:used])
     labels = [each.label for each in extractions]
     # The same label may be made from two paths. The later one in the line counts.
-    made = with_fields(entries, Fields(data, *columns), labels, wanted, check, last_wins=True, replaces=True)
+    made = with_fields(entries, joined(data, chunks), labels, wanted, check, last_wins=True, replaces=True)
     objects = (errors != json_path_kernel.NO_START) & (np.diff(offsets) > 0)
     for label in labels if wanted is None else [label for label in labels if label in wanted]:
         had = made.label(label)

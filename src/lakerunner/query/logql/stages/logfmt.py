@@ -14,6 +14,7 @@ from lakerunner.query.logql.field_paths import parse_logfmt_key
 from lakerunner.query.logql.stages import logfmt_kernel
 from lakerunner.query.logql.stages.fields import (
     Fields,
+    Indices,
     Keys,
     Wanted,
     sanitized,
@@ -75,10 +76,10 @@ def _parsed(
     errors, places = np.zeros(len(lines), np.int8), np.zeros(len(lines), np.int64)
 
     def scan(
-        data: Bytes, offsets: Offsets, begin: int, end: int, known: Any, count: int, unwanted: Any, out: Any
+        data: Bytes, offsets: Offsets, begin: int, end: int, table: Indices, keys: Indices, count: int, out: Indices
     ) -> tuple[int, int, int, int]:
         found: tuple[int, int, int, int] = logfmt_kernel.pairs(
-            data, offsets, begin, end, strict, keep_empty, known, count, unwanted, out, errors, places
+            data, offsets, begin, end, strict, keep_empty, table, keys, count, out, errors, places
         )
         return found
 

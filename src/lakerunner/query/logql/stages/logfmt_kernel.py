@@ -11,11 +11,16 @@ from numba import njit
 from lakerunner.query.logql.stages.field_kernels import (
     AS_IS,
     EMPTY,
+    FOLLOW,
+    KEY_END,
+    KEY_START,
     NO_KEY_ROOM,
     NO_ROOM,
     QUOTED,
     ROOT,
+    UNWANTED,
     interned,
+    put_field,
     same_key,
 )
 from lakerunner.query.logql.stages.json_kernel import well_escaped
@@ -55,13 +60,12 @@ def _to_blank(data, i, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _key_end(data, i, stop, previous, known):  # type: ignore[no-untyped-def]
+def _key_end(data, i, stop, previous, keys):  # type: ignore[no-untyped-def]
     """The end of the key that begins at `i`, whether it may hold U+FFFD, and its number if it is the one expected."""
-    _, parents, starts, ends, follow, _ = known
-    guess = follow[previous + 1]
+    guess = keys[FOLLOW, previous + 1]
     if guess >= 0:
-        end = i + ends[guess] - starts[guess]
-        if end < stop and data[end] == _EQUALS and same_key(data, i, end, ROOT, guess, parents, starts, ends):
+        end = i + keys[KEY_END, guess] - keys[KEY_START, guess]
+        if end < stop and data[end] == _EQUALS and same_key(data, i, end, ROOT, guess, keys):
             return end, False, guess
     special = False
     while i < stop:
@@ -110,13 +114,13 @@ def _quoted_end(data, i, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _pair(data, i, stop, previous, known):  # type: ignore[no-untyped-def]
+def _pair(data, i, stop, previous, keys):  # type: ignore[no-untyped-def]
     """The pair whose key begins at `i`.
 
     Returns an error and its place, then the end of the key, its number if known, the value's start and end, how it
     becomes a text, and where the next pair is looked for.
     """
-    end, special, key = _key_end(data, i, stop, previous, known)
+    end, special, key = _key_end(data, i, stop, previous, keys)
     if key < 0:
         if end < stop and data[end] == _QUOTE:
             return STRAY_QUOTE, end, end, key, end, end, EMPTY, _to_blank(data, end, stop)
@@ -145,25 +149,24 @@ def _pair(data, i, stop, previous, known):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def pairs(  # type: ignore[no-untyped-def]
-    data, offsets, begin, end, strict, keep_empty, known, count, unwanted, out, errors, places
+    data, offsets, begin, end, strict, keep_empty, table, keys, count, out, errors, places
 ):
     """Find the pairs of the lines from `begin` up to `end`.
 
     Returns the line at which it stopped, the numbers of fields and keys, and 0 or what there was no room for.
     `errors` and `places` get the first error of a strict line, and its place.
     """
-    rows, keys, starts, ends, kinds = out
-    table, key_parents, key_starts, key_ends, follow, _ = known
     used = 0
     for row in range(begin, end):
-        i, first, stop, mark, previous = offsets[row], offsets[row], offsets[row + 1], used, -1
+        i, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        first, mark, previous = i, used, -1
         errors[row] = FINE
         while True:
             while i < stop and data[i] <= _BLANK:
                 i += 1
             if i >= stop:
                 break
-            error, place, key_end, key, start, last, how, after = _pair(data, i, stop, previous, known)
+            error, place, key_end, key, start, last, how, after = _pair(data, i, stop, previous, keys)
             if error:
                 if strict:
                     errors[row], places[row] = error, place - first + 1
@@ -171,17 +174,17 @@ def pairs(  # type: ignore[no-untyped-def]
                 i = after
                 continue
             if key < 0:
-                if count >= key_parents.shape[0]:
+                # The last place is for what follows the last key.
+                if count + 1 >= keys.shape[1]:
                     return row, mark, count, NO_KEY_ROOM
-                key = interned(data, i, key_end, ROOT, table, key_parents, key_starts, key_ends, count)
+                key = interned(data, i, key_end, ROOT, table, keys, count)
                 count = max(count, key + 1)
-                follow[previous + 1] = key
+                keys[FOLLOW, previous + 1] = key
             previous = key
             i = after
-            if unwanted[key] or (not keep_empty and (how == EMPTY or start == last)):
+            if keys[UNWANTED, key] or (not keep_empty and (how == EMPTY or start == last)):
                 continue
-            if used >= rows.shape[0]:
+            if used >= out.shape[0]:
                 return row, mark, count, NO_ROOM
-            rows[used], keys[used], starts[used], ends[used], kinds[used] = row, key, start, last, how
-            used += 1
+            used = put_field(out, used, row, key, start, last, how)
     return end, used, count, FINE

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
+
+from lakerunner.query.logql.stages.field_kernels import AS_IS, put_field, same_bytes
 
 
 @njit(cache=True, nogil=True)
@@ -23,33 +26,34 @@ def find(data, i, stop, text, start, end):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def captures(data, offsets, begin, end, text, bounds, leading, out_starts, out_ends):  # type: ignore[no-untyped-def]
-    """Find the captures of the lines from `begin` up to `end`: one row of the outputs per capture, -1 where none.
+def captures(data, offsets, begin, end, text, bounds, leading, wanted, out):  # type: ignore[no-untyped-def]
+    """Find the captures of the lines from `begin` up to `end`. Returns the number of fields.
 
     The pattern has literals and captures in turn. `leading`: it begins with a literal, which must begin the line. The
-    capture before a literal that is missing takes the rest of the line, and ends the match.
+    capture before a literal that is missing takes the rest of the line, and ends the match. Only those that are
+    `wanted` become fields.
     """
-    literals, total = bounds.shape[0] - 1, out_starts.shape[0]
+    literals, total, used = bounds.shape[0] - 1, wanted.shape[0], 0
     for row in range(begin, end):
-        i, stop = offsets[row], offsets[row + 1]
+        i, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
         if i == stop:
             continue
         literal = 0
         if leading:
-            size = bounds[1]
-            if i + size > stop or find(data, i, i + size, text, 0, size) != i:
+            if i + bounds[1] > stop or not same_bytes(data, i, text, 0, bounds[1]):
                 continue
-            i, literal = i + size, 1
+            i, literal = i + bounds[1], 1
         for capture in range(total):
-            out_starts[capture, row], out_ends[capture, row] = i, stop
-            if literal == literals:
-                break
-            place = find(data, i, stop, text, bounds[literal], bounds[literal + 1])
+            place = -1
+            if literal < literals:
+                place = find(data, i, stop, text, bounds[literal], bounds[literal + 1])
+            if wanted[capture]:
+                used = put_field(out, used, row, capture, i, place if place >= 0 else stop, AS_IS)
             if place < 0:
                 break
-            out_ends[capture, row] = place
             i = place + bounds[literal + 1] - bounds[literal]
             literal += 1
+    return used
 
 
 @njit(cache=True, nogil=True)
@@ -61,7 +65,7 @@ def fits(data, offsets, begin, end, text, bounds, leading, trailing, out):  # ty
     """
     literals = bounds.shape[0] - 1
     for row in range(begin, end):
-        i, stop = offsets[row], offsets[row + 1]
+        i, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
         if i == stop or (literals == 0 and not trailing):
             out[row] = i == stop and literals == 0 and not trailing
             continue

@@ -12,8 +12,7 @@ import pyarrow as pa
 from lakerunner.query.logql.entries import Check, Entries, Mask
 from lakerunner.query.logql.line_patterns import Capture, Parts
 from lakerunner.query.logql.stages import pattern_kernel
-from lakerunner.query.logql.stages.field_kernels import AS_IS
-from lakerunner.query.logql.stages.fields import Fields, Wanted, with_fields
+from lakerunner.query.logql.stages.fields import Wanted, is_wanted, joined, room_for_fields, with_fields
 from lakerunner.query.logql.stages.texts import Bytes, bytes_of, slices
 
 
@@ -56,20 +55,14 @@ def fitting(lines: pa.StringArray, pattern: LinePattern, check: Check) -> Mask:
 def pattern_fields(entries: Entries, pattern: LinePattern, wanted: Wanted, check: Check) -> Entries:
     """The entries with the named captures as labels. A pattern that does not fit gives fewer of them, or none."""
     data, offsets = bytes_of(entries.lines)
-    starts = np.full((len(pattern.captures), len(entries)), -1, np.int32)
-    ends = np.full_like(starts, -1)
+    needed = [not one.unnamed and is_wanted(one.name, wanted) for one in pattern.captures]
+    chosen, chunks = np.array(needed, np.bool_), []
     for begin, end in slices(offsets):
         check()
-        pattern_kernel.captures(data, offsets, begin, end, pattern.text, pattern.bounds, pattern.leading, starts, ends)
-    named = np.array([not capture.unnamed for capture in pattern.captures], np.bool_)
-    # In order of the rows, which the columns are built in.
-    rows, keys = np.nonzero(((starts >= 0) & named[:, None]).T)
-    fields = Fields(
-        data,
-        rows.astype(np.int32),
-        keys.astype(np.int32),
-        starts[keys, rows],
-        ends[keys, rows],
-        np.full(len(rows), AS_IS, np.uint8),
-    )
-    return with_fields(entries, fields, [capture.name for capture in pattern.captures], wanted, check)
+        out = room_for_fields((end - begin) * sum(needed))
+        used = pattern_kernel.captures(
+            data, offsets, begin, end, pattern.text, pattern.bounds, pattern.leading, chosen, out
+        )
+        chunks.append(out[:used])
+    names = [capture.name for capture in pattern.captures]
+    return with_fields(entries, joined(data, chunks), names, wanted, check)

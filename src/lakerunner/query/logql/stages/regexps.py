@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.query.logql.entries import Check, Entries, Stage
-from lakerunner.query.logql.stages.fields import EXTRACTED, Wanted, sanitized, with_parsed
+from lakerunner.query.logql.stages.fields import EXTRACTED, Wanted, is_wanted, sanitized, with_parsed
 from lakerunner.query.logql.stages.texts import BYTES_PER_CHECK, Offsets, bytes_of, slices
 from lakerunner.query.series import patterns
 from lakerunner.query.series.patterns import Pattern
@@ -40,14 +40,18 @@ def regexp_stage(pattern: str, wanted: Wanted) -> Stage:
             pc.extract_regex(entries.lines.slice(begin, end - begin), text)
             for begin, end in _slices(offsets, compiled, check)
         ]
-        groups = pa.concat_arrays(parts)
         for number, name in enumerate(needed):
-            # `flatten` would copy all groups to apply the validity of the struct.
-            values = pc.if_else(groups.is_valid(), groups.field(number), pa.scalar(None, pa.string()))
+            values = pa.concat_arrays([_texts(part, number) for part in parts])
             entries = _with_group(entries, sanitized(name), values, wanted)
         return entries
 
     return extract
+
+
+def _texts(groups: pa.StructArray, number: int) -> pa.StringArray:
+    """The texts of a group. Where the pattern does not match, all of them are null."""
+    texts = groups.field(number)
+    return pc.if_else(groups.is_valid(), texts, pa.scalar(None, pa.string())) if groups.null_count else texts
 
 
 def _slices(offsets: Offsets, pattern: Pattern, check: Check) -> Iterator[tuple[int, int]]:
@@ -63,7 +67,7 @@ def _group(piece: re.Match[str], needed: list[str], wanted: Wanted) -> str:
     name = piece[1]
     if name is None:
         return "(?:" if piece[0] == "(" else piece[0]
-    if wanted is not None and name not in wanted and name + EXTRACTED not in wanted:
+    if not is_wanted(name, wanted):
         return "(?:"
     needed.append(name)
     return f"(?P<{name}>"

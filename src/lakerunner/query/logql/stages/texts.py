@@ -30,7 +30,8 @@ def bytes_of(texts: pa.StringArray) -> tuple[Bytes, Offsets]:
 
 def texts_of(data: Bytes, offsets: Offsets, present: Mask | None = None) -> pa.StringArray:
     """The column of the bytes. Texts that are not `present` are null."""
-    validity = None if present is None else pa.array(present).buffers()[1]
+    bits = None if present is None or present.all() else np.packbits(present, bitorder="little")
+    validity = None if bits is None else pa.py_buffer(bits)
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
 
