@@ -19,7 +19,6 @@ _GO_UNITS_NS = {
     "h": 3_600_000_000_000,
 }
 _GO_PIECE = re.compile(r"(\d*)(?:\.(\d*))?([^\d.]+)", re.ASCII)
-_GO_DURATION = re.compile(rf"[-+]?(?:{_GO_PIECE.pattern})+", re.ASCII)
 #: Digits of a fraction beyond these are less than a nanosecond of the largest unit.
 _FRACTION_DIGITS = 18
 _MOST_NS = (1 << 63) - 1
@@ -57,11 +56,17 @@ def parse_go_duration_ns(text: str) -> int:
     >>> parse_go_duration_ns("1h0.5m"), parse_go_duration_ns("-0")
     (3630000000000, 0)
     """
-    if text.lstrip("+-") == "0" and len(text) <= 2:
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
         return 0
-    if not _GO_DURATION.fullmatch(text):
-        raise BadInput(f"cannot read {text!r} as a duration", hint="write it like 500ms, 1.5s, 5m or 1h30m")
-    total = sum(_piece_ns(text, *piece) for piece in _GO_PIECE.findall(text.lstrip("+-")))
+    total = at = 0
+    # Piece by piece: one expression for all of them would take exponential time.
+    while at < len(rest) or not rest:
+        piece = _GO_PIECE.match(rest, at)
+        if piece is None:
+            raise BadInput(f"cannot read {text!r} as a duration", hint="write it like 500ms, 1.5s, 5m or 1h30m")
+        total += _piece_ns(text, piece[1], piece[2] or "", piece[3])
+        at = piece.end()
     negative = text.startswith("-")
     if total > _MOST_NS + negative:
         raise BadInput(f"cannot read {text!r}: duration out of range")

@@ -149,7 +149,7 @@ def nanoseconds(text: str) -> int:
 
 
 def _duration_error(text: str) -> str:
-    invalid = f"time: invalid duration {quote(text)}"
+    invalid = f"time: invalid duration {_time_quoted(text)}"
     rest = text[1:] if text[:1] in ("+", "-") else text
     while rest:
         found = _DURATION_NUMBER.match(rest)
@@ -161,11 +161,24 @@ def _duration_error(text: str) -> str:
         unit = _DURATION_UNIT.match(rest)
         assert unit is not None
         if not unit[0]:
-            return f"time: missing unit in duration {quote(text)}"
+            return f"time: missing unit in duration {_time_quoted(text)}"
         if unit[0] not in _DURATION_UNITS:
-            return f"time: unknown unit {quote(unit[0])} in duration {quote(text)}"
+            return f"time: unknown unit {_time_quoted(unit[0])} in duration {_time_quoted(text)}"
         rest = rest[unit.end() :]
     return invalid
+
+
+def _time_quoted(text: str) -> str:
+    """A text as Go's `time` package quotes it: with the bytes of everything that is not printable ASCII.
+
+    >>> print(_time_quoted('5 é"'))
+    "5 \\xc3\\xa9\\""
+    """
+    shown = (
+        f"\\{chr(byte)}" if byte in b'"\\' else chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"
+        for byte in text.encode(errors="surrogateescape")
+    )
+    return f'"{"".join(shown)}"'
 
 
 def size(text: str) -> float:

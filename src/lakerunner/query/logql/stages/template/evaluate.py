@@ -59,6 +59,7 @@ from lakerunner.query.logql.stages.template.interpreter import (
     TemplateError,
     execute,
     located,
+    no_field,
     parameter_type,
 )
 from lakerunner.query.logql.stages.template.limits import check_batch, check_entry
@@ -460,11 +461,21 @@ class _Evaluation:
     def _chain(
         self, receiver: Column, node: Operand, path: tuple[str, ...], args: tuple[Operand, ...], final: Column
     ) -> Column:
+        element = False
         for name in path[:-1]:
-            receiver = self._field(receiver, name, node, (), _MISSING)
-        return self._field(receiver, path[-1], node, args, final)
+            inner = self._field(receiver, name, node, (), _MISSING, element)
+            receiver, element = inner, receiver is not _ALL_LABELS
+        return self._field(receiver, path[-1], node, args, final, element)
 
-    def _field(self, receiver: Column, name: str, node: Operand, args: tuple[Operand, ...], final: Column) -> Column:
+    def _field(
+        self,
+        receiver: Column,
+        name: str,
+        node: Operand,
+        args: tuple[Operand, ...],
+        final: Column,
+        element: bool,
+    ) -> Column:
         if receiver is _ALL_LABELS:
             if len(args) > 1 or final is not _MISSING:
                 self._fail(f"{name} is not a method but has arguments")
@@ -473,7 +484,7 @@ class _Evaluation:
             return self._call(METHODS[Time][name], node, args, final, receiver)
         if len(args) > 1 or final is not _MISSING:
             raise _NotColumnar
-        return self._mapped([receiver], lambda value: _field_of(value, name), self._node)
+        return self._mapped([receiver], lambda value: _field_of(value, name, element), self._node)
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -677,7 +688,7 @@ def _vectorises(columns: Sequence[Column]) -> bool:
     return len(constants) < len(columns) and all(is_clean(each) for each in constants if isinstance(each, str))
 
 
-def _field_of(value: Value, name: str) -> Value:
+def _field_of(value: Value, name: str, element: bool) -> Value:
     """A field of one value. Raises what the error says."""
     if value is None:
         return None
@@ -690,7 +701,7 @@ def _field_of(value: Value, name: str) -> Value:
         return method.call(value)
     if isinstance(value, dict):
         return value.get(name, NIL)
-    raise _Failure(f"can't evaluate field {name} in type {type_name(value)}")
+    raise _Failure(no_field(name, value, element))
 
 
 def _type_of(value: Value) -> str:

@@ -213,7 +213,7 @@ def _formatted(value: Value, verb: str, spec: Spec) -> str:
     if verb == "T":
         return _text(type_name(value), "s", spec)
     if verb == "p":
-        return _bad(value, verb)
+        return _bad(value, verb, spec)
     if isinstance(value, _STRINGERS) and not spec.sharp_v and verb in "vsxXq":
         return _text(str(value), "s" if verb == "v" else verb, spec)
     return _by_type(value, verb, spec)
@@ -221,7 +221,7 @@ def _formatted(value: Value, verb: str, spec: Spec) -> str:
 
 def _by_type(value: Value, verb: str, spec: Spec) -> str:
     if isinstance(value, bool):
-        return _padded("true" if value else "false", spec) if verb in "tv" else _bad(value, verb)
+        return _padded("true" if value else "false", spec) if verb in "tv" else _bad(value, verb, spec)
     if isinstance(value, int):
         return _integer(value, verb, spec)
     if isinstance(value, float):
@@ -237,7 +237,7 @@ def _by_type(value: Value, verb: str, spec: Spec) -> str:
         return f"[]interface {{}}{{{', '.join(parts)}}}" if spec.sharp_v else f"[{' '.join(parts)}]"
     if spec.sharp_v:
         return str(value.go_string())
-    return _bad(value, verb)
+    return _bad(value, verb, spec)
 
 
 def _element(value: Value, verb: str, spec: Spec) -> str:
@@ -254,10 +254,9 @@ def _map(value: dict[str, Value], verb: str, spec: Spec) -> str:
     return f"map[{' '.join(pairs)}]"
 
 
-def _bad(value: Value, verb: str) -> str:
-    if isinstance(value, str):
-        return f"%!{verb}(string={value})"
-    return f"%!{verb}({type_name(value)}={printed(value)})"
+def _bad(value: Value, verb: str, spec: Spec) -> str:
+    """A verb that does not fit: the value with its type, still with the verb's width."""
+    return f"%!{verb}({type_name(value)}={_formatted(value, 'v', spec)})"
 
 
 def _padded(text: str, spec: Spec) -> str:
@@ -273,7 +272,7 @@ def _padded(text: str, spec: Spec) -> str:
 def _string_verb(value: str, verb: str, spec: Spec) -> str:
     if verb == "v":
         return _text(value, "q" if spec.sharp_v else "s", spec)
-    return _text(value, verb, spec) if verb in "sxXq" else _bad(value, verb)
+    return _text(value, verb, spec) if verb in "sxXq" else _bad(value, verb, spec)
 
 
 def _text(value: str, verb: str, spec: Spec) -> str:
@@ -340,7 +339,7 @@ def _integer(value: int, verb: str, spec: Spec) -> str:
         return _digits(number, bases[verb], verb, spec)
     if verb in "cqU":
         return _character(number, verb, spec)
-    return _bad(value, verb)
+    return _bad(value, verb, spec)
 
 
 def _digits(number: int, base: int, verb: str, spec: Spec) -> str:
@@ -386,7 +385,7 @@ def _float_verb(value: float, verb: str, spec: Spec) -> str:
         default = 6 if verb in "eEfF" else None
         precision = default if spec.precision is None else spec.precision
         return _float(value, "f" if verb == "F" else verb, replace(spec, precision=precision))
-    return _bad(value, verb)
+    return _bad(value, verb, spec)
 
 
 def _float(value: float, verb: str, spec: Spec) -> str:
@@ -480,7 +479,7 @@ def _with_point(text: str, verb: str, spec: Spec) -> str:
 
 def _complex(value: complex, verb: str, spec: Spec) -> str:
     if verb not in "vbeEfFgGxX":
-        return _bad(value, verb)
+        return _bad(value, verb, spec)
     inner = replace(spec, width=None)
     real = _float_verb(value.real, verb, inner)
     imaginary = _float_verb(value.imag, verb, replace(inner, plus=True))

@@ -316,13 +316,23 @@ class _Run:
         args: tuple[Operand, ...],
         final: Value,
     ) -> Value:
+        element = False
         for name in path[:-1]:
-            receiver = self._field(dot, name, node, (), _MISSING, receiver)
-        return self._field(dot, path[-1], node, args, final, receiver)
+            inner = self._field(dot, name, node, (), _MISSING, receiver, element)
+            receiver, element = inner, type(receiver) is dict
+        return self._field(dot, path[-1], node, args, final, receiver, element)
 
     def _field(
-        self, dot: Value, name: str, node: Operand, args: tuple[Operand, ...], final: Value, receiver: Value
+        self,
+        dot: Value,
+        name: str,
+        node: Operand,
+        args: tuple[Operand, ...],
+        final: Value,
+        receiver: Value,
+        element: bool,
     ) -> Value:
+        """A field or method of the receiver, which is an `element` of a map of any values or something else."""
         if receiver is None:
             return None
         if receiver is NIL:
@@ -334,7 +344,7 @@ class _Run:
             if len(args) > 1 or final is not _MISSING:
                 self._fail(f"{name} is not a method but has arguments")
             return receiver.get(name, "" if isinstance(receiver, Labels) else NIL)
-        self._fail(f"can't evaluate field {name} in type {type_name(receiver)}")
+        self._fail(no_field(name, receiver, element))
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -439,6 +449,11 @@ class _Run:
         if found != wanted:
             self._fail(f"wrong type for value; expected {wanted}; got {found}")
         return value
+
+
+def no_field(name: str, receiver: Value, element: bool) -> str:
+    """Why a value has no such field. Of an element, Go knows only the type that all elements have."""
+    return f"can't evaluate field {name} in type {'interface {}' if element else type_name(receiver)}"
 
 
 def parameter_type(function: Function, at: int) -> str:
