@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from lakerunner.formats.number_text import float_text
 from lakerunner.model.labels import attribute_column
@@ -47,9 +47,40 @@ def cell(value: AnyValue) -> tuple[str, Any] | None:
 
 def text(content: Any) -> str:
     """The content of a cell in a column of mixed kinds. A whole number has one text, as integer and as double."""
-    if isinstance(content, float) and content.is_integer() and 1e10 <= abs(content) <= 2**53:
-        return str(int(content))
+    if isinstance(content, float) and math.isfinite(content):
+        return float_text(content)
     return str(pa.scalar(content).cast(pa.string()).as_py())
+
+
+def go_json(value: AnyValue) -> str:
+    """The value as Go's OTLP library writes it: keys sorted, whole doubles as integers."""
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: whole(member) for key, member in value.items()}
+        if isinstance(value, list):
+            return [whole(item) for item in value]
+        return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53 else value
+
+    return orjson.dumps(whole(plain(value)), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def flat(pairs: Any, prefix: str = "") -> list[KeyValue]:
+    """The pairs without nested lists, whose pairs are named by their path, and with arrays as text."""
+    found: list[KeyValue] = []
+    for pair in pairs:
+        kind = pair.value.WhichOneof("value")
+        if kind == "kvlist_value":
+            found += flat(pair.value.kvlist_value.values, f"{prefix}{pair.key}.")
+        elif kind == "array_value":
+            found.append(KeyValue(key=prefix + pair.key, value=AnyValue(string_value=go_json(pair.value))))
+        else:
+            found.append(KeyValue(key=prefix + pair.key, value=pair.value))
+    return found
+
+
+def go_message(value: AnyValue) -> str | None:
+    return go_json(value) if value.WhichOneof("value") in ("array_value", "kvlist_value") else message(value)
 
 
 def message(value: AnyValue) -> str | None:
@@ -72,10 +103,13 @@ def attribute_rows(rows: list[dict[str, list[Any]]]) -> list[dict[str, Any]]:
         for prefix, pairs in row.items():
             known = [(pair.key, KINDS.index(pair.value.WhichOneof("value")), at, cell(pair.value)) for at, pair in
                      enumerate(pairs) if cell(pair.value) is not None]  # fmt: skip
-            for key, _, _, (kind, content) in sorted(known, key=lambda item: item[:3]):
+            last: dict[str, int] = {}
+            for key, _, at, _ in known:
+                last[attribute_column(prefix, key)] = at
+            for key, _, at, (kind, content) in sorted(known, key=lambda item: item[:3]):
                 name = attribute_column(prefix, key)
                 types.setdefault(name, set()).add(kind)
-                if name not in columns:
+                if last[name] == at:
                     columns[name] = content
                 else:
                     losers.setdefault(f"{prefix}_{key}", content)

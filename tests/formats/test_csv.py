@@ -24,7 +24,7 @@ def test_columns_become_fields_and_attributes():
     first, second = rows(data)
     assert (first["severity_number"], first["message"]) == (13, 'a, "b"\nc')
     assert [first[f"attr_{key}"] for key in ("code", "ratio", "ok", "zip")] == [5, 0.5, True, "01234"]
-    assert set(second) == {"timestamp", "message"}
+    assert set(second) == {"timestamp", "level", "message", "chq_fingerprint"}
 
 
 @pytest.mark.parametrize("delimiter", ["\t", ";", "|", ","])

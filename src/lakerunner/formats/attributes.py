@@ -2,7 +2,8 @@
 
 The overflow column is a map from text to text. A key without a column of its own is stored there under the name that
 its column would have had, so a query finds it by the same name. Where two keys of one row share a column name ("a.b"
-and "a_b"), the first in order gets the column; the other goes to the overflow under its prefix and original key.
+and "a_b"), the last one that was sent gets the column; the other goes to the overflow under its prefix and original
+key.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import pyarrow.compute as pc
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.number_text import float_texts
-from lakerunner.model.labels import attribute_column
+from lakerunner.formats.spelling import Spelled, by_use, spelled_column
+from lakerunner.model.labels import attribute_column, loki_label
+from lakerunner.model.signals.logs import SPELLED
 
 #: Every column makes the file's footer longer, which costs even readers that do not select the column.
 MAX_PROMOTED_COLUMNS = 256
@@ -30,6 +33,8 @@ OVERFLOW_TYPE = pa.map_(pa.string(), pa.string())
 EXACT = 1 << 53
 #: Schema metadata key. Its value is JSON that maps each column to the original keys stored in it.
 KEYS_METADATA = b"lakerunner.attribute_keys"
+#: Keys kept for attributes that are in the overflow only. Further ones lose the case of their letters.
+MAX_OVERFLOW_KEYS = 1_000
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,6 +47,8 @@ class Entry:
     rows: Ints
     source: pa.Array
     index: Ints
+    #: The position of each value among those of its row, if that is known.
+    place: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,17 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """The attribute columns, the overflow column, and the original keys of each column."""
+    """The attribute columns, the overflow column, the original keys of each column, and unusual ones by row."""
 
     columns: dict[str, pa.Array]
     overflow: pa.Array | None
     keys: dict[str, list[str]]
+    spelled: list[Spelled]
 
     def add_to(self, table: pa.Table) -> pa.Table:
+        if self.spelled and SPELLED in table.column_names:
+            spelled = spelled_column(self.spelled, table.num_rows)
+            table = table.set_column(table.column_names.index(SPELLED), table.schema.field(SPELLED), spelled)
         for name in sorted(self.columns):
             table = table.append_column(name, self.columns[name])
         if self.overflow is not None:
@@ -107,19 +118,40 @@ def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MA
     columns = sorted(_columns(levels), key=lambda column: (-column.presence, column.name))
     promoted: dict[str, pa.Array] = {}
     keys: dict[str, list[str]] = {}
+    spelled: list[Spelled] = []
     spilled: list[tuple[Level, str, Entry]] = []
     for rank, column in enumerate(columns):
+        chosen = _winners(column.entries)
+        named = [entry.key for entry in column.entries]
+        usual = by_use(named, [len(entry.rows) for entry in column.entries])
         if rank < cap:
-            values, losers = _build(column.entries, column.level.size)
-            promoted[column.name] = _expand(values, column.level)
-            keys[column.name] = sorted({entry.key for entry in column.entries})
+            promoted[column.name] = _expand(_spread(chosen.entry, column.level.size), column.level)
+            keys[column.name] = usual
+            spelled += _unusual(column, chosen, usual[0])
         else:
-            winner, losers = _winners(column.entries)
-            spilled.append((column.level, column.name, winner))
+            spilled.append((column.level, column.name, chosen.entry))
+            if is_unlike(column.name, usual[0]) and len(keys) < cap + MAX_OVERFLOW_KEYS:
+                keys[column.name] = usual
         prefix = column.level.prefix
-        spilled.extend((column.level, f"{prefix}_{entry.key}", entry) for entry in losers)
+        spilled.extend((column.level, f"{prefix}_{entry.key}", entry) for entry in chosen.losers)
     overflow = spill(spilled, row_count, tally) if spilled else None
-    return Promoted(promoted, overflow, keys)
+    return Promoted(promoted, overflow, keys, spelled)
+
+
+def is_unlike(column: str, key: str) -> bool:
+    """Whether the label of a key cannot be told from the name of its column."""
+    return loki_label(key) != loki_label(column.partition("_")[2])
+
+
+def _unusual(column: _Column, chosen: _Winners, usual: str) -> Iterable[Spelled]:
+    """Yield the rows that have an unusual key in the column."""
+    for number, entry in enumerate(column.entries):
+        if loki_label(entry.key) != loki_label(usual):
+            mine = chosen.origin == number
+            part = Entry(entry.key, chosen.entry.rows[mine], chosen.entry.source, chosen.entry.index[mine])
+            rows, _ = _rows_of(column.level, part)
+            if len(rows):
+                yield Spelled(rows, column.name, entry.key)
 
 
 def as_text(array: pa.Array) -> pa.Array:
@@ -182,21 +214,31 @@ def _columns(levels: Iterable[Level]) -> Iterable[_Column]:
                 yield _Column(name, level, entries, presence)
 
 
-def _build(entries: list[Entry], size: int) -> tuple[pa.Array, list[Entry]]:
-    winner, losers = _winners(entries)
-    if len(winner.rows) == size:
-        return winner.source.take(pa.array(winner.index)), losers
+@dataclass(frozen=True, slots=True)
+class _Winners:
+    """One value per row, all of one type, and the values that lost to another one of their row."""
+
+    entry: Entry
+    losers: list[Entry]
+    #: For each value of `entry`, the number of the entry that it comes from.
+    origin: Ints
+
+
+def _spread(entry: Entry, size: int) -> pa.Array:
+    """Return the values, one element per row; null where there is none."""
+    if len(entry.rows) == size:
+        return entry.source.take(pa.array(entry.index))
     index = np.zeros(size, np.int64)
     absent = np.ones(size, np.bool_)
-    index[winner.rows] = winner.index
-    absent[winner.rows] = False
-    return winner.source.take(pa.array(index, mask=absent)), losers
+    index[entry.rows] = entry.index
+    absent[entry.rows] = False
+    return entry.source.take(pa.array(index, mask=absent))
 
 
-def _winners(entries: list[Entry]) -> tuple[Entry, list[Entry]]:
-    """Choose one value per row, all of one type. Return them, and the values that lost to another of the same row."""
+def _winners(entries: list[Entry]) -> _Winners:
+    """Choose the last value of each row, or the first where the order is not known."""
     if len(entries) == 1 and bool(np.all(entries[0].rows[1:] > entries[0].rows[:-1])):
-        return entries[0], []
+        return _Winners(entries[0], [], np.zeros(len(entries[0].rows), np.int64))
     types = {entry.source.type for entry in entries}
     # Take before concatenating: each source holds the values of all attributes.
     values = [entry.source.take(pa.array(entry.index)) for entry in entries]
@@ -204,16 +246,19 @@ def _winners(entries: list[Entry]) -> tuple[Entry, list[Entry]]:
     source = pa.concat_arrays([as_text(value) if kind == pa.string() else value.cast(kind) for value in values])
     rows = np.concatenate([entry.rows for entry in entries])
     origin = np.repeat(np.arange(len(entries)), [len(entry.rows) for entry in entries])
-    order = np.lexsort((np.arange(len(rows)), rows))
-    first = np.ones(len(rows), np.bool_)
-    first[1:] = rows[order[1:]] != rows[order[:-1]]
-    kept, lost = order[first], order[~first]
+    places = [entry.place for entry in entries if entry.place is not None]
+    # Backwards, if the order is not known: then the first is the last.
+    place = np.concatenate(places) if len(places) == len(entries) else -np.arange(len(rows))
+    order = np.lexsort((place, rows))
+    last = np.ones(len(rows), np.bool_)
+    last[:-1] = rows[order[1:]] != rows[order[:-1]]
+    kept, lost = order[last], order[~last]
     losers = [
         Entry(entry.key, rows[index], source, index)
         for number, entry in enumerate(entries)
         if len(index := lost[origin[lost] == number])
     ]
-    return Entry(entries[0].key, rows[kept], source, kept), losers
+    return _Winners(Entry(entries[0].key, rows[kept], source, kept), losers, origin[kept])
 
 
 def _expand(values: pa.Array, level: Level) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +19,13 @@ from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.records.records import Records
 from lakerunner.formats.records.tables import record_tables
+from lakerunner.formats.spelling import Mask, spelled_rows
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
+from lakerunner.model.signals.logs import DERIVED, FINGERPRINT, LEVEL, REPEAT, SPELLED
 
+#: Columns that ingest makes itself, in segments of ours.
+_OURS = (LEVEL, FINGERPRINT, DERIVED, SPELLED, REPEAT)
 #: The members of OTLP's AnyValue, in the spellings of protobuf and JSON.
 _ANY_VALUE = re.compile(r"\.(string|bool|int|double|array|kvlist|bytes)(_value|Value)$")
 
@@ -73,9 +77,35 @@ def _check_size(metadata: pq.FileMetaData, limits: Limits) -> None:
 
 def _entries(table: pa.Table, limits: Limits, tally: Tally) -> Iterator[Entry]:
     originals = keys_of(table.schema)
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        yield from _flatten(_key(name, originals), array, np.arange(len(array)), limits, tally, limits.nesting_depth)
+    ours = {name: _column(table, name) for name in table.column_names if originals and name in _OURS}
+    derived = ours.get(DERIVED)
+    spelled = spelled_rows(ours[SPELLED]) if SPELLED in ours else {}
+    for name in table.column_names:
+        if name in ours:
+            continue
+        array = _column(table, name)
+        if derived is not None and name in ("severity", "severity_number"):
+            array = pc.if_else(pc.fill_null(pc.equal(derived, name), False), None, _decoded(array, limits))
+        rows = np.arange(len(array))
+        for key, chosen in _by_key(name, originals, spelled.get(name, {}), rows):
+            part = array if len(chosen) == len(rows) else array.take(pa.array(chosen))
+            yield from _flatten(key, part, chosen, limits, tally, limits.nesting_depth)
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _by_key(
+    name: str, originals: dict[str, list[str]], spelled: Mapping[str, Mask], rows: Ints
+) -> Iterator[tuple[str, Ints]]:
+    """Yield the keys of a column, each with its rows."""
+    usual = np.ones(len(rows), np.bool_)
+    for key, unusual in spelled.items():
+        usual &= ~unusual
+        yield _key(name, {name: [key]}), rows[unusual]
+    yield _key(name, originals), rows[usual]
 
 
 def _key(name: str, originals: dict[str, list[str]]) -> str:

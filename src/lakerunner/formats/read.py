@@ -14,6 +14,7 @@ from lakerunner.formats.decoded import Decoded, Tally, excerpt_of
 from lakerunner.formats.detect import Format, detect
 from lakerunner.formats.jsonl import documents, is_mixed, read_jsonl
 from lakerunner.formats.limits import Limits
+from lakerunner.formats.log_details import with_details
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.decode import read_protobuf
 from lakerunner.formats.otlp.json_requests import read_otlp_json, request_signal
@@ -52,6 +53,8 @@ def read_object(
             where=f"{len(content)} bytes",
             hint=f"it begins with {excerpt_of(content[:80])}",
         ) from None
+    if signal is LOGS:
+        tables[signal.rows.suffix] = with_details(tables[signal.rows.suffix])
     if tally.rejected and not tables[signal.rows.suffix].num_rows:
         raise _all_refused(name, signal, tally)
     return Decoded.of(tables, name, tally)

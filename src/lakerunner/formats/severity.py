@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import Ints
+from lakerunner.model.signals.logs import DERIVED
 
 _FAMILIES = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 #: Number -> the short name of OpenTelemetry's log data model: TRACE, TRACE2, ... FATAL4.
@@ -95,14 +96,24 @@ def on_scale(levels: pa.Array, scale: str) -> pa.Array:
     return pa.array(found, pa.int32()).take(encoded.indices)
 
 
-def fill(names: pa.Array, numbers: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return names and numbers, each derived from the other where only one was sent."""
+def fill(names: pa.Array, numbers: pa.Array) -> dict[str, pa.Array]:
+    """Return the columns of names and numbers, each derived from the other where only one was sent.
+
+    A third column tells which one was derived.
+    """
     plain = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    derived = names.null_count and bool(np.any(plain > 0))
-    return (
-        pc.coalesce(names, name_of(plain)) if derived else names,
-        pc.coalesce(numbers, number_of(names)) if numbers.null_count else numbers,
-    )
+    all_names, all_numbers = names, numbers
+    if names.null_count and bool(np.any(plain > 0)):
+        all_names = pc.coalesce(names, name_of(plain))
+    if numbers.null_count:
+        all_numbers = pc.coalesce(numbers, number_of(names))
+    columns = {"severity": all_names, "severity_number": all_numbers}
+    derived = [
+        pc.if_else(pc.and_(sent.is_null(), columns[name].is_valid()), name, None)
+        for name, sent in (("severity", names), ("severity_number", numbers))
+        if columns[name].null_count < sent.null_count
+    ]
+    return columns | ({DERIVED: pc.coalesce(*derived).cast(pa.string())} if derived else {})
 
 
 def _number(name: str | None) -> int | None:

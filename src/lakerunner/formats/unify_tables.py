@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,18 +10,23 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attribute_types import AttributeTypes, fit, plain_type
 from lakerunner.formats.attributes import (
+    MAX_OVERFLOW_KEYS,
     MAX_PROMOTED_COLUMNS,
     OVERFLOW,
     OVERFLOW_TYPE,
     Entry,
     Level,
     as_text,
+    is_unlike,
     keys_of,
     spill,
     with_keys,
 )
 from lakerunner.formats.decoded import Tally
+from lakerunner.formats.spelling import Spelled, by_use, spelled_column, spelled_rows
+from lakerunner.model.labels import loki_label
 from lakerunner.model.signal import Table
+from lakerunner.model.signals.logs import SPELLED
 
 
 def unify_tables(
@@ -62,12 +67,45 @@ def unify_tables(
             part.append_column(field, pa.nulls(part.num_rows, OVERFLOW_TYPE) if overflow is None else overflow)
             for part, overflow in zip(parts, overflows, strict=True)
         ]
-    keys: dict[str, set[str]] = {}
+    keys = _keys(tables, kept)
+    if SPELLED in fixed:
+        parts = [_respelled(part, keys_of(table.schema), keys) for part, table in zip(parts, tables, strict=True)]
+    return with_keys(pa.concat_tables(parts).unify_dictionaries(), keys)
+
+
+def _keys(tables: Sequence[pa.Table], kept: Sequence[str]) -> dict[str, list[str]]:
+    """Return the keys of each column, first the one that most rows have, and those of the overflow that differ."""
+    found: dict[str, list[tuple[str, int]]] = {}
     for table in tables:
+        stored = set(table.column_names)
         for name, originals in keys_of(table.schema).items():
-            keys.setdefault(name, set()).update(originals)
-    whole = pa.concat_tables(parts).unify_dictionaries()
-    return with_keys(whole, {name: sorted(keys[name]) for name in kept if name in keys})
+            rows = table.num_rows - table.column(name).null_count if name in stored else 1
+            found.setdefault(name, []).extend((key, rows if key == originals[0] else 0) for key in originals)
+    keys = {name: by_use(*zip(*pairs, strict=True)) for name, pairs in found.items()}
+    others = [name for name in keys if name not in kept and is_unlike(name, keys[name][0])][:MAX_OVERFLOW_KEYS]
+    return {name: keys[name] for name in (*kept, *others) if name in keys}
+
+
+def _respelled(part: pa.Table, had: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]]) -> pa.Table:
+    """Return the rows with their keys named where the usual one of their table is unusual among all tables."""
+    unlike = [
+        name
+        for name, originals in had.items()
+        if name in keys and name in part.column_names and loki_label(originals[0]) != loki_label(keys[name][0])
+    ]
+    if not unlike:
+        return part
+    before = spelled_rows(part.column(SPELLED).combine_chunks())
+    spelled = [
+        Spelled(np.flatnonzero(rows), name, key) for name, by_key in before.items() for key, rows in by_key.items()
+    ]
+    for name in unlike:
+        rows = part.column(name).is_valid().to_numpy()
+        for named in before.get(name, {}).values():
+            rows = rows & ~named
+        spelled.append(Spelled(np.flatnonzero(rows), name, had[name][0]))
+    at = part.column_names.index(SPELLED)
+    return part.set_column(at, part.schema.field(SPELLED), spelled_column(spelled, part.num_rows))
 
 
 def _field(name: str, columns: Sequence[pa.ChunkedArray], types: AttributeTypes) -> pa.Field:

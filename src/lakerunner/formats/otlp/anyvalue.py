@@ -19,10 +19,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1 import common_pb2
 
-from lakerunner.formats.attributes import Entry, Ints, cut_text
+from lakerunner.formats.attributes import EXACT, Entry, Ints, cut_text
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits, cut_key
 from lakerunner.formats.number_text import float_text
+from lakerunner.formats.otlp.kvlists import PLACE_BITS, FlatLists
 from lakerunner.model.errors import BadInput
 
 
@@ -50,6 +51,17 @@ _FIELDS = {
 }
 
 
+class Nested(enum.Enum):
+    """How arrays and key-value lists are rendered."""
+
+    #: As JSON, in the order of the sender; a double is seen to be one.
+    JSON = "json"
+    #: As the JSON that Go's OTLP library writes, and so Loki shows: keys sorted, 5.0 as 5.
+    GO_JSON = "go json"
+    #: Likewise, but key-value lists stay in protobuf, to be flattened.
+    FLAT = "flat"
+
+
 class DuplicateOneof(Exception):
     """A oneof has two members set, because its sender wrote it twice. The caller must decode the canonical form."""
 
@@ -62,7 +74,7 @@ class Values:
     arrays: dict[Kind, pa.Array]
 
     @classmethod
-    def of(cls, struct: pa.StructArray, limits: Limits, tally: Tally) -> Values:
+    def of(cls, struct: pa.StructArray, limits: Limits, tally: Tally, nested: Nested = Nested.JSON) -> Values:
         # flatten() applies the struct's own nulls to its members.
         members = dict(zip((field.name for field in struct.type), struct.flatten(), strict=True))
         kinds = np.zeros(len(struct), np.uint8)
@@ -74,7 +86,8 @@ class Values:
                 continue
             present += len(struct) - member.null_count
             kinds[_valid(member)] = kind
-            arrays[kind] = _plain(kind, member, limits, tally)
+            is_kept = nested is Nested.FLAT and kind == Kind.KVLIST
+            arrays[kind] = member if is_kept else _plain(kind, member, nested, limits, tally)
         if present != int(np.count_nonzero(kinds)):
             raise DuplicateOneof
         return cls(kinds, arrays)
@@ -96,9 +109,13 @@ class Pairs:
     keys: list[str]
     values: Values
     size: int
+    #: With these, the pairs of nested lists are attributes of their own.
+    flat_lists: FlatLists | None = None
 
     @classmethod
-    def of(cls, lists: pa.ListArray, limits: Limits, tally: Tally, cap: int | None = None) -> Pairs:
+    def of(
+        cls, lists: pa.ListArray, limits: Limits, tally: Tally, cap: int | None = None, *, flatten: bool = False
+    ) -> Pairs:
         counts, flat = _flat(lists, limits.attributes_per_row if cap is None else cap, tally)
         encoded = flat.field("key").dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
@@ -106,15 +123,22 @@ class Pairs:
         if max(map(len, keys), default=0) * 4 > limits.key_bytes:
             uses = np.bincount(codes, minlength=len(keys)).tolist()
             keys = [cut_key(key, count, limits, tally) for key, count in zip(keys, uses, strict=True)]
+        values = Values.of(flat.field("value"), limits, tally, Nested.FLAT if flatten else Nested.JSON)
+        flat_lists = None
+        if flatten and Kind.KVLIST in values.arrays:
+            flat_lists = FlatLists.of(
+                values.arrays[Kind.KVLIST], functools.partial(_parsed, Kind.KVLIST), _nested_json, limits, tally
+            )
         return cls(
             rows=np.repeat(np.arange(len(lists)), counts),
             codes=codes,
             keys=keys,
-            values=Values.of(flat.field("value"), limits, tally),
+            values=values,
             size=len(lists),
+            flat_lists=flat_lists,
         )
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self, limits: Limits, tally: Tally) -> Iterator[Entry]:
         """Yield the values of each key, one entry per kind of value."""
         # NumPy sorts 16-bit numbers by radix: 10 ns per item instead of 70 for wider ones.
         narrow = self.codes.astype(np.uint16) if len(self.keys) < 1 << 16 else self.codes
@@ -127,9 +151,13 @@ class Pairs:
             found = kinds[start:end]
             start = end
             for kind in _distinct(found):
-                if kind != Kind.NONE:
-                    index = positions if len(found) == np.count_nonzero(found == kind) else positions[found == kind]
-                    yield Entry(key, self.rows[index], self.values.arrays[Kind(kind)], index)
+                if kind == Kind.NONE:
+                    continue
+                index = positions if len(found) == np.count_nonzero(found == kind) else positions[found == kind]
+                if kind == Kind.KVLIST and self.flat_lists is not None:
+                    yield from self.flat_lists.entries(key, index, self.rows, limits, tally)
+                else:
+                    yield Entry(key, self.rows[index], self.values.arrays[Kind(kind)], index, index << PLACE_BITS)
 
 
 def _distinct(kinds: npt.NDArray[np.uint8]) -> list[int]:
@@ -156,11 +184,11 @@ def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
     return valid
 
 
-def _plain(kind: Kind, array: pa.Array, limits: Limits, tally: Tally) -> pa.Array:
+def _plain(kind: Kind, array: pa.Array, nested: Nested, limits: Limits, tally: Tally) -> pa.Array:
     if kind == Kind.BYTES:
         return _per_distinct(array, lambda value: base64.b64encode(value).decode())
     if kind in (Kind.ARRAY, Kind.KVLIST):
-        array = _per_distinct(array, functools.partial(_json_of, kind))
+        array = _per_distinct(array, functools.partial(_json_of, kind, is_go=nested is not Nested.JSON))
     return cut_text(array, limits, tally) if pa.types.is_string(array.type) else array
 
 
@@ -173,6 +201,8 @@ def _per_distinct(array: pa.Array, render: Any) -> pa.Array:
 def _kind_text(kind: Kind, array: pa.Array) -> pa.Array:
     if kind == Kind.DOUBLE:
         return _per_distinct(array, float_text)
+    if kind == Kind.KVLIST and pa.types.is_binary(array.type):
+        return _per_distinct(array, functools.partial(_json_of, kind, is_go=True))
     return pc.cast(array, pa.string())
 
 
@@ -194,7 +224,13 @@ def _loose_classes() -> dict[Kind, Any]:
     }
 
 
-def _json_of(kind: Kind, wire: bytes) -> str:
+def _json_of(kind: Kind, wire: bytes, is_go: bool = False) -> str:
+    message = _parsed(kind, wire)
+    value = [_python(v) for v in message.values] if kind == Kind.ARRAY else _dict(message.values)
+    return _go_json(value) if is_go else orjson.dumps(value).decode()
+
+
+def _parsed(kind: Kind, wire: bytes) -> Any:
     message = _loose_classes()[kind]()
     try:
         message.ParseFromString(wire)
@@ -204,8 +240,28 @@ def _json_of(kind: Kind, wire: bytes) -> str:
             where=f"a value of {len(wire)} bytes",
             hint=f"it begins with {wire[:16].hex(' ')}",
         ) from None
-    value = [_python(v) for v in message.values] if kind == Kind.ARRAY else _dict(message.values)
-    return orjson.dumps(value).decode()
+    return message
+
+
+def _nested_json(value: Any) -> str:
+    return _go_json(_python(value))
+
+
+def _go_json(value: Any) -> str:
+    return orjson.dumps(_with_whole_numbers(value), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """Return the value with whole doubles as integers."""
+    match value:
+        case dict():
+            return {key: _with_whole_numbers(member) for key, member in value.items()}
+        case list():
+            return [_with_whole_numbers(item) for item in value]
+        case float() if value.is_integer() and abs(value) <= EXACT:
+            return int(value)
+        case _:
+            return value
 
 
 def _dict(pairs: Any) -> dict[str, Any]:

@@ -11,16 +11,28 @@ from lakerunner.formats.attributes import Level, promote
 from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
-from lakerunner.formats.otlp.anyvalue import Pairs, Values
-from lakerunner.formats.otlp.nesting import hex_ids, nanos, null_if_empty, shared_levels, timestamps, unnest
+from lakerunner.formats.otlp.anyvalue import Nested, Pairs, Values
+from lakerunner.formats.otlp.nesting import (
+    SERVICE_NAME,
+    hex_ids,
+    nanos,
+    null_if_empty,
+    shared_levels,
+    timestamps,
+    unnest,
+)
 from lakerunner.model.signals import LOGS
+
+#: A resource without a service is named after its container or job, as Loki does.
+_SERVICE_KEYS = ((SERVICE_NAME,), ("container.name", "k8s.container.name", "k8s.job.name"))
 
 
 def log_tables(parents: pa.StructArray, limits: Limits, options: Options, tally: Tally) -> dict[str, pa.Table]:
     nest = unnest(parents, "scope_logs", "log_records")
     records = nest.records
-    resource, scope, service = shared_levels(nest, limits, tally)
-    own = Level("attr", len(records), list(Pairs.of(records.field("attributes"), limits, tally).entries()))
+    resource, scope, service = shared_levels(nest, limits, tally, _SERVICE_KEYS, flatten=True)
+    pairs = Pairs.of(records.field("attributes"), limits, tally, flatten=True)
+    own = Level("attr", len(records), list(pairs.entries(limits, tally)))
     promoted = promote((resource, scope, own), len(records), tally)
 
     time_ns, bad = nanos(records.field("time_unix_nano"))
@@ -29,16 +41,15 @@ def log_tables(parents: pa.StructArray, limits: Limits, options: Options, tally:
     bad = np.where(time_ns == 0, observed_bad, bad)
     if options.fallback_time_ns is not None:
         at_ns = np.where(at_ns == 0, options.fallback_time_ns, at_ns)
-    names, numbers = _severities(records)
     table = table_of(
         LOGS.rows,
         {
             "timestamp": timestamps(at_ns, "ns"),
-            "observed_timestamp": timestamps(observed_ns, "ns", (observed_ns == 0) | observed_bad),
+            # Without an event time, the observed time has become that.
+            "observed_timestamp": timestamps(observed_ns, "ns", (observed_ns == 0) | observed_bad | (time_ns == 0)),
             "service_name": service.take(pa.array(nest.resource_of)),
-            "severity": names,
-            "severity_number": numbers,
-            "message": Values.of(records.field("body"), limits, tally).text(),
+            **_severities(records),
+            "message": Values.of(records.field("body"), limits, tally, Nested.GO_JSON).text(),
             "event_name": null_if_empty(records.field("event_name")),
             "trace_id": hex_ids(records.field("trace_id")),
             "span_id": hex_ids(records.field("span_id")),
@@ -54,7 +65,7 @@ def log_tables(parents: pa.StructArray, limits: Limits, options: Options, tally:
     return {LOGS.rows.suffix: table.filter(pa.array(~refused)) if refused.any() else table}
 
 
-def _severities(records: pa.StructArray) -> tuple[pa.Array, pa.Array]:
+def _severities(records: pa.StructArray) -> dict[str, pa.Array]:
     number = records.field("severity_number")
     numbers = pc.if_else(pc.equal(number, 0), pa.scalar(None, pa.int32()), number)
     return severity.fill(null_if_empty(records.field("severity_text")), numbers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,14 +59,25 @@ def counts(lists: pa.ListArray) -> Ints:
     return sizes
 
 
-def shared_levels(nest: Nest, limits: Limits, tally: Tally) -> tuple[Level, Level, pa.Array]:
-    """Return the attributes of resources, those of scopes, and the service name of each resource."""
-    pairs = Pairs.of(member(nest.resources, "attributes"), limits, tally)
-    resource = Level("resource", len(nest.resources), list(pairs.entries()), nest.resource_of)
-    scope_pairs = Pairs.of(member(nest.scopes, "attributes"), limits, tally)
+def shared_levels(
+    nest: Nest,
+    limits: Limits,
+    tally: Tally,
+    service_keys: Sequence[Sequence[str]] = ((SERVICE_NAME,),),
+    *,
+    flatten: bool = False,
+) -> tuple[Level, Level, pa.Array]:
+    """Return the attributes of resources, those of scopes, and the service name of each resource.
+
+    The name is the first attribute under one of the first keys, else under one of the next keys.
+    """
+    pairs = Pairs.of(member(nest.resources, "attributes"), limits, tally, flatten=flatten)
+    resource = Level("resource", len(nest.resources), list(pairs.entries(limits, tally)), nest.resource_of)
+    scope_pairs = Pairs.of(member(nest.scopes, "attributes"), limits, tally, flatten=flatten)
     own = [entry for name in ("name", "version") for entry in _named(name, member(nest.scopes, name))]
-    scope = Level("scope", len(nest.scopes), own + list(scope_pairs.entries()), nest.scope_of)
-    return resource, scope, attribute_text(pairs, SERVICE_NAME)
+    scope = Level("scope", len(nest.scopes), own + list(scope_pairs.entries(limits, tally)), nest.scope_of)
+    names = [null_if_empty(attribute_text(pairs, keys)) for keys in service_keys]
+    return resource, scope, pc.coalesce(*names)
 
 
 def member(struct: pa.StructArray, name: str) -> pa.Array:
@@ -73,23 +85,24 @@ def member(struct: pa.StructArray, name: str) -> pa.Array:
     return struct.flatten()[struct.type.get_field_index(name)]
 
 
-def attribute_text(pairs: Pairs, key: str) -> pa.Array:
-    """Return one attribute as text, one element per row of the level. If a row has the key twice, the first wins."""
+def attribute_text(pairs: Pairs, keys: Sequence[str]) -> pa.Array:
+    """Return the first attribute under one of the keys as text, one element per row of the level."""
     index = np.zeros(pairs.size, np.int64)
     absent = np.ones(pairs.size, np.bool_)
-    if key in pairs.keys:
-        found = np.flatnonzero(pairs.codes == pairs.keys.index(key))[::-1]
-        index[pairs.rows[found]] = found
-        absent[pairs.rows[found]] = False
-    if bool(absent.all()):
+    codes = [code for code, key in enumerate(pairs.keys) if key in keys]
+    if not codes:
         return pa.nulls(pairs.size, pa.string())
+    found = np.flatnonzero(np.isin(pairs.codes, codes))[::-1]
+    index[pairs.rows[found]] = found
+    absent[pairs.rows[found]] = False
     return pairs.values.text().take(pa.array(index, mask=absent))
 
 
 def _named(name: str, values: pa.Array) -> list[Entry]:
     """Return a field of the scope as if it were an attribute."""
     present = np.flatnonzero(pc.fill_null(pc.not_equal(values, ""), False).to_numpy(zero_copy_only=False))
-    return [Entry(name, present, values, present)] if len(present) else []
+    # Placed behind all attributes, so that an attribute of that name does not get its column.
+    return [Entry(name, present, values, present, np.full(len(present), 1 << 62))] if len(present) else []
 
 
 def hex_ids(ids: pa.Array) -> pa.Array:

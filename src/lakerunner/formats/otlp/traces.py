@@ -24,7 +24,7 @@ def trace_tables(parents: pa.StructArray, limits: Limits, options: Options, tall
     nest = unnest(parents, "scope_spans", "spans")
     spans = nest.records
     resource, scope, service = shared_levels(nest, limits, tally)
-    own = Level("attr", len(spans), list(Pairs.of(spans.field("attributes"), limits, tally).entries()))
+    own = Level("attr", len(spans), list(Pairs.of(spans.field("attributes"), limits, tally).entries(limits, tally)))
     promoted = promote((resource, scope, own), len(spans), tally)
 
     start_ns, bad = nanos(spans.field("start_time_unix_nano"))

@@ -40,7 +40,7 @@ def log_tables(
     records.join_date_and_time()
     at_ns, _ = records.times(fields["timestamp"], options.fallback_time_ns, needed=True)
     observed_ns, unobserved = records.times(fields["observed_timestamp"], options.fallback_time_ns, needed=False)
-    names, number = _severity(records, fields, scales)
+    severities = _severity(records, fields, scales)
     service = records.text(fields["service_name"], _are_names)
     if is_bunyan.any():
         # bunyan and pino call the application `name`; elsewhere that is a logger.
@@ -51,8 +51,7 @@ def log_tables(
         "timestamp": timestamps(at_ns, "ns"),
         "observed_timestamp": timestamps(observed_ns, "ns", unobserved),
         "service_name": service,
-        "severity": names,
-        "severity_number": number,
+        **severities,
         "message": cut_text(pc.utf8_rtrim(records.text(fields["message"]), "\r\n"), limits, records.tally),
         "event_name": records.text(fields["event_name"]),
         "trace_id": ids(records, fields["trace_id"], 32),
@@ -65,8 +64,8 @@ def log_tables(
 
 def _severity(
     records: Records, fields: Mapping[str, tuple[str, ...]], scales: Mapping[str, Mask]
-) -> tuple[pa.Array, pa.Array]:
-    """Return names and numbers of levels: names that are known, else numbers, else any name."""
+) -> dict[str, pa.Array]:
+    """Return the columns of a level: names that are known, else numbers, else any name."""
     number = records.numbers(fields["severity_number"], pa.int32())
     number = pc.if_else(pc.and_(pc.greater(number, 0), pc.less(number, 25)), number, pa.scalar(None, pa.int32()))
     certain = [key for key in fields["severity"] if key not in _DOUBTFUL]

@@ -28,8 +28,9 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import CONTENT_VERSION, ObjectOutcome, RawObject, content_hash, quarantined
 from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal
-from lakerunner.model.signals import signal_named
+from lakerunner.model.signals import LOGS, signal_named
 from lakerunner.model.time import MAX_TIME_NS
+from lakerunner.pipeline.ingest.repeats import with_repeats
 from lakerunner.pipeline.ingest.split import Tables, event_times_ns, merged, parts, skewed_rows
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
@@ -192,6 +193,8 @@ def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
 
 
 def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore, now_ns: int) -> Segment:
+    if signal is LOGS:
+        part = {**part, signal.rows.suffix: with_repeats(part[signal.rows.suffix])}
     described = describe(signal, part[signal.rows.suffix])
     files: Sequence[pa.Buffer] = encode_tables(signal, part)
     segment = segment_of(

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW, as_text
+from lakerunner.formats.spelling import spelled_rows
 from lakerunner.formats.unify_tables import exploded
 from lakerunner.model.labels import loki_label
 from lakerunner.model.signals.logs import DERIVED, LEVEL, REPEAT, SPELLED
@@ -208,8 +208,9 @@ class _Labels:
 
     def add_attributes(self, keys: Keys) -> None:
         """Add the labels made from attributes, in their columns and in the overflow."""
-        spelled = _spelled_rows(self.batch)
-        for column in self.batch.schema.names:
+        stored = self.batch.schema.names
+        spelled = spelled_rows(self.batch.column(SPELLED)) if SPELLED in stored else {}
+        for column in stored:
             level, _, rest = column.partition("_")
             if level not in _LEVELS or column in _SCOPE_FIELDS:
                 continue
@@ -223,7 +224,7 @@ class _Labels:
             for key in chosen:
                 rows = usual_rows if key == usual else variants[key]
                 self._add_attribute(level, key, values if rows is None else _where(values, rows))
-        if OVERFLOW in self.batch.schema.names:
+        if OVERFLOW in stored:
             self._add_overflow(keys)
 
     def _add_overflow(self, keys: Keys) -> None:
@@ -261,19 +262,6 @@ def _sent(values: pa.Array, column: str, derived: pa.Array | None) -> pa.Array:
         return values
     sent = pc.invert(pc.fill_null(pc.equal(derived, column), False))
     return pc.if_else(sent, plain(values), None)
-
-
-def _spelled_rows(batch: pa.RecordBatch) -> dict[str, dict[str, Mask]]:
-    """Return the rows in which a column holds a key in an unusual spelling, by column and key."""
-    if SPELLED not in batch.schema.names or (column := batch.column(SPELLED)).null_count == batch.num_rows:
-        return {}
-    encoded = plain(column).dictionary_encode()
-    codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-    holders: dict[str, dict[str, list[int]]] = {}
-    for code, document in enumerate(encoded.dictionary.to_pylist()):
-        for name, key in orjson.loads(document).items():
-            holders.setdefault(name, {}).setdefault(key, []).append(code)
-    return {name: {key: np.isin(codes, held) for key, held in by_key.items()} for name, by_key in holders.items()}
 
 
 def _filled(batch: pa.RecordBatch, column: str, default: str) -> pa.Array:

@@ -1,0 +1,61 @@
+"""Mark log records that repeat an earlier one of their segment in every column.
+
+The lake keeps them, because two identical lines may both have happened. Loki keeps one, so a LogQL query leaves out
+the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakerunner.model.signals.logs import FINGERPRINT, REPEAT
+from lakerunner.pipeline.ordering import whole
+
+Ints = npt.NDArray[np.int64]
+
+
+def with_repeats(rows: pa.Table) -> pa.Table:
+    """Return the rows, which are sorted by service and time, with the column `repeat` set where one repeats another."""
+    found = _repeats(rows)
+    if not len(found):
+        return rows
+    marks = np.zeros(rows.num_rows, np.bool_)
+    marks[found] = True
+    at = rows.column_names.index(REPEAT)
+    return rows.set_column(at, rows.schema.field(at), pa.array(marks, mask=~marks))
+
+
+def _repeats(rows: pa.Table) -> Ints:
+    """Return the rows that are equal to an earlier one. Cheap columns go first: few rows are left after them."""
+    times = rows.column("timestamp").cast(pa.int64()).to_numpy()
+    same_time = times[1:] == times[:-1]
+    candidates = np.flatnonzero(np.append(same_time, False) | np.insert(same_time, 0, False))
+    if not len(candidates):
+        return candidates
+    first = ("timestamp", FINGERPRINT, "service_name", "message")
+    group = np.zeros(len(candidates), np.int64)
+    for name in (*first, *(name for name in rows.column_names if name not in first)):
+        codes = _codes(rows.column(name), candidates)
+        group = np.unique(group * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
+        shared = np.bincount(group)[group] > 1
+        if not shared.any():
+            return candidates[:0]
+        candidates, group = candidates[shared], group[shared]
+    order = np.argsort(group, kind="stable")
+    repeated = np.zeros(len(order), np.bool_)
+    repeated[1:] = group[order][1:] == group[order][:-1]
+    return candidates[order[repeated]]
+
+
+def _codes(column: pa.ChunkedArray, rows: Ints) -> Ints:
+    """Number the distinct values of these rows from 0; null is a value."""
+    values = whole(column).take(pa.array(rows))
+    if pa.types.is_map(values.type):
+        values = pa.array([str(each) for each in values.to_pylist()])
+    elif pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    codes: Ints = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
