@@ -22,6 +22,7 @@ from lakerunner.query.logql import ast
 from lakerunner.query.logql.ast import LineOp
 from lakerunner.query.logql.line_patterns import parse_filter_pattern
 from lakerunner.query.logql.records import ALWAYS, DEFAULTS, LINE, SERVICE_NAME, TEXT_COLUMNS, value_columns
+from lakerunner.query.logql.stages.label_patterns import matches_whole, selecting
 from lakerunner.query.scan.rows.predicate import (
     EVERYTHING,
     And,
@@ -67,7 +68,7 @@ def push_down(selector: ast.LogSelector) -> Pushed:
             parts.append(_always(matcher))
         else:
             parts.append(_matcher(matcher))
-            left.append(ast.LabelFilter(ast.StringFilter(matcher)))
+            left.append(ast.LabelFilter(ast.StringFilter(selecting(matcher))))
     #: What earlier stages may have made of the entry.
     line_is_stored, parsers, labels_are_known = True, list[ast.Stage](), True
     for stage in selector.stages:
@@ -214,8 +215,8 @@ def _condition(condition: ast.Condition, parsers: Sequence[ast.Stage]) -> Predic
         case ast.OrFilter(left, right):
             return _any((_condition(left, parsers), _condition(right, parsers)))
         case ast.StringFilter(matcher) if not matcher.name.startswith("__"):
-            if matcher.matches(""):
-                # The label may have been dropped.
+            if matcher.matches("") or not matches_whole(matcher):
+                # The label may have been dropped, or more values match than those that the pattern describes.
                 return EVERYTHING
             if matcher.name in ALWAYS:
                 return _always(matcher)

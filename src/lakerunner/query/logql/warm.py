@@ -31,6 +31,7 @@ _PIPELINES = (
     '| logfmt | level=~"err.*" or took > 1s',
     '| regexp "(?P<first>\\\\w+)"',
     '| pattern "<first> <_>"',
+    '|= ip("10.0.0.0/8") | json first="a.b[0]"',
     '|> "<_>a<_>" | decolorize',
     '| json | line_format "{{.level}} {{.n}}" | label_format size="{{.n}}"',
     "| unpack | drop level | keep n",

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+from lakerunner.query.series.matchers import Matcher, MatchKind
+
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 #: Characters that mean something else than themselves, beside those that the parser below reads.
 _UNKNOWN = frozenset("^$[]{}*+?")
@@ -99,6 +101,23 @@ def simplified(pattern: str) -> tuple[Simple, ...] | None:
         return _without_everything(_searches(_Parser(pattern).whole()))
     except (_NotSimple, RecursionError):
         return None
+
+
+def matches_whole(matcher: Matcher) -> bool:
+    """Whether a label filter accepts just the values that the matcher accepts in a selector, but for newlines."""
+    if matcher.kind not in (MatchKind.REGEX, MatchKind.NOT_REGEX):
+        return True
+    searches = simplified(matcher.value)
+    return searches is None or not any(
+        isinstance(search, Everything) or (isinstance(search, Search) and search.anywhere) for search in searches
+    )
+
+
+def selecting(matcher: Matcher) -> Matcher:
+    """A matcher that accepts as a label filter what the given one accepts in a selector."""
+    if matcher.kind not in (MatchKind.REGEX, MatchKind.NOT_REGEX):
+        return matcher
+    return Matcher(matcher.name, matcher.kind, f"^(?s:{matcher.value})$")
 
 
 def _without_everything(found: Sequence[Simple]) -> tuple[Simple, ...]:

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.parser import parse
+from lakerunner.query.logql.pushdown import push_down
+from lakerunner.query.logql.stages.label_patterns import selecting, simplified
+from lakerunner.query.logql.stages.matching import matching
+from lakerunner.query.series.matchers import Matcher, MatchKind
+
+_VALUES = ["", "warn", "warning", "a warn", "/api", "/api/x", "x/api", "10", "210", "WARN", "two\nlines"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "accepted"),
+    [
+        ("warn", ["warn"]),
+        ("warn|error", ["warn"]),
+        ("warn.*", ["warn", "warning", "a warn"]),
+        (".*warn", ["warn", "warning", "a warn"]),
+        # A common beginning is shared, and what follows it is searched for anywhere.
+        ("/api|/other", ["/api", "/api/x", "x/api"]),
+        ("warn|warning", ["warn", "warning", "a warn"]),
+        # Alternatives of one character are a class, which is matched as a whole.
+        ("/ap[a-z]", ["/api"]),
+        ("1.", ["10"]),
+        ("10.*", ["10", "210"]),
+        ("(?i)warn", ["warn", "WARN"]),
+        ("^warn.*", ["warn", "warning"]),
+        ("two.lines", []),
+        ("", _VALUES),
+        (".*", _VALUES),
+        (".+", _VALUES[1:]),
+        ("w(ar|in)n?", ["warn"]),
+    ],
+)
+def test_patterns_of_label_filters_match_as_in_loki(pattern: str, accepted: list[str]) -> None:
+    values = pa.array(_VALUES)
+    found = matching(values, Matcher("x", MatchKind.REGEX, pattern), lambda: None)
+    assert [value for value, one in zip(_VALUES, found, strict=True) if one] == accepted
+    others = matching(values, Matcher("x", MatchKind.NOT_REGEX, pattern), lambda: None)
+    assert (found != others).all()
+
+
+@pytest.mark.parametrize("pattern", ["warn.*", "/api|/other", "", "warn", "two.lines", ".+"])
+def test_a_matcher_of_a_selector_keeps_its_meaning_as_a_filter(pattern: str) -> None:
+    matcher = Matcher("x", MatchKind.REGEX, pattern)
+    found = matching(pa.array(_VALUES), selecting(matcher), lambda: None)
+    assert found.tolist() == [matcher.matches(value) for value in _VALUES]
+
+
+def test_the_scan_does_not_leave_out_what_a_filter_accepts() -> None:
+    expr = parse('{service_name="a"} | trace_id=~"0.*"')
+    assert isinstance(expr, ast.LogSelector)
+    assert "trace_id" not in str(push_down(expr).predicate)
+
+
+def test_a_huge_pattern_is_not_taken_apart() -> None:
+    assert simplified("(" * 5_000 + "a" + ")" * 5_000) is None
