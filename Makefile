@@ -87,6 +87,8 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing lakerunner into $(VENV) (once)"
 	@$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e .
+	@echo "compiling kernels (once)"
+	@$(BIN)/lakerunner warm
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -175,6 +175,7 @@ CASES: dict[tuple[str, ...], Case] = {
     ("key", "list"): Case(made(World.key), STORABLE),
     ("key", "revoke"): Case(lambda world: [world.key()], STORABLE),
     ("migrate",): Case(lambda _: []),
+    ("warm",): Case(lambda _: []),
     ("org", "create"): Case(lambda world: [f"[/red] 漢 {next(world.numbers)}"], "[/red] 漢"),
     ("org", "limits"): Case(lambda world: [world.org()]),
     ("org", "list"): Case(made(World.org), "[/red] 漢"),

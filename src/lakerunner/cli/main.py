@@ -37,7 +37,8 @@ def _root(
         raise typer.Exit(EXIT_MISUSE)
 
 
-for _function in (deployment.serve, demo.demo, deployment.migrate, deployment.status, deployment.doctor):
+_DEPLOYMENT = (deployment.serve, demo.demo, deployment.migrate, deployment.status, deployment.doctor, deployment.warm)
+for _function in _DEPLOYMENT:
     app.command(rich_help_panel="Deployment")(_function)
 for _role in (*ROLES, *ROLES_BY_SIGNAL, *DEMO_ROLES):
     if _role.name != "ingest":  # a noun too, which runs the role when no verb follows it

@@ -1,4 +1,4 @@
-"""Verbs for a whole deployment: serve, migrate, status, doctor."""
+"""Verbs for a whole deployment: serve, migrate, status, doctor, warm."""
 
 from __future__ import annotations
 
@@ -141,3 +141,16 @@ def doctor(cli: Cli) -> int:
         ]
         cli.output.rows(rows, ["check", "", "found", "fix"])
     return 0 if all(finding.ok for finding in findings) else 1
+
+
+@verb
+def warm(cli: Cli) -> None:
+    """Compile the kernels of queries now, so that the first start need not. For installers and images."""
+    from lakerunner.runtime.telemetry import configure_telemetry
+
+    configure_telemetry("warm", cli.settings)
+    began_s = time.monotonic()
+    for role in ROLES:
+        role.load().preload()
+    seconds = round(time.monotonic() - began_s, 1)
+    cli.output.result(f"all kernels are compiled ({seconds} s)", {"seconds": seconds})
