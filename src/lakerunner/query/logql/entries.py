@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -42,6 +42,9 @@ class Entries:
     lines: pa.StringArray
     #: (category, name) -> its values, `string` or `dictionary<int32, string>`.
     columns: Mapping[tuple[Category, str], pa.Array]
+    #: Labels of the stream and parsed ones that entries had before a stage took them away. A parser still gives a field
+    #: of such a name another one, or leaves it out, as Loki's do.
+    removed: Mapping[tuple[Category, str], Mask] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.times_ns)
@@ -58,12 +61,14 @@ class Entries:
         return pc.coalesce(*map(plain, found))
 
     def stored(self, name: str) -> Mask | None:
-        """The entries that have the label from their stream or as structured metadata; None: no entry."""
+        """The entries with the label as structured metadata, or now or before as a stream label; None: no entry."""
         masks = [
             valid(self.columns[each, name])
             for each in (Category.STREAM, Category.METADATA)
             if (each, name) in self.columns
         ]
+        if (Category.STREAM, name) in self.removed:
+            masks.append(self.removed[Category.STREAM, name])
         return np.logical_or.reduce(masks) if masks else None
 
     def filtered(self, keep: Mask) -> Entries:
@@ -74,39 +79,38 @@ class Entries:
     def taken(self, rows: Ints) -> Entries:
         index = pa.array(rows)
         columns = {key: values.take(index) for key, values in self.columns.items()}
-        return Entries(self.times_ns[rows], self.lines.take(index), columns)
+        removed = {key: mask[rows] for key, mask in self.removed.items()}
+        return Entries(self.times_ns[rows], self.lines.take(index), columns, removed)
 
     def with_lines(self, lines: pa.StringArray) -> Entries:
         return replace(self, lines=lines)
 
     def with_label(self, name: str, values: pa.Array, category: Category = Category.PARSED) -> Entries:
         """Set the label where `values` is not null. There it replaces what the entry had under the name."""
-        columns = dict(self.columns)
-        set_here = None
-        for each in Category:
-            had = columns.get((each, name))
-            if had is None or each is category:
-                continue
-            set_here = valid(values) if set_here is None else set_here
-            columns.pop((each, name))
-            left = _masked(had, set_here)
-            if left is not None:
-                columns[each, name] = left
+        others = [each for each in Category if each is not category and (each, name) in self.columns]
+        cleared = self._without(name, others, valid(values)) if others else self
+        columns = dict(cleared.columns)
         had = columns.get((category, name))
         columns[category, name] = values if had is None else pc.coalesce(plain(values), plain(had))
-        return replace(self, columns=columns)
+        return replace(cleared, columns=columns)
 
     def without_label(self, name: str, where: Mask | None = None) -> Entries:
         """Without the label, in all categories; with `where`, only in those entries."""
-        columns = dict(self.columns)
-        for each in Category:
+        return self._without(name, Category, where)
+
+    def _without(self, name: str, categories: Iterable[Category], where: Mask | None) -> Entries:
+        columns, removed = dict(self.columns), dict(self.removed)
+        for each in categories:
             had = columns.pop((each, name), None)
-            if had is None or where is None:
+            if had is None:
                 continue
-            left = _masked(had, where)
+            if each is not Category.METADATA:
+                gone = valid(had) if where is None else valid(had) & where
+                removed[each, name] = gone | removed[each, name] if (each, name) in removed else gone
+            left = None if where is None else _masked(had, where)
             if left is not None:
                 columns[each, name] = left
-        return replace(self, columns=columns)
+        return replace(self, columns=columns, removed=removed)
 
     def only(self, names: Iterable[str]) -> Entries:
         wanted = frozenset(names)

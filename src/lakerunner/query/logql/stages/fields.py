@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -229,14 +229,19 @@ def column_texts(
 
 
 def with_parsed(entries: Entries, name: str, values: pa.Array, *, replaces: bool = False) -> Entries:
-    """The entries with a parsed label. Where an entry has it from an earlier stage, that one stays or is replaced."""
-    had = entries.columns.get((Category.PARSED, name))
-    if had is not None and not replaces:
-        values = pc.coalesce(plain(had), plain(values))
-        columns: Mapping[tuple[Category, str], pa.Array] = {
-            key: column for key, column in entries.columns.items() if key != (Category.PARSED, name)
-        }
-        entries = Entries(entries.times_ns, entries.lines, columns)
+    """The entries with a parsed label. An entry that has or had it from an earlier stage does not get it again.
+
+    With `replaces`, the new value replaces an earlier one.
+    """
+    if replaces:
+        return entries.with_label(name, values)
+    key = (Category.PARSED, name)
+    had, gone = entries.columns.get(key), entries.removed.get(key)
+    taken = None if had is None else valid(had)
+    if gone is not None:
+        taken = gone if taken is None else taken | gone
+    if taken is not None:
+        values = pc.if_else(pa.array(taken), pa.scalar(None, pa.string()), plain(values))
     return entries.with_label(name, values)
 
 
