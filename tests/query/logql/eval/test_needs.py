@@ -31,6 +31,7 @@ def metric(text: str) -> ast.MetricExpr:
         ("max_over_time({a='b'} | unwrap v | y > 1 [1m]) by (x)", {"x", "v", "y"}, False),
         ("max by (x) (max_over_time({a='b'} | unwrap v [1m]))", {"x", "v"}, False),
         ("absent_over_time({a='b'}[1m])", set(), False),
+        ("count(avg by (x) (bytes_rate({a='b'}[1m])))", {"x"}, False),
         # All labels tell series apart.
         ("count_over_time({a='b'}[1m])", None, False),
         ("avg by (level) (count_over_time({a='b'}[1m]))", None, False),

@@ -62,11 +62,8 @@ def _read(
     bare = windows.uncovered()
     for entries in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines):
         evaluation.check_time()
-        intervals = _intervals(entries, windows)
-        inside = intervals >= 0
         if bare.any():
-            inside &= ~bare[intervals]
-        entries = entries.filtered(inside)
+            entries = entries.filtered(~bare[_intervals(entries, windows)])
         values = None
         if node.range.unwrap is not None:
             entries, values = unwrapped(entries, node.range.unwrap, evaluation.check_time)
@@ -126,12 +123,13 @@ class _Counts(_Samples):
             tally(series, intervals, self._counts)
 
     def block(self) -> Block:
-        counts = self.windows.totals(self._counts[: self.series.count])
-        totals = self.windows.totals(self._bytes[: self.series.count]) if self._weighs else counts
-        values = totals.astype(np.float64)
+        values = self.windows.totals(self._counts[: self.series.count])
+        valid = values > 0
+        if self._weighs:
+            values = self.windows.totals(self._bytes[: self.series.count])
         if self.node.op in ("rate", "bytes_rate"):
             values /= self.node.range.range_ns / _NS_PER_S
-        return Block(self.series.labels(), values, counts > 0, np.zeros(len(counts), np.bool_))
+        return Block(self.series.labels(), values, valid, np.zeros(len(values), np.bool_))
 
     def present(self) -> Bools:
         return any_series(self.windows.totals(self._counts[: self.series.count]) > 0)

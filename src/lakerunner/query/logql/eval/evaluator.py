@@ -14,7 +14,7 @@ from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Ints
 from lakerunner.query.logql.eval.aggregations import aggregated
-from lakerunner.query.logql.eval.needs import absorbed, needs_of
+from lakerunner.query.logql.eval.needs import Needs, absorbed, groups_of_entries, needs_of
 from lakerunner.query.logql.eval.source import EntrySource
 from lakerunner.query.logql.eval.windows import Windows
 from lakerunner.query.plan.leaf import Leaf
@@ -104,7 +104,7 @@ class Evaluator:
         # The shared operations on vectors never read series.
         notes = Annotations("", "LogQL")
         self.evaluation = Evaluation(MemorySource(), QueryTimes(0, 0, 0), limits, notes, cancelled=check)
-        self._ranges: dict[tuple[ast.RangeAggregate, ast.Grouping | None], Block] = {}
+        self._ranges: dict[tuple[ast.RangeAggregate, Needs], Block] = {}
 
     def block(self, expr: ast.MetricExpr, steps_ns: Ints) -> Block:
         found = self._value(expr, steps_ns)
@@ -118,7 +118,7 @@ class Evaluator:
             case ast.VectorLiteral(value=number):
                 return Block.single(LabelSet(()), np.full(len(steps), number))
             case ast.RangeAggregate():
-                return self._range(expr, steps)
+                return self._range(expr, None, steps)
             case ast.VectorAggregate():
                 return self._aggregate(expr, steps)
             case ast.Binary():
@@ -128,29 +128,36 @@ class Evaluator:
             case _:
                 raise Bug(f"cannot evaluate {type(expr).__name__}: it has no value at a step")
 
-    def _range(
-        self, node: ast.RangeAggregate, steps: Ints, outer: ast.Grouping | None = None, outer_op: str = "sum"
-    ) -> Block:
-        """A query often repeats a range aggregation, for instance on both sides of a division."""
-        key = (node, outer)
-        if key not in self._ranges:
+    def _range(self, node: ast.RangeAggregate, outer: ast.Grouping | None, steps: Ints, outer_op: str = "") -> Block:
+        """The range aggregation; with `outer`, as grouped by the vector aggregation `outer_op`.
+
+        A query often repeats one, for instance on both sides of a division.
+        """
+        needs = needs_of(node, outer, outer_op)
+        if (node, needs) not in self._ranges:
             windows = Windows.of(steps, node.range.range_ns, node.range.offset_ns)
-            needs = needs_of(node, outer, outer_op)
-            self._ranges[key] = aggregated(self.evaluation, self._source, node, needs, windows)
-        return self._ranges[key]
+            self._ranges[node, needs] = aggregated(self.evaluation, self._source, node, needs, windows)
+        return self._ranges[node, needs]
 
     def _aggregate(self, node: ast.VectorAggregate, steps: Ints) -> Block:
         grouping = absorbed(node)
         if grouping is not None:
             assert isinstance(node.expr, ast.RangeAggregate)
-            return self._range(node.expr, steps, grouping, node.op)
-        block = self.block(node.expr, steps)
+            return self._range(node.expr, grouping, steps, node.op)
+        block = self._members(node, steps)
         if node.op in _SORTS:
             return sorted_by_value(block, node.op == "sort_desc") if len(steps) == 1 else block
         op = "topk" if node.op == "approx_topk" else node.op
         grouping = node.grouping or ast.Grouping()
         param = None if node.param is None else np.full(len(steps), float(node.param))
         return aggregate(self.evaluation, Aggregation(op, grouping.labels, grouping.without), block, param)
+
+    def _members(self, node: ast.VectorAggregate, steps: Ints) -> Block:
+        """The vector to aggregate. A count of groups only asks which there are, not what they amount to."""
+        inner = node.expr
+        if node.op == "count" and isinstance(inner, ast.VectorAggregate) and (groups := groups_of_entries(inner)):
+            return self._range(*groups, steps, inner.op)
+        return self.block(inner, steps)
 
     def _chain(self, expr: ast.Binary, steps: Ints) -> Value:
         """Evaluate a chain of left-associative operators in a loop: generated queries have long ones."""

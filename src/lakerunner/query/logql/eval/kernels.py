@@ -107,15 +107,17 @@ def intervals_of(times, edges, out):  # type: ignore[no-untyped-def]
 def tally(series, intervals, counts):  # type: ignore[no-untyped-def]
     """Count entries by series and interval."""
     for i in range(len(series)):
-        counts[series[i], intervals[i]] += 1
+        if intervals[i] >= 0:
+            counts[series[i], intervals[i]] += 1
 
 
 @njit(cache=True, nogil=True)
 def tally_weights(series, intervals, weights, counts, sums):  # type: ignore[no-untyped-def]
     """Count entries, and sum up their weights, by series and interval."""
     for i in range(len(series)):
-        counts[series[i], intervals[i]] += 1
-        sums[series[i], intervals[i]] += weights[i]
+        if intervals[i] >= 0:
+            counts[series[i], intervals[i]] += 1
+            sums[series[i], intervals[i]] += weights[i]
 
 
 @njit(cache=True, nogil=True)

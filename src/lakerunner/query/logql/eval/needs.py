@@ -15,6 +15,8 @@ from lakerunner.query.logql.needed import condition_names
 _SUMMABLE = frozenset({"count_over_time", "rate", "bytes_over_time", "bytes_rate", "sum_over_time"})
 #: Vector aggregations that may be done while entries are aggregated, by the range aggregations that allow it.
 _ABSORBED = {"sum": _SUMMABLE, "max": frozenset({"max_over_time"}), "min": frozenset({"min_over_time"})}
+#: Vector aggregations that make one series of each group.
+_FOLDS = frozenset({"sum", "avg", "min", "max", "count", "stddev", "stdvar"})
 _OF_LINES = frozenset({"bytes_over_time", "bytes_rate"})
 #: Stages that only add labels. Without a reader of labels they change nothing.
 _PARSERS = (ast.Json, ast.Logfmt, ast.Regexp, ast.PatternParser)
@@ -42,7 +44,20 @@ def absorbed(node: ast.VectorAggregate) -> ast.Grouping | None:
     return node.grouping or ast.Grouping()
 
 
-def needs_of(node: ast.RangeAggregate, outer: ast.Grouping | None = None, outer_op: str = "sum") -> Needs:
+def groups_of_entries(node: ast.VectorAggregate) -> tuple[ast.RangeAggregate, ast.Grouping] | None:
+    """A range aggregation with a grouping that has the same series as the vector aggregation, at the same steps.
+
+    `count by (trace_id) (count_over_time(…))` tells all series apart; to know its groups takes one label.
+    """
+    inner = node.expr
+    if node.op not in _FOLDS or not isinstance(inner, ast.RangeAggregate) or inner.grouping is not None:
+        return None
+    if inner.op == "absent_over_time":
+        return None
+    return replace(inner, op="count_over_time", param=None), node.grouping or ast.Grouping()
+
+
+def needs_of(node: ast.RangeAggregate, outer: ast.Grouping | None = None, outer_op: str = "") -> Needs:
     """What the aggregation needs. `outer` is the grouping that it does for the vector aggregation `outer_op`."""
     grouping = outer if outer is not None else node.grouping
     if node.op == "absent_over_time":

@@ -8,6 +8,7 @@ import numpy as np
 
 from lakerunner.query.logql.entries import Ints, Mask
 from lakerunner.query.logql.eval.kernels import window_totals
+from lakerunner.query.series.histograms.histogram import Floats
 
 #: Times and durations are clipped to this, so that their sums fit into 64 bits.
 _FARTHEST_NS = 1 << 62
@@ -54,9 +55,9 @@ class Windows:
         bare: Mask = np.cumsum(depth)[: self.intervals] == 0
         return bare
 
-    def totals(self, per_interval: Ints) -> Ints:
-        """Sums per window, from sums per interval: one row per series."""
-        out = np.empty((len(per_interval), len(self.until)), np.int64)
+    def totals(self, per_interval: Ints) -> Floats:
+        """Sums per window, from sums per interval: one row per series. They are exact up to 2^53."""
+        out = np.empty((len(per_interval), len(self.until)), np.float64)
         window_totals(per_interval, self.first, self.last, out)
         return out
 
