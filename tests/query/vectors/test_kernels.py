@@ -13,6 +13,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult
+from lakerunner.query.vectors import kernels_fold as fold
 from tests.query.engine import Engine
 
 _RANGE_MS, _STEP_MS, _END_MS = 60_000, 20_000, 200_000
@@ -131,3 +132,23 @@ def test_aggregations_agree_with_numpy(many: list[list[tuple[int, float]]], k: i
     best = {t: sum(sorted((x for x in v if x == x), reverse=True)[:k]) for t, v in shown.items()}
     if all(x == x for v in shown.values() for x in v):
         _same(evaluated(f"sum(topk({k}, m))"), best)
+
+
+@given(
+    st.lists(st.one_of(st.integers(0, 5).map(float), st.sampled_from([math.nan, math.inf])), min_size=1, max_size=30),
+    st.sampled_from([0.0, 0.3, 0.5, 0.99, 1.0, 1.5, -1.0, math.nan]),
+    st.integers(1, 30),
+)
+def test_quantiles_of_windows_that_overlap(values: list[float], q: float, width: int) -> None:
+    """Windows at so many steps that a value lies in many of them, and windows at a few of these steps."""
+    found = np.array(values)
+    end = np.sort(np.tile(np.arange(1, len(values) + 1), 60))[np.newaxis]
+    begin = np.maximum(end - width, 0)
+    results = []
+    for steps in (slice(None), slice(None, None, 60)):
+        out, ok = np.zeros(end[:, steps].shape), np.zeros(end[:, steps].shape, dtype=bool)
+        windows = np.ascontiguousarray(begin[:, steps]), np.ascontiguousarray(end[:, steps])
+        fold.window_quantile(*windows, found, np.full(out.shape[1], q), False, out, ok)
+        assert ok.all()
+        results.append(out)
+    np.testing.assert_array_equal(results[0][:, ::60], results[1])

@@ -7,6 +7,10 @@ import math
 import numpy as np
 from numba import njit
 
+#: Quantiles are found by sliding where a value lies in more windows than this, on average. Selecting takes 3 ns per
+#: value and window; a value that enters and leaves the tree takes 70 ns.
+_SLIDE_FROM = 24
+
 COUNT, SUM, AVG, MIN, MAX, STDVAR, STDDEV, FIRST, LAST, PRESENT, TS_FIRST, TS_LAST, TS_MIN, TS_MAX, CHANGES = range(15)
 
 
@@ -221,12 +225,77 @@ def unsorted_quantile(q, values):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _count(tree, place, change):  # type: ignore[no-untyped-def]
+    """Add to the count of a place in a binary indexed tree."""
+    place += 1
+    while place < len(tree):
+        tree[place] += change
+        place += place & -place
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _place_of(tree, number):  # type: ignore[no-untyped-def]
+    """The place of the `number`-th counted item, from 0."""
+    place, width = 0, 1
+    while width * 2 < len(tree):
+        width *= 2
+    while width:
+        if place + width < len(tree) and tree[place + width] <= number:
+            place += width
+            number -= tree[place]
+        width //= 2
+    return place
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sliding_quantile(begin, end, values, q, out):  # type: ignore[no-untyped-def]
+    """Quantiles of windows that overlap: values enter and leave a tree of counts, which finds the n-th of them."""
+    first, n = begin[0], end[-1] - begin[0]
+    order = np.argsort(values[first : end[-1]], kind="mergesort")
+    ordered = nan_first(values[first : end[-1]])
+    nans = 0
+    while nans < n and math.isnan(ordered[nans]):
+        nans += 1
+    place_of = np.empty(n, np.int64)
+    for place in range(n):
+        # Like `ordered`, with NaN first: sorting has put it last.
+        place_of[order[place]] = (place + nans) % n
+    tree = np.zeros(n + 1, np.int64)
+    lo = hi = first
+    for s in range(len(begin)):
+        while hi < end[s]:
+            _count(tree, place_of[hi - first], 1)
+            hi += 1
+        while lo < begin[s]:
+            _count(tree, place_of[lo - first], -1)
+            lo += 1
+        number = hi - lo
+        if number == 0:
+            continue
+        if not 0 <= q[s] <= 1:
+            out[s] = sorted_quantile(q[s], ordered)
+            continue
+        rank = q[s] * (number - 1)
+        low = math.floor(rank)
+        weight = rank - low
+        below = ordered[_place_of(tree, low)]
+        above = ordered[_place_of(tree, min(low + 1, number - 1))]
+        out[s] = below * (1 - weight) + above * weight
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def window_quantile(begin, end, values, q, deviation, out, ok):  # type: ignore[no-untyped-def]
     """quantile_over_time, or the median of the deviations from the median (mad_over_time)."""
     for i in range(begin.shape[0]):
+        visits = 0
+        for s in range(begin.shape[1]):
+            ok[i, s] = end[i, s] > begin[i, s]
+            visits += end[i, s] - begin[i, s]
+        if not deviation and visits > _SLIDE_FROM * (end[i, -1] - begin[i, 0]):
+            _sliding_quantile(begin[i], end[i], values, q, out[i])
+            continue
         for s in range(begin.shape[1]):
             lo, hi = begin[i, s], end[i, s]
-            ok[i, s] = hi > lo
             if hi <= lo:
                 continue
             if not deviation:
