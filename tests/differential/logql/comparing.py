@@ -125,7 +125,8 @@ class Both:
         field = "expect_categorized" if categorized else "expect"
         recorded = {**asked.case.recorded, field: peer.document["data"]}
         case = Case(asked.case.case_id, asked.case.method, asked.case.path, asked.case.params, recorded)
-        return query_difference(case, own, field)
+        reason = query_difference(case, own, field)
+        return reason and (_nearest(peer.document["data"], own.document["data"]) or reason)
 
     def _count(self, answer: Answer) -> int:
         data = answer.document["data"]
@@ -134,6 +135,28 @@ class Both:
         found = sum(len(each.get("values", [None])) for each in data["result"])
         self.values += found
         return found
+
+
+def _nearest(want: dict[str, Any], got: dict[str, Any]) -> str | None:
+    """The first label set that only Loki has, and what is different in the most similar one that only we have."""
+    if want["resultType"] != got["resultType"] or want["resultType"] == "scalar":
+        return None
+    expected, received = ([_labels(each) for each in side["result"]] for side in (want, got))
+    missing = [labels for labels in expected if labels not in received]
+    unexpected = [labels for labels in received if labels not in expected]
+    counts = f"Loki has {len(expected)} label sets, we {len(received)}"
+    if not missing:
+        return f"{counts}; only we have {unexpected[0]}" if unexpected else None
+    if not unexpected:
+        return f"{counts}; only Loki has {missing[0]}"
+    first = missing[0].items()
+    near = max(unexpected, key=lambda labels: len(first & labels.items())).items()
+    return f"{counts}; Loki has {dict(sorted(first - near))} where we have {dict(sorted(near - first))}"
+
+
+def _labels(item: dict[str, Any]) -> dict[str, str]:
+    labels: dict[str, str] = item["stream"] if "stream" in item else item["metric"]
+    return labels
 
 
 def _shown(answer: Answer) -> str:
