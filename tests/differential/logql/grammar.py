@@ -3,6 +3,7 @@
 Left out, because the answer of Loki is an accident there:
 - label filters after `drop`, `keep` and `label_format`: Loki may apply them while it parses the line;
 - metric queries over entries with errors that no label filter removed: whether Loki notices depends on the aggregation.
+And metric queries over parsed labels that are empty: to us an empty label is absent, as it is to Prometheus.
 """
 
 from __future__ import annotations
@@ -30,19 +31,25 @@ _PARSED = {
     "web": (("method", "path", "user", "ip"), ("status", "bytes", "seconds"), (), ()),
     "text": (("word",), ("temp",), (), ()),
 }
-_PARSERS = {
-    "api": (
-        "| json",
-        '| json level, who="user.name", first="tags[0]", n="[\\"odd key\\"]"',
-        '| json status="status", size, took',
-    ),
-    "db": ("| logfmt", "| logfmt --strict", "| logfmt --keep-empty", '| logfmt rows, lvl="level", took'),
+_PARSERS: dict[str, tuple[str, ...]] = {
+    "api": ("| json",),
+    "db": ("| logfmt", "| logfmt --strict"),
     "web": (
         '| pattern `<ip> - <user> "<method> <path> <_>" <status> <bytes> <seconds>`',
         '| regexp `^(?P<ip>\\S+) - (?P<user>\\S+) "(?P<method>\\w+) (?P<path>\\S+)`',
         '| regexp "(?P<status>\\\\d{3}) (?P<bytes>\\\\d+) (?P<seconds>[0-9.]+)$"',
     ),
     "text": ("| unpack", "| pattern `<word> <_>`", "| decolorize", "| regexp `(?P<word>\\w+)`"),
+}
+#: Those that may make empty labels.
+_EMPTY_PARSERS: dict[str, tuple[str, ...]] = {
+    "api": (
+        '| json level, who="user.name", first="tags[0]", n="[\\"odd key\\"]"',
+        '| json status="status", size, took',
+    ),
+    "db": ("| logfmt --keep-empty", '| logfmt rows, lvl="level", took'),
+    "web": (),
+    "text": (),
 }
 _WORDS = {
     "api": ("order", "failed", "zoë", '"status":500', "timeout", "cart"),
@@ -92,17 +99,23 @@ _TEMPLATES = (
 )
 
 
+_LABEL_TEMPLATES = ("{{.severity_text}}", "{{ .host_name | upper }}", '{{ .k8s_pod_name | trimPrefix \\"pod-\\" }}')
+_MIXED = ('{service_name=~"api|db"}', '{service_namespace="shop"}', '{service_name=~".+"}')
+
+
 @dataclass(slots=True)
 class Grammar:
     chance: random.Random
 
     def log_query(self) -> str:
         service = self._service()
+        if self._rarely():
+            return self._mixed_query()
         stages = [self._line_filter(service) for _ in range(self._some(2))]
         parsed = False
         for _ in range(self.chance.randrange(4)):
             if not parsed and self.chance.random() < 0.5:
-                stages.append(self.chance.choice(_PARSERS[service]))
+                stages.append(self.chance.choice(_PARSERS[service] + _EMPTY_PARSERS[service]))
                 parsed = True
             else:
                 stages.append(self._line_filter(service) if self._rarely() else self._label_filter(service, parsed))
@@ -111,6 +124,16 @@ class Grammar:
             if self._rarely():
                 stages.append(self._line_filter(service))
         return " ".join((self._selector(service), *stages))
+
+    def _mixed_query(self) -> str:
+        """Several services, parsed one way after the other."""
+        selector = self.chance.choice(_MIXED)
+        stages = [self.chance.choice(_PARSERS[self._service()]) for _ in range(self.chance.choice((1, 2)))]
+        if self.chance.random() < 0.4:
+            stages.append(self.chance.choice(('| line_format "{{.msg}} k={{.level}}" | logfmt', "| level=~`e.*|info`")))
+        if self.chance.random() < 0.4:
+            stages.append(self.chance.choice(('| __error__!=""', '| __error__=""', '| __error__="JSONParserErr"')))
+        return " ".join((selector, *stages))
 
     def metric_query(self, depth: int) -> str:
         if depth == 0:
@@ -128,8 +151,10 @@ class Grammar:
                 return self._label_replace(depth - 1)
             case 9:
                 return f"({self.metric_query(depth - 1)})"
-            case 10:
-                return f"vector({self.chance.randrange(5)})" if self._rarely() else self._range_aggregate()
+            case 10 if self._rarely():
+                return f"vector({self.chance.randrange(5)})"
+            case 11 if self._rarely():
+                return f"{self.chance.choice(('sort', 'sort_desc'))}({self.metric_query(depth - 1)})"
         return self._range_aggregate()
 
     # -- selectors and filters ---------------------------------------------------------------------------------
@@ -217,7 +242,13 @@ class Grammar:
             stages.append(self.chance.choice(_PARSERS[service]))
         if self.chance.random() < 0.4:
             stages.append(self._label_filter(service, parsed))
-        stages.append('| __error__=""')
+        if self._rarely():
+            stages.append(f'| label_format level="{self.chance.choice(_LABEL_TEMPLATES)}"')
+        if self._rarely():
+            stages.append('| line_format "{{.host_name}}: {{ __line__ | trunc 20 }}"')
+        # Now and then without: both must refuse the entries that failed.
+        if not parsed or self.chance.random() < 0.95:
+            stages.append('| __error__=""')
         selector = self._selector(service)
         if self.chance.random() < 0.45:
             return self._unwrapped(service, selector, stages, parsed)
@@ -237,7 +268,7 @@ class Grammar:
         if kind == 0:
             return f"quantile_over_time({self.chance.choice(('0', '0.5', '0.9', '1'))}, {logs}){grouping}"
         if kind == 1:
-            return f"rate({logs})"
+            return f"{self.chance.choice(('rate', 'rate', 'absent_over_time', 'rate_counter'))}({logs})"
         op = self.chance.choice(_UNWRAPPED)
         return f"{op}_over_time({logs}){grouping if op in _GROUPED else ''}"
 
