@@ -99,7 +99,7 @@ _TEMPLATES = (
 )
 
 
-_LABEL_TEMPLATES = ("{{.severity_text}}", "{{ .host_name | upper }}", '{{ .k8s_pod_name | trimPrefix \\"pod-\\" }}')
+_LABEL_TEMPLATES = ("x{{.severity_text}}", "{{ .host_name | upper }}", '{{ .k8s_pod_name | trimPrefix \\"pod-\\" }}')
 _MIXED = ('{service_name=~"api|db"}', '{service_namespace="shop"}', '{service_name=~".+"}')
 
 
@@ -245,7 +245,7 @@ class Grammar:
         if self._rarely():
             stages.append(f'| label_format level="{self.chance.choice(_LABEL_TEMPLATES)}"')
         if self._rarely():
-            stages.append('| line_format "{{.host_name}}: {{ __line__ | trunc 20 }}"')
+            stages.append('| line_format "{{.host_name}}: {{ __line__ | lower }}"')
         # Now and then without: both must refuse the entries that failed.
         if not parsed or self.chance.random() < 0.95:
             stages.append('| __error__=""')
