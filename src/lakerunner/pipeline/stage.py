@@ -158,6 +158,8 @@ class Stage(Generic[I]):
     #: When a bundle is full, or old enough to be closed anyway.
     limits: Callable[[PipelineSettings], PackLimits]
     runner: Callable[[Settings, Database], Runner[I]]
+    #: Compiles or loads the kernels of the stage's tasks.
+    warm: Callable[[], None] = _nothing
     signals: tuple[Signal, ...] = SIGNALS
 
 

@@ -39,6 +39,10 @@ class BoxerRole(StageRole):
 
 
 class WorkerRole(StageRole):
+    @classmethod
+    def preload(cls) -> None:
+        cls.stage.warm()
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.runner = self.stage.runner(settings, self.database)

@@ -145,7 +145,7 @@ def doctor(cli: Cli) -> int:
 
 @verb
 def warm(cli: Cli) -> None:
-    """Compile the kernels of queries now, so that the first start need not. For installers and images."""
+    """Compile the kernels of queries and ingest now, so that the first start need not. For installers and images."""
     from lakerunner.runtime.telemetry import configure_telemetry
 
     configure_telemetry("warm", cli.settings)

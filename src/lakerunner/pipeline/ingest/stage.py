@@ -24,6 +24,7 @@ from lakerunner.model.signals import LOGS
 from lakerunner.pipeline.ingest.report import report
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.ingest.type_registry import TypeRegistry
+from lakerunner.pipeline.ingest.warm import warm
 from lakerunner.pipeline.inputs import RAW_OBJECTS
 from lakerunner.pipeline.packing import PackLimits, estimated_bytes
 from lakerunner.pipeline.spark.job import SparkJobs
@@ -271,4 +272,5 @@ INGEST: Final = Stage(
     weigh=_weigh,
     limits=_limits,
     runner=IngestRunner,
+    warm=warm,
 )
