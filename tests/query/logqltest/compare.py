@@ -109,10 +109,16 @@ def _by_time(values: Sequence[Any]) -> dict[str, Counter[str]]:
 
 
 def _missing(expected: Mapping[str, object], received: Mapping[str, object]) -> str | None:
+    """Label sets that differ. Of two that are nearly the same, only what differs is shown."""
     if expected.keys() == received.keys():
         return None
     missing, unexpected = sorted(expected.keys() - received.keys()), sorted(received.keys() - expected.keys())
-    return f"expected {len(expected)} label sets with {missing[:2]}, got {len(received)} with {unexpected[:2]}"
+    counts = f"{len(missing)} of {len(expected)} label sets are missing, {len(unexpected)} are unexpected"
+    if not missing or not unexpected:
+        return f"{counts}: {(missing or unexpected)[:2]}"
+    want = json.loads(missing[0]).items()
+    nearest = max((json.loads(text).items() for text in unexpected), key=lambda got: len(want & got))
+    return f"{counts}: expected {dict(want - nearest)}, got {dict(nearest - want)}"
 
 
 # -- samples ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from lakerunner.formats.attributes import OVERFLOW, as_text
 from lakerunner.formats.spelling import spelled_rows
 from lakerunner.formats.unify_tables import exploded
 from lakerunner.model.labels import loki_label
-from lakerunner.model.signals.logs import DERIVED, LEVEL, REPEAT, SPELLED
+from lakerunner.model.signals.logs import DERIVED, FINGERPRINT, LEVEL, REPEAT, SPELLED
 from lakerunner.query.logql.entries import Category, Entries, Ints, Mask, plain, valid
 
 #: Column -> the keys stored in it, as `keys_of` reads them from a schema. The first is the usual spelling.
@@ -102,6 +102,8 @@ def _columns_of(name: str) -> Iterator[str]:
     if name in ALWAYS:
         yield ALWAYS[name]
         return
+    if name == FINGERPRINT:
+        yield FINGERPRINT
     yield from FIELDS.get(name, ())
     if name in _SCOPE_FIELDS:
         yield name
@@ -201,6 +203,9 @@ class _Labels:
         for name in _SCOPE_FIELDS:
             if name in stored and self._may_want(name):
                 self._add("scope_field", name, self.batch.column(name))
+        # Only queries that name the fingerprint see it: to Loki it is no label.
+        if self.names is not None and FINGERPRINT in self.names and FINGERPRINT in stored:
+            self._add("field", FINGERPRINT, self.batch.column(FINGERPRINT))
         if self._may_want(SERVICE_NAME):
             self.stream[SERVICE_NAME] = _filled(self.batch, ALWAYS[SERVICE_NAME], UNKNOWN_SERVICE)
         if self._may_want(DETECTED_LEVEL):

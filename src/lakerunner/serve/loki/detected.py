@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from lakerunner.model.errors import Bug
-from lakerunner.query.language import RowPlan
-from lakerunner.query.logql.printer import print_expr
 from lakerunner.query.logql.records import STREAM_LABELS
-from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.loki.answers import document, loki_route
 from lakerunner.serve.loki.fields import Field, detect_fields
+from lakerunner.serve.loki.lines import newest_lines
 from lakerunner.serve.loki.selectors import log_query_of, selector_of
-from lakerunner.serve.loki.tallies import COUNT, LOGQL, Tallies
-from lakerunner.serve.loki.times import Bounds, read_bounds, read_limit
+from lakerunner.serve.loki.tallies import COUNT, Tallies
+from lakerunner.serve.loki.times import read_bounds, read_limit
 from lakerunner.serve.params import Params
 from lakerunner.serve.rendering.json import json_text
-from lakerunner.serve.service import Question
 
 _NAMES = tuple(sorted(STREAM_LABELS))
 #: Lines that are looked at, and fields of the answer, if the request says nothing; and the most lines it may ask for.
@@ -76,19 +71,10 @@ async def _detect(api: Api, request: Request, answer: Callable[[Sequence[Field],
     limit = read_limit(params, api.admission.limits(caller).max_series, _FIELDS)
     lines = min(read_limit(params, api.admission.limits(caller).max_entries, _LINES, "line_limit"), _MOST_LINES)
     text, bounds = params.required("query"), read_bounds(params)
+    selector = log_query_of(text)
 
     def run(query: RunningQuery) -> Response:
-        found = detect_fields(_newest(api, query, text, bounds, lines), query.check)
+        found = detect_fields(newest_lines(api, query, selector, bounds, lines), query.check)
         return document(request, json_text(answer(found, limit)))
 
     return await api.in_turn(request, caller, "loki_detected_fields", text, run)
-
-
-def _newest(api: Api, query: RunningQuery, text: str, bounds: Bounds, lines: int) -> list[pa.RecordBatch]:
-    times = QueryTimes.of_ns(bounds.start_ns, max(bounds.end_ns, bounds.start_ns + 1), 0)
-    question = Question(LOGQL, print_expr(log_query_of(text)), times, limit=lines)
-    plan = api.service.compile(question, query.caller)
-    if not isinstance(plan, RowPlan):
-        raise Bug(f"cannot read lines: the plan is a {type(plan).__name__}, not a RowPlan")
-    batches, _ = api.service.rows(plan, question, query)
-    return list(batches)

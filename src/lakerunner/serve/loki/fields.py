@@ -5,6 +5,7 @@ It looks at a bounded number of entries. The parsers are those of queries.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +13,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakerunner.model.errors import BadInput
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.durations import parse_go_duration_ns
-from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS, Category, Entries, plain, valid
+from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS, Category, Entries, Mask, plain, valid
 from lakerunner.query.logql.sizes import parse_size_bytes
 from lakerunner.query.logql.stages.compile import compile_stage
 from lakerunner.serve.rendering.streams import LINE, METADATA, PARSED, STREAM, TIME
 
 _BOOLEANS = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])
-_INTEGER, _NOT_IN_NAMES = re.compile(r"[+-]?\d{1,18}"), re.compile(r"[^a-zA-Z0-9_]")
+_INTEGER, _NOT_IN_NAMES = re.compile(r"[+-]?\d{1,19}", re.ASCII), re.compile(r"[^a-zA-Z0-9_]")
 _ERRORS = (ERROR, ERROR_DETAILS)
+_JSON, _LOGFMT = "json", "logfmt"
+_DECODER, _BLANKS = json.JSONDecoder(strict=False), " \t\r\n"
 _EXTRACTED = "_extracted"
 #: Objects nested deeper have no path.
 _MOST_DEEP = 20
@@ -62,22 +64,32 @@ def detect_fields(batches: Sequence[pa.RecordBatch], check: Callable[[], object]
     streams = plain(table.column(STREAM).combine_chunks())
     table = table.set_column(table.schema.get_field_index(STREAM), STREAM, streams)
     table = table.sort_by([(STREAM, "ascending"), (TIME, "descending")])
-    for name in (METADATA, PARSED):
-        for document in _documents(table, name):
-            for label, value in document.items():
-                if label not in _ERRORS:
-                    _see(fields, label, value)
-    for parser, entries in _parsed(table, check):
+    for document in _documents(table, METADATA):
+        _see_all(fields, document)
+    parsed = _Parsed.of(table, check)
+    for document, is_json in zip(_documents(table, PARSED), parsed.is_json.tolist(), strict=True):
+        _see_all(fields, document, _JSON if is_json else _LOGFMT)
+    for parser, entries in ((_JSON, parsed.as_json), (_LOGFMT, parsed.as_logfmt)):
         for (category, name), values in entries.columns.items():
             if category is Category.PARSED and name not in _ERRORS:
                 for value in plain(values).drop_null().to_pylist():
                     _see(fields, name, value, parser)
+    _add_paths(fields, table)
+    return [fields[name] for name in sorted(fields)]
+
+
+def _add_paths(fields: dict[str, Field], table: pa.Table) -> None:
     for name, path in _paths(table):
         for known in (name, name + _EXTRACTED):
-            if known in fields and "json" in fields[known].parsers and fields[known].path is None:
-                fields[known].path = path
+            if known in fields and _JSON in fields[known].parsers:
+                fields[known].path = fields[known].path or path
                 break
-    return [fields[name] for name in sorted(fields)]
+
+
+def _see_all(fields: dict[str, Field], labels: dict[str, str], parser: str | None = None) -> None:
+    for name, value in labels.items():
+        if name not in _ERRORS:
+            _see(fields, name, value, parser)
 
 
 def _see(fields: dict[str, Field], name: str, value: str, parser: str | None = None) -> None:
@@ -93,15 +105,22 @@ def _documents(table: pa.Table, name: str) -> Iterator[dict[str, str]]:
         yield orjson.loads(text)
 
 
-def _parsed(table: pa.Table, check: Callable[[], object]) -> Iterator[tuple[str, Entries]]:
+@dataclass(frozen=True, slots=True)
+class _Parsed:
     """The entries by the parser that reads their line: JSON, and logfmt for what is none."""
-    entries = _entries(table)
-    as_json = compile_stage(ast.Json())(entries, check)
-    failed = as_json.label(ERROR)
-    bad = np.zeros(len(entries), np.bool_) if failed is None else valid(failed)
-    yield "json", as_json.filtered(~bad)
-    if bad.any():
-        yield "logfmt", compile_stage(ast.Logfmt())(entries.filtered(bad), check)
+
+    is_json: Mask
+    as_json: Entries
+    as_logfmt: Entries
+
+    @classmethod
+    def of(cls, table: pa.Table, check: Callable[[], object]) -> _Parsed:
+        entries = _entries(table)
+        as_json = compile_stage(ast.Json())(entries, check)
+        failed = as_json.label(ERROR)
+        is_json = np.ones(len(entries), np.bool_) if failed is None else ~valid(failed)
+        as_logfmt = compile_stage(ast.Logfmt())(entries.filtered(~is_json), check)
+        return cls(is_json, as_json.filtered(is_json), as_logfmt)
 
 
 def _entries(table: pa.Table) -> Entries:
@@ -118,13 +137,14 @@ def _entries(table: pa.Table) -> Entries:
 
 def _paths(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
     """The names of the fields of lines that are JSON objects, and where they are."""
-    lines = plain(table.column(LINE).combine_chunks())
-    for line in lines.filter(pc.starts_with(lines, "{")).to_pylist():
+    for line in plain(table.column(LINE).combine_chunks()).to_pylist():
         try:
-            document = orjson.loads(line)
-        except orjson.JSONDecodeError:
+            # What follows the first value is not read.
+            document, _ = _DECODER.raw_decode(line.lstrip(_BLANKS))
+        except (ValueError, RecursionError):
             continue
-        yield from _members(document, [])
+        if isinstance(document, dict):
+            yield from _members(document, [])
 
 
 def _members(document: dict[str, object], path: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -148,7 +168,7 @@ def kind_of(value: str) -> str:
     >>> [kind_of(text) for text in ("7", "1e3", "true", "3ms", "1.5KB", "a")]
     ['int', 'float', 'boolean', 'duration', 'bytes', 'string']
     """
-    if _INTEGER.fullmatch(value):
+    if _INTEGER.fullmatch(value) and -(1 << 63) <= int(value) < 1 << 63:
         return "int"
     if _reads(float, value) and value.isascii() and value.strip() == value and "_" not in value:
         return "float"

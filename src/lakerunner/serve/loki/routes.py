@@ -9,6 +9,7 @@ from lakerunner.serve.api import Api
 from lakerunner.serve.loki.detected import detected_routes
 from lakerunner.serve.loki.labels import label_routes
 from lakerunner.serve.loki.language import language_routes
+from lakerunner.serve.loki.patterns import pattern_routes
 from lakerunner.serve.loki.query import query_routes
 from lakerunner.serve.loki.status import status_routes
 from lakerunner.serve.loki.tail import tail_routes
@@ -21,6 +22,7 @@ def loki_routes(api: Api) -> list[BaseRoute]:
         *label_routes(api),
         *volume_routes(api),
         *detected_routes(api),
+        *pattern_routes(api),
         *tail_routes(api),
         *language_routes(api),
         *status_routes(api),

@@ -37,8 +37,8 @@ class Tallies:
     selector: LogSelector
 
     def of_range(self, op: str, names: Sequence[str], bounds: Bounds) -> tuple[list[Tally], QueryStats]:
-        """Groups over the whole range, its ends included."""
-        range_ms = -(-bounds.range_ns // NS_PER_MS) + 1
+        """Groups over the whole range, its ends included. It begins earlier if it is not of whole milliseconds."""
+        range_ms = -(-(bounds.range_ns + 1) // NS_PER_MS)
         times = QueryTimes.of_ns(bounds.end_ns, bounds.end_ns, 0)
         answer = self.service.answer(Question(LOGQL, self._text(op, names, range_ms), times), self.query)
         value = answer.result.value

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import BadInput
-from lakerunner.model.time import NS_PER_MS
+from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.logql.ast import LogSelector
 from lakerunner.query.logql.records import STREAM_LABELS
 from lakerunner.query.series.matchers import Matcher, MatchKind
@@ -88,7 +88,7 @@ def volume_routes(api: Api) -> list[BaseRoute]:
 
         def answer(query: RunningQuery) -> Response:
             volumes, warnings = _volumes(api, query, wanted, wanted.bounds)
-            time = wanted.bounds.end_ns / 1e9
+            time = wanted.bounds.end_ns / NS_PER_S
             result = [
                 {"metric": dict(group), "value": [time, str(round(size))]}
                 for group, size in _largest(volumes, wanted.limit)
@@ -144,30 +144,32 @@ def _volumes_by_step(
     first_ns, last_ns = -(-bounds.start_ns // step_ns) * step_ns, bounds.end_ns // step_ns * step_ns
     tallies, warnings = Tallies(api.service, query, wanted.selector), []
     if first_ns < last_ns:
-        matrix, stats = tallies.by_step(BYTES, wanted.names, Bounds(first_ns + step_ns, last_ns), step_ms)
+        # A step ends a nanosecond before the next one begins, which is in the same millisecond as Loki's times.
+        steps = Bounds(first_ns + step_ns - 1, last_ns - 1)
+        matrix, stats = tallies.by_step(BYTES, wanted.names, steps, step_ms)
         warnings = list(stats.warnings())
         for series in matrix:
             tally = Tally(dict(series.labels.pairs), 0.0)
             for group in wanted.groups(tally):
-                # The time of a point is the last millisecond of its step.
-                times = [(time_ms - 1) / 1000 for time_ms in series.timestamps_ms.tolist()]
+                times = [time_ms / 1000 for time_ms in series.timestamps_ms.tolist()]
                 points[group] = _added(points[group], zip(times, series.values.tolist(), strict=True))
-    for part in _ends(bounds, first_ns, last_ns):
-        time = part.end_ns / 1e9
+    for part, time in _ends(bounds, first_ns, last_ns):
         for group, size in _volumes(api, query, wanted, part)[0].items():
             points[group] = _added(points[group], [(time, size)])
     return points, warnings
 
 
-def _ends(bounds: Bounds, first_ns: int, last_ns: int) -> Iterator[Bounds]:
-    """The parts of the range before the first and after the last whole step."""
+def _ends(bounds: Bounds, first_ns: int, last_ns: int) -> Iterator[tuple[Bounds, float]]:
+    """The parts of the range before the first and after the last whole step, and their times in seconds."""
     if first_ns > last_ns:
-        yield bounds
+        yield bounds, bounds.end_ns / NS_PER_S
         return
     if bounds.start_ns < first_ns:
-        yield Bounds(bounds.start_ns, first_ns - NS_PER_MS)
+        yield Bounds(bounds.start_ns, first_ns - 1), (first_ns // NS_PER_MS - 1) / 1000
     if last_ns < bounds.end_ns:
-        yield Bounds(last_ns, bounds.end_ns)
+        # Of whole milliseconds, so that it begins exactly where the step before it ends.
+        length_ms = -(-(bounds.end_ns + 1 - last_ns) // NS_PER_MS)
+        yield Bounds(last_ns, last_ns + length_ms * NS_PER_MS - 1), bounds.end_ns / NS_PER_S
 
 
 def _added(

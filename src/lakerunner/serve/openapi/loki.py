@@ -68,6 +68,7 @@ _DETECTED_FIELD = record(
     {"label": STRING, "type": STRING, "cardinality": COUNT, "parsers": {"type": ["array", "null"]}},
     {"jsonPath": array(STRING)},
 )
+_PATTERN = record({"pattern": STRING, "level": STRING, "samples": array({"type": "array", "items": NUMBER})})
 
 
 def _loki(
@@ -159,6 +160,14 @@ OPERATIONS = (
         "Values of a field.",
         record({"values": array(STRING), "limit": COUNT}),
         f"query! {_TIMES} limit line_limit",
+        _SELECTED,
+    ),
+    _loki(
+        "patterns",
+        "GET POST",
+        "Patterns of log lines, and how often each occurs.",
+        _success(array(_PATTERN)),
+        f"query! {_TIMES} step",
         _SELECTED,
     ),
     _loki("tail", "GET", "Refused over plain HTTP: live tails speak WebSocket.", STRING),

@@ -1,0 +1,132 @@
+"""Loki's HTTP API over real log records: what clients send, and what they must get."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.query.worker_lake import WorkerLake
+from tests.serve.log_requests import S, log_request, org_with_logs
+from tests.serve.served import AuthOf, serving
+
+NOW_S = int(time.time()) - 600
+CART = [(NOW_S * S + number * S, f'level=info msg="order {number}" took={number}ms') for number in range(50)]
+SHOP = [(NOW_S * S + number * S, f'{{"order": {{"id": {number}}}}}') for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def loki(lake: WorkerLake) -> Iterator[httpx.Client]:
+    requests = [
+        log_request("cart", CART, {"trace": "abc", 'odd\n"name': "'; DROP TABLE x; --"}),
+        log_request("shop", SHOP, level="ERROR"),
+    ]
+    with serving(lake, AuthOf(org_with_logs(lake, requests))) as serve:
+        yield serve().client
+
+
+TIMES = {"start": str((NOW_S - 60) * S), "end": str((NOW_S + 60) * S)}
+
+
+def test_entries_of_a_range(loki: httpx.Client) -> None:
+    params = {"query": '{service_name="cart"} |= "order 4"', **TIMES, "limit": "3"}
+    for answer in (
+        loki.get("/loki/api/v1/query_range", params=params),
+        loki.post("/loki/api/v1/query_range", data=params),
+    ):
+        data = answer.json()["data"]
+        values = [value for stream in data["result"] for value in stream["values"]]
+        assert data["resultType"] == "streams" and len(values) == 3
+        assert {value[1] for value in values} == {CART[number][1] for number in (49, 48, 47)}
+        assert all(stream["stream"]["odd_name"] == "'; DROP TABLE x; --" for stream in data["result"])
+        assert data["stats"]["summary"]["totalEntriesReturned"] == 3
+        assert data["stats"]["summary"]["totalBytesProcessed"] >= 0
+
+
+def test_categorized_labels(loki: httpx.Client) -> None:
+    header = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
+    params = {"query": '{service_name="shop"} | json', **TIMES, "limit": "2", "direction": "forward"}
+    data = loki.get("/loki/api/v1/query_range", params=params, headers=header).json()["data"]
+    assert data["encodingFlags"] == ["categorize-labels"]
+    (stream,) = data["result"]
+    assert stream["stream"] == {"service_name": "shop"}
+    assert [value[2]["parsed"] for value in stream["values"]] == [{"order_id": "0"}, {"order_id": "1"}]
+    assert stream["values"][0][2]["structuredMetadata"]["detected_level"] == "error"
+
+
+def test_values(loki: httpx.Client) -> None:
+    query = 'sum by (service_name) (count_over_time({service_name=~".+"}[10m]))'
+    vector = loki.get("/loki/api/v1/query", params={"query": query, "time": str(NOW_S + 60)}).json()["data"]
+    assert {one["metric"]["service_name"]: one["value"][1] for one in vector["result"]} == {"cart": "50", "shop": "20"}
+    matrix = loki.get("/loki/api/v1/query_range", params={"query": query, **TIMES, "step": "60"}).json()["data"]
+    assert matrix["resultType"] == "matrix" and matrix["result"][0]["values"][-1] == [NOW_S + 60, "50"]
+    # The health check of Grafana's data source.
+    checked = loki.get("/loki/api/v1/query", params={"query": "vector(1)+vector(1)", "time": "4000000000"}).json()
+    assert checked["data"]["result"][0]["value"][1] == "2"
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("query", {"query": '{service_name="cart"}'}),
+        ("query", {"query": "sum("}),
+        ("query", {}),
+        ("query_range", {"query": '{service_name="cart"}', "limit": "0"}),
+        ("query_range", {"query": '{service_name="cart"}', "direction": "up"}),
+        ("query_range", {"query": '{service_name="cart"}', "start": "2", "end": "1"}),
+        ("query_range", {"query": '{service_name="cart"} | json | line_format "{{"'}),
+        ("query_range", {"query": "x" * 20_000}),
+        ("series", {"match[]": '{service_name="cart"} |= "x"'}),
+        ("index/volume", {"query": 'sum(rate({a="b"}[1m]))'}),
+        ("delete", {"query": '{service_name="cart"}'}),
+        ("tail", {"query": '{service_name="cart"}'}),
+    ],
+)
+def test_refusals_are_plain_text(loki: httpx.Client, path: str, params: dict[str, str]) -> None:
+    answer = loki.get(f"/loki/api/v1/{path}", params=params)
+    assert answer.status_code == 400
+    assert answer.headers["content-type"].startswith("text/plain") and answer.text.strip()
+
+
+def test_discovery(loki: httpx.Client) -> None:
+    assert loki.get("/loki/api/v1/labels", params=TIMES).json()["data"] == ["service_name"]
+    values = loki.get("/loki/api/v1/label/service_name/values", params=TIMES).json()
+    assert values["data"] == ["cart", "shop"]
+    series = loki.get("/loki/api/v1/series", params={**TIMES, "match[]": '{service_name="cart"}'}).json()
+    assert series["data"] == [{"service_name": "cart"}]
+    stats = loki.get("/loki/api/v1/index/stats", params={**TIMES, "query": '{service_name="cart"}'}).json()
+    assert (stats["streams"], stats["entries"]) == (1, 50)
+    assert stats["bytes"] == sum(len(line) for _, line in CART)
+    volume = loki.get("/loki/api/v1/index/volume", params={**TIMES, "query": '{service_name=~".+"}'}).json()
+    assert [one["metric"] for one in volume["data"]["result"]] == [{"service_name": "cart"}, {"service_name": "shop"}]
+    for step in ("1", "7", "60", "1000"):
+        params = {**TIMES, "query": '{service_name="shop"}', "step": step}
+        by_time = loki.get("/loki/api/v1/index/volume_range", params=params).json()["data"]["result"]
+        assert sum(int(value) for _, value in by_time[0]["values"]) == sum(len(line) for _, line in SHOP)
+
+
+def test_fields_and_patterns(loki: httpx.Client) -> None:
+    fields = loki.get("/loki/api/v1/detected_fields", params={**TIMES, "query": '{service_name="cart"}'}).json()
+    found = {field["label"]: field for field in fields["fields"]}
+    assert found["took"]["type"] == "duration" and found["took"]["parsers"] == ["logfmt"]
+    assert found["trace"]["parsers"] is None and found["number"]["cardinality"] == 50
+    values = loki.get("/loki/api/v1/detected_field/trace/values", params={**TIMES, "query": '{service_name="cart"}'})
+    assert values.json()["values"] == ["abc"]
+    labels = loki.get("/loki/api/v1/detected_labels", params=TIMES).json()
+    assert labels == {"detectedLabels": [{"label": "service_name", "cardinality": 2}]}
+    patterns = loki.get("/loki/api/v1/patterns", params={**TIMES, "query": '{service_name="cart"}'}).json()["data"]
+    assert [(each["level"], sum(number for _, number in each["samples"])) for each in patterns] == [("info", 50)]
+    assert "<_>" in patterns[0]["pattern"]
+
+
+def test_what_clients_ask_before_they_query(loki: httpx.Client) -> None:
+    assert loki.get("/loki/api/v1/status/buildinfo").json()["version"].startswith("3.")
+    assert loki.get("/ready").status_code == 200
+    assert loki.get("/loki/api/v1/drilldown-limits").json()["limits"]["volume_enabled"]
+    assert loki.get("/prometheus/api/v1/rules").json()["data"] == {"groups": []}
+    formatted = loki.get("/loki/api/v1/format_query", params={"query": '{a="b"}|json'}).json()
+    assert formatted == {"status": "success", "data": '{a="b"} | json'}
+    bad = loki.get("/loki/api/v1/format_query", params={"query": "{"})
+    assert bad.status_code == 400 and bad.json()["status"] == "invalid-query"
