@@ -25,10 +25,12 @@ from lakerunner.query.logql.stages.template.columns import (
     raw_texts,
     text_lengths,
 )
+from lakerunner.query.logql.stages.template.functions.regexps import arrow_template, steps
 from lakerunner.query.logql.stages.template.functions.texts import SPACES
 from lakerunner.query.logql.stages.template.go_fmt import printed
 from lakerunner.query.logql.stages.template.go_layout import chunks, formatted
 from lakerunner.query.logql.stages.template.go_time import Time
+from lakerunner.query.series.patterns import MAX_STEPS
 
 Vectorised: TypeAlias = Callable[..., Column | None]
 
@@ -249,36 +251,37 @@ def _default(fallback: Column, *given: Column) -> Column | None:
 
 
 def _replace_pattern(pattern: Column, texts: Column, new: Column) -> Column | None:
-    """Only for patterns that never match the empty text, and replacements without groups."""
-    if not isinstance(texts, Texts) or not isinstance(pattern, Constant) or not isinstance(new, Constant):
+    """Only for patterns that never match the empty text."""
+    if not isinstance(pattern, Constant) or not isinstance(new, Constant) or not _vectorises(pattern.value, texts):
         return None
-    if "$" in new.value or not _vectorises(pattern.value):
-        return None
-    replacement = new.value.replace("\\", "\\\\")
-    return _on_values(texts, lambda array: pc.replace_substring_regex(array, pattern.value, replacement))
+    return _replaced(pattern.value, texts, arrow_template(pattern.value, new.value))
 
 
 def _replace_pattern_literal(pattern: Column, texts: Column, new: Column) -> Column | None:
-    if not isinstance(new, Constant) or "$" in new.value:
+    if not isinstance(pattern, Constant) or not isinstance(new, Constant) or not _vectorises(pattern.value, texts):
         return None
-    return _replace_pattern(pattern, texts, new)
+    return _replaced(pattern.value, texts, new.value.replace("\\", "\\\\"))
+
+
+def _replaced(pattern: str, texts: Column, replacement: str | None) -> Column | None:
+    if replacement is None or not isinstance(texts, Texts):
+        return None
+    return _on_values(texts, lambda array: pc.replace_substring_regex(array, pattern, replacement))
 
 
 def _count(pattern: Column, texts: Column) -> Column | None:
-    if not isinstance(texts, Texts) or not isinstance(pattern, Constant) or not _vectorises(pattern.value):
+    if not isinstance(texts, Texts) or not isinstance(pattern, Constant) or not _vectorises(pattern.value, texts):
         return None
     found = pc.count_substring_regex(plain_texts(texts), pattern.value)
     return Numbers(found.to_numpy(zero_copy_only=False).astype(np.int64), "int")
 
 
-def _vectorises(pattern: str) -> bool:
-    """Whether Arrow replaces the pattern as Go does: it is valid, and needs a character to match."""
-    if _MAY_BE_EMPTY.search(pattern) or len(pattern) > 200:
+def _vectorises(pattern: str, texts: Column) -> bool:
+    """Whether Arrow finds what Go does: the pattern is valid and affordable, and needs a character to match."""
+    if not isinstance(texts, Texts) or _MAY_BE_EMPTY.search(pattern):
         return False
-    try:
-        return not pc.match_substring_regex(pa.scalar(""), pattern).as_py()
-    except pa.ArrowInvalid:
-        return False
+    cost = steps(pattern, int(text_lengths(texts).max(initial=0)))
+    return cost is not None and cost <= MAX_STEPS and not pc.match_substring_regex(pa.scalar(""), pattern).as_py()
 
 
 # -- comparisons -----------------------------------------------------------------------------------------------------
@@ -442,6 +445,9 @@ def _print(*columns: Column) -> Column | None:
 _UPPER, _LOWER = _text_change(pc.ascii_upper), _text_change(pc.ascii_lower)
 _TRIM = _text_change(lambda array: pc.ascii_trim(array, characters=_ASCII_SPACES))
 _BOTH, _LEFT, _RIGHT = map(_trimmed_with, (pc.utf8_trim, pc.utf8_ltrim, pc.utf8_rtrim))
+
+#: Functions that may take long for each text: their columns are cut, so that the query can be stopped in between.
+SLICED = frozenset({"regexReplaceAll", "regexReplaceAllLiteral", "count"})
 
 VECTORISED: dict[str, Vectorised] = {
     "lower": _LOWER,

@@ -146,6 +146,26 @@ def taken(column: Column, rows: Ints) -> Column:
     return Distinct(column.codes[rows], column.values)
 
 
+def sliced(column: Column, start: int, length: int) -> Column:
+    """The values of entries that follow each other."""
+    if isinstance(column, Constant):
+        return column
+    if isinstance(column, Texts):
+        return Texts(column.array.slice(start, length))
+    if isinstance(column, Numbers):
+        return Numbers(column.array[start : start + length], column.go_type)
+    return Distinct(column.codes[start : start + length], column.values)
+
+
+def concatenated(columns: Sequence[Column]) -> Column | None:
+    """Slices of texts or of numbers as one column."""
+    texts = [plain_texts(column) for column in columns if isinstance(column, Texts)]
+    if texts:
+        return Texts(pa.concat_arrays(texts))
+    numbers = [column for column in columns if isinstance(column, Numbers)]
+    return Numbers(np.concatenate([each.array for each in numbers]), numbers[0].go_type) if numbers else None
+
+
 def truth(column: Column, size: int) -> Mask:
     """The entries whose value `if` takes for true."""
     if isinstance(column, Constant):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakerunner.query.logql.entries import Check, Entries, Ints, Mask
 from lakerunner.query.logql.stages.go_errors import GoError
-from lakerunner.query.logql.stages.template.column_calls import VECTORISED, printed_column
+from lakerunner.query.logql.stages.template.column_calls import SLICED, VECTORISED, Vectorised, printed_column
 from lakerunner.query.logql.stages.template.columns import (
     TUPLES_PER_CHECK,
     Column,
@@ -26,8 +26,10 @@ from lakerunner.query.logql.stages.template.columns import (
     Numbers,
     Texts,
     column_of,
+    concatenated,
     is_clean,
     raw_texts,
+    sliced,
     taken,
     truth,
     tuples_of,
@@ -88,6 +90,8 @@ from lakerunner.query.logql.stages.template.reads import reads
 _LABELS = Labels()
 """Stands for the labels of each entry, where a template uses them as one value."""
 _CAN_BE_NIL = (ANY, REFLECTED)
+#: Entries of one slice of a slow call.
+_SLICE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,10 +526,21 @@ class _Evaluation:
             return self._impure(function)
         vectorised = VECTORISED.get(function.name) if receiver is None else VECTORISED.get(f".{function.name}")
         if vectorised is not None and _vectorises(columns):
-            found = vectorised(*columns)
+            found = self._sliced(vectorised, columns) if function.name in SLICED else vectorised(*columns)
             if found is not None:
                 return found
         return self._mapped(columns, function.call, node, f"error calling {function.name}: ")
+
+    def _sliced(self, vectorised: Vectorised, columns: list[Column]) -> Column | None:
+        """A vectorised call in slices, with a check before each."""
+        made: list[Column] = []
+        for start in range(0, self._frame.size, _SLICE):
+            self._check()
+            found = vectorised(*(sliced(column, start, _SLICE) for column in columns))
+            if found is None:
+                return None
+            made.append(found)
+        return concatenated(made)
 
     def _impure(self, function: Function) -> Column:
         """`now`: one moment for all entries of the batch."""

@@ -398,7 +398,7 @@ def _float(value: float, verb: str, spec: Spec) -> str:
         return _padded(sign + text, replace(spec, zero=False))
     negative = math.copysign(1, value) < 0
     text = _unsigned(abs(value), verb, spec.precision)
-    if spec.sharp and verb not in "bxX":
+    if spec.sharp and verb not in "bX":
         text = _with_point(text, verb, spec)
     sign = "-" if negative else "+" if spec.plus or spec.plus_v else " " if spec.space else ""
     if spec.zero and not spec.minus and spec.width is not None:
@@ -469,9 +469,9 @@ def _hexadecimal(value: float, verb: str, precision: int | None) -> str:
 
 def _with_point(text: str, verb: str, spec: Spec) -> str:
     """For the flag `#`: always a point, and for `%g` as many digits as the precision says."""
-    mantissa, mark, exponent = text.partition("e") if "e" in text else text.partition("E")
-    wanted = (6 if spec.precision is None else spec.precision) if verb in "gG" else 0
-    digits = len(mantissa.replace(".", "").lstrip("0")) if float(text) else 1
+    mantissa, mark, exponent = text.partition("p" if verb == "x" else "e" if "e" in text else "E")
+    wanted = (6 if spec.precision is None else spec.precision) if verb in "gGx" else 0
+    digits = len(mantissa.replace(".", "").lstrip("0")) or 1
     if "." not in mantissa:
         mantissa += "."
     return mantissa + "0" * max(0, wanted - digits) + mark + exponent

@@ -13,6 +13,7 @@ from lakerunner.query.logql.stages.template.go_types import Duration, Month, Wee
 
 _DAY_S = 86_400
 _SECOND_NS = 1_000_000_000
+_QUARTER_S = 91 * _DAY_S
 #: Seconds from the first day of year 1 to 1970.
 _YEAR_ONE_S = -62_135_596_800
 #: Years that the zone database can be asked about. Others behave as the nearest of them.
@@ -38,18 +39,27 @@ class Zone:
         return moment.tzname() or "", int(offset.total_seconds()) if offset is not None else 0
 
     def offset_of(self, abbreviation: str, seconds: int) -> int | None:
-        """The offset of an abbreviation such as `CEST`, if the place uses it within a year of the time."""
-        for away in (0, -_DAY_S * 182, _DAY_S * 182):
-            name, offset = self.at(seconds + away)
-            if name == abbreviation:
-                return offset
-        return None
+        """The offset of an abbreviation such as `CEST`, if the place ever used it."""
+        known = _abbreviations(self).get(abbreviation)
+        if known is not None and self.at(seconds - known)[0] == abbreviation:
+            return self.at(seconds - known)[1]
+        return known
 
     def __str__(self) -> str:
         return self.name
 
 
 UTC = Zone("UTC")
+
+
+@functools.lru_cache(maxsize=512)
+def _abbreviations(zone: Zone) -> dict[str, int]:
+    """The abbreviations of a place and their offsets, found by looking at every quarter of a century and a half."""
+    found: dict[str, int] = {}
+    for quarter in range(-280, 272):
+        name, offset = zone.at(quarter * _QUARTER_S)
+        found.setdefault(name, offset)
+    return found
 
 
 @functools.lru_cache(maxsize=512)

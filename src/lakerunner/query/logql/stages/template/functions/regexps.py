@@ -17,6 +17,8 @@ from lakerunner.query.logql.stages.template.limits import check_entry
 from lakerunner.query.series.patterns import MAX_MEMORY_BYTES, MAX_STEPS
 
 _CACHED = 256
+#: Arrow's replacements know these groups.
+_ARROW_GROUPS = 9
 _REFERENCE = re.compile(rb"\$(?:(\$)|([0-9A-Za-z_]+)|\{([0-9A-Za-z_]+)\})")
 #: RE2's reasons, and the words that Go has for them.
 _REASONS = {
@@ -44,6 +46,36 @@ def _compiled(pattern: str) -> Any:
         text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
         name, _, part = text.partition(": ")
         return GoError(f"error parsing regexp: {_REASONS.get(name, name)}: `{part}`")
+
+
+def arrow_template(pattern: str, template: str) -> str | None:
+    """The replacement as Arrow writes it, with `\\1` for a group; None if it has no such form.
+
+    >>> print(arrow_template("(a)(b)", "${2}-$1x$$"))
+    \\2-$
+    """
+    regex = _compiled(pattern)
+    if isinstance(regex, GoError):
+        return None
+    out, last = "", 0
+    for reference in _REFERENCE.finditer(to_bytes(template)):
+        number = -1 if reference[1] else _group_number(regex, reference)
+        if number > _ARROW_GROUPS:
+            return None
+        out += _escaped(template, last, reference.start())
+        out += "$" if reference[1] else f"\\{number}" if number >= 0 else ""
+        last = reference.end()
+    return out + _escaped(template, last, None)
+
+
+def _escaped(template: str, start: int, end: int | None) -> str:
+    return from_bytes(to_bytes(template)[start:end]).replace("\\", "\\\\")
+
+
+def steps(pattern: str, longest: int) -> int | None:
+    """How much one match over the longest text may cost; None for a broken pattern."""
+    regex = _compiled(pattern)
+    return None if isinstance(regex, GoError) else int(regex.programsize) * longest
 
 
 def _matches(pattern: str, raw: bytes) -> Iterator[Any]:
@@ -108,12 +140,18 @@ def replace_all(pattern: str, text: str, template: str) -> str:
 def _group(found: Any, reference: re.Match[bytes]) -> bytes:
     if reference[1]:
         return b"$"
+    number = _group_number(found.re, reference)
+    return (found.group(number) or b"") if number >= 0 else b""
+
+
+def _group_number(regex: Any, reference: re.Match[bytes]) -> int:
+    """The group that a reference names; -1 if there is none."""
     name = (reference[2] or reference[3]).decode()
     if name.isdigit():
         number = int(name) if len(name) == 1 or name[0] != "0" else -1
     else:
-        number = found.re.groupindex.get(name.encode(), found.re.groupindex.get(name, -1))
-    return (found.group(number) or b"") if 0 <= number <= found.re.groups else b""
+        number = regex.groupindex.get(name.encode(), regex.groupindex.get(name, -1))
+    return number if number <= regex.groups else -1
 
 
 def replace_all_literal(pattern: str, text: str, replacement: str) -> str:
