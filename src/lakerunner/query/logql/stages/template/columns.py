@@ -20,9 +20,6 @@ from lakerunner.query.logql.entries import Ints, Mask, encoded
 from lakerunner.query.logql.stages.template.go_time import Time
 from lakerunner.query.logql.stages.template.go_types import Int64, Value, is_true, to_bytes
 
-#: Distinct tuples between two calls of the check. A function takes a few microseconds for each.
-TUPLES_PER_CHECK = 4096
-
 
 @dataclass(frozen=True, slots=True)
 class Constant:

@@ -19,7 +19,6 @@ from lakerunner.query.logql.entries import Check, Entries, Ints, Mask
 from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.logql.stages.template.column_calls import SLICED, VECTORISED, Vectorised, printed_column
 from lakerunner.query.logql.stages.template.columns import (
-    TUPLES_PER_CHECK,
     Column,
     Constant,
     Distinct,
@@ -64,7 +63,7 @@ from lakerunner.query.logql.stages.template.interpreter import (
     no_field,
     parameter_type,
 )
-from lakerunner.query.logql.stages.template.limits import check_batch, check_entry
+from lakerunner.query.logql.stages.template.limits import Meter, check_batch, check_entry
 from lakerunner.query.logql.stages.template.nodes import (
     Action,
     AnyNode,
@@ -155,12 +154,11 @@ def _interpreted(template: Template, name: str, entries: Entries, check: Check) 
     texts: list[str] = []
     errors: list[str | None] = []
     size = 0
-    for number, values in enumerate(found):
-        if number % TUPLES_PER_CHECK == 0:
-            check()
+    meter = Meter(check)
+    for values in found:
         labels = Labels({each: value for each, value in zip(names, values, strict=False) if value is not None})
         try:
-            texts.append(execute(template, name, Entry(labels, values[-2], values[-1])))
+            texts.append(execute(template, name, Entry(labels, values[-2], values[-1]), meter))
             errors.append(None)
         except TemplateError as reason:
             texts.append("")
@@ -557,13 +555,13 @@ class _Evaluation:
     def _mapped(self, columns: Sequence[Column], call: _Call, node: AnyNode, prefix: str = "") -> Column:
         """The function's value, from one call for each distinct tuple of arguments. Errors point at the node."""
         codes, found = tuples_of(columns, self._frame.size)
+        meter = Meter(self._check)
         values: list[Value] = []
         errors: list[str] = []
         bad: dict[int, int] = {}
         size = 0
         for number, arguments in enumerate(found):
-            if number % TUPLES_PER_CHECK == 0:
-                self._check()
+            meter.spend_on(arguments)
             try:
                 value = call(*arguments)
             except GoError as reason:

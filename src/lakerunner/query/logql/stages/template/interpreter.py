@@ -32,7 +32,7 @@ from lakerunner.query.logql.stages.template.go_types import (
     to_bytes,
     type_name,
 )
-from lakerunner.query.logql.stages.template.limits import MAX_INVOCATIONS, check_entry, check_steps
+from lakerunner.query.logql.stages.template.limits import MAX_INVOCATIONS, Meter, check_entry, check_steps
 from lakerunner.query.logql.stages.template.nodes import (
     Action,
     AnyNode,
@@ -85,9 +85,9 @@ class Entry:
     time_ns: int = 0
 
 
-def execute(template: Template, name: str, entry: Entry) -> str:
+def execute(template: Template, name: str, entry: Entry, meter: Meter | None = None) -> str:
     """The text that the template gives; a TemplateError where Go's execution stops."""
-    run = _Run(template, name, entry)
+    run = _Run(template, name, entry, meter or Meter(bool))
     try:
         run.block(entry.labels, template.root)
     except RecursionError:
@@ -104,7 +104,7 @@ def located(template: Template, name: str, inner: str, node: AnyNode, reason: st
 
 
 class _Run:
-    def __init__(self, template: Template, name: str, entry: Entry) -> None:
+    def __init__(self, template: Template, name: str, entry: Entry, meter: Meter) -> None:
         self.out: list[str] = []
         self._template = template
         self._name = name
@@ -114,6 +114,7 @@ class _Run:
         self._node: AnyNode = template.root
         self._variables: list[tuple[str, Value]] = [("$", entry.labels)]
         self._invocations = 0
+        self._meter = meter
         self._steps = 0
         self._size = 0
 
@@ -124,9 +125,13 @@ class _Run:
 
     def block(self, dot: Value, block: Block) -> None:
         for node in block.nodes:
-            self._steps += 1
-            check_steps(self._steps)
+            self._step()
             self._walk(dot, node)
+
+    def _step(self) -> None:
+        self._steps += 1
+        check_steps(self._steps)
+        self._meter.spend(1)
 
     def _walk(self, dot: Value, node: Node) -> None:
         self._node = node
@@ -173,6 +178,7 @@ class _Run:
         ran = False
         for index, element in items:
             ran = True
+            self._step()
             self._set_range_variables(node.pipe, index, element)
             try:
                 self.block(element, node.body)
@@ -380,6 +386,7 @@ class _Run:
             values.insert(0, str(given[0]) if given else _shown(final))
         elif receiver is not _MISSING:
             values.insert(0, receiver)
+        self._meter.spend_on(values)
         try:
             return function.call(*values)
         except GoError as reason:
