@@ -13,9 +13,11 @@ from lakerunner.query.logql.entries import Check, Entries, Stage
 from lakerunner.query.logql.needed import can_drop, stored_names
 from lakerunner.query.logql.pushdown import push_down
 from lakerunner.query.logql.records import columns_for, entries_of
+from lakerunner.query.logql.selection import selected
 from lakerunner.query.logql.stages.compile import compile_stages
 from lakerunner.query.scan.rows.predicate import Predicate
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.series.matchers import Matcher
 
 #: Stages that do not look at the line.
 _OF_LABELS = (ast.LabelFilter, ast.Drop, ast.Keep)
@@ -26,7 +28,8 @@ class Pipeline:
     """A compiled selector, for entries of which the labels `names` are wanted; None: all."""
 
     predicate: Predicate
-    #: The stages that the predicate does not replace.
+    #: The matchers and stages that the predicate does not replace.
+    matchers: tuple[Matcher, ...]
     stages: tuple[ast.Stage, ...]
     #: The stored labels that are read; None: all.
     names: frozenset[str] | None
@@ -36,18 +39,18 @@ class Pipeline:
     @classmethod
     def of(cls, selector: ast.LogSelector, names: frozenset[str] | None = None, *, need_lines: bool = True) -> Pipeline:
         pushed = push_down(selector)
-        left = pushed.stages
-        read = stored_names(left, names)
+        left, matchers = pushed.stages, pushed.matchers
+        read = stored_names(left, None if names is None else names | {each.name for each in matchers})
         lines = need_lines or any(
             not isinstance(stage, ast.LabelFilter | ast.Drop | ast.Keep) for stage in pushed.stages
         )
         columns = columns_for(read, need_lines=lines)
-        return cls(pushed.predicate, left, read, columns, compile_stages(left, read))
+        return cls(pushed.predicate, matchers, left, read, columns, compile_stages(left, read))
 
     @property
     def can_drop(self) -> bool:
         """Whether it may leave out entries of rows that satisfy the predicate."""
-        return can_drop(self.stages)
+        return bool(self.matchers) or can_drop(self.stages)
 
     def scan(self, start_ns: int, end_ns: int) -> RowScan:
         """A scan for all rows of a time range, in any order."""
@@ -58,4 +61,5 @@ class Pipeline:
         return entries_of(batch, keys_of(batch.schema), self.names)
 
     def run(self, entries: Entries, check: Check) -> Entries:
+        entries = selected(entries, self.matchers, check)
         return self._run(entries, check) if self.stages else entries

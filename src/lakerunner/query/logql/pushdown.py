@@ -22,7 +22,9 @@ from lakerunner.query.logql import ast
 from lakerunner.query.logql.ast import LineOp
 from lakerunner.query.logql.line_patterns import parse_filter_pattern
 from lakerunner.query.logql.records import ALWAYS, DEFAULTS, LINE, SERVICE_NAME, TEXT_COLUMNS, value_columns
-from lakerunner.query.logql.stages.label_patterns import matches_whole, selecting
+from lakerunner.query.logql.selection import is_negated, text_leaf
+from lakerunner.query.logql.stages.label_patterns import accepted_texts
+from lakerunner.query.logql.stages.line_filters import is_address
 from lakerunner.query.scan.rows.predicate import (
     EVERYTHING,
     And,
@@ -54,21 +56,18 @@ _MAX_TEXTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """A predicate, and the stages that still have to be done."""
+    """A predicate, and the matchers and stages that it does not replace."""
 
     predicate: Predicate
+    matchers: tuple[Matcher, ...]
     stages: tuple[ast.Stage, ...]
 
 
 def push_down(selector: ast.LogSelector) -> Pushed:
     parts: list[Predicate] = [_FIRST_OF_ITS_KIND]
+    parts += [_always(each) if each.name in ALWAYS else _matcher(each) for each in selector.matchers]
+    matchers = tuple(each for each in selector.matchers if each.name not in ALWAYS)
     left: list[ast.Stage] = []
-    for matcher in selector.matchers:
-        if matcher.name in ALWAYS:
-            parts.append(_always(matcher))
-        else:
-            parts.append(_matcher(matcher))
-            left.append(ast.LabelFilter(ast.StringFilter(selecting(matcher))))
     #: What earlier stages may have made of the entry.
     line_is_stored, parsers, labels_are_known = True, list[ast.Stage](), True
     for stage in selector.stages:
@@ -93,7 +92,7 @@ def push_down(selector: ast.LogSelector) -> Pushed:
                 # `drop` and `keep` take labels away: a filter that needs a value then fails all the more.
                 pass
         left.append(stage)
-    return Pushed(_all(parts), tuple(left))
+    return Pushed(_all(parts), matchers, tuple(left))
 
 
 def segment_matchers(selector: ast.LogSelector) -> tuple[Matcher, ...]:
@@ -111,21 +110,10 @@ def segment_matchers(selector: ast.LogSelector) -> tuple[Matcher, ...]:
 def _always(matcher: Matcher) -> Predicate:
     """A matcher on a label that every entry has: the value of one column, or a default where it has none."""
     column = Column(ALWAYS[matcher.name])
-    found = _matches_text(column, matcher)
-    if matcher.kind in (MatchKind.NOT_EQUAL, MatchKind.NOT_REGEX):
-        found = Not(found)
+    leaf = text_leaf(column, matcher)
+    found = Not(leaf) if is_negated(matcher) else leaf
     empty = Or((Not(Exists(column)), Compare(column, Op.EQUAL, Text(""))))
     return _any((empty, found)) if matcher.matches(DEFAULTS[matcher.name]) else _all((Not(empty), found))
-
-
-def _matches_text(column: Column, matcher: Matcher) -> Predicate:
-    """What the matcher says about a column of texts, if it is not negated."""
-    if matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL):
-        return Compare(column, Op.EQUAL, Text(matcher.value))
-    texts = whole(matcher.value).texts
-    if texts is not None:
-        return _any(tuple(Compare(column, Op.EQUAL, Text(text)) for text in sorted(texts)))
-    return Matches(column, matcher.value)
 
 
 def _matcher(matcher: Matcher) -> Predicate:
@@ -138,13 +126,26 @@ def _matcher(matcher: Matcher) -> Predicate:
 def _may_match(column: Column, matcher: Matcher) -> Predicate:
     if column.name == OVERFLOW:
         return Exists(column)
-    texts = _texts(matcher)
-    if texts is not None:
-        return _any(tuple(_equal(column, text) for text in texts))
-    if matcher.kind is MatchKind.REGEX and column.name in TEXT_COLUMNS:
-        return Matches(column, matcher.value)
+    if matcher.kind is MatchKind.EQUAL:
+        return _equal(column, matcher.value)
+    if matcher.kind is MatchKind.REGEX:
+        if column.name in TEXT_COLUMNS:
+            return text_leaf(column, matcher)
+        texts = whole(matcher.value).texts
+        if texts is not None and len(texts) <= _MAX_TEXTS:
+            return _any(tuple(_equal(column, text) for text in sorted(texts)))
     # A number may be written in other ways than the scan writes it, so that the scan cannot try a pattern.
     return Exists(column)
+
+
+def _may_equal(name: str, texts: Sequence[str]) -> Predicate:
+    """What rows must satisfy so that the label of their entry may have one of the values."""
+    columns = [Column(column) for column in value_columns(name)]
+    return _any(
+        tuple(
+            Exists(column) if column.name == OVERFLOW else _equal(column, text) for column in columns for text in texts
+        )
+    )
 
 
 def _equal(column: Column, text: str) -> Predicate:
@@ -160,20 +161,12 @@ def _equal(column: Column, text: str) -> Predicate:
     return Or((as_text, Compare(column, Op.EQUAL, Int(int(text)) if text.isdecimal() else Float(number))))
 
 
-def _texts(matcher: Matcher) -> Sequence[str] | None:
-    """The only values that the matcher accepts; None if they are not few."""
-    if matcher.kind is MatchKind.EQUAL:
-        return [matcher.value]
-    texts = whole(matcher.value).texts if matcher.kind is MatchKind.REGEX else None
-    return None if texts is None or len(texts) > _MAX_TEXTS else sorted(texts)
-
-
 # -- lines -----------------------------------------------------------------------------------------------------------
 
 
 def _line_filter(stage: ast.LineFilter) -> Predicate | None:
     """The filter as a predicate, if it can be stated exactly. A row without a message has an empty line."""
-    if any(text.ip or not text.value for text in stage.texts):
+    if any(is_address(stage, text) or not text.value for text in stage.texts):
         return None
     values = [text.value for text in stage.texts]
     match stage.op:
@@ -214,22 +207,25 @@ def _condition(condition: ast.Condition, parsers: Sequence[ast.Stage]) -> Predic
             return _all((_condition(left, parsers), _condition(right, parsers)))
         case ast.OrFilter(left, right):
             return _any((_condition(left, parsers), _condition(right, parsers)))
-        case ast.StringFilter(matcher) if not matcher.name.startswith("__"):
-            if matcher.matches("") or not matches_whole(matcher):
-                # The label may have been dropped, or more values match than those that the pattern describes.
-                return EVERYTHING
-            if matcher.name in ALWAYS:
-                return _always(matcher)
-            stored = _matcher(matcher)
-            return _any((stored, _in_line(matcher, parsers))) if parsers else stored
+        case ast.StringFilter(matcher):
+            return _may_have(matcher, parsers)
         case _:
             return EVERYTHING
 
 
-def _in_line(matcher: Matcher, parsers: Sequence[ast.Stage]) -> Predicate:
-    """What lines must satisfy so that a parser may have found an accepted value in them."""
-    texts = _texts(matcher)
-    if texts is None or not all(text and _PLAIN.issuperset(text) for text in texts):
+def _may_have(matcher: Matcher, parsers: Sequence[ast.Stage]) -> Predicate:
+    """What rows must satisfy so that a filter of texts may hold: the value is stored, or a parser finds it."""
+    texts = accepted_texts(matcher)
+    default = DEFAULTS.get(matcher.name)
+    if texts is None or len(texts) > _MAX_TEXTS or "" in texts or default in texts or matcher.name.startswith("__"):
+        return EVERYTHING
+    stored = _may_equal(matcher.name, texts)
+    return _any((stored, _in_line(texts, parsers))) if parsers else stored
+
+
+def _in_line(texts: Sequence[str], parsers: Sequence[ast.Stage]) -> Predicate:
+    """What lines must satisfy so that a parser may have found one of the texts in them."""
+    if not all(map(_PLAIN.issuperset, texts)):
         return EVERYTHING
     copied = all(isinstance(parser, ast.Regexp | ast.PatternParser) for parser in parsers)
     wanted = (*texts, *(() if copied else _ESCAPES))

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from lakerunner.query.logql import ast
+from lakerunner.query.logql.entries import Category, Entries
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.pushdown import push_down
-from lakerunner.query.logql.stages.label_patterns import selecting, simplified
+from lakerunner.query.logql.selection import selected
+from lakerunner.query.logql.stages.label_patterns import simplified
 from lakerunner.query.logql.stages.matching import matching
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
@@ -45,10 +48,14 @@ def test_patterns_of_label_filters_match_as_in_loki(pattern: str, accepted: list
 
 
 @pytest.mark.parametrize("pattern", ["warn.*", "/api|/other", "", "warn", "two.lines", ".+"])
-def test_a_matcher_of_a_selector_keeps_its_meaning_as_a_filter(pattern: str) -> None:
-    matcher = Matcher("x", MatchKind.REGEX, pattern)
-    found = matching(pa.array(_VALUES), selecting(matcher), lambda: None)
-    assert found.tolist() == [matcher.matches(value) for value in _VALUES]
+@pytest.mark.parametrize("kind", [MatchKind.REGEX, MatchKind.NOT_REGEX])
+def test_a_matcher_of_a_selector_has_to_match_the_whole_value(pattern: str, kind: MatchKind) -> None:
+    matcher = Matcher("x", kind, pattern)
+    # An empty value is none.
+    labels = {(Category.METADATA, "x"): pa.array([value or None for value in _VALUES])}
+    entries = Entries(np.arange(len(_VALUES)), pa.array([""] * len(_VALUES)), labels)
+    found = selected(entries, [matcher], lambda: None)
+    assert [_VALUES[number] for number in found.times_ns] == [value for value in _VALUES if matcher.matches(value)]
 
 
 def test_the_scan_does_not_leave_out_what_a_filter_accepts() -> None:

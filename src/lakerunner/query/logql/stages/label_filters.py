@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.addresses import parse_addresses
-from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS, Check, Entries, Mask, encoded, plain, valid
+from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS, Category, Check, Entries, Mask, encoded, plain, valid
 from lakerunner.query.logql.stages import quantities
 from lakerunner.query.logql.stages.address_search import mentioning
 from lakerunner.query.logql.stages.fields import failed
@@ -24,6 +24,7 @@ from lakerunner.query.logql.stages.matching import matching
 from lakerunner.query.series.matchers import Matcher
 
 FILTER_ERROR = "LabelFilterErr"
+_PARSER_ERRORS = pa.array(["JSONParserErr", "LogfmtParserErr"])
 
 _COMPARE = {
     ast.CompareOp.EQUAL: operator.eq,
@@ -56,10 +57,22 @@ def filtered(entries: Entries, condition: ast.Condition, check: Check) -> Entrie
 def with_verdict(entries: Entries, condition: ast.Condition, check: Check) -> tuple[Entries, Mask]:
     """The entries that a condition keeps, and which those were."""
     check()
-    verdict = judged(entries, condition, failed(entries), check)
+    erred = failed(entries)
+    if isinstance(condition, ast.IpFilter):
+        erred &= ~_parsed_before_failing(entries, condition.label)
+    verdict = judged(entries, condition, erred, check)
     if verdict.errors is not None:
         entries = entries.with_error(verdict.unjudged & verdict.keep, FILTER_ERROR, verdict.errors)
     return entries.filtered(verdict.keep), verdict.keep
+
+
+def _parsed_before_failing(entries: Entries, label: str) -> Mask:
+    """The entries whose parser found the label, and failed later. As in Loki, it asked the filter when it found it."""
+    found, errors = entries.columns.get((Category.PARSED, label)), entries.label(ERROR)
+    if found is None or errors is None:
+        return np.zeros(len(entries), np.bool_)
+    by_parser: Mask = pc.is_in(plain(errors), value_set=_PARSER_ERRORS).to_numpy(zero_copy_only=False)
+    return by_parser & valid(found)
 
 
 def judged(entries: Entries, condition: ast.Condition, erred: Mask, check: Check) -> Verdict:

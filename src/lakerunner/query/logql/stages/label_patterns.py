@@ -103,21 +103,19 @@ def simplified(pattern: str) -> tuple[Simple, ...] | None:
         return None
 
 
-def matches_whole(matcher: Matcher) -> bool:
-    """Whether a label filter accepts just the values that the matcher accepts in a selector, but for newlines."""
-    if matcher.kind not in (MatchKind.REGEX, MatchKind.NOT_REGEX):
-        return True
-    searches = simplified(matcher.value)
-    return searches is None or not any(
-        isinstance(search, Everything) or (isinstance(search, Search) and search.anywhere) for search in searches
-    )
+def accepted_texts(matcher: Matcher) -> Sequence[str] | None:
+    """The only values that a label filter accepts, sorted; None if they cannot be listed.
 
-
-def selecting(matcher: Matcher) -> Matcher:
-    """A matcher that accepts as a label filter what the given one accepts in a selector."""
-    if matcher.kind not in (MatchKind.REGEX, MatchKind.NOT_REGEX):
-        return matcher
-    return Matcher(matcher.name, matcher.kind, f"^(?s:{matcher.value})$")
+    >>> accepted_texts(Matcher("level", MatchKind.REGEX, "warn|error"))
+    ['error', 'warn']
+    """
+    if matcher.kind is MatchKind.EQUAL:
+        return [matcher.value]
+    searches = simplified(matcher.value) if matcher.kind is MatchKind.REGEX else None
+    if searches is None:
+        return None
+    texts = {each.text for each in searches if isinstance(each, Search) and not each.anywhere and not each.ignore_case}
+    return sorted(texts) if len(texts) == len(searches) else None
 
 
 def _without_everything(found: Sequence[Simple]) -> tuple[Simple, ...]:

@@ -22,7 +22,7 @@ _NEGATED = (ast.LineOp.LACKS, ast.LineOp.MATCHES_NOT, ast.LineOp.FITS_NOT)
 
 
 def line_filter(stage: ast.LineFilter) -> Stage:
-    tests = [_test(stage.op, text) for text in _texts(stage)]
+    tests = [_test(stage, text) for text in _texts(stage)]
     negated = stage.op in _NEGATED
 
     def keep(entries: Entries, check: Check) -> Entries:
@@ -35,17 +35,22 @@ def line_filter(stage: ast.LineFilter) -> Stage:
     return keep
 
 
+def is_address(stage: ast.LineFilter, text: ast.LineText) -> bool:
+    """Whether `ip("…")` means addresses. As in Loki, in a chain it is a text like any other, unless it is negated."""
+    return text.ip and (len(stage.texts) == 1 or stage.op in _NEGATED)
+
+
 def _texts(stage: ast.LineFilter) -> tuple[ast.LineText, ...]:
     """The texts of a chain without empty ones, which every line contains: Loki leaves them out where others follow."""
     telling = tuple(text for text in stage.texts if text.value)
     return telling if stage.op is ast.LineOp.CONTAINS and telling else stage.texts
 
 
-def _test(op: ast.LineOp, text: ast.LineText) -> LineTest:
-    if text.ip:
+def _test(stage: ast.LineFilter, text: ast.LineText) -> LineTest:
+    if is_address(stage, text):
         addresses = parse_addresses(text.value)
         return lambda lines, check: mentioning(lines, addresses, check)
-    match op:
+    match stage.op:
         case ast.LineOp.CONTAINS | ast.LineOp.LACKS:
             return lambda lines, check: containing(lines, text.value, check)
         case ast.LineOp.MATCHES | ast.LineOp.MATCHES_NOT:
