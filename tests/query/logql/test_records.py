@@ -1,0 +1,258 @@
+"""Stored rows become the entries that Loki would have made of the same OTLP records."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakerunner.formats.attributes import keys_of
+from lakerunner.formats.read import read_object
+from lakerunner.model.signals import LOGS
+from lakerunner.pipeline.ingest.repeats import with_repeats
+from lakerunner.pipeline.ingest.split import merged
+from lakerunner.pipeline.ordering import sorted_table
+from lakerunner.query.logql.entries import Category, Entries, plain
+from lakerunner.query.logql.records import STREAM_KEYS, columns_for, entries_of
+
+Labels = dict[str, str]
+#: Time, line, labels of the stream, structured metadata.
+Entry = tuple[int, str, Labels, Labels]
+
+
+def stored(requests: list[dict[str, Any]]) -> pa.Table:
+    """The rows of OTLP requests, as ingest stores them in one segment."""
+    decoded = [read_object(json.dumps(request).encode(), LOGS, "logs.json").tables for request in requests]
+    return with_repeats(sorted_table(merged(LOGS, decoded)[""], LOGS.rows.sort_key))
+
+
+def entries_in(table: pa.Table, names: frozenset[str] | None = None) -> Entries:
+    columns = columns_for(names)
+    if columns is not None:
+        table = table.select([name for name in columns if name in table.column_names])
+    (batch,) = table.combine_chunks().to_batches()
+    return entries_of(batch, keys_of(table.schema), names)
+
+
+def listed(entries: Entries) -> list[Entry]:
+    columns = {key: plain(values).to_pylist() for key, values in entries.columns.items()}
+
+    def labels(row: int, category: Category) -> Labels:
+        return {
+            name: values[row]
+            for (each, name), values in columns.items()
+            if each is category and values[row] is not None
+        }
+
+    return [
+        (at, line, labels(row, Category.STREAM), labels(row, Category.METADATA))
+        for row, (at, line) in enumerate(zip(entries.times_ns.tolist(), entries.lines.to_pylist(), strict=True))
+    ]
+
+
+# -- the same, written slowly and plainly ------------------------------------------------------------------------------
+
+
+def label_name(key: str) -> str:
+    reserved = re.fullmatch(r"__(.+)__", key, re.DOTALL)
+    name = re.sub(r"[^a-zA-Z0-9]+", "_", reserved[1] if reserved else key)
+    name = f"__{name}__" if reserved else name
+    return f"key_{name}" if name[:1].isdigit() else name
+
+
+def python_value(value: dict[str, Any]) -> Any:
+    match value:
+        case {"arrayValue": array}:
+            return [python_value(item) for item in array.get("values", [])]
+        case {"kvlistValue": pairs}:
+            return {pair["key"]: python_value(pair["value"]) for pair in pairs.get("values", [])}
+        case {"intValue": number}:
+            return int(number)
+        case {"doubleValue": number}:
+            return int(number) if float(number).is_integer() and abs(number) < 2**53 else float(number)
+        case {"boolValue": found} | {"stringValue": found} | {"bytesValue": found}:
+            return found
+        case _:
+            return None
+
+
+def value_text(value: dict[str, Any]) -> str:
+    found = python_value(value)
+    if isinstance(found, str):
+        return found
+    if isinstance(found, float):
+        return re.sub(r"e([+-])0+", r"e\1", repr(found))
+    return "" if found is None else json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def labels_of(key: str, value: dict[str, Any]) -> list[tuple[str, str]]:
+    if "kvlistValue" in value:
+        pairs = value["kvlistValue"].get("values", [])
+        return [each for pair in pairs for each in labels_of(f"{label_name(key)}_{pair['key']}", pair["value"])]
+    return [(label_name(key), value_text(value))]
+
+
+def naive(requests: list[dict[str, Any]]) -> list[Entry]:
+    found = []
+    for request in requests:
+        for parent in request["resourceLogs"]:
+            resource = parent.get("resource", {}).get("attributes", [])
+            indexed = [each for each in resource if each["key"] in STREAM_KEYS]
+            stream = {label_name(each["key"]): value_text(each["value"]) for each in indexed}
+            if "service_name" not in stream:
+                named = ("container_name", "k8s_container_name", "k8s_job_name")
+                stream["service_name"] = next((stream[name] for name in stream if name in named), "unknown_service")
+            for child in parent["scopeLogs"]:
+                scope = child.get("scope", {})
+                found += [naive_entry(record, scope, resource, stream) for record in child["logRecords"]]
+    return found
+
+
+def naive_entry(record: dict[str, Any], scope: dict[str, Any], resource: list[Any], stream: Labels) -> Entry:
+    metadata: list[tuple[str, str]] = []
+    for pair in record.get("attributes", []):
+        metadata += labels_of(pair["key"], pair["value"])
+    at, observed = int(record.get("timeUnixNano", 0)), int(record.get("observedTimeUnixNano", 0))
+    metadata += [
+        ("observed_timestamp", str(observed) if at and observed else ""),
+        ("severity_number", str(record.get("severityNumber") or "")),
+        ("severity_text", record.get("severityText", "")),
+        ("dropped_attributes_count", str(record.get("droppedAttributesCount") or "")),
+        ("flags", str(record.get("flags") or "")),
+        ("trace_id", record.get("traceId", "").lower()),
+        ("span_id", record.get("spanId", "").lower()),
+    ]
+    for pair in resource:
+        if pair["key"] not in STREAM_KEYS:
+            metadata += labels_of(pair["key"], pair["value"])
+    for pair in scope.get("attributes", []):
+        metadata += labels_of(pair["key"], pair["value"])
+    metadata += [("scope_name", scope.get("name", "")), ("scope_version", scope.get("version", ""))]
+    shown = {f"{name}_extracted" if name in stream else name: value for name, value in metadata if value}
+    return at or observed, value_text(record.get("body", {})), stream, shown
+
+
+# -- tests -------------------------------------------------------------------------------------------------------------
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"stringValue": value}
+
+
+def request(*records: dict[str, Any], resource: list[Any] | None = None, scope: dict[str, Any] | None = None) -> Any:
+    return {
+        "resourceLogs": [
+            {
+                "resource": {"attributes": resource or []},
+                "scopeLogs": [{"scope": scope or {}, "logRecords": list(records)}],
+            }
+        ]
+    }
+
+
+def pair(key: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {"key": key, "value": value}
+
+
+NESTED = {"kvlistValue": {"values": [pair("a.b", {"intValue": "1"}), pair("deep", {"kvlistValue": {"values": [
+    pair("x", {"arrayValue": {"values": [{"doubleValue": 5.0}, {}]}})]}}), pair("none", {})]}}  # fmt: skip
+OWN = [
+    request(
+        {"timeUnixNano": "7", "observedTimeUnixNano": "9", "body": text("one"), "severityText": "warn", "flags": 1},
+        {
+            "timeUnixNano": "8",
+            "body": text("two"),
+            "attributes": [pair("LEVEL", text("x")), pair("n", {"intValue": "5"})],
+        },
+        {"timeUnixNano": "9", "body": NESTED, "attributes": [pair("map", NESTED), pair("map_a_b", text("later"))]},
+        {"observedTimeUnixNano": "10", "attributes": [pair("level", text("x")), pair("empty", text(""))]},
+        {"timeUnixNano": "11", "attributes": [pair("host.name", text("mine")), pair("service.name", text("shadow"))]},
+        {"timeUnixNano": "12", "attributes": [pair("trace_id", text("attr")), pair("scope.name", text("attr"))]},
+        {"timeUnixNano": "13", "traceId": "ab" * 16, "attributes": [pair("trace_id", text("attr"))]},
+        resource=[
+            pair("service.name", text("a")),
+            pair("host.name", text("h")),
+            pair("Big", {"intValue": str(2**63 - 1)}),
+        ],
+        scope={"name": "lib", "version": "1", "attributes": [pair("beta", {"boolValue": True}), pair("9", text("d"))]},
+    ),
+    request(
+        {"timeUnixNano": "14", "severityNumber": 9, "attributes": [pair("Level", text("y")), pair("n", text("five"))]},
+        {"timeUnixNano": "15", "attributes": [pair("tiny", {"doubleValue": 1e-9}), pair("n", {"doubleValue": 1e15})]},
+        {"timeUnixNano": "16", "body": {"bytesValue": base64.b64encode(b"\0raw").decode()}},
+        resource=[pair("k8s.job.name", text("nightly")), pair("container.name", text("box")), pair("a..b", text("r"))],
+    ),
+    request({"timeUnixNano": "17", "attributes": [pair("a:b", text("own")), pair("cloud.region", text("here"))]}),
+]
+
+
+def without_level(entries: list[Entry]) -> Counter[str]:
+    return Counter(
+        repr((at, line, sorted(stream.items()), sorted((n, v) for n, v in metadata.items() if n != "detected_level")))
+        for at, line, stream, metadata in entries
+    )
+
+
+def test_labels_are_those_of_loki() -> None:
+    assert without_level(listed(entries_in(stored(OWN)))) == without_level(naive(OWN))
+
+
+def test_wanted_labels_are_the_same_as_among_all() -> None:
+    table = stored(OWN)
+    whole = listed(entries_in(table))
+    for name in {*entries_in(table).names(), "absent", "k8s_job_name_extracted"}:
+        chosen = listed(entries_in(table, frozenset({name})))
+        for one, other in zip(chosen, whole, strict=True):
+            assert one[:2] == other[:2]
+            for category in (2, 3):
+                assert one[category] == {key: value for key, value in other[category].items() if key == name}, name
+
+
+def test_segments_of_earlier_releases_have_entries_too() -> None:
+    table = stored(OWN).drop_columns(["level", "chq_fingerprint", "severity_derived", "spelled_keys", "repeat"])
+    entries = listed(entries_in(table.drop_columns(["service_name"])))
+    assert len(entries) == len(naive(OWN))
+    assert {(stream["service_name"], metadata["detected_level"]) for _, _, stream, metadata in entries} == {
+        ("unknown_service", "unknown")
+    }
+
+
+def test_of_exact_repeats_one_is_an_entry() -> None:
+    record = {"timeUnixNano": "5", "body": text("same")}
+    other = record | {"attributes": [pair("a", text("b"))]}
+    entries = listed(entries_in(stored([request(record, record, other), request(record)])))
+    assert sorted(metadata.get("a", "") for *_, metadata in entries) == ["", "b"]
+
+
+def suite() -> Path | None:
+    named = os.environ.get("LAKERUNNER_TEST_LOGQLTEST")
+    if named:
+        return Path(named)
+    folders = (parent / "shared" / "logqltest" for parent in Path(__file__).parents)
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def test_recorded_data_has_the_recorded_labels() -> None:
+    folder = suite()
+    if folder is None:
+        message = "recorded LogQL cases are not there: set LAKERUNNER_TEST_LOGQLTEST to their folder"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    with (folder / "data.otlp.jsonl").open() as lines:
+        requests = [json.loads(line) for line in lines]
+    entries = listed(entries_in(stored(requests)))
+    wanted = without_level(naive(requests))
+    assert without_level(entries) == Counter(dict.fromkeys(wanted, 1))
+    found = {(str(at), line): metadata["detected_level"] for at, line, _, metadata in entries}
+    for case in map(json.loads, (folder / "otlp_mapping.jsonl").read_text().splitlines()):
+        for stream in case.get("expect_categorized", {}).get("result", []):
+            for at, line, shown in (value for value in stream["values"] if len(value) == 3 and value[2]):
+                assert found[at, line] == shown["structuredMetadata"].get("detected_level", found[at, line])
