@@ -77,9 +77,10 @@ def rows_of(entries: Entries) -> list[tuple[int, str, Labels, Labels, Labels]]:
     """Time, line, and the labels of each category."""
     labels: list[list[Labels]] = [[{} for _ in range(len(entries))] for _ in Category]
     for (category, name), values in entries.columns.items():
-        for row, value in enumerate(values.to_pylist()):
-            if value is not None:
-                labels[category][row][name] = value
+        if values.null_count < len(values):
+            for row, value in enumerate(values.to_pylist()):
+                if value is not None:
+                    labels[category][row][name] = value
     return list(zip(entries.times_ns.tolist(), entries.lines.to_pylist(), *labels, strict=True))
 
 

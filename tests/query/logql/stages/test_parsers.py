@@ -268,3 +268,15 @@ def test_logfmt_documents_are_read(documents: list[dict[str, str]]) -> None:
     lines = [" ".join(f"{key}={json.dumps(value)}" for key, value in document.items()) for document in documents]
     expected = [{key: value.replace("\ufffd", " ") for key, value in document.items()} for document in documents]
     assert parsed("| logfmt --keep-empty", *lines) == expected
+
+
+@pytest.mark.parametrize("stages", ['| json | level="l7"', '| json | level="l7" or n > 5 | __error__=""'])
+def test_filtering_before_parsing_in_full_changes_nothing(stages: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f'{{"level":"l{number % 50}","n":"{number % 9 or "x"}","m":{number}}}' for number in range(500)]
+    lines[57] = '{"level":"l7","cut":"'
+    expected = parsed(stages, *lines)
+    monkeypatch.setattr("lakerunner.query.logql.stages.parse_and_filter._FEW", 0)
+    monkeypatch.setattr("lakerunner.query.logql.stages.parse_and_filter._SAMPLE", 100)
+    monkeypatch.setattr("lakerunner.query.logql.stages.parse_and_filter._MOST", 1.0)
+    assert expected
+    assert parsed(stages, *lines) == expected

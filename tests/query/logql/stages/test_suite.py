@@ -6,15 +6,16 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 import pytest
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import Entries
+from lakerunner.query.logql.entries import Entries, Mask
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.stages.compile import compile_stages
-from lakerunner.query.series.matchers import accepting
+from lakerunner.query.series.matchers import Matcher
 from tests.query.logql.stages.suite_entries import Labels, rows_of, suite_entries
 from tests.query.logqltest.suite import Case, cases_of, find_suite
 
@@ -88,11 +89,16 @@ def _selected(expr: ast.LogSelector, start_ns: int, end_ns: int) -> Entries:
     assert _SUITE is not None
     entries = suite_entries(_SUITE)
     keep = (entries.times_ns >= start_ns) & (entries.times_ns < max(end_ns, start_ns + 1))
-    for matcher in expr.matchers:
-        values, accepts = entries.label(matcher.name), accepting([matcher], lambda: None)
-        texts = [None] * len(entries) if values is None else values.to_pylist()
-        keep &= np.array([accepts(text or "") for text in texts])
-    return entries.filtered(keep)
+    return entries.filtered(np.logical_and.reduce([keep, *map(_matched, expr.matchers)]))
+
+
+@cache
+def _matched(matcher: Matcher) -> Mask:
+    assert _SUITE is not None
+    entries = suite_entries(_SUITE)
+    values = entries.label(matcher.name)
+    texts = [None] * len(entries) if values is None else values.to_pylist()
+    return np.array([matcher.matches(text or "") for text in texts])
 
 
 def _counted(rows: Iterable[tuple[int, str, Labels, Labels, Labels]]) -> Counter[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Entries, Stage
@@ -16,8 +17,11 @@ from lakerunner.query.logql.stages.json_paths import compiled_paths, json_values
 from lakerunner.query.logql.stages.label_filters import filtered
 from lakerunner.query.logql.stages.line_filters import line_filter
 from lakerunner.query.logql.stages.logfmt import logfmt_fields
+from lakerunner.query.logql.stages.parse_and_filter import parse_and_filter
 from lakerunner.query.logql.stages.patterns import line_pattern, pattern_fields
 from lakerunner.query.logql.stages.regexps import regexp_stage
+
+_PARSERS = (ast.Json, ast.Logfmt, ast.Regexp, ast.PatternParser)
 
 
 def compile_stages(stages: Sequence[ast.Stage], wanted: Wanted = None) -> Stage:
@@ -26,7 +30,7 @@ def compile_stages(stages: Sequence[ast.Stage], wanted: Wanted = None) -> Stage:
     `wanted` names the labels that the stages or what follows them need; others need not be made. Errors are found all
     the same.
     """
-    steps = [compile_stage(stage, wanted) for stage in in_order(stages)]
+    steps = [_step(group, wanted) for group in _groups(in_order(stages))]
 
     def run(entries: Entries, check: Check) -> Entries:
         for step in steps:
@@ -52,6 +56,30 @@ def in_order(stages: Sequence[ast.Stage]) -> list[ast.Stage]:
             ordered += filters + others
             filters, others = [], []
     return ordered + filters + others
+
+
+def _groups(stages: Sequence[ast.Stage]) -> Iterator[list[ast.Stage]]:
+    """The stages, a parser together with the label filters right behind it."""
+    group: list[ast.Stage] = []
+    for stage in stages:
+        if group and not isinstance(stage, ast.LabelFilter):
+            yield group
+            group = []
+        if not group and not isinstance(stage, _PARSERS):
+            yield [stage]
+        else:
+            group.append(stage)
+    if group:
+        yield group
+
+
+def _step(group: Sequence[ast.Stage], wanted: Wanted) -> Stage:
+    parser, *others = group
+    filters = [stage for stage in others if isinstance(stage, ast.LabelFilter)]
+    if not filters:
+        return compile_stage(parser, wanted)
+    parse_some = functools.partial(compile_stage, parser)
+    return parse_and_filter(parse_some, [stage.condition for stage in filters], wanted)
 
 
 def compile_stage(stage: ast.Stage, wanted: Wanted = None) -> Stage:

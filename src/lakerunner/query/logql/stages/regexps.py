@@ -7,6 +7,7 @@ access log takes a sixth (2026-11). So only the groups that the query needs are 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,8 +20,8 @@ from lakerunner.query.logql.stages.texts import BYTES_PER_CHECK, Offsets, bytes_
 from lakerunner.query.series import patterns
 from lakerunner.query.series.patterns import Pattern
 
-#: Steps between two checks, if every byte keeps all instructions active: about a second. They seldom do.
-_STEPS_PER_CHECK = 1 << 25
+#: Steps of the first range, at most 25 ms; ranges are doubled while they take less than this.
+_FIRST_STEPS, _FAST_S = 1 << 20, 0.05
 
 #: An escape, quoted text, a class of characters, or what opens a group. A class may begin with a closing bracket, and
 #: may hold other classes such as `[:alpha:]`.
@@ -55,11 +56,21 @@ def _texts(groups: pa.StructArray, number: int) -> pa.StringArray:
 
 
 def _slices(offsets: Offsets, pattern: Pattern, check: Check) -> Iterator[tuple[int, int]]:
-    """Ranges of lines to match between two checks. Refuses a pattern that may take too long for the longest line."""
-    cost = pattern.steps(int(np.diff(offsets).max()), pattern.groups) // max(1, int(np.diff(offsets).max()))
-    for begin, end in slices(offsets, min(BYTES_PER_CHECK, _STEPS_PER_CHECK // max(1, cost))):
+    """Ranges of lines to match between two checks. Refuses a pattern that may take too long for the longest line.
+
+    The steps that a pattern may take say little about those that it takes, so the ranges grow as long as they are fast.
+    """
+    longest = int(np.diff(offsets).max())
+    steps = pattern.steps(longest, pattern.groups)
+    size, row, total = max(1, _FIRST_STEPS * (longest + 1) // steps), 0, len(offsets) - 1
+    while row < total:
         check()
-        yield begin, end
+        end = next(slices(offsets[row:], size))[1] + row
+        began_s = time.monotonic()
+        yield row, end
+        if time.monotonic() - began_s < _FAST_S:
+            size = min(size * 2, BYTES_PER_CHECK)
+        row = end
 
 
 def _group(piece: re.Match[str], needed: list[str], wanted: Wanted) -> str:
