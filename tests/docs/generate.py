@@ -28,6 +28,9 @@ store:
   url: s3://my-lake
 ```
 
+Columns marked "if any" are missing from segments in which no row has a value
+([why they exist](../decisions/0023-logs-as-loki-shows-them.md)).
+
 This page is generated from `src/lakerunner/runtime/settings.py` by `make docs`.
 """
 
@@ -81,10 +84,14 @@ decision](../decisions/0008-nanoseconds-beside-microseconds.md).
 
 ## Attributes
 
-Logs and traces have a column for every attribute key: `resource_*`, `scope_*` and `attr_*`, in lower case, with other
-characters replaced by `_`. At most 256 keys get a column of their own; the others are in `attributes_overflow`, a map
-from the name that the column would have to the value as text. The key-value metadata of the file holds the original
-keys.
+Logs and traces have a column for every attribute key: `resource_*`, `scope_*` and `attr_*`, in lower case, with each
+run of other characters replaced by one `_` (`a..b` and `A.b` are `attr_a_b`). At most 256 keys get a column of their
+own; the others are in `attributes_overflow`, a map from the name that the column would have to the value as text. The
+key-value metadata of the file holds the original keys, the usual one of each column first.
+
+A list of key-value pairs in an attribute of a log record becomes attributes of their own, named by their path: `b`
+within `a` is `attr_a_b`. Arrays, and such lists in traces, are JSON. Of two keys of one record that have the same
+column, the last one gets it; the other is in the overflow, under its original key.
 
 A column has the same type in all segments of an org and signal ([the
 decision](../decisions/0016-one-type-per-attribute.md)). The first segment that has the column decides:
@@ -101,6 +108,9 @@ columns. A value that does not fit, and a whole number beyond ±2^53 in a `doubl
 `attributes_overflow` unchanged, as text. No digit is lost, and `lakerunner query rows` finds a value wherever it is.
 An org has at most 4,096 columns per signal; attributes that come later stay in the overflow. Segments of releases
 before this rule keep their types.
+
+Columns marked "if any" are missing from segments in which no row has a value
+([why they exist](../decisions/0023-logs-as-loki-shows-them.md)).
 
 This page is generated from `src/lakerunner/model/signals/` by `make docs`.
 """
@@ -124,6 +134,7 @@ def segments() -> str:
                         ("bloom", column.bloom),
                         ("needles", column.needles),
                         ("never null", not column.nullable),
+                        ("if any", column.sparse),
                     )
                     if holds
                 )

@@ -21,8 +21,16 @@ LOGS = Signal(
             suffix="",
             columns=(
                 Column("timestamp", pa.timestamp("ns", "UTC"), "When it happened.", nullable=False),
-                Column("observed_timestamp", pa.timestamp("ns", "UTC"), "When a collector saw it."),
-                Column("service_name", pa.string(), "The service that wrote it (resource attribute service.name)."),
+                Column(
+                    "observed_timestamp",
+                    pa.timestamp("ns", "UTC"),
+                    "When a collector saw it, if it also has a time of its own.",
+                ),
+                Column(
+                    "service_name",
+                    pa.string(),
+                    "The service that wrote it (service.name, else the name of its container or job).",
+                ),
                 Column("severity", pa.string(), "The level as the sender named it, else the name of severity_number."),
                 Column("severity_number", pa.int32(), "The OTLP level, from 1 (trace) to 24 (fatal)."),
                 Column(
