@@ -28,9 +28,6 @@ store:
   url: s3://my-lake
 ```
 
-Columns marked "if any" are missing from segments in which no row has a value
-([why they exist](../decisions/0023-logs-as-loki-shows-them.md)).
-
 This page is generated from `src/lakerunner/runtime/settings.py` by `make docs`.
 """
 
