@@ -127,7 +127,8 @@ def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MA
         if rank < cap:
             promoted[column.name] = _expand(_spread(chosen.entry, column.level.size), column.level)
             keys[column.name] = usual
-            spelled += _unusual(column, chosen, usual[0])
+            if len(usual) > 1:
+                spelled += _unusual(column, chosen, usual[0])
         else:
             spilled.append((column.level, column.name, chosen.entry))
             if is_unlike(column.name, usual[0]) and len(keys) < cap + MAX_OVERFLOW_KEYS:

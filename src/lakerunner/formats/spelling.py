@@ -32,6 +32,8 @@ class Spelled:
 
 def by_use(keys: Sequence[str], rows: Sequence[int]) -> list[str]:
     """Return the keys of a column, first those with the label that most rows have."""
+    if len(set(keys)) == 1:
+        return [keys[0]]
     uses: dict[str, int] = {}
     for key, count in zip(keys, rows, strict=True):
         uses[loki_label(key)] = uses.get(loki_label(key), 0) + count
@@ -58,6 +60,15 @@ def _member(part: Spelled) -> str:
     return f"{orjson.dumps(part.column).decode()}:{orjson.dumps(part.key).decode()}"
 
 
+def _members(document: str) -> dict[str, str]:
+    """Return the columns and keys of an object. A foreign file may have anything there."""
+    try:
+        found = orjson.loads(document)
+    except orjson.JSONDecodeError:
+        return {}
+    return {name: key for name, key in found.items() if isinstance(key, str)} if isinstance(found, dict) else {}
+
+
 def spelled_rows(column: pa.Array) -> dict[str, dict[str, Mask]]:
     """Return the rows with an unusual key, by column and key."""
     if column.null_count == len(column):
@@ -66,6 +77,6 @@ def spelled_rows(column: pa.Array) -> dict[str, dict[str, Mask]]:
     codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     holders: dict[str, dict[str, list[int]]] = {}
     for code, document in enumerate(encoded.dictionary.to_pylist()):
-        for name, key in orjson.loads(document).items():
+        for name, key in _members(document).items():
             holders.setdefault(name, {}).setdefault(key, []).append(code)
     return {name: {key: np.isin(codes, held) for key, held in by_key.items()} for name, by_key in holders.items()}

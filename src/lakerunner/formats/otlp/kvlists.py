@@ -6,6 +6,7 @@ Each distinct list is parsed once. An empty list leaves nothing.
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,7 @@ class FlatLists:
         encoded = wires.dictionary_encode()
         leaves = _Leaves()
         for number, wire in enumerate(encoded.dictionary.to_pylist()):
-            found = list(_walk("", parse(wire).values, as_json))
+            found = list(itertools.islice(_walk("", parse(wire).values, as_json), limits.attributes_per_row + 1))
             if len(found) > limits.attributes_per_row:
                 tally.shorten("attributes_per_row", 1)
             for within, (path, value) in enumerate(found[: limits.attributes_per_row]):

@@ -262,7 +262,8 @@ def _sent(values: pa.Array, column: str, derived: pa.Array | None) -> pa.Array:
     if column in ("flags", "dropped_attributes_count"):
         return pc.if_else(pc.equal(values, 0), None, values)
     if column == "observed_timestamp":
-        return values.cast(pa.int64())
+        # Times hardly repeat.
+        return as_text(values.cast(pa.int64()))
     if derived is None or column not in ("severity", "severity_number") or derived.null_count == len(derived):
         return values
     sent = pc.invert(pc.fill_null(pc.equal(derived, column), False))
