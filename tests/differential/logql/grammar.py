@@ -315,7 +315,8 @@ class Grammar:
         source = self.chance.choice(("service_name", "k8s_pod_name", "host_name", "nope"))
         pattern = self.chance.choice(("(.*)", "(.).*", "pod-(?P<n>.)", "x"))
         replacement = self.chance.choice(("$1", "x-${1}", "fixed", ""))
-        target = self.chance.choice(("new", source))
+        # Series that become equal are another matter: Loki joins their samples to one series, or repeats it.
+        target = "new" if (replacement, pattern) != ("$1", "(.*)") else self.chance.choice(("new", source))
         return f'label_replace({self._few(depth)}, "{target}", "{replacement}", "{source}", "{pattern}")'
 
 
