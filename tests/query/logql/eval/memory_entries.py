@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Category, Entries
+from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.stages.compile import compile_stages
 
 Columns = dict[tuple[Category, str], list[str | None]]
@@ -45,7 +46,7 @@ class MemoryEntries:
         self, selector: ast.LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None, need_lines: bool
     ) -> Iterator[Entries]:
         self.asked.append((names, need_lines))
-        run = compile_stages(selector.stages)
+        run = compile_stages(selector.stages, stored_names(selector.stages, names))
         chosen = [entry for entry in self._entries if start_ns <= entry.time_ns < end_ns]
         chosen = [
             entry

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS
+from lakerunner.query.logql.entries import ERROR
 from lakerunner.query.logql.eval.evaluator import Kind, evaluate, is_sorted, is_splittable, kind_of, leaves
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.vectors.context import EngineOptions
@@ -29,9 +29,9 @@ def metric(text: str) -> ast.MetricExpr:
         ("sum by (level) (bytes_rate({a='b'}[1m]))", {"level"}, True),
         ("sum by (x) (sum_over_time({a='b'} | unwrap v [1m]))", {"x", "v"}, False),
         ("max_over_time({a='b'} | unwrap v | y > 1 [1m]) by (x)", {"x", "v", "y"}, False),
-        ("max by (x) (max_over_time({a='b'} | unwrap v [1m]))", {"x", "v"}, False),
+        ("max by (x) (max_over_time({a='b'} | unwrap v [1m]))", {"x", "v", ERROR}, False),
         ("absent_over_time({a='b'}[1m])", set(), False),
-        ("count(avg by (x) (bytes_rate({a='b'}[1m])))", {"x"}, False),
+        ("count(avg by (x) (bytes_rate({a='b'}[1m])))", {"x", ERROR}, False),
         # All labels tell series apart.
         ("count_over_time({a='b'}[1m])", None, False),
         ("avg by (level) (count_over_time({a='b'}[1m]))", None, False),
@@ -43,7 +43,7 @@ def metric(text: str) -> ast.MetricExpr:
 def test_only_needed_labels_are_read(text: str, names: set[str] | None, lines: bool) -> None:
     source = MemoryEntries([])
     evaluate(metric(text.replace("'", '"')), np.array([0]), source, lambda: None, EngineOptions())
-    expected = None if names is None else frozenset(names | {ERROR, ERROR_DETAILS})
+    expected = None if names is None else frozenset(names)
     assert source.asked == [(expected, lines)]
 
 

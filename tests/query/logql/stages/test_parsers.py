@@ -76,9 +76,11 @@ def test_json_gives_a_stored_name_another_one_and_keeps_what_was_parsed_before()
     ]
 
 
-def test_only_wanted_labels_are_made_and_errors_are_found_all_the_same() -> None:
-    found = parsed("| json", '{"a":1,"b":2}', '{"a":1,"b":', wanted=frozenset({"a"}))
+def test_only_wanted_labels_are_made_and_errors_before_the_last_of_them_are_found() -> None:
+    found = parsed("| json", '{"a":1,"b":2}', '{"a":1,"b":', wanted=frozenset({"a", "c"}))
     assert found == [{"a": "1"}, failing("JSONParserErr", lenient_json.BAD_JSON, a="1")]
+    assert parsed("| json", '{"a":1,"b":', wanted=frozenset({"a"})) == [{"a": "1"}]
+    assert parsed("| logfmt --strict", "a=1 =2", wanted=frozenset({"a"})) == [{"a": "1"}]
     assert parsed("| logfmt", "a=1 b=2", wanted=frozenset({"b"})) == [{"b": "2"}]
     assert parsed('| regexp "(?P<a>.)(?P<b>.)"', "xy", wanted=frozenset({"b"})) == [{"b": "y"}]
     assert parsed('| pattern "<a> <b>"', "x y", wanted=frozenset({"b_extracted"}), stream={"b": "s"}) == [

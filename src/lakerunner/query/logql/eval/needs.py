@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS
+from lakerunner.query.logql.entries import ERROR
 from lakerunner.query.logql.needed import condition_names
 
 #: The sum over series of these is the same aggregation over the entries of all the series.
@@ -27,7 +27,7 @@ class Needs:
     #: The labels that tell series apart; None: all but `without`.
     by: frozenset[str] | None
     without: frozenset[str]
-    #: The labels to read from the source; None: all.
+    #: The labels to read from the source; None: all. With `ERROR`, no broken line may be overlooked.
     names: frozenset[str] | None
     lines: bool
     #: Entries that a parser failed on count like others, because the query asks about errors.
@@ -69,14 +69,16 @@ def needs_of(node: ast.RangeAggregate, outer: ast.Grouping | None = None, outer_
         without = own | frozenset(grouping.labels if grouping is not None else ())
     else:
         by = frozenset(grouping.labels)
+    # As in Loki, whose parsers are told about a grouping only where it is a sum's or their own aggregation's.
+    told = by is not None and (outer is None or outer_op == "sum")
     names = None
     if by is not None:
-        names = by | own | {ERROR, ERROR_DETAILS}
+        names = by | own
         if unwrap is not None:
             names |= {name for each in unwrap.filters for name in condition_names(each.condition)}
-    # As in Loki, whose parsers are told about a grouping only where it is a sum's or their own aggregation's.
-    known = by is not None and node.op != "absent_over_time" and (outer is None or outer_op == "sum")
-    keeps_errors = known and (ERROR in (by or ()) or _asks_about_errors(node.range))
+        if not told:
+            names |= {ERROR}
+    keeps_errors = told and (ERROR in (by or ()) or _asks_about_errors(node.range))
     return Needs(by, without or frozenset(), names, node.op in _OF_LINES, keeps_errors)
 
 
@@ -85,7 +87,7 @@ def without_idle_parsers(selector: ast.LogSelector, needs: Needs) -> ast.LogSele
 
     As in Loki, lines that such a parser would fail on then count like others.
     """
-    if needs.names is None or needs.names - {ERROR, ERROR_DETAILS} or needs.keeps_errors:
+    if needs.names != frozenset() or needs.keeps_errors:
         return selector
     if any(not isinstance(stage, (*_PARSERS, ast.LineFilter, ast.Decolorize)) for stage in selector.stages):
         return selector

@@ -28,7 +28,7 @@ def compile_stages(stages: Sequence[ast.Stage], wanted: Wanted = None) -> Stage:
     """The stages one after the other.
 
     `wanted` names the labels that the stages or what follows them need; others need not be made. Errors are found all
-    the same.
+    the same, except behind the last of these labels in a line.
     """
     steps = [_step(group, wanted) for group in _groups(in_order(stages))]
 

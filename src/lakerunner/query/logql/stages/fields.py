@@ -245,6 +245,21 @@ def with_parsed(entries: Entries, name: str, values: pa.Array, *, replaces: bool
     return entries.with_label(name, values)
 
 
+def parsed_enough(entries: Entries, wanted: Wanted) -> Mask:
+    """The entries in which every wanted label was parsed.
+
+    Loki reads such a line no further, and so does not notice that the rest of it is broken: lines that were cut off
+    can be counted by a label that they still have. A query that wants to know about errors wants their label too.
+    """
+    enough = np.full(len(entries), bool(wanted))
+    for name in wanted or ():
+        values = entries.columns.get((Category.PARSED, name))
+        if values is None:
+            return np.zeros(len(entries), np.bool_)
+        enough &= valid(values)
+    return enough
+
+
 def with_parser_error(entries: Entries, where: Mask, error: str, details: pa.Array | None) -> Entries:
     """Mark entries as failed. Unlike other stages, a parser replaces an earlier error; without details, those stay."""
     if not where.any():

@@ -17,6 +17,7 @@ from lakerunner.query.logql.stages.fields import (
     Indices,
     Keys,
     Wanted,
+    parsed_enough,
     sanitized,
     scanned,
     with_fields,
@@ -34,7 +35,8 @@ _DETAILS = pa.array(json_kernel.ERRORS)
 def json_fields(entries: Entries, wanted: Wanted, check: Check) -> Entries:
     fields, keys, errors = _parsed(entries.lines, False, flat_names, wanted, check)
     made = with_fields(entries, fields, flat_names(keys), wanted, check)
-    return with_parser_error(made, errors != json_kernel.FINE, JSON_ERROR, _DETAILS.take(pa.array(errors)))
+    wrong = (errors != json_kernel.FINE) & ~parsed_enough(made, wanted)
+    return with_parser_error(made, wrong, JSON_ERROR, _DETAILS.take(pa.array(errors)))
 
 
 def flat_names(keys: Keys) -> list[str]:

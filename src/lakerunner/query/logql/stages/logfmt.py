@@ -17,6 +17,7 @@ from lakerunner.query.logql.stages.fields import (
     Indices,
     Keys,
     Wanted,
+    parsed_enough,
     sanitized,
     scanned,
     with_fields,
@@ -34,6 +35,7 @@ def logfmt_fields(entries: Entries, stage: ast.Logfmt, wanted: Wanted, check: Ch
         return _extracted(entries, stage, wanted, check)
     fields, keys, errors, places = _parsed(entries.lines, stage.strict, stage.keep_empty, wanted, check)
     made = with_fields(entries, fields, _names(keys), wanted, check)
+    errors[parsed_enough(made, wanted)] = logfmt_kernel.FINE
     return _with_errors(made, errors, places)
 
 
