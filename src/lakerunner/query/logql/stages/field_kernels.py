@@ -52,7 +52,8 @@ def same_key(data, start, end, parent, key, keys):  # type: ignore[no-untyped-de
 def interned(data, start, end, parent, table, keys, count):  # type: ignore[no-untyped-def]
     """The number of a key. It equals `count` for a new one, which is added. `table` has a power of two places."""
     places = table.shape[0]
-    hashed = _SEED ^ uint64(parent + 1)
+    # The last place of `keys` is never taken by a key. It has a secret, so that nobody can write keys that collide.
+    hashed = _SEED ^ uint64(parent + 1) ^ (uint64(keys[KEY_START, keys.shape[1] - 1]) << uint64(32))
     for i in range(start, end):
         hashed = (hashed ^ uint64(data[i])) * _PRIME
     place = np.int64((hashed ^ (hashed >> uint64(29))) & uint64(places - 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -81,6 +82,7 @@ class _Known:
         self.table = np.full(places * 4, -1, np.int32)
         self.keys = np.zeros((field_kernels.KEY_PARTS, places), np.int32)
         self.keys[field_kernels.FOLLOW] = -1
+        self.keys[field_kernels.KEY_START, -1] = secrets.randbits(31)
 
     def grow(self, data: Bytes) -> None:
         old = self.keys
@@ -193,7 +195,8 @@ def _columns_of(
     """The number of the column of each field, -1 if it is not wanted. Adds the columns to `numbers`."""
 
     def number(name: str) -> int:
-        return numbers.setdefault(name, len(numbers)) if wanted is None or name in wanted else -1
+        # A key of blanks alone leaves no name.
+        return numbers.setdefault(name, len(numbers)) if name and (wanted is None or name in wanted) else -1
 
     stored = {clash: mask for clash in set(clashes) if (mask := entries.stored(clash)) is not None}
     usual = np.array(
@@ -207,7 +210,7 @@ def _columns_of(
     for key, (name, clash) in enumerate(zip(names, clashes, strict=True)):
         if clash in stored:
             here = np.flatnonzero(fields.keys == key)
-            columns[here[stored[clash][fields.rows[here]]]] = number(name + EXTRACTED)
+            columns[here[stored[clash][fields.rows[here]]]] = number(name + EXTRACTED if name else "")
     return columns
 
 

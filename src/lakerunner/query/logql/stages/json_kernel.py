@@ -191,7 +191,7 @@ def _key_at(data, i, stop, parent, previous, table, keys, count):  # type: ignor
         return BAD_JSON, -1, i
     if escaped and not well_escaped(data, i, end, False):
         return BAD_ESCAPE, -1, i
-    # The last place is for what follows the last key.
+    # The last place is for what follows the last key, and for the secret of the table.
     if count + 1 >= keys.shape[1]:
         return NO_KEY_ROOM, -1, i
     key = interned(data, i, end, parent, table, keys, count)

@@ -41,9 +41,9 @@ def is_address(stage: ast.LineFilter, text: ast.LineText) -> bool:
 
 
 def _texts(stage: ast.LineFilter) -> tuple[ast.LineText, ...]:
-    """The texts of a chain without empty ones, which every line contains: Loki leaves them out where others follow."""
+    """The texts of a chain without empty ones, which are in every line: Loki leaves them out if there are others."""
     telling = tuple(text for text in stage.texts if text.value)
-    return telling if stage.op is ast.LineOp.CONTAINS and telling else stage.texts
+    return telling if telling and stage.op in (ast.LineOp.CONTAINS, ast.LineOp.MATCHES) else stage.texts
 
 
 def _test(stage: ast.LineFilter, text: ast.LineText) -> LineTest:

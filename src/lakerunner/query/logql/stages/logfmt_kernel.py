@@ -174,7 +174,7 @@ def pairs(  # type: ignore[no-untyped-def]
                 i = after
                 continue
             if key < 0:
-                # The last place is for what follows the last key.
+                # The last place is for what follows the last key, and for the secret of the table.
                 if count + 1 >= keys.shape[1]:
                     return row, mark, count, NO_KEY_ROOM
                 key = interned(data, i, key_end, ROOT, table, keys, count)

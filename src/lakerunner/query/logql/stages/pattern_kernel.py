@@ -7,13 +7,16 @@ from numba import njit
 
 from lakerunner.query.logql.stages.field_kernels import AS_IS, put_field, same_bytes
 
+#: Bytes that may be compared per byte of the line. A search that takes more is hopeless in this way.
+_MAX_EFFORT = 8
+
 
 @njit(cache=True, nogil=True)
 def find(data, i, stop, text, start, end):  # type: ignore[no-untyped-def]
     """The first place in `data[i:stop]` where the bytes `text[start:end]` stand, or -1."""
     size = end - start
-    first = text[start]
-    last = stop - size
+    first, last = text[start], stop - size
+    effort = (stop - i) * _MAX_EFFORT
     while i <= last:
         if data[i] == first:
             j = 1
@@ -21,7 +24,32 @@ def find(data, i, stop, text, start, end):  # type: ignore[no-untyped-def]
                 j += 1
             if j == size:
                 return i
+            effort -= j
+            if effort < 0:
+                return _find_linearly(data, i + 1, stop, text, start, end)
         i += 1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _find_linearly(data, i, stop, text, start, end):  # type: ignore[no-untyped-def]
+    """As `find`, in a time that does not depend on the text (Knuth, Morris and Pratt)."""
+    size = end - start
+    borders = np.zeros(size, np.int64)
+    matched = 0
+    for j in range(1, size):
+        while matched and text[start + j] != text[start + matched]:
+            matched = borders[matched - 1]
+        matched += text[start + j] == text[start + matched]
+        borders[j] = matched
+    matched = 0
+    while i < stop:
+        while matched and data[i] != text[start + matched]:
+            matched = borders[matched - 1]
+        matched += data[i] == text[start + matched]
+        i += 1
+        if matched == size:
+            return i - size
     return -1
 
 
