@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
+from lakerunner.query.scan.rows.pieces import ChosenRows, Piece
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowTally, Spend
@@ -33,33 +34,6 @@ _NS = pa.timestamp("ns", "UTC")
 _MOST_PAGES = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Decoded pages of a column. `pages` is None if they are all pages of the column chunk."""
-
-    array: pa.Array
-    pages: tuple[int, ...] | None
-    layout: Pages | None
-
-    def at(self, rows: Ints) -> pa.Array:
-        """The values of the rows, which must ascend and be in these pages."""
-        places = rows
-        if self.pages is not None and self.layout is not None:
-            first_rows = self.layout.first_rows
-            numbers = np.array(self.pages, np.int64)
-            starts = first_rows[numbers]
-            counts = first_rows[numbers + 1] - starts
-            # How far the rows of each page are shifted, because earlier pages are missing.
-            shift = starts - (np.cumsum(counts) - counts)
-            begins = np.searchsorted(rows, starts)
-            places = rows - np.repeat(shift, np.diff(np.append(begins, len(rows))))
-        if len(places) == len(self.array):
-            return self.array
-        if len(places) and places[-1] - places[0] + 1 == len(places):
-            return self.array.slice(int(places[0]), len(places))
-        return self.array.take(pa.array(places))
-
-
 class GroupReader:
     def __init__(self, opened: OpenedSegment, number: int, spend: Spend, tally: RowTally) -> None:
         self.opened = opened
@@ -68,7 +42,8 @@ class GroupReader:
         self._group = opened.footer.metadata.row_group(number)
         self._spend = spend
         self._tally = tally
-        self._pieces: dict[str, list[_Piece]] = {}
+        self._pieces: dict[str, list[Piece]] = {}
+        self._chosen: ChosenRows | None = None
         self._settled: tuple[Ints, dict[str, pa.Array]] | None = None
         self.rows: int = self._group.num_rows
 
@@ -157,10 +132,12 @@ class GroupReader:
 
     def settle(self, rows: Ints) -> None:
         """Free decoded pages, and keep only the values of these rows. Reads of a subset of them need no pages then."""
-        taken = {name: found.at(rows) for name in self._pieces if (found := self._piece_of(name, rows)) is not None}
-        # Copied: a slice would keep its pages in memory.
-        self._settled = (rows, {name: pa.concat_arrays([array]) for name, array in taken.items()})
-        self._pieces = {}
+        pieces, self._pieces, self._settled = self._pieces, {}, None
+        if len(rows):
+            chosen = self._choice(rows)
+            taken = {name: each.at(chosen) for name, of_name in pieces.items() for each in of_name if each.has(chosen)}
+            # Copied: a slice would keep its pages in memory.
+            self._settled = (rows, {name: pa.concat_arrays([array]) for name, array in taken.items()})
 
     def held_bytes(self) -> int:
         return sum(piece.array.nbytes for pieces in self._pieces.values() for piece in pieces)
@@ -173,7 +150,7 @@ class GroupReader:
         if kept is None:
             return None
         self._tally.decoded_hits += 1
-        return _Piece(kept, None, None).at(rows)
+        return Piece(kept).at(self._choice(rows))
 
     def _times_key(self, name: str) -> tuple[Any, ...]:
         return *self._cache_key(name, None), "ns"
@@ -181,25 +158,32 @@ class GroupReader:
     def _stored(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
         found: dict[str, pa.Array] = {}
         missing = []
+        chosen = self._choice(rows)
         for name in dict.fromkeys(names):
             settled = self._from_settled(name, rows)
-            piece = self._piece_of(name, rows) if settled is None else None
+            piece = self._piece_of(name, chosen) if settled is None else None
             if settled is not None:
                 found[name] = settled
             elif self.bounds(name).all_null:
                 found[name] = pa.nulls(len(rows), self._footer.fields[name].type)
             elif piece is not None:
-                found[name] = piece.at(rows)
+                found[name] = piece.at(chosen)
             else:
                 missing.append(name)
         if missing:
             self._spend(self.held_bytes())
-            self._guarded(lambda: self._load(missing, rows))
+            self._guarded(lambda: self._load(missing, chosen))
             for name in missing:
-                piece = self._piece_of(name, rows)
+                piece = self._piece_of(name, chosen)
                 assert piece is not None
-                found[name] = piece.at(rows)
+                found[name] = piece.at(chosen)
         return found
+
+    def _choice(self, rows: Ints) -> ChosenRows:
+        """The rows with what is known about their places: callers ask for several columns of the same rows."""
+        if self._chosen is None or self._chosen.rows is not rows:
+            self._chosen = ChosenRows(rows)
+        return self._chosen
 
     def _from_settled(self, name: str, rows: Ints) -> pa.Array | None:
         if self._settled is None or name not in self._settled[1]:
@@ -210,18 +194,13 @@ class GroupReader:
             return None
         return arrays[name].take(pa.array(places))
 
-    def _piece_of(self, name: str, rows: Ints) -> _Piece | None:
-        for piece in self._pieces.get(name, ()):
-            if piece.pages is None or piece.layout is None:
-                return piece
-            if set(piece.layout.of_rows(rows).tolist()) <= set(piece.pages):
-                return piece
-        return None
+    def _piece_of(self, name: str, chosen: ChosenRows) -> Piece | None:
+        return next((piece for piece in self._pieces.get(name, ()) if piece.has(chosen)), None)
 
-    def _load(self, names: Sequence[str], rows: Ints) -> None:
+    def _load(self, names: Sequence[str], chosen: ChosenRows) -> None:
         """Decode the pages that hold the rows. Columns with the same page boundaries are decoded together."""
         together: dict[tuple[Any, ...] | None, list[str]] = {}
-        needed = {name: self._needed(name, rows) for name in names}
+        needed = {name: self._needed(name, chosen) for name in names}
         for name, (pages, layout) in needed.items():
             known = self._known(name, pages, layout)
             if known is not None:
@@ -240,24 +219,24 @@ class GroupReader:
                 if cache.is_known(key):
                     array = with_dictionary(array)
                 cache.offer(key, array, array.get_total_buffer_size())
-                self._pieces.setdefault(name, []).append(_Piece(array, pages, layout))
+                self._pieces.setdefault(name, []).append(Piece(array, pages, layout))
 
-    def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> _Piece | None:
+    def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> Piece | None:
         cache = self.opened.opener.decoded
         if (whole := cache.get(self._cache_key(name, None))) is not None:
-            return _Piece(whole, None, None)
+            return Piece(whole)
         found = cache.get(self._cache_key(name, pages)) if pages is not None else None
-        return None if found is None else _Piece(found, pages, layout)
+        return None if found is None else Piece(found, pages, layout)
 
     def _cache_key(self, name: str, pages: tuple[int, ...] | None) -> tuple[Any, ...]:
         return self.opened.segment.key, self.opened.generation, self.number, name, pages
 
-    def _needed(self, name: str, rows: Ints) -> tuple[tuple[int, ...] | None, Pages | None]:
+    def _needed(self, name: str, chosen: ChosenRows) -> tuple[tuple[int, ...] | None, Pages | None]:
         """The pages with a wanted row, which are the same for all leaves of the column; None means the whole chunk."""
         layout = self._layout(name)
         if layout is None:
             return None, None
-        pages = tuple(layout.of_rows(rows).tolist())
+        pages = chosen.pages(layout)
         return (None, None) if len(pages) > _MOST_PAGES * len(layout) else (pages, layout)
 
     def _layout(self, name: str) -> Pages | None:
@@ -268,14 +247,15 @@ class GroupReader:
             layouts = kept[key] = self._guarded(self._layouts)
         found = [layouts[leaf] for leaf in self._footer.leaves[name]]
         first = found[0]
-        if first is None or any(
-            pages is None or not np.array_equal(pages.first_rows, first.first_rows) for pages in found
-        ):
+        if first is None or any(pages is None or pages.first_rows is not first.first_rows for pages in found):
             return None
         return first
 
     def _layouts(self) -> dict[int, Pages | None]:
-        """The pages of all leaves. One read is enough: their offset indexes are adjacent."""
+        """The pages of all leaves, with one array of first rows for pages of the same rows.
+
+        One read is enough, because their offset indexes are adjacent.
+        """
         places = self._footer.places[self.number]
         leaves = range(self._footer.metadata.num_columns)
         ranges = [(int(places[leaf, 0]), int(places[leaf, 1])) for leaf in leaves]
@@ -285,9 +265,13 @@ class GroupReader:
         begin, end = min(start for start, _ in existing), max(start + length for start, length in existing)
         (body,) = self.opened.read([(begin, end - begin)], self._tally)
         found: dict[int, Pages | None] = {}
+        shared: dict[bytes, Ints] = {}
         for leaf, (start, length) in zip(leaves, ranges, strict=True):
             pages = read_pages(body[start - begin : start - begin + length], self.rows) if length else None
-            found[leaf] = pages if pages is not None and len(pages) > 1 else None
+            found[leaf] = None
+            if pages is not None and len(pages) > 1:
+                first_rows = shared.setdefault(pages.first_rows.tobytes(), pages.first_rows)
+                found[leaf] = replace(pages, first_rows=first_rows)
         return found
 
     def _decoded(self, pages_of: Mapping[str, tuple[int, ...] | None], row_count: int) -> list[pa.Array]:

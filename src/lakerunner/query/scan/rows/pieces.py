@@ -1,0 +1,70 @@
+"""Decoded pages of a column, and where chosen rows lie in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.query.scan.rows.evaluate import Ints
+from lakerunner.query.scan.rows.page_index import Pages
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Ascending rows of a row group. Most columns have pages of the same rows, so their places are found once."""
+
+    rows: Ints
+    #: By the identity of `Pages.first_rows`, which columns with the same pages share.
+    _pages: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _places: dict[tuple[int, tuple[int, ...]], Ints] = field(default_factory=dict)
+
+    def pages(self, layout: Pages) -> tuple[int, ...]:
+        """The pages that hold the rows."""
+        key = id(layout.first_rows)
+        found = self._pages.get(key)
+        if found is None:
+            found = self._pages[key] = tuple(layout.of_rows(self.rows).tolist())
+        return found
+
+    def places(self, layout: Pages, pages: tuple[int, ...]) -> Ints:
+        """The places of the rows in an array of these pages, which must hold all of them."""
+        key = id(layout.first_rows), pages
+        found = self._places.get(key)
+        if found is None:
+            numbers = np.array(pages, np.int64)
+            starts = layout.first_rows[numbers]
+            counts = layout.first_rows[numbers + 1] - starts
+            # How far the rows of each page are shifted, because earlier pages are missing.
+            shift = starts - (np.cumsum(counts) - counts)
+            begins = np.searchsorted(self.rows, starts)
+            found = self.rows - np.repeat(shift, np.diff(np.append(begins, len(self.rows))))
+            self._places[key] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Decoded pages of a column. `pages` is None if they are all pages of the column chunk."""
+
+    array: pa.Array
+    pages: tuple[int, ...] | None = None
+    layout: Pages | None = None
+
+    def has(self, chosen: ChosenRows) -> bool:
+        if self.pages is None or self.layout is None:
+            return True
+        wanted = chosen.pages(self.layout)
+        return wanted == self.pages or set(wanted) <= set(self.pages)
+
+    def at(self, chosen: ChosenRows) -> pa.Array:
+        """The values of the rows, which must be in these pages."""
+        places = chosen.rows
+        if self.pages is not None and self.layout is not None:
+            places = chosen.places(self.layout, self.pages)
+        if len(places) == len(self.array):
+            return self.array
+        if len(places) and places[-1] - places[0] + 1 == len(places):
+            return self.array.slice(int(places[0]), len(places))
+        return self.array.take(pa.array(places))
