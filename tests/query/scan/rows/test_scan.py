@@ -21,7 +21,7 @@ from lakerunner.query.metrics import SCAN_ERRORS
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.scan.rows import opened
 from lakerunner.query.scan.rows.group import GroupReader
-from lakerunner.query.scan.rows.predicate import Column, Matches
+from lakerunner.query.scan.rows.predicate import Bool, Column, Compare, Matches, Not, Op
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segment, scan_segments
 from tests.query.bit_rot import rotten
@@ -385,3 +385,11 @@ def list_groups(lake: LakeOfRows, segment: RowSegment) -> list[GroupReader]:
     found = lake.opener.open(segment, tally)
     numbers = range(found.footer.metadata.num_row_groups)
     return [GroupReader(found, number, lambda held_bytes: None, tally) for number in numbers]
+
+
+def test_a_boolean_has_no_order_by_bounds_either(lake: LakeOfRows) -> None:
+    segment = lake.write(logs([1], attr_a=""), {"attr_a": pa.string()})
+    below = Compare(Column("attr_a"), Op.LESS, Bool(False))
+    assert lake.scan([segment], RowScan(LOGS, below)) is None
+    table = lake.scan([segment], RowScan(LOGS, Not(below)))
+    assert table is not None and table.num_rows == 1

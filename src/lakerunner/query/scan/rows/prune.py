@@ -128,6 +128,8 @@ def _verdict(leaf: Leaf, bounds: Bounds) -> Verdict:
 
 
 def _compared(bounds: Bounds, op: Op, value: Literal) -> Verdict:
+    if isinstance(value, Bool) and op is not Op.EQUAL:
+        return NEVER  # A boolean has no order.
     wanted = _comparable(bounds.kind, value)
     if wanted is None:
         return UNKNOWN
