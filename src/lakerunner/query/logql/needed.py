@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.records import EXTRACTED
+from lakerunner.query.logql.stages.template import parse as parse_template
+from lakerunner.query.logql.stages.template.reads import reads
 
 
 def stored_names(stages: Iterable[ast.Stage], wanted: frozenset[str] | None) -> frozenset[str] | None:
@@ -13,6 +15,8 @@ def stored_names(stages: Iterable[ast.Stage], wanted: frozenset[str] | None) -> 
 
     >>> sorted(stored_names([ast.Json()], frozenset({"level_extracted"})))
     ['level', 'level_extracted']
+    >>> sorted(stored_names([ast.LineFormat("{{.msg}} {{upper .level}}")], frozenset()))
+    ['level', 'msg']
     """
     if wanted is None:
         return None
@@ -46,11 +50,19 @@ def _names_of(stage: ast.Stage) -> Iterable[str] | None:
     match stage:
         case ast.LabelFilter(condition=condition):
             return condition_names(condition)
-        case ast.LineFormat():
-            return None
+        case ast.LineFormat(template=template):
+            return reads(parse_template(template)).labels
         case ast.LabelFormat(assignments=assignments):
-            if any(each.is_template for each in assignments):
-                return None
-            return [name for each in assignments for name in (each.label, each.value)]
+            return _names_of_assignments(assignments)
         case _:
             return ()
+
+
+def _names_of_assignments(assignments: Iterable[ast.Assignment]) -> Iterable[str] | None:
+    names: set[str] = set()
+    for each in assignments:
+        read = reads(parse_template(each.value)).labels if each.is_template else {each.value}
+        if read is None:
+            return None
+        names |= {each.label, *read}
+    return names
