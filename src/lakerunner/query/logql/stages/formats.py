@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS, Check, Entries, Stage, valid
 from lakerunner.query.logql.stages.template import parse
-from lakerunner.query.logql.stages.template.columns import Texts, plain_texts
-from lakerunner.query.logql.stages.template.evaluate import Formatted, evaluate, label_texts
+from lakerunner.query.logql.stages.template.columns import Formatted, Texts, plain_texts
+from lakerunner.query.logql.stages.template.evaluate import evaluate
+from lakerunner.query.logql.stages.template.frames import label_texts
 from lakerunner.query.logql.stages.template.nodes import Action, Field, Template
 
 #: The error of entries whose template fails.

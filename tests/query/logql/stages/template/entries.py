@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakerunner.query.logql.entries import Category, Entries
 from lakerunner.query.logql.stages.template import parse
-from lakerunner.query.logql.stages.template.evaluate import Formatted
+from lakerunner.query.logql.stages.template.columns import Formatted
 from lakerunner.query.logql.stages.template.go_types import Labels, normal, runes
 from lakerunner.query.logql.stages.template.interpreter import Entry, TemplateError, execute
 

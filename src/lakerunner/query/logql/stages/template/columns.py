@@ -195,3 +195,12 @@ def raw_texts(codes: Ints, texts: Sequence[str]) -> pa.Array:
     if all(map(is_clean, texts)):
         return pa.array(texts, pa.string()).take(pa.array(codes))
     return pa.array([to_bytes(text) for text in texts], pa.binary()).take(pa.array(codes))
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """What a template gave for each entry, and the error of those that failed (else null)."""
+
+    #: `binary` if some of them are not UTF-8, else `string`.
+    texts: pa.Array
+    errors: pa.StringArray | None

@@ -7,63 +7,50 @@ branch) is executed once for each distinct tuple of what the template reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.query.logql.entries import Check, Entries, Ints, Mask
+from lakerunner.query.logql.entries import Check, Entries, Ints
 from lakerunner.query.logql.stages.go_errors import GoError
-from lakerunner.query.logql.stages.template.column_calls import SLICED, VECTORISED, Vectorised, printed_column
+from lakerunner.query.logql.stages.template.caller import CAN_BE_NIL, AllFailed, Caller
+from lakerunner.query.logql.stages.template.column_calls.printing import printed_column
 from lakerunner.query.logql.stages.template.columns import (
     Column,
     Constant,
     Distinct,
+    Formatted,
     Numbers,
-    Texts,
     column_of,
-    concatenated,
     is_clean,
-    raw_texts,
-    sliced,
     taken,
     truth,
     tuples_of,
 )
+from lakerunner.query.logql.stages.template.frames import Bound
 from lakerunner.query.logql.stages.template.functions import FUNCTIONS, LINE, TIMESTAMP
 from lakerunner.query.logql.stages.template.functions.signature import (
-    ANY,
     DURATION,
     FLOAT,
     INT,
     REFLECTED,
     STRING,
-    TIME,
-    ZONE,
     Function,
 )
 from lakerunner.query.logql.stages.template.functions.times import METHODS
-from lakerunner.query.logql.stages.template.go_time import UTC, ZERO, Time
+from lakerunner.query.logql.stages.template.go_time import Time
 from lakerunner.query.logql.stages.template.go_types import (
     NIL,
     Duration,
     Labels,
     Value,
     to_bytes,
-    type_name,
 )
 from lakerunner.query.logql.stages.template.interpreter import (
-    Entry,
-    TemplateError,
-    execute,
-    located,
     no_field,
     parameter_type,
 )
-from lakerunner.query.logql.stages.template.limits import Meter, check_batch, check_entry
+from lakerunner.query.logql.stages.template.limits import check_batch, check_entry
 from lakerunner.query.logql.stages.template.nodes import (
     Action,
     AnyNode,
@@ -84,39 +71,20 @@ from lakerunner.query.logql.stages.template.nodes import (
     Text,
     Variable,
 )
-from lakerunner.query.logql.stages.template.reads import reads
+from lakerunner.query.logql.stages.template.per_tuple import interpreted
 
-_LABELS = Labels()
-"""Stands for the labels of each entry, where a template uses them as one value."""
-_CAN_BE_NIL = (ANY, REFLECTED)
-#: Entries of one slice of a slow call.
-_SLICE = 1 << 14
-
-
-@dataclass(frozen=True, slots=True)
-class Formatted:
-    """What a template gave for each entry, and the error of those that failed (else null)."""
-
-    #: `binary` if some of them are not UTF-8, else `string`.
-    texts: pa.Array
-    errors: pa.StringArray | None
+#: Stands for the labels of each entry, where a template uses them as one value.
+_ALL_LABELS = Constant(Labels())
+#: "No last argument came through the pipeline."
+_MISSING = Constant(object())
 
 
 class _NotColumnar(Exception):
     """The template needs the interpreter."""
 
 
-class _AllFailed(Exception):
-    """Every entry of the frame failed: nothing is left to evaluate."""
-
-
 class _Failure(GoError):
     """An error that is not one of a call."""
-
-
-_Call: TypeAlias = Callable[..., Value]
-#: What stands for the value of an entry that failed, by the type that a function wants.
-_STAND_INS: dict[str, Value] = {STRING: "", INT: 0, FLOAT: 0.0, TIME: ZERO, DURATION: Duration(0), ZONE: UTC}
 
 
 def evaluate(template: Template, name: str, entries: Entries, check: Check) -> Formatted:
@@ -125,136 +93,14 @@ def evaluate(template: Template, name: str, entries: Entries, check: Check) -> F
     try:
         return _Evaluation(template, name, entries, check).run()
     except _NotColumnar:
-        return _interpreted(template, name, entries, check)
+        return interpreted(template, name, entries, check)
 
 
-def label_texts(entries: Entries, name: str) -> Column:
-    """A label's values; an entry without it has the empty text."""
-    array = entries.label(name)
-    if array is None:
-        return Constant("")
-    if not array.null_count:
-        return Texts(array)
-    if pa.types.is_dictionary(array.type):
-        dictionary = pa.concat_arrays([array.dictionary, pa.array([""], array.dictionary.type)])
-        return Texts(pa.DictionaryArray.from_arrays(array.indices.fill_null(len(array.dictionary)), dictionary))
-    return Texts(array.fill_null(""))
-
-
-def _interpreted(template: Template, name: str, entries: Entries, check: Check) -> Formatted:
-    wanted = reads(template)
-    # With all labels as one value, an empty label and a missing one differ.
-    names = entries.names() if wanted.labels is None else sorted(wanted.labels)
-    columns: list[Column] = [
-        _optional(entries, each) if wanted.labels is None else label_texts(entries, each) for each in names
-    ]
-    columns.append(Texts(entries.lines) if wanted.line else Constant(""))
-    columns.append(Numbers(entries.times_ns, "int") if wanted.time else Constant(0))
-    codes, found = tuples_of(columns, len(entries))
-    texts: list[str] = []
-    errors: list[str | None] = []
-    size = 0
-    meter = Meter(check)
-    for values in found:
-        labels = Labels({each: value for each, value in zip(names, values, strict=False) if value is not None})
-        try:
-            texts.append(execute(template, name, Entry(labels, values[-2], values[-1]), meter))
-            errors.append(None)
-        except TemplateError as reason:
-            texts.append("")
-            errors.append(str(reason))
-        size += len(texts[-1])
-        check_batch(size)
-    failed = any(error is not None for error in errors)
-    return Formatted(raw_texts(codes, texts), pa.array(errors, pa.string()).take(pa.array(codes)) if failed else None)
-
-
-def _optional(entries: Entries, name: str) -> Column:
-    array = entries.label(name)
-    assert array is not None
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    values: list[Value] = [*encoded.dictionary.to_pylist(), None]
-    codes = encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
-    return Distinct(codes.astype(np.int64), values)
-
-
-@dataclass(eq=False, slots=True)
-class _Frame:
-    """Some of the entries, and what is known for them."""
-
-    entries: Entries
-    #: Their positions in the batch; None: all.
-    rows: Ints | None
-    size: int
-    parent: _Frame | None = None
-    #: Their positions in the parent.
-    within: Ints | None = None
-    columns: dict[str, Column] = field(default_factory=dict)
-
-    def cut(self, rows: Ints) -> _Frame:
-        return _Frame(self.entries, rows if self.rows is None else self.rows[rows], len(rows), self, rows)
-
-    def label(self, name: str) -> Column:
-        return self._cached("." + name)
-
-    def line(self) -> Column:
-        return self._cached(LINE)
-
-    def time(self) -> Column:
-        return self._cached(TIMESTAMP)
-
-    def _cached(self, key: str) -> Column:
-        found = self.columns.get(key)
-        if found is None:
-            if self.parent is not None:
-                assert self.within is not None
-                found = taken(self.parent._cached(key), self.within)
-            elif key == LINE:
-                found = Texts(self.entries.lines)
-            elif key == TIMESTAMP:
-                found = Numbers(self.entries.times_ns, "time.Time")
-            else:
-                found = label_texts(self.entries, key[1:])
-            self.columns[key] = found
-        return found
-
-    def seen_from(self, inner: _Frame, column: Column) -> Column:
-        """A column of this frame for the entries of a frame within it."""
-        steps: list[Ints] = []
-        while inner is not self:
-            assert inner.within is not None and inner.parent is not None
-            steps.append(inner.within)
-            inner = inner.parent
-        for rows in reversed(steps):
-            column = taken(column, rows)
-        return column
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A value, and the frame whose entries it has values for."""
-
-    column: Column
-    frame: _Frame
-
-
-#: "No last argument came through the pipeline."
-_MISSING = Constant(object())
-_ALL_LABELS = Constant(_LABELS)
-
-
-class _Evaluation:
+class _Evaluation(Caller):
     def __init__(self, template: Template, name: str, entries: Entries, check: Check) -> None:
-        self._template = template
-        self._name = name
-        self._check = check
-        self._entries = entries
-        self._frame = _Frame(entries, None, len(entries))
-        self._dot = _Bound(_ALL_LABELS, self._frame)
-        self._variables: list[tuple[str, _Bound]] = [("$", self._dot)]
-        self._node: AnyNode = template.root
-        self._errors: list[str | None] | None = None
-        self._failed = np.zeros(len(entries), np.bool_)
+        super().__init__(template, name, entries, check)
+        self._dot = Bound(_ALL_LABELS, self._frame)
+        self._variables: list[tuple[str, Bound]] = [("$", self._dot)]
 
     def run(self) -> Formatted:
         texts = self._text_of(self._template.root)
@@ -264,30 +110,6 @@ class _Evaluation:
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
-    def _fail(self, reason: str) -> NoReturn:
-        """All entries of the frame fail, if they did not before."""
-        self._record(None, [self._located(reason)], None)
-        raise _AllFailed
-
-    def _located(self, reason: str, node: AnyNode | None = None) -> str:
-        return located(self._template, self._name, self._name, node or self._node, reason)
-
-    def _record(self, where: Mask | None, texts: Sequence[str], which: Ints | None) -> None:
-        """Errors of entries of the frame; `which` is the text of each entry of the frame."""
-        frame = self._frame
-        inside = np.arange(frame.size) if where is None else np.flatnonzero(where)
-        rows = inside if frame.rows is None else frame.rows[inside]
-        fresh = ~self._failed[rows]
-        rows, inside = rows[fresh], inside[fresh]
-        if not len(rows):
-            return
-        self._failed[rows] = True
-        if self._errors is None:
-            self._errors = [None] * len(self._entries)
-        chosen = [0] * len(rows) if which is None else which[inside].tolist()
-        for row, number in zip(rows.tolist(), chosen, strict=True):
-            self._errors[row] = texts[number]
-
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def _text_of(self, block: Block | None) -> pa.Array:
@@ -295,7 +117,7 @@ class _Evaluation:
         declared = len(self._variables)
         try:
             return self._joined([] if block is None else self._block(block))
-        except _AllFailed:
+        except AllFailed:
             return pa.repeat(pa.scalar("", pa.string()), self._frame.size)
         finally:
             del self._variables[declared:]
@@ -359,7 +181,7 @@ class _Evaluation:
                 continue
             self._frame = frame if len(rows) == frame.size else frame.cut(rows)
             if node.keyword == "with" and body is node.body:
-                self._dot = _Bound(column, frame)
+                self._dot = Bound(column, frame)
             try:
                 parts.append(self._text_of(body))
             finally:
@@ -387,7 +209,7 @@ class _Evaluation:
             if pipe.assigns:
                 self._assign(variable.path[0], column)
             else:
-                self._variables.append((variable.path[0], _Bound(column, self._frame)))
+                self._variables.append((variable.path[0], Bound(column, self._frame)))
         return column
 
     def _assign(self, name: str, column: Column) -> None:
@@ -396,14 +218,14 @@ class _Evaluation:
             if known == name:
                 if bound.frame is not self._frame:
                     raise _NotColumnar
-                self._variables[at] = (name, _Bound(column, self._frame))
+                self._variables[at] = (name, Bound(column, self._frame))
                 return
 
     def _variable(self, name: str) -> Column:
         bound = next(bound for known, bound in reversed(self._variables) if known == name)
         return self._seen(bound)
 
-    def _seen(self, bound: _Bound) -> Column:
+    def _seen(self, bound: Bound) -> Column:
         return bound.column if bound.column is _ALL_LABELS else bound.frame.seen_from(self._frame, bound.column)
 
     def _command(self, command: Command, final: Column) -> Column:
@@ -521,28 +343,9 @@ class _Evaluation:
         if receiver is not None:
             columns.insert(0, receiver)
         if not function.pure:
-            return self._impure(function)
-        vectorised = VECTORISED.get(function.name) if receiver is None else VECTORISED.get(f".{function.name}")
-        if vectorised is not None and _vectorises(columns):
-            found = self._sliced(vectorised, columns) if function.name in SLICED else vectorised(*columns)
-            if found is not None:
-                return found
-        return self._mapped(columns, function.call, node, f"error calling {function.name}: ")
-
-    def _sliced(self, vectorised: Vectorised, columns: list[Column]) -> Column | None:
-        """A vectorised call in slices, with a check before each."""
-        made: list[Column] = []
-        for start in range(0, self._frame.size, _SLICE):
-            self._check()
-            found = vectorised(*(sliced(column, start, _SLICE) for column in columns))
-            if found is None:
-                return None
-            made.append(found)
-        return concatenated(made)
-
-    def _impure(self, function: Function) -> Column:
-        """`now`: one moment for all entries of the batch."""
-        return Constant(function.call())
+            # `now` is one moment for all entries of the batch.
+            return Constant(function.call())
+        return self._called(function, columns, node, is_method=receiver is not None)
 
     def _with_labels(self, function: Function, columns: list[Column]) -> Column:
         """A call that takes all labels as one value; only `index . "name"` has a column form."""
@@ -551,43 +354,6 @@ class _Evaluation:
             if isinstance(name, str):
                 return self._frame.label(name)
         raise _NotColumnar
-
-    def _mapped(self, columns: Sequence[Column], call: _Call, node: AnyNode, prefix: str = "") -> Column:
-        """The function's value, from one call for each distinct tuple of arguments. Errors point at the node."""
-        codes, found = tuples_of(columns, self._frame.size)
-        meter = Meter(self._check)
-        values: list[Value] = []
-        errors: list[str] = []
-        bad: dict[int, int] = {}
-        size = 0
-        for number, arguments in enumerate(found):
-            meter.spend_on(arguments)
-            try:
-                value = call(*arguments)
-            except GoError as reason:
-                value = None
-                bad[number] = len(errors)
-                errors.append(self._located(f"{prefix}{reason}", node))
-            if isinstance(value, str):
-                size += len(value)
-                check_entry(len(value))
-                check_batch(size)
-            values.append(value)
-        if bad:
-            self._failed_calls(codes, values, bad, errors)
-        return column_of(codes, values) if values else Constant("")
-
-    def _failed_calls(self, codes: Ints, values: list[Value], bad: dict[int, int], errors: list[str]) -> None:
-        """Record the errors, and give the failed calls a value of the others' type to go on with."""
-        which = np.full(len(values), -1, np.int64)
-        which[list(bad)] = list(bad.values())
-        numbers = which[codes]
-        self._record(numbers >= 0, errors, numbers)
-        if len(bad) == len(values):
-            raise _AllFailed
-        stand_in = next(value for number, value in enumerate(values) if number not in bad)
-        for number in bad:
-            values[number] = stand_in
 
     def _short_circuit(self, name: str, args: tuple[Operand, ...], final: Column) -> Column:
         """`and` and `or`: later arguments are evaluated only for entries that earlier ones did not decide."""
@@ -600,7 +366,7 @@ class _Evaluation:
             self._frame = frame if len(pending) == frame.size else frame.cut(pending)
             try:
                 column = taken(final, pending) if arg is None else self._argument(REFLECTED, arg)
-            except _AllFailed:
+            except AllFailed:
                 # For the entries that got here. The others have their values.
                 column, last = Constant(""), True
             finally:
@@ -623,7 +389,7 @@ class _Evaluation:
         if isinstance(node, Dot):
             return self._validated(self._seen(self._dot), wanted)
         if isinstance(node, Nil):
-            if wanted in _CAN_BE_NIL:
+            if wanted in CAN_BE_NIL:
                 return Constant(None)
             self._fail(f"cannot assign nil to {wanted}")
         if isinstance(node, Field):
@@ -639,7 +405,7 @@ class _Evaluation:
         return self._typed_literal(wanted, node)
 
     def _typed_literal(self, wanted: str | None, node: Operand) -> Column:
-        if wanted in _CAN_BE_NIL:
+        if wanted in CAN_BE_NIL:
             return self._literal(node)
         number = node if isinstance(node, Number) else None
         if wanted == STRING:
@@ -656,50 +422,6 @@ class _Evaluation:
             self._fail(f"expected float; found {node}")
         self._fail(f"can't handle {node} for arg of type {wanted}")
 
-    def _validated(self, column: Column, wanted: str | None) -> Column:
-        """The column, whose values have the wanted type. Entries with another one fail."""
-        if wanted is None or wanted in _CAN_BE_NIL:
-            return column
-        if isinstance(column, Distinct):
-            return self._validated_values(column, wanted)
-        if isinstance(column, Texts):
-            found = STRING
-        else:
-            found = column.go_type if isinstance(column, Numbers) else _type_of(column.value)
-        if not found:
-            self._fail(f"invalid value; expected {wanted}")
-        if found != wanted:
-            self._fail(f"wrong type for value; expected {wanted}; got {found}")
-        return column
-
-    def _validated_values(self, column: Distinct, wanted: str) -> Column:
-        types = [_type_of(value) for value in column.values]
-        if set(types) == {wanted}:
-            return column
-        errors = [
-            self._located(
-                f"wrong type for value; expected {wanted}; got {found}"
-                if found
-                else f"invalid value; expected {wanted}"
-            )
-            for found in types
-        ]
-        bad = np.array([found != wanted for found in types], np.bool_)
-        failed = bad[column.codes]
-        self._record(failed, errors, column.codes)
-        if failed.all():
-            raise _AllFailed
-        values = [
-            _STAND_INS[wanted] if found != wanted else value for value, found in zip(column.values, types, strict=True)
-        ]
-        return column_of(column.codes, values)
-
-
-def _vectorises(columns: Sequence[Column]) -> bool:
-    """Whether the columns vary, and Arrow can hold all their texts."""
-    constants = [column.value for column in columns if isinstance(column, Constant)]
-    return len(constants) < len(columns) and all(is_clean(each) for each in constants if isinstance(each, str))
-
 
 def _field_of(value: Value, name: str, element: bool) -> Value:
     """A field of one value. Raises what the error says."""
@@ -715,11 +437,6 @@ def _field_of(value: Value, name: str, element: bool) -> Value:
     if isinstance(value, dict):
         return value.get(name, NIL)
     raise _Failure(no_field(name, value, element))
-
-
-def _type_of(value: Value) -> str:
-    """The type of a value; empty if there is none."""
-    return "" if value is None else type_name(value)
 
 
 def _unwrapped(column: Column) -> Column:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import replace
 
-from lakerunner.query.logql.stages.template.go_numbers import shortest
+from lakerunner.query.logql.stages.template.go_fmt_numbers import complex_number, float_number, integer
+from lakerunner.query.logql.stages.template.go_fmt_texts import Spec, formatted_text, padded
 from lakerunner.query.logql.stages.template.go_time import Time, Zone
 from lakerunner.query.logql.stages.template.go_types import (
     NIL,
     Duration,
     Month,
-    Uint8,
     Value,
     Weekday,
     joined,
@@ -21,26 +19,7 @@ from lakerunner.query.logql.stages.template.go_types import (
     type_name,
 )
 
-#: From this exponent on, and below 1e-4, `%v` writes a float with an exponent.
-_EXPONENT_FROM = 6
 _STRINGERS = (Time, Zone, Month, Weekday, Duration)
-_ESCAPES = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\"}
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """The flags of one verb."""
-
-    minus: bool = False
-    plus: bool = False
-    sharp: bool = False
-    space: bool = False
-    zero: bool = False
-    width: int | None = None
-    precision: int | None = None
-    #: `%+v` and `%#v`, whose flags mean something else.
-    plus_v: bool = False
-    sharp_v: bool = False
 
 
 _PLAIN = Spec()
@@ -208,26 +187,23 @@ class _Printf:
 def _formatted(value: Value, verb: str, spec: Spec) -> str:
     if value is None or value is NIL:
         if verb == "T" or verb == "v":
-            return _padded("<nil>", spec)
+            return padded("<nil>", spec)
         return f"%!{verb}(<nil>)"
     if verb == "T":
-        return _text(type_name(value), "s", spec)
+        return formatted_text(type_name(value), "s", spec)
     if verb == "p":
         return _bad(value, verb, spec)
     if isinstance(value, _STRINGERS) and not spec.sharp_v and verb in "vsxXq":
-        return _text(str(value), "s" if verb == "v" else verb, spec)
+        return formatted_text(str(value), "s" if verb == "v" else verb, spec)
     return _by_type(value, verb, spec)
 
 
 def _by_type(value: Value, verb: str, spec: Spec) -> str:
     if isinstance(value, bool):
-        return _padded("true" if value else "false", spec) if verb in "tv" else _bad(value, verb, spec)
-    if isinstance(value, int):
-        return _integer(value, verb, spec)
-    if isinstance(value, float):
-        return _float_verb(value, verb, spec)
-    if isinstance(value, complex):
-        return _complex(value, verb, spec)
+        return padded("true" if value else "false", spec) if verb in "tv" else _bad(value, verb, spec)
+    if isinstance(value, int | float | complex):
+        shown = _number(value, verb, spec)
+        return _bad(value, verb, spec) if shown is None else shown
     if isinstance(value, str):
         return _string_verb(value, verb, spec)
     if isinstance(value, dict):
@@ -240,9 +216,15 @@ def _by_type(value: Value, verb: str, spec: Spec) -> str:
     return _bad(value, verb, spec)
 
 
+def _number(value: int | float | complex, verb: str, spec: Spec) -> str | None:
+    if isinstance(value, int):
+        return integer(value, verb, spec)
+    return float_number(value, verb, spec) if isinstance(value, float) else complex_number(value, verb, spec)
+
+
 def _element(value: Value, verb: str, spec: Spec) -> str:
     if value is None or value is NIL:
-        return _padded("interface {}(nil)" if spec.sharp_v else "<nil>", spec)
+        return padded("interface {}(nil)" if spec.sharp_v else "<nil>", spec)
     return _formatted(value, verb, spec)
 
 
@@ -259,228 +241,7 @@ def _bad(value: Value, verb: str, spec: Spec) -> str:
     return f"%!{verb}({type_name(value)}={_formatted(value, 'v', spec)})"
 
 
-def _padded(text: str, spec: Spec) -> str:
-    """Padded to the width, which counts characters."""
-    if spec.width is None or len(text) >= spec.width:
-        return text
-    pad = spec.width - len(text)
-    if spec.minus:
-        return text + " " * pad
-    return ("0" if spec.zero else " ") * pad + text
-
-
 def _string_verb(value: str, verb: str, spec: Spec) -> str:
     if verb == "v":
-        return _text(value, "q" if spec.sharp_v else "s", spec)
-    return _text(value, verb, spec) if verb in "sxXq" else _bad(value, verb, spec)
-
-
-def _text(value: str, verb: str, spec: Spec) -> str:
-    if verb in "xX":
-        return _padded(_hex(to_bytes(value), verb, spec), spec)
-    if spec.precision is not None:
-        value = value[: spec.precision]
-    if verb == "q":
-        value = quoted_text(value, spec.sharp, spec.plus)
-    return _padded(value, spec)
-
-
-def _hex(raw: bytes, verb: str, spec: Spec) -> str:
-    if spec.precision is not None:
-        raw = raw[: spec.precision]
-    if not raw:
-        return ""
-    prefix = ("0X" if verb == "X" else "0x") if spec.sharp else ""
-    digits = raw.hex().upper() if verb == "X" else raw.hex()
-    if not spec.space:
-        return prefix + digits
-    return " ".join(prefix + digits[at : at + 2] for at in range(0, len(digits), 2))
-
-
-def quoted_text(value: str, raw: bool = False, ascii_only: bool = False) -> str:
-    """The text as a string literal; between back quotes if `raw` and possible.
-
-    >>> print(quoted_text('a"b\\n'))
-    "a\\"b\\n"
-    """
-    if raw and "`" not in value and all(c == "\t" or (c.isprintable() and c != "\ufeff") for c in value):
-        return f"`{value}`"
-    return '"' + "".join(escaped_rune(c, '"', ascii_only) for c in value) + '"'
-
-
-def escaped_rune(c: str, quote: str, ascii_only: bool = False) -> str:
-    code = ord(c)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    if c == quote or c == "\\":
-        return "\\" + c
-    if c.isprintable() and (code < 0x80 or not ascii_only):
-        return c
-    if c in _ESCAPES:
-        return "\\" + _ESCAPES[c]
-    if code < 0x20 or code == 0x7F:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-# -- numbers -------------------------------------------------------------------------------------------------------
-
-
-def _integer(value: int, verb: str, spec: Spec) -> str:
-    number = int(value)
-    if verb == "v":
-        if spec.sharp_v and isinstance(value, Uint8):
-            return _digits(number, 16, "x", replace(spec, sharp=True))
-        return _digits(number, 10, verb, spec)
-    if verb == "d":
-        return _digits(number, 10, verb, spec)
-    bases = {"b": 2, "o": 8, "O": 8, "x": 16, "X": 16}
-    if verb in bases:
-        return _digits(number, bases[verb], verb, spec)
-    if verb in "cqU":
-        return _character(number, verb, spec)
-    return _bad(value, verb, spec)
-
-
-def _digits(number: int, base: int, verb: str, spec: Spec) -> str:
-    digits = {2: "b", 8: "o", 10: "d", 16: "x"}[base]
-    text = format(abs(number), digits)
-    if verb == "X":
-        text = text.upper()
-    sign = "-" if number < 0 else "+" if spec.plus else " " if spec.space else ""
-    if spec.precision is not None:
-        if spec.precision == 0 and number == 0:
-            return _padded("", replace(spec, zero=False))
-        text = text.zfill(spec.precision)
-    elif spec.zero and not spec.minus and spec.width is not None:
-        text = text.zfill(spec.width - len(sign))
-    if spec.sharp:
-        if base == 8 and not text.startswith("0"):
-            text = "0" + text
-        text = {2: "0b", 16: "0X" if verb == "X" else "0x"}.get(base, "") + text
-    if verb == "O":
-        text = "0o" + text
-    return _padded(sign + text, replace(spec, zero=False))
-
-
-def _character(number: int, verb: str, spec: Spec) -> str:
-    valid = 0 <= number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF
-    c = chr(number) if valid else "\ufffd"
-    if verb == "c":
-        return _padded(c, spec)
-    if verb == "q":
-        return _padded(f"'{escaped_rune(c, chr(39), spec.plus)}'", spec)
-    text = f"U+{number if number >= 0 else number + (1 << 64):04X}"
-    if spec.precision is not None and spec.precision > 4:
-        text = "U+" + text[2:].zfill(spec.precision)
-    if spec.sharp and valid and c.isprintable():
-        text += f" '{c}'"
-    return _padded(text, replace(spec, zero=False))
-
-
-def _float_verb(value: float, verb: str, spec: Spec) -> str:
-    if verb == "v":
-        return _float(value, "g", spec)
-    if verb in "beEfFgGxX":
-        default = 6 if verb in "eEfF" else None
-        precision = default if spec.precision is None else spec.precision
-        return _float(value, "f" if verb == "F" else verb, replace(spec, precision=precision))
-    return _bad(value, verb, spec)
-
-
-def _float(value: float, verb: str, spec: Spec) -> str:
-    """A float with its sign, padded."""
-    if math.isnan(value) or math.isinf(value):
-        text = "NaN" if math.isnan(value) else "Inf"
-        sign = "-" if value == -math.inf else "+" if spec.plus or (value == math.inf) else " " if spec.space else ""
-        if spec.plus_v and not sign:
-            sign = "+"
-        return _padded(sign + text, replace(spec, zero=False))
-    negative = math.copysign(1, value) < 0
-    text = _unsigned(abs(value), verb, spec.precision)
-    if spec.sharp and verb not in "bX":
-        text = _with_point(text, verb, spec)
-    sign = "-" if negative else "+" if spec.plus or spec.plus_v else " " if spec.space else ""
-    if spec.zero and not spec.minus and spec.width is not None:
-        text = text.zfill(spec.width - len(sign))
-    return _padded(sign + text, replace(spec, zero=False))
-
-
-def _unsigned(value: float, verb: str, precision: int | None) -> str:
-    if verb in "xX":
-        return _hexadecimal(value, verb, precision)
-    if verb == "b":
-        mantissa, exponent = math.frexp(value)
-        return f"{int(mantissa * (1 << 53))}p{exponent - 53:+d}"
-    lower = verb.lower()
-    if lower == "f":
-        return format(Decimal(value), f".{precision}f")
-    if lower == "e":
-        return _exponent_text(value, precision or 0, verb)
-    if precision is None:
-        digits, point = shortest(value)
-        threshold = _EXPONENT_FROM
-    else:
-        precision = precision or 1
-        digits, point = _rounded(value, precision)
-        threshold = precision
-        if threshold > len(digits) and len(digits) >= point:
-            threshold = len(digits)
-    if value and not -4 <= point - 1 < threshold:
-        shown = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
-        return f"{shown}{'E' if verb == 'G' else 'e'}{'-' if point < 1 else '+'}{abs(point - 1):02d}"
-    if point <= 0:
-        return "0." + "0" * -point + digits if value else "0"
-    if len(digits) <= point:
-        return digits + "0" * (point - len(digits))
-    return f"{digits[:point]}.{digits[point:]}"
-
-
-def _rounded(value: float, precision: int) -> tuple[str, int]:
-    """At most `precision` significant digits, without zeros at the end."""
-    if value == 0:
-        return "0", 1
-    mantissa, exponent = format(Decimal(value), f".{precision - 1}e").split("e")
-    return mantissa.replace(".", "").rstrip("0") or "0", int(exponent) + 1
-
-
-def _exponent_text(value: float, precision: int, verb: str) -> str:
-    mantissa, exponent = format(Decimal(value), f".{precision}e").split("e")
-    power = 0 if value == 0 else int(exponent)
-    return f"{mantissa}{verb}{'-' if power < 0 else '+'}{abs(power):02d}"
-
-
-def _hexadecimal(value: float, verb: str, precision: int | None) -> str:
-    mantissa, exponent = value.hex().split("p")
-    head, _, fraction = mantissa.partition(".")
-    if head == "0x0" and value:
-        # Go normalizes the smallest floats.
-        fraction_value, power = math.frexp(value)
-        mantissa, exponent = (fraction_value * 2).hex().split("p")[0], str(power - 1)
-        head, _, fraction = mantissa.partition(".")
-    fraction = fraction.rstrip("0")
-    if precision is not None:
-        scaled = round(Decimal(int(head[2:] + fraction, 16)) / Decimal(16) ** max(len(fraction) - precision, 0))
-        digits = format(int(scaled) * 16 ** max(precision - len(fraction), 0), "x").zfill(precision + 1)
-        head, fraction = "0x" + digits[: len(digits) - precision], digits[len(digits) - precision :]
-    text = f"{head}{'.' + fraction if fraction else ''}p{'-' if int(exponent) < 0 else '+'}{abs(int(exponent)):02d}"
-    return text.upper() if verb == "X" else text
-
-
-def _with_point(text: str, verb: str, spec: Spec) -> str:
-    """For the flag `#`: always a point, and for `%g` as many digits as the precision says."""
-    mantissa, mark, exponent = text.partition("p" if verb == "x" else "e" if "e" in text else "E")
-    wanted = (6 if spec.precision is None else spec.precision) if verb in "gGx" else 0
-    digits = len(mantissa.replace(".", "").lstrip("0")) or 1
-    if "." not in mantissa:
-        mantissa += "."
-    return mantissa + "0" * max(0, wanted - digits) + mark + exponent
-
-
-def _complex(value: complex, verb: str, spec: Spec) -> str:
-    if verb not in "vbeEfFgGxX":
-        return _bad(value, verb, spec)
-    inner = replace(spec, width=None)
-    real = _float_verb(value.real, verb, inner)
-    imaginary = _float_verb(value.imag, verb, replace(inner, plus=True))
-    return _padded(f"({real}{imaginary}i)", spec)
+        return formatted_text(value, "q" if spec.sharp_v else "s", spec)
+    return formatted_text(value, verb, spec) if verb in "sxXq" else _bad(value, verb, spec)
