@@ -33,10 +33,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.components.postgres import PostgresServer
+from tests.differential.logql.grammar import Grammar as LogGrammar
+from tests.differential.logql.records import END_NS, START_NS, make_requests
 from tests.differential.promql.dataset import make_dataset, memory_source
 from tests.differential.promql.grammar import Grammar
 from tests.differential.promql.samples import END_MS, START_MS
 from tests.query.lake_of_series import lake_of_series
+from tests.query.logqltest.loading import ingest
 from tests.serve.roles import Roles, keyed_org, running_roles
 
 #: A call that takes longer than this hangs.
@@ -79,10 +82,22 @@ def register_formats() -> None:
     selectors = chances.map(lambda chance: Grammar(chance).selector())
     text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
     schemathesis.openapi.format("promql", st.one_of(written, written, written, text))
+    log_queries = chances.map(_log_query)
+    log_selectors = st.sampled_from(['{service_name="api"}', '{service_name=~"api|db", host_name!="x"}', "{}"])
+    schemathesis.openapi.format("logql", st.one_of(log_queries, log_queries, log_queries, text))
+    schemathesis.openapi.format("logql-selector", st.one_of(log_selectors, log_selectors, text))
     schemathesis.openapi.format("promql-selector", st.one_of(selectors, selectors, text))
 
 
-def _times_of_data(chance: random.Random) -> dict[str, float]:
+def _log_query(chance: random.Random) -> str:
+    grammar = LogGrammar(chance)
+    return grammar.log_query() if chance.random() < 0.5 else grammar.metric_query(2)
+
+
+def _times_of_data(chance: random.Random, is_loki: bool) -> dict[str, float]:
+    if is_loki:
+        first = chance.randrange(START_NS, END_NS)
+        return {"start": first, "end": first + chance.randrange(900 * 10**9), "time": first, "step": 60}
     start = chance.uniform(START_MS, END_MS) / 1000
     return {"start": start, "end": start + chance.uniform(0, 900), "time": start, "step": chance.choice([1, 15, 60])}
 
@@ -91,7 +106,8 @@ def fuzz(url: str, secret: str, calls: int, first_seed: int = 0) -> Tally:
     """Send about so many calls, shared by the operations of the document."""
     register_formats()
     schema = schemathesis.openapi.from_url(f"{url}/api/v1/openapi.json")
-    operations = [found.ok() for found in schema.get_all_operations()]
+    # A tail has no end.
+    operations = [one for found in schema.get_all_operations() if not (one := found.ok()).path.endswith("/logs/tail")]
     # Those with parameters have more to try than those without.
     weights = [1 + 8 * bool(list(operation.query) or operation.body) for operation in operations]
     tally, told_at = Tally(), time.monotonic()
@@ -131,8 +147,11 @@ def _move_to_data(case: Any, chance: random.Random) -> None:
     """Times of the lake's data in place of any times, where the request has them."""
     for held in (case.query, case.body):
         if isinstance(held, dict):
-            held.update({name: value for name, value in _times_of_data(chance).items() if name in held})
-            if "q" in held:
+            times = _times_of_data(chance, "/loki/" in case.path)
+            held.update({name: value for name, value in times.items() if name in held})
+            if "q" in held and "/logs/" in case.path:
+                held.update({"s": START_NS // 10**6 + chance.randrange(600_000), "e": END_NS // 10**6, "step": "30s"})
+            elif "q" in held:
                 held.update({"s": START_MS + chance.randrange(600_000), "e": END_MS, "step": "30s"})
 
 
@@ -168,6 +187,7 @@ def served_lake(folder: Path, database_url: str, **settings: object) -> Iterator
     """A running API over the data of the differential tests, and a key to it."""
     with lake_of_series(folder, database_url) as lake:
         org_id = lake.write(memory_source(make_dataset(1)))
+        ingest(lake, org_id, make_requests(1))
         org = keyed_org(lake.database, "fuzzed", org_id)
     with running_roles(folder, database_url, **settings) as roles:
         yield roles, org.secret

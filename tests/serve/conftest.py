@@ -14,8 +14,10 @@ from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.query.warm import warm
 from lakerunner.serve.auth import Authenticator
 from tests.components.postgres import PostgresServer
+from tests.query.logqltest.loading import ingest
 from tests.query.worker_lake import WorkerLake, worker_lake
-from tests.serve.served import Serve, Served, TwoOrgs, serving, write_filled
+from tests.serve.log_requests import log_request
+from tests.serve.served import START_S, Serve, Served, TwoOrgs, serving, write_filled
 
 
 @pytest.fixture(scope="session")
@@ -67,5 +69,8 @@ def two_orgs(lake: WorkerLake) -> TwoOrgs:
         api_keys.revoke_key(tx, keys["revoked"].key.key_id)
     write_filled(lake, ours, "our_", "our_help")
     write_filled(lake, theirs, "secret_", "secret_help")
+    for org_id, prefix in ((ours, "our_"), (theirs, "secret_")):
+        lines = [((START_S + number) * 1_000_000_000, f"{prefix}line {number}") for number in range(20)]
+        ingest(lake, org_id, [log_request(f"{prefix}service", lines, {f"{prefix}field": f"{prefix}value"})])
     secrets = {name: made.secret for name, made in keys.items()}
     return TwoOrgs(Authenticator(lake.database, required=True), lake, ours, theirs, secrets)

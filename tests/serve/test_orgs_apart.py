@@ -13,10 +13,14 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.serve.caller import Caller
+from tests.query.logqltest.loading import ingest
+from tests.serve.log_requests import log_request
 from tests.serve.served import END_S, START_S, Served, TwoOrgs, serving
 
 #: What only the other org's data holds. None of it may occur in an answer.
@@ -37,6 +41,13 @@ def test_the_victim_has_something_to_see(guarded: Served, two_orgs: TwoOrgs) -> 
     for path, params in requests_of(two_orgs):
         answer = send(guarded, path, params, bearer(two_orgs.secrets["theirs"]))
         assert answer.status_code == 200
+    lines = send(
+        guarded,
+        "/loki/api/v1/query_range",
+        {"query": '{secret_field="secret_value"}', **TIMES},
+        bearer(two_orgs.secrets["theirs"]),
+    )
+    assert f"{THEIRS}line 7" in lines.text
     seen = send(guarded, "series", {"match[]": '{__name__!=""}', **TIMES}, bearer(two_orgs.secrets["theirs"]))
     assert THEIRS in seen.text
 
@@ -75,6 +86,42 @@ def requests_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any]]]:
         ("status/tsdb", {}),
         ("query_exemplars", {"query": "secret_up", **TIMES}),
         ("metrics/query", {"q": '{__name__!=""}', "s": START_S * 1000, "e": END_S * 1000, "step": "10m"}),
+        *log_requests_of(two_orgs),
+    ]
+
+
+def log_queries(two_orgs: TwoOrgs) -> list[str]:
+    org = str(two_orgs.theirs)
+    return [
+        '{service_name="secret_service"}',
+        '{service_name=~".+"}',
+        f'{{service_name=~".+", org_id="{org}"}}',
+        f'{{__tenant_id__="{org}"}}',
+        f'{{service_name=~"secret_.*|\'; SELECT 1 --|../{org}/.*"}} |= "line"',
+        '{secret_field="secret_value"} | json | line_format "{{ .secret_field }}"',
+    ]
+
+
+def log_requests_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any]]]:
+    """Requests to Loki's API and to the streams of logs."""
+    texts, everything = log_queries(two_orgs), '{service_name=~".+"}'
+    streams = {"s": START_S * 1000, "e": END_S * 1000}
+    loki = "/loki/api/v1"
+    return [
+        *((f"{loki}/query_range", {"query": text, **TIMES, "limit": 100}) for text in texts),
+        *((f"{loki}/query", {"query": f"count_over_time({text}[1h])", "time": END_S}) for text in texts[:4]),
+        *((f"{loki}/query_range", {"query": f"rate({text}[1h])", **TIMES, "step": 600}) for text in texts[:2]),
+        (f"{loki}/series", {"match[]": everything, **TIMES}),
+        (f"{loki}/labels", TIMES),
+        (f"{loki}/label/service_name/values", TIMES),
+        (f"{loki}/index/stats", {"query": everything, **TIMES}),
+        (f"{loki}/index/volume", {"query": everything, **TIMES}),
+        (f"{loki}/index/volume_range", {"query": everything, **TIMES, "step": 600}),
+        (f"{loki}/detected_labels", {"query": everything, **TIMES}),
+        (f"{loki}/detected_fields", {"query": everything, **TIMES}),
+        (f"{loki}/detected_field/secret_field/values", {"query": everything, **TIMES}),
+        (f"{loki}/patterns", {"query": everything, **TIMES}),
+        *(("logs/query", {"q": text, **streams}) for text in texts[:4]),
     ]
 
 
@@ -85,6 +132,10 @@ def send(
     if method == "POST":
         return served.client.post(url, data=params, headers=headers)
     return served.client.get(url, params=params, headers=headers)
+
+
+#: They refuse parameters that they do not know.
+STREAMS = ("metrics/query", "logs/query")
 
 
 def attacks_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any], dict[str, str]]]:
@@ -107,7 +158,7 @@ def attacks_of(two_orgs: TwoOrgs) -> list[tuple[str, dict[str, Any], dict[str, s
     ]
     parameters = [{}, {"org": org, "org_id": org, "tenant": org, "X-Scope-OrgID": org}]
     return [
-        (path, {**params, **({} if path == "metrics/query" else extra)}, header)
+        (path, {**params, **({} if path in STREAMS else extra)}, header)
         for (path, params), header, extra in itertools.product(requests_of(two_orgs), headers, parameters)
     ]
 
@@ -127,7 +178,13 @@ def test_attacks_see_nothing(guarded: Served, two_orgs: TwoOrgs) -> None:
         asked = " ".join(str(value) for value in params.values())
         for word in {
             word
-            for word in (f"{THEIRS}job0", f"{THEIRS}requests_total", f"{THEIRS}help", f'{THEIRS}up"')
+            for word in (
+                *(
+                    f"{THEIRS}{word}"
+                    for word in ("job0", "requests_total", "help", "line", "service", "field", "value")
+                ),
+                f'{THEIRS}up"',
+            )
             if word not in asked
         }:
             assert word not in told, (case, told[:300])
@@ -261,3 +318,34 @@ def test_labels_are_only_labels(guarded: Served, two_orgs: TwoOrgs) -> None:
     params = {"query": f'{{org_id="{two_orgs.theirs}"}}', "time": START_S}
     assert len(send(guarded, "query", params, bearer(two_orgs.secrets["ours"])).json()["data"]["result"]) == 1
     assert send(guarded, "query", params, bearer(two_orgs.secrets["theirs"])).json()["data"]["result"] == []
+
+
+def test_tails_are_apart(guarded: Served, two_orgs: TwoOrgs) -> None:
+    """A tail shows the backlog and new entries of its own org, and nothing of another's."""
+    org, ours = str(two_orgs.theirs), two_orgs.secrets["ours"]
+    url = guarded.url.replace("http", "ws") + "/loki/api/v1/tail?query=%7Bservice_name%3D~%22.%2B%22%7D"
+    for header in (
+        {},
+        {"X-Scope-OrgID": org},
+        {**bearer(ours), "X-Scope-OrgID": org},
+        bearer("lrk_wrong"),
+        bearer(two_orgs.secrets["revoked"]),
+        bearer(two_orgs.secrets["ingest"]),
+    ):
+        with pytest.raises(InvalidStatus) as refused, connect(url, additional_headers=header):
+            pass
+        assert refused.value.response.status_code == 401
+    both = (two_orgs.theirs, THEIRS), (two_orgs.ours, "our_")
+
+    def write(word: str) -> None:
+        for org_id, prefix in both:
+            lines = [(time.time_ns(), f"{prefix}{word}")]
+            ingest(two_orgs.lake, org_id, [log_request(f"{prefix}service", lines)])
+
+    write("stored")
+    with connect(url, additional_headers=bearer(ours)) as socket:
+        assert "our_stored" in (first := str(socket.recv(timeout=20))) and THEIRS not in first
+        write("fresh")
+        assert "our_fresh" in (second := str(socket.recv(timeout=20))) and THEIRS not in second
+        with pytest.raises(TimeoutError):
+            socket.recv(timeout=1.5)
