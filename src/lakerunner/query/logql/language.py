@@ -29,7 +29,8 @@ from lakerunner.query.language import (
 )
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.answer import SCHEMA
-from lakerunner.query.logql.eval.evaluator import Evaluator, Kind, is_splittable, kind_of, leaves
+from lakerunner.query.logql.eval.evaluator import Evaluator
+from lakerunner.query.logql.eval.facts import Kind, is_splittable, kind_of, leaves
 from lakerunner.query.logql.lexer import LANGUAGE as LOGQL
 from lakerunner.query.logql.log_rows import LogQuery, log_rows
 from lakerunner.query.logql.parser import parse

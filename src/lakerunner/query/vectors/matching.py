@@ -68,6 +68,8 @@ class BinaryOperation:
     return_bool: bool = False
     #: Offset of the expression in the query text, for annotations.
     position: int = 0
+    #: The series of the "one" side must be unique even where the other side has none.
+    always_unique: bool = False
 
 
 @dataclass(slots=True)
@@ -99,7 +101,7 @@ class VectorMatch:
         self.one_present = self.one.present
         # A step at which one side is empty has no result, unless missing series are filled in.
         self.live = any_series(self.many_present) & any_series(self.one_present)
-        if self.matching.fills:
+        if self.matching.fills or operation.always_unique:
             self.live = np.ones_like(self.live)
 
     def pairs(self) -> MatchedPairs:

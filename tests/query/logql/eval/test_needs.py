@@ -7,7 +7,8 @@ import pytest
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import ERROR
-from lakerunner.query.logql.eval.evaluator import Kind, evaluate, is_sorted, is_splittable, kind_of, leaves
+from lakerunner.query.logql.eval.evaluator import evaluate
+from lakerunner.query.logql.eval.facts import Kind, is_sorted, is_splittable, kind_of, leaves
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.vectors.context import EngineOptions
 from tests.query.logql.eval.memory_entries import MemoryEntries

@@ -13,7 +13,8 @@ import pytest
 from lakerunner.model.errors import BadInput
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Entries, Ints, Mask
-from lakerunner.query.logql.eval.evaluator import Kind, evaluate, kind_of
+from lakerunner.query.logql.eval.evaluator import evaluate
+from lakerunner.query.logql.eval.facts import Kind, kind_of
 from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.stages.compile import compile_stages

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from lakerunner.model.errors import Bug
 from lakerunner.model.labels import LabelSet
-from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Ints
 from lakerunner.query.logql.eval.aggregations import aggregated
+from lakerunner.query.logql.eval.facts import SORTS, is_sorted
 from lakerunner.query.logql.eval.needs import Needs, absorbed, groups_of_entries, needs_of
 from lakerunner.query.logql.eval.source import EntrySource
 from lakerunner.query.logql.eval.windows import Windows
-from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Floats
+from lakerunner.query.series.label_list import in_order
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.aggregate import Aggregation, aggregate
@@ -33,59 +31,8 @@ from lakerunner.query.vectors.operators import COMPARISONS, SET_OPERATORS, arith
 #: Scalars have one value per step.
 Value = Floats | Block
 
-_SORTS = frozenset({"sort", "sort_desc"})
 #: Division by zero has no value, not even an infinite one.
 _DIVISIONS = frozenset({"/", "%"})
-
-
-class Kind(enum.Enum):
-    SCALAR = "scalar"
-    VECTOR = "vector"
-
-
-def kind_of(expr: ast.MetricExpr) -> Kind:
-    """What an instant query answers with. A range query answers with a matrix, whatever the kind."""
-    spine = expr
-    while isinstance(spine, ast.Binary):
-        if kind_of(spine.right) is Kind.VECTOR:
-            return Kind.VECTOR
-        spine = spine.left
-    return Kind.SCALAR if isinstance(spine, ast.Number) else Kind.VECTOR
-
-
-def is_sorted(expr: ast.MetricExpr) -> bool:
-    """Whether the series of an instant query are in the order of the block; otherwise in that of their labels."""
-    return any(isinstance(node, ast.VectorAggregate) and node.op in _SORTS for node in walk(expr))
-
-
-def is_splittable(expr: ast.MetricExpr) -> bool:
-    """Whether the steps may be evaluated apart. Relabelled series must not collide anywhere in the range."""
-    return not any(isinstance(node, ast.LabelReplace) for node in walk(expr))
-
-
-def walk(expr: ast.MetricExpr) -> Iterator[ast.MetricExpr]:
-    """The node and all nodes below it. Not recursive: chains of operators are long."""
-    left = [expr]
-    while left:
-        node = left.pop()
-        yield node
-        match node:
-            case ast.Binary():
-                left += [node.right, node.left]
-            case ast.VectorAggregate() | ast.LabelReplace():
-                left.append(node.expr)
-            case _:
-                pass
-
-
-def leaves(expr: ast.MetricExpr, steps_ns: Ints) -> list[tuple[ast.LogSelector, Leaf]]:
-    """What evaluating the steps reads: each selector with its leaf, whose matchers the caller knows."""
-    found = []
-    for node in walk(expr):
-        if isinstance(node, ast.RangeAggregate) and len(steps_ns):
-            windows = Windows.of(steps_ns, node.range.range_ns, node.range.offset_ns)
-            found.append((node.range.selector, Leaf(LOGS.name, windows.start_ns, windows.end_ns)))
-    return found
 
 
 def evaluate(expr: ast.MetricExpr, steps_ns: Ints, source: EntrySource, check: Check, limits: EngineOptions) -> Block:
@@ -107,7 +54,15 @@ class Evaluator:
         self._ranges: dict[tuple[ast.RangeAggregate, Needs], Block] = {}
 
     def block(self, expr: ast.MetricExpr, steps_ns: Ints) -> Block:
-        found = self._value(expr, steps_ns)
+        """The value of the query. The series of a single step are in the order of the answer."""
+        found = self._vector(expr, steps_ns)
+        if len(steps_ns) != 1 or is_sorted(expr):
+            return found
+        order = in_order(found.labels)
+        return found if order is None else found.rows(order)
+
+    def _vector(self, expr: ast.MetricExpr, steps: Ints) -> Block:
+        found = self._value(expr, steps)
         return found if isinstance(found, Block) else Block.single(LabelSet(()), found)
 
     def _value(self, expr: ast.MetricExpr, steps: Ints) -> Value:
@@ -145,7 +100,7 @@ class Evaluator:
             assert isinstance(node.expr, ast.RangeAggregate)
             return self._range(node.expr, grouping, steps, node.op)
         block = self._members(node, steps)
-        if node.op in _SORTS:
+        if node.op in SORTS:
             return sorted_by_value(block, node.op == "sort_desc") if len(steps) == 1 else block
         op = "topk" if node.op == "approx_topk" else node.op
         grouping = node.grouping or ast.Grouping()
@@ -157,7 +112,7 @@ class Evaluator:
         inner = node.expr
         if node.op == "count" and isinstance(inner, ast.VectorAggregate) and (groups := groups_of_entries(inner)):
             return self._range(*groups, steps, inner.op)
-        return self.block(inner, steps)
+        return self._vector(inner, steps)
 
     def _chain(self, expr: ast.Binary, steps: Ints) -> Value:
         """Evaluate a chain of left-associative operators in a loop: generated queries have long ones."""
@@ -177,7 +132,7 @@ class Evaluator:
             if op in COMPARISONS:
                 return compared(op, left, right).astype(np.float64)
             return arithmetic(op, left, right)
-        operation = BinaryOperation(op, node.matching, node.return_bool and op in COMPARISONS)
+        operation = BinaryOperation(op, node.matching, node.return_bool and op in COMPARISONS, always_unique=True)
         if isinstance(left, np.ndarray):
             assert isinstance(right, Block)
             block = vector_scalar(self.evaluation, operation, right, left, swapped=True)
@@ -191,7 +146,7 @@ class Evaluator:
         return replace(block, drop_name=np.zeros(len(block.labels), np.bool_))
 
     def _label_replace(self, node: ast.LabelReplace, steps: Ints) -> Block:
-        block = self.block(node.expr, steps)
+        block = self._vector(node.expr, steps)
         found = relabelled(self.evaluation, block, node.target, node.replacement, node.source, node.pattern)
         # As in Loki, an instant query may yield series with the same labels.
         return found if len(steps) == 1 else found.merged()
