@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakerunner.query.logql import answer
 from lakerunner.query.logql.answer import SCHEMA, answer_batch
 from lakerunner.query.logql.entries import Category, Entries
 
@@ -20,9 +22,10 @@ NAMES = {
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "x", 'quote"', "back\\slash", "new\nline", "\x00", "é🙂", "\x7f"]))
 
 
+@pytest.mark.parametrize("few", [0, 100], ids=["in bulk", "one by one"])
 @settings(max_examples=50, deadline=None)
 @given(data=st.data(), count=st.integers(0, 6))
-def test_objects_hold_the_labels_of_their_category(data: st.DataObject, count: int) -> None:
+def test_objects_hold_the_labels_of_their_category(few: int, data: st.DataObject, count: int) -> None:
     columns: dict[tuple[Category, str], pa.Array] = {}
     wanted: dict[Category, list[dict[str, str]]] = {each: [{} for _ in range(count)] for each in Category}
     for category, names in NAMES.items():
@@ -35,7 +38,9 @@ def test_objects_hold_the_labels_of_their_category(data: st.DataObject, count: i
                     labels[name] = value
     times = np.arange(count, dtype=np.int64) * 1_000_000_007
     lines = pa.array([f"line {number}" for number in range(count)], pa.string())
-    batch = answer_batch(Entries(times, lines, columns))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "_FEW", few)
+        batch = answer_batch(Entries(times, lines, columns))
     assert batch.schema == SCHEMA
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == times.tolist()
     assert batch.column("line").to_pylist() == lines.to_pylist()

@@ -7,7 +7,7 @@ left. A query that keeps most of its rows stops early, and one that keeps almost
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,13 +20,15 @@ from lakerunner.query.logql.answer import TIMESTAMP, answer_batch
 from lakerunner.query.logql.entries import Check, Entries, Ints
 from lakerunner.query.logql.pipeline import Pipeline
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.scan import LATE_ROWS
+from lakerunner.query.scan.rows.scan import LATE_ROWS, one_batch
 from lakerunner.query.scan.rows.segment import Found
 
 #: Rows of the first piece per entry that is wanted, and how much larger each next piece is.
 _FIRST, _GROWTH = 4, 4
 #: Of fewer rows, all columns are read at once.
 _FEW_ROWS = 256
+#: Later than any time.
+_NEVER_NS = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def log_rows(query: LogQuery, source: RowSource, check: Check) -> Iterator[pa.Re
     pipeline = reader.pipeline
     scan = RowScan(LOGS, pipeline.predicate, None, query.start_ns, query.end_ns, query.newest_first, query.limit)
     if query.limit is None or not pipeline.can_drop:
-        yield from source.rows(scan, reader.shape)
+        yield from source.rows(scan, reader)
         return
     left = query.limit
     for batch in _pieces(scan, query.limit, source, reader):
@@ -63,31 +65,37 @@ def _filtering(selector: ast.LogSelector) -> Pipeline | None:
 
 
 class _Reader:
-    """Turns found rows into batches of the answer, and remembers the rows that it was given."""
+    """Makes batches of the answer from found rows, and remembers how many there were and how far they reach."""
 
     def __init__(self, pipeline: Pipeline, filtering: Pipeline | None, check: Check) -> None:
         self.pipeline = pipeline
         self._filtering = filtering
         self._check = check
-        self.rows = 0
-        self._times: list[Ints] = []
+        self.begin()
 
     def begin(self) -> None:
-        self.rows, self._times = 0, []
+        self.rows, self.first_ns, self.last_ns = 0, _NEVER_NS, -_NEVER_NS
 
-    def edge_ns(self, *, newest_first: bool) -> int:
-        """The last time that was read, in the order of the answer."""
-        times = np.concatenate(self._times)
-        return int(times.min() if newest_first else times.max())
-
-    def shape(self, found: Found) -> pa.RecordBatch:
+    def part(self, found: Found) -> pa.RecordBatch:
         self._check()
         self.rows += len(found.rows)
-        self._times.append(found.times)
+        self.first_ns, self.last_ns = min(self.first_ns, found.times.min()), max(self.last_ns, found.times.max())
         if self._filtering is not None and len(found.rows) > _FEW_ROWS:
             found = found.chosen(self._passing(self._filtering, found))
-        entries = self.pipeline.entries(found.batch(self.pipeline.columns))
-        return answer_batch(self.pipeline.run(entries, self._check))
+        return found.batch(self.pipeline.columns)
+
+    def whole(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Rows of one schema are made into entries at once: each small batch would take as long as a large one."""
+        alike: list[list[pa.RecordBatch]] = []
+        for part in parts:
+            if alike and part.schema.equals(alike[-1][0].schema, check_metadata=True):
+                alike[-1].append(part)
+            else:
+                alike.append([part])
+        return one_batch([self._answer(one_batch(each)) for each in alike])
+
+    def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return answer_batch(self.pipeline.run(self.pipeline.entries(rows), self._check))
 
     def _passing(self, filtering: Pipeline, found: Found) -> Ints:
         """The places of the rows whose entries pass. Entries carry their place instead of their time."""
@@ -101,16 +109,16 @@ def _pieces(scan: RowScan, limit: int, source: RowSource, reader: _Reader) -> It
     size = limit * _FIRST
     while size <= LATE_ROWS:
         reader.begin()
-        batches = list(source.rows(replace(scan, limit=size), reader.shape))
+        batches = list(source.rows(replace(scan, limit=size), reader))
         if reader.rows < size:
             yield from batches
             return
         # More rows may have the last time: they come with the next piece.
-        edge_ns = reader.edge_ns(newest_first=scan.newest_first)
+        edge_ns = int(reader.first_ns if scan.newest_first else reader.last_ns)
         size *= _GROWTH
         yield from _before(batches, edge_ns)
         scan = replace(scan, end_ns=edge_ns + 1) if scan.newest_first else replace(scan, start_ns=edge_ns)
-    yield from source.rows(replace(scan, limit=None), reader.shape)
+    yield from source.rows(replace(scan, limit=None), reader)
 
 
 def _before(batches: list[pa.RecordBatch], edge_ns: int) -> Iterator[pa.RecordBatch]:

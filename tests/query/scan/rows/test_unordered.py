@@ -26,6 +26,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LakeOfRows:
     """Every object is read in ranges, ten row groups each, all of them on the threads of the pool."""
     monkeypatch.setattr(opened, "SMALL_BYTES", 0)
     monkeypatch.setattr(unordered, "_SMALL_ROWS", 0)
+    monkeypatch.setattr(segment, "_FEW_ROWS", 0)
     small_groups(monkeypatch)
     return LakeOfRows(tmp_path, decoded_bytes=1 << 20)
 

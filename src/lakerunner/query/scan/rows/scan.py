@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from lakerunner.query.scan.rows.merge import TimedStream, merge_ordered
 from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
-from lakerunner.query.scan.rows.segment import Shape, answer_schema, find_rows, rows_of, segment_schema
+from lakerunner.query.scan.rows.segment import Found, Shape, answer_schema, find_rows, rows_of, segment_schema
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.query.scan.rows.unordered import scan_unordered
 
@@ -88,7 +89,7 @@ def row_schema(
 def merged_rows(parts: Sequence[pa.RecordBatch], scan: RowScan) -> Iterator[pa.RecordBatch]:
     """Merge several answers to the same scan into one, up to its limit. Equal times stay in the order of the parts."""
     schema = answer_schema([part.schema for part in parts], scan)
-    whole = _one_batch([conform(part, schema) for part in parts])
+    whole = one_batch([conform(part, schema) for part in parts])
     times = whole.column(scan.signal.time_column).cast(pa.int64()).to_numpy()
     order = np.argsort(-times if scan.newest_first else times, kind="stable")[: scan.limit]
     for start in range(0, len(order), BATCH_ROWS):
@@ -174,15 +175,15 @@ class _Scan:
         for _, found in sorted(best.found, key=lambda each: (each[0], each[1].group.number)):
             self._spend(best.held_bytes + sum(part.nbytes for part in parts))
             with closing(found.group.opened):
-                parts.append(shape(found))
+                parts.append(shape.part(found))
                 found.group.settle(found.rows[:0])
-        whole = _one_batch(parts)
+        whole = shape.whole(parts)
         return whole.take(pa.array(self._order(whole)))
 
     def _unified(self, opened: Mapping[int, OpenedSegment]) -> Shape:
         """Rows as they are stored, in the schema of all segments."""
         schema = answer_schema([segment_schema(each.footer, self._scan) for each in opened.values()], self._scan)
-        return lambda found: rows_of(found, self._scan, schema)
+        return _Unified(self._scan, schema)
 
     # -- all rows ------------------------------------------------------------------------------------------------
 
@@ -191,9 +192,7 @@ class _Scan:
         if shape is None:
             found = list(self.schemas(segments))
             readable = [segment for segment, _ in found]
-            shape = functools.partial(
-                rows_of, scan=self._scan, schema=answer_schema([schema for _, schema in found], self._scan)
-            )
+            shape = _Unified(self._scan, answer_schema([schema for _, schema in found], self._scan))
 
         def stream(segment: RowSegment) -> TimedStream:
             return TimedStream(_first_ns(segment, self._scan), lambda: self._all_rows(segment, shape))
@@ -252,9 +251,9 @@ class _Scan:
 
         with closing(self._open(segment)) as opened:
             for found in find_rows(opened, self._scan, lambda: None, spend, self._tally):
-                parts[found.group.number] = shape(found)
+                parts[found.group.number] = shape.part(found)
                 found.group.settle(found.rows[:0])
-        return _one_batch([parts[number] for number in sorted(parts)]) if parts else None
+        return shape.whole([parts[number] for number in sorted(parts)]) if parts else None
 
     # -- bad bytes -----------------------------------------------------------------------------------------------
 
@@ -275,7 +274,22 @@ class _Scan:
             return None
 
 
-def _one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+@dataclass(frozen=True, slots=True)
+class _Unified:
+    """Rows as they are stored, in one schema."""
+
+    scan: RowScan
+    schema: pa.Schema
+
+    def part(self, found: Found) -> pa.RecordBatch:
+        return rows_of(found, self.scan, self.schema)
+
+    def whole(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        return one_batch(parts)
+
+
+def one_batch(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches of one schema, of which there is at least one, as one batch."""
     filled = [part for part in parts if part.num_rows]
     if len(filled) < 2:
         return (filled or parts)[0]

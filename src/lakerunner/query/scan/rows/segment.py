@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +36,15 @@ from lakerunner.query.scan.rows.request import RowScan, RowTally, Spend
 from lakerunner.query.scan.rows.unify import fitted, output_schema
 from lakerunner.store.nanos import join_nanos
 
+#: Of fewer rows, dictionaries are not worth their while.
+_FEW_ROWS = 256
+
 
 class ReadableRows(Protocol):
     """Rows whose columns are read on demand."""
 
     def batch(self, columns: Sequence[str] | None) -> pa.RecordBatch:
-        """Read these columns of the rows, None for all, with their stored types and dictionaries.
+        """Read these columns of the rows, None for all, with their stored types and most of their dictionaries.
 
         Requested columns that the file lacks are left out. The metadata of the schema names the original keys of
         attributes.
@@ -70,8 +73,16 @@ class Found(GroupRows):
         return Found(self.group, self.rows[places], self.times[places])
 
 
-#: Turns the rows of one row group into the rows of an answer, which have one schema and the event time.
-Shape: TypeAlias = Callable[[Found], pa.RecordBatch]
+class Shape(Protocol):
+    """Makes the rows of an answer, which have one schema and the event time."""
+
+    def part(self, found: Found) -> pa.RecordBatch:
+        """Read what the answer needs of the rows of one row group."""
+        ...
+
+    def whole(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Make the rows of the answer from several parts, in their order."""
+        ...
 
 
 def find_rows(
@@ -138,7 +149,10 @@ def rows_of(found: Found, scan: RowScan, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def group_batch(group: GroupReader, rows: Ints, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """Read the rows with their stored types and dictionaries. Requested columns that the file lacks are left out."""
+    """Read the rows with their stored types, and with dictionaries where these are smaller than the rows are many.
+
+    Requested columns that the file lacks are left out.
+    """
     footer = group.opened.footer
     stored = _stored(footer, columns)
     overflowing = [name for name in columns or () if footer.may_overflow(name, group.number)]
@@ -146,9 +160,17 @@ def group_batch(group: GroupReader, rows: Ints, columns: Sequence[str] | None) -
     for name in overflowing:
         arrays[name] = _with_overflow(arrays.get(name), arrays[OVERFLOW], name)
     names = [*stored, *(name for name in overflowing if name not in stored)]
-    fields = [pa.field(name, arrays[name].type) for name in names]
+    values = [_without_large_dictionary(arrays[name]) for name in names]
+    fields = [pa.field(name, array.type) for name, array in zip(names, values, strict=True)]
     schema = pa.schema(fields, metadata=footer.attribute_keys)
-    return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+    return pa.RecordBatch.from_arrays(values, schema=schema)
+
+
+def _without_large_dictionary(array: pa.Array) -> pa.Array:
+    """Few rows are decoded: work on each distinct value of the row group would take longer."""
+    if pa.types.is_dictionary(array.type) and len(array) < max(_FEW_ROWS, len(array.dictionary)):
+        return array.dictionary_decode()
+    return array
 
 
 def answer_schema(schemas: Sequence[pa.Schema], scan: RowScan) -> pa.Schema:
