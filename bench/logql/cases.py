@@ -23,6 +23,13 @@ class Case:
     any_of_equals: bool = False
 
 
+#: Path and fields of a request that counts all records.
+COUNT_ALL = (
+    "/loki/api/v1/query",
+    (("query", f"sum(count_over_time({_ALL}[2h]))"), ("time", str(START_NS + 2 * RANGE_S * NS_PER_S - NS_PER_S))),
+)
+
+
 def cases() -> list[Case]:
     return [
         _logs("last 100 of a service", _ONE, 0.03),

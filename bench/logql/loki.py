@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from bench.served.server import Refused, Server
 
 from tests.components.process import free_port
 
+_FLUSH_S, _SETTLE_S = 120.0, 5.0
 _CONFIG = """
 auth_enabled: false
 analytics: {{reporting_enabled: false}}
@@ -62,3 +64,17 @@ class Loki(Server):
         answer = response.read()
         if response.status // 100 != 2:
             raise Refused(f"loki does not take the records: {response.status} {answer[:500].decode()}")
+
+    def flush(self) -> None:
+        """Write everything in memory to the store: a restart may lose what is not."""
+        response = self.send("POST", "/flush")
+        response.read()
+        end = time.monotonic() + _FLUSH_S
+        while self._gauge("loki_ingester_flush_queue_length") or time.monotonic() < end - _FLUSH_S + _SETTLE_S:
+            if time.monotonic() > end:
+                raise Refused("loki does not flush its records")
+            time.sleep(0.5)
+
+    def _gauge(self, name: str) -> float:
+        text = self.send("GET", "/metrics").read().decode()
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))

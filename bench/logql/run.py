@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from pathlib import Path
 import bench.logql
 from bench.logql import lake
 from bench.logql.answers import difference
-from bench.logql.cases import Case, cases
+from bench.logql.cases import COUNT_ALL, Case, cases
 from bench.logql.loki import Loki
 from bench.logql.records import objects
 from bench.served.folder import is_filled, kept_folder, note_filled
@@ -51,6 +52,7 @@ def main() -> int:
             _fill_loki(loki, records)
             own.start()
             loki.start()
+            _require_all(loki, records)
             return _bench(own, loki, options)
         finally:
             own.stop()
@@ -108,10 +110,19 @@ def _fill_loki(loki: Loki, records: int) -> None:
     try:
         for body in objects(records):
             loki.write(body)
+        loki.flush()
         say(f"loki: {records:,} records sent in {time.monotonic() - began:.0f} s")
     finally:
         loki.stop()
     note_filled(loki.folder, contents)
+
+
+def _require_all(loki: Loki, records: int) -> None:
+    """Answers over fewer records would be faster, and would differ for no fault of ours."""
+    counted = json.loads(loki.ask(*COUNT_ALL))["data"]["result"]
+    found = int(counted[0]["value"][1]) if counted else 0
+    if found != records:
+        raise SystemExit(f"cannot compare: loki has {found:,} of {records:,} records; remove {loki.folder}")
 
 
 def _options() -> argparse.Namespace:
