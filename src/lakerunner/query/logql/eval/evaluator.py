@@ -105,7 +105,12 @@ class Evaluator:
         op = "topk" if node.op == "approx_topk" else node.op
         grouping = node.grouping or ast.Grouping()
         param = None if node.param is None else np.full(len(steps), float(node.param))
-        return aggregate(self.evaluation, Aggregation(op, grouping.labels, grouping.without), block, param)
+        found = aggregate(self.evaluation, Aggregation(op, grouping.labels, grouping.without), block, param)
+        if op not in ("stddev", "stdvar"):
+            return found
+        # One value does not deviate, not even NaN. Prometheus says NaN there.
+        count = aggregate(self.evaluation, Aggregation("count", grouping.labels, grouping.without), block, None)
+        return replace(found, values=np.where(count.values == 1, 0.0, found.values))
 
     def _members(self, node: ast.VectorAggregate, steps: Ints) -> Block:
         """The vector to aggregate. A count of groups only asks which there are, not what they amount to."""
