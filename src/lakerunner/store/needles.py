@@ -43,6 +43,8 @@ _TOO_FULL = 0.5
 _MAX_LOG_BLOCKS = 24
 #: Places for the hashes of a run: a power of two.
 _RING = 32
+#: Pieces that are remembered while a filter is made: a power of two, and few enough for the fastest cache.
+_LATELY = 2_048
 _WORDS_PER_BLOCK = BLOCK_BYTES // 8
 #: Bits of a block that pieces use; the rest, the highest of its last word, is the checksum.
 _BITS, _CHECKSUM_BITS = 240, 16
@@ -129,7 +131,7 @@ def pieces_of(text: bytes, run: int) -> tuple[int, ...]:
     """Return what must be in a filter of such runs if a value contains the text. Empty for a text that is too short."""
     if len(text) < _PIECE + run - 1:
         return ()
-    found = np.zeros(len(text), np.uint64)
+    found = np.zeros(len(text) + 1, np.uint64)
     count = choose_pieces(np.frombuffer(text, np.uint8), 0, len(text), run, np.zeros(_RING, np.uint64), found)
     return tuple(sorted({int(piece) for piece in found[:count]}))
 
@@ -202,8 +204,41 @@ def _spread(hashed: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def _choose_of_four(data: Bytes, begin: int, end: int, found: Words) -> int:
+    """Do the work of `choose_pieces` for runs of four pieces, which are most.
+
+    Which piece is the smallest is random, so branches would be mispredicted: without them it takes half the time.
+    """
+    piece: Any = uint64(0)
+    for at in range(begin, begin + _PIECE - 1):
+        piece = (piece << uint64(8)) | uint64(data[at])
+    first: Any = _NO_PIECE
+    second: Any = _NO_PIECE
+    third: Any = _NO_PIECE
+    for at in range(begin + _PIECE - 1, begin + LEAST_BYTES - 1):
+        piece = ((piece << uint64(8)) | uint64(data[at])) & _PIECE_MASK
+        first, second, third = second, third, _hash(piece)
+    count = 0
+    # No smallest piece is that large.
+    before: Any = _NO_PIECE
+    for at in range(begin + LEAST_BYTES - 1, end):
+        piece = ((piece << uint64(8)) | uint64(data[at])) & _PIECE_MASK
+        hashed = _hash(piece)
+        least = min(min(first, second), min(third, hashed))
+        first, second, third = second, third, hashed
+        found[count] = least
+        count += least != before
+        before = least
+    for place in range(count):
+        found[place] = _spread(found[place])
+    return count
+
+
+@njit(cache=True, nogil=True)
 def choose_pieces(data: Bytes, begin: int, end: int, run: int, ring: Words, found: Words) -> int:
     """Write the chosen pieces of one value to `found`, which is long enough; return their number."""
+    if run == _RUNS[0]:
+        return _choose_of_four(data, begin, end, found)
     count = 0
     piece: Any = uint64(0)
     for at in range(begin, begin + _PIECE - 1):
@@ -239,7 +274,9 @@ def add_pieces(data: Bytes, offsets: npt.NDArray[np.int32], run: int, words: Wor
     longest = 0
     for row in range(len(offsets) - 1):
         longest = max(longest, offsets[row + 1] - offsets[row])
-    ring, found = np.zeros(_RING, np.uint64), np.zeros(longest, np.uint64)
+    ring, found = np.zeros(_RING, np.uint64), np.zeros(longest + 1, np.uint64)
+    # Lines repeat each other's words: pieces that were added lately need not be added again.
+    lately = np.zeros(_LATELY, np.uint64)
     shift = uint64(64 - log_blocks)
     for row in range(len(offsets) - 1):
         begin, end = offsets[row], offsets[row + 1]
@@ -247,6 +284,10 @@ def add_pieces(data: Bytes, offsets: npt.NDArray[np.int32], run: int, words: Wor
             continue
         for index in range(choose_pieces(data, begin, end, run, ring, found)):
             chosen = found[index]
+            place = (chosen >> uint64(20)) & uint64(_LATELY - 1)
+            if lately[place] == chosen:
+                continue
+            lately[place] = chosen
             block = uint64(0) if log_blocks == 0 else (chosen >> shift) * uint64(_WORDS_PER_BLOCK)
             chosen *= _MIX_AGAIN
             for number in range(4):
