@@ -22,6 +22,7 @@ from bench.logql.records import objects
 from bench.served.folder import is_filled, kept_folder, note_filled
 from bench.served.index import postgres
 from bench.served.measure import Spent, cold, hot
+from bench.served.options import read_options
 from bench.served.report import Figure, Report, say
 from bench.served.server import Lake, env_without_lakerunner
 
@@ -36,7 +37,7 @@ _figure = partial(Figure, "logql")
 
 
 def main() -> int:
-    options = _options()
+    options = read_options("logql", bench.logql.__doc__, "use a tenth of the records")
     env_without_lakerunner()
     # SIGTERM must stop the servers too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -123,22 +124,6 @@ def _require_all(loki: Loki, records: int) -> None:
     found = int(counted[0]["value"][1]) if counted else 0
     if found != records:
         raise SystemExit(f"cannot compare: loki has {found:,} of {records:,} records; remove {loki.folder}")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench logql", description=bench.logql.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="use a tenth of the records")
-    parser.add_argument(
-        "--only", action="append", default=[], help="run cases whose name contains this; may be repeated"
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="turns per server and case; the median counts")
-    parser.add_argument(
-        "--cold", type=int, nargs="?", const=1, default=0, help="also measure this many turns after a restart"
-    )
-    parser.add_argument("--keep", type=Path, help="folder that keeps the loaded servers for the next run")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from bench.promql.stream import range_case, stream
 from bench.served.folder import kept_folder
 from bench.served.index import postgres
 from bench.served.measure import Spent, cold, hot
+from bench.served.options import read_options
 from bench.served.report import Figure, Report, say
 from bench.served.server import Lake, Server, env_without_lakerunner
 
@@ -43,7 +44,7 @@ _figure = partial(Figure, "promql")
 
 
 def main() -> int:
-    options = _options()
+    options = read_options("promql", bench.promql.__doc__, "use a twentieth of the series")
     env_without_lakerunner()
     # SIGTERM must stop the servers too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -166,22 +167,6 @@ def _measure_growth(report: Report, own: Lake, options: argparse.Namespace) -> N
                 _figure(f"{name} wall", after.wall_ms, "ms", peer, before.wall_ms * 2),
                 _figure(f"{name} cpu", after.cpu_ms, "ms", peer, before.cpu_ms * 2),
             )
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench promql", description=bench.promql.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="use a twentieth of the series")
-    parser.add_argument(
-        "--only", action="append", default=[], help="run cases whose name contains this; may be repeated"
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="turns per server and case; the median counts")
-    parser.add_argument(
-        "--cold", type=int, nargs="?", const=1, default=0, help="also measure this many turns after a restart"
-    )
-    parser.add_argument("--keep", type=Path, help="folder that keeps the loaded servers for the next run")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":
