@@ -292,3 +292,20 @@ def test_filtering_before_parsing_in_full_changes_nothing(stages: str, monkeypat
     monkeypatch.setattr("lakerunner.query.logql.stages.parse_and_filter._MOST", 1.0)
     assert expected
     assert parsed(stages, *lines) == expected
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(0, 99) | st.text("xy", max_size=2)), max_size=9),
+    st.frozensets(st.sampled_from(["a", "b", "b_extracted", "c"]), min_size=1),
+    st.booleans(),
+)
+def test_stopping_at_the_last_wanted_label_changes_no_label(
+    documents: list[dict[str, int | str]], wanted: frozenset[str], stored: bool
+) -> None:
+    lines = [json.dumps(document) for document in documents] * 20
+    pairs = [" ".join(f"{key}={value}" for key, value in document.items()) for document in documents] * 20
+    stream = {"b": "stored"} if stored else None
+    for stage, texts in (("| json", lines), ("| logfmt", pairs), ("| logfmt --strict", pairs)):
+        whole = parsed(stage, *texts, stream=stream)
+        chosen = [{name: value for name, value in labels.items() if name in wanted} for labels in whole]
+        assert parsed(stage, *texts, stream=stream, wanted=wanted) == chosen

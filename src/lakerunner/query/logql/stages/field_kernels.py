@@ -16,10 +16,11 @@ NO_ROOM, NO_KEY_ROOM = 100, 101
 #: The parent of top-level keys.
 ROOT = -1
 #: What is known of a key, one row each: its parent, its bytes, the key that followed it last time (one place further
-#: on, because nothing precedes the first key of a line), whether it has escapes, and whether its label is not wanted.
+#: on, because nothing precedes the first key of a line), whether it has escapes, whether its label is not wanted, and
+#: the bit of the label among those that are, or 0.
 #: It is one array, because handing over many arrays takes a kernel longer than handling a key.
-PARENT, KEY_START, KEY_END, FOLLOW, ESCAPED, UNWANTED = range(6)
-KEY_PARTS = 6
+PARENT, KEY_START, KEY_END, FOLLOW, ESCAPED, UNWANTED, BIT = range(7)
+KEY_PARTS = 7
 #: What is known of a field, side by side: its line, key, the bytes of its value, and how those become a text.
 ROW, KEY, START, END, KIND = range(5)
 FIELD_PARTS = 5
@@ -240,7 +241,8 @@ def intern_again(data, old_keys, number, table, keys):  # type: ignore[no-untype
     for key in range(number):
         start, end = old_keys[KEY_START, key], old_keys[KEY_END, key]
         interned(data, start, end, old_keys[PARENT, key], table, keys, key)
-        keys[ESCAPED, key], keys[UNWANTED, key] = old_keys[ESCAPED, key], old_keys[UNWANTED, key]
+        for part in (ESCAPED, UNWANTED, BIT):
+            keys[part, key] = old_keys[part, key]
 
 
 @njit(cache=True, nogil=True, inline="always")

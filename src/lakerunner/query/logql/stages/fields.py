@@ -30,7 +30,9 @@ MAX_CELLS = 1 << 27
 MAX_KEYS = 1 << 20
 
 _NAME_FIELDS = 'name the fields that you need, as in `| json a="b"`'
-_FIRST_FIELDS, _FIRST_KEYS = 1 << 16, 256
+_FIRST_LINES, _FIRST_FIELDS, _FIRST_KEYS = 64, 1 << 16, 256
+#: Labels that kernels can keep apart by a bit.
+_MAX_BITS = 30
 #: Characters that Go trims from names. Python's `strip` trims more of them.
 _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]")
@@ -95,12 +97,14 @@ class _Known:
 
 
 def scanned(
-    lines: pa.StringArray, scan: Scan, check: Check, name_of: Callable[[Keys], Sequence[str]] | None, wanted: Wanted
+    lines: pa.StringArray, scan: Scan, check: Check, name_of: Callable[[Keys], Sequence[str]], wanted: Wanted
 ) -> tuple[Fields, Keys]:
     """The fields of all lines. Keys whose names are not wanted are left out as soon as they are known."""
     data, offsets = bytes_of(lines)
     known, chunks, room = _Known(), [], _FIRST_FIELDS
-    for begin, end in slices(offsets):
+    # After the first lines most keys are known, and what is not wanted can be left out.
+    first = 0 if wanted is None else min(len(lines), _FIRST_LINES)
+    for begin, end in ((0, first), *((max(begin, first), end) for begin, end in slices(offsets))):
         check()
         while begin < end:
             out = room_for_fields(room)
@@ -110,8 +114,8 @@ def scanned(
                 known.grow(data)
             elif full and used < room // 2:
                 room *= 2
-            if name_of is not None and wanted is not None:
-                _mark_unwanted(known, name_of(_keys(data, known)), wanted)
+            if wanted is not None:
+                _mark(known, name_of(_keys(data, known)), wanted)
     return joined(data, chunks), _keys(data, known)
 
 
@@ -130,9 +134,25 @@ def _keys(data: Bytes, known: _Known) -> Keys:
     return Keys(keys[field_kernels.PARENT], [data[start:end].tobytes() for start, end in ranges])
 
 
-def _mark_unwanted(known: _Known, names: Sequence[str], wanted: frozenset[str]) -> None:
+def _mark(known: _Known, names: Sequence[str], wanted: frozenset[str]) -> None:
+    """Note which keys are wanted, and the bits of their labels."""
+    bits = {name: 1 << number for number, name in enumerate(sorted(wanted)[:_MAX_BITS])}
     for key, name in enumerate(names):
         known.keys[field_kernels.UNWANTED, key] = not is_wanted(name, wanted)
+        known.keys[field_kernels.BIT, key] = bits.get(name, 0)
+
+
+def enough_bits(entries: Entries, wanted: Wanted) -> int:
+    """The bits of all wanted labels, if a line in which they were found need not be read further; else -1.
+
+    A field with the name of a stored label becomes another label, and one that was parsed before becomes none. In such
+    cases the kernels cannot tell when they have found enough.
+    """
+    if not wanted or len(wanted) > _MAX_BITS or any(name.endswith(EXTRACTED) for name in wanted):
+        return -1
+    had = {name for (_, name), values in entries.columns.items() if values.null_count < len(values)}
+    had.update(name for _, name in entries.removed)
+    return -1 if wanted & had else (1 << len(wanted)) - 1
 
 
 def is_wanted(name: str, wanted: Wanted) -> bool:

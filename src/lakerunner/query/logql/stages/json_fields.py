@@ -17,6 +17,7 @@ from lakerunner.query.logql.stages.fields import (
     Indices,
     Keys,
     Wanted,
+    enough_bits,
     parsed_enough,
     sanitized,
     scanned,
@@ -33,7 +34,8 @@ _DETAILS = pa.array(json_kernel.ERRORS)
 
 
 def json_fields(entries: Entries, wanted: Wanted, check: Check) -> Entries:
-    fields, keys, errors = _parsed(entries.lines, False, flat_names, wanted, check)
+    enough = enough_bits(entries, wanted)
+    fields, keys, errors = _parsed(entries.lines, False, enough, flat_names, wanted, check)
     made = with_fields(entries, fields, flat_names(keys), wanted, check)
     wrong = (errors != json_kernel.FINE) & ~parsed_enough(made, wanted)
     return with_parser_error(made, wrong, JSON_ERROR, _DETAILS.take(pa.array(errors)))
@@ -60,7 +62,7 @@ def unescaped(key: bytes) -> str:
 def unpacked(entries: Entries, wanted: Wanted, check: Check) -> Entries:
     """`unpack`: the texts of the outermost object become labels if there is an `_entry`, which becomes the line."""
     data, offsets = bytes_of(entries.lines)
-    fields, keys, errors = _parsed(entries.lines, True, _raw_names, None, check)
+    fields, keys, errors = _parsed(entries.lines, True, -1, _raw_names, None, check)
     sizes = np.diff(offsets)
     begins = np.flatnonzero(sizes)
     objects = np.zeros(len(entries), np.bool_)
@@ -97,7 +99,7 @@ def _raw_names(keys: Keys) -> list[str]:
 
 
 def _parsed(
-    lines: pa.StringArray, packed: bool, name_of: Any, wanted: Wanted, check: Check
+    lines: pa.StringArray, packed: bool, enough: int, name_of: Any, wanted: Wanted, check: Check
 ) -> tuple[Fields, Keys, Any]:
     errors = np.zeros(len(lines), np.int8)
 
@@ -105,7 +107,7 @@ def _parsed(
         data: Bytes, offsets: Offsets, begin: int, end: int, table: Indices, keys: Indices, count: int, out: Indices
     ) -> tuple[int, int, int, int]:
         found: tuple[int, int, int, int] = json_kernel.flatten(
-            data, offsets, begin, end, packed, table, keys, count, out, errors
+            data, offsets, begin, end, packed, table, keys, count, enough, out, errors
         )
         return found
 

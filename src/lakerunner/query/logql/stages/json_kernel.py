@@ -12,6 +12,7 @@ from numba import njit
 
 from lakerunner.query.logql.stages.field_kernels import (
     AS_IS,
+    BIT,
     ESCAPED,
     FOLLOW,
     JSON_ESCAPED,
@@ -250,14 +251,14 @@ def _value_quickly(data, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _flatten_line(  # type: ignore[no-untyped-def]
-    data, i, stop, row, packed, quick, table, keys, count, out, used, stops, above
+    data, i, stop, row, packed, quick, table, keys, count, enough, out, used, stops, above
 ):
     """Find the fields of one line: an error, and how many fields and keys there are now.
 
     `quick` reads nested objects in place, without finding their ends first. It gives up with an error if anything may
     be malformed; what it found then means nothing.
     """
-    parent, depth, previous = ROOT, 0, -1
+    parent, depth, previous, found = ROOT, 0, -1, 0
     i = after_blanks(data, i, stop)
     if i >= stop or data[i] != _OPEN:
         return BAD_OBJECT, used, count
@@ -302,6 +303,9 @@ def _flatten_line(  # type: ignore[no-untyped-def]
                 if used >= out.shape[0]:
                     return NO_ROOM, used, count
                 used = put_field(out, used, row, key, start, end, how)
+                found |= keys[BIT, key]
+                if found == enough:
+                    return FINE, used, count
             i = end + 1 if kind == STRING else end
         while True:
             if closed:
@@ -328,22 +332,23 @@ def _flatten_line(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def flatten(data, offsets, begin, end, packed, table, keys, count, out, errors):  # type: ignore[no-untyped-def]
+def flatten(data, offsets, begin, end, packed, table, keys, count, enough, out, errors):  # type: ignore[no-untyped-def]
     """Find the fields of the lines from `begin` up to `end`.
 
     Returns the line at which it stopped, the numbers of fields and keys, and 0 or what there was no room for.
-    `packed`: only the texts of the outermost object count.
+    `packed`: only the texts of the outermost object count. `enough` has the bits of all wanted labels: a line in which
+    they are found is read no further. With -1, every line is read to its end.
     """
     used = 0
     stops, above = np.empty(MAX_DEPTH, np.int64), np.empty(MAX_DEPTH, np.int64)
     for row in range(begin, end):
         i, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
         error, now, count = _flatten_line(
-            data, i, stop, row, packed, not packed, table, keys, count, out, used, stops, above
+            data, i, stop, row, packed, not packed, table, keys, count, enough, out, used, stops, above
         )
         if error and error < NO_ROOM and not packed:
             error, now, count = _flatten_line(
-                data, i, stop, row, packed, False, table, keys, count, out, used, stops, above
+                data, i, stop, row, packed, False, table, keys, count, enough, out, used, stops, above
             )
         if error >= NO_ROOM:
             return row, used, count, error

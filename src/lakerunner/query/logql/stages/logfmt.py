@@ -17,6 +17,7 @@ from lakerunner.query.logql.stages.fields import (
     Indices,
     Keys,
     Wanted,
+    enough_bits,
     parsed_enough,
     sanitized,
     scanned,
@@ -33,7 +34,8 @@ _REASONS = pa.array(logfmt_kernel.ERRORS)
 def logfmt_fields(entries: Entries, stage: ast.Logfmt, wanted: Wanted, check: Check) -> Entries:
     if stage.extractions:
         return _extracted(entries, stage, wanted, check)
-    fields, keys, errors, places = _parsed(entries.lines, stage.strict, stage.keep_empty, wanted, check)
+    enough = enough_bits(entries, wanted)
+    fields, keys, errors, places = _parsed(entries.lines, stage.strict, stage.keep_empty, enough, wanted, check)
     made = with_fields(entries, fields, _names(keys), wanted, check)
     errors[parsed_enough(made, wanted)] = logfmt_kernel.FINE
     return _with_errors(made, errors, places)
@@ -46,7 +48,7 @@ def _extracted(entries: Entries, stage: ast.Logfmt, wanted: Wanted, check: Check
     """
     sources = {parse_logfmt_key(each.expression): each.label for each in reversed(stage.extractions)}
     labels = {each.label for each in stage.extractions}
-    fields, keys, errors, places = _parsed(entries.lines, stage.strict, True, None, check)
+    fields, keys, errors, places = _parsed(entries.lines, stage.strict, True, -1, None, check)
     targets = [sources.get(name, name) for name in _names(keys)]
     used = np.array([target in labels for target in targets], np.bool_)
     kept = fields.only(used[fields.keys]) if len(used) else fields
@@ -73,7 +75,7 @@ def _with_errors(entries: Entries, errors: Any, places: Any) -> Entries:
 
 
 def _parsed(
-    lines: pa.StringArray, strict: bool, keep_empty: bool, wanted: Wanted, check: Check
+    lines: pa.StringArray, strict: bool, keep_empty: bool, enough: int, wanted: Wanted, check: Check
 ) -> tuple[Fields, Keys, Any, Any]:
     errors, places = np.zeros(len(lines), np.int8), np.zeros(len(lines), np.int64)
 
@@ -81,7 +83,7 @@ def _parsed(
         data: Bytes, offsets: Offsets, begin: int, end: int, table: Indices, keys: Indices, count: int, out: Indices
     ) -> tuple[int, int, int, int]:
         found: tuple[int, int, int, int] = logfmt_kernel.pairs(
-            data, offsets, begin, end, strict, keep_empty, table, keys, count, out, errors, places
+            data, offsets, begin, end, strict, keep_empty, table, keys, count, enough, out, errors, places
         )
         return found
 

@@ -10,6 +10,7 @@ from numba import njit
 
 from lakerunner.query.logql.stages.field_kernels import (
     AS_IS,
+    BIT,
     EMPTY,
     FOLLOW,
     KEY_END,
@@ -149,17 +150,18 @@ def _pair(data, i, stop, previous, keys):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def pairs(  # type: ignore[no-untyped-def]
-    data, offsets, begin, end, strict, keep_empty, table, keys, count, out, errors, places
+    data, offsets, begin, end, strict, keep_empty, table, keys, count, enough, out, errors, places
 ):
     """Find the pairs of the lines from `begin` up to `end`.
 
     Returns the line at which it stopped, the numbers of fields and keys, and 0 or what there was no room for.
-    `errors` and `places` get the first error of a strict line, and its place.
+    `errors` and `places` get the first error of a strict line, and its place. `enough` has the bits of all wanted
+    labels: a line in which they are found is read no further. With -1, every line is read to its end.
     """
     used = 0
     for row in range(begin, end):
         i, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
-        first, mark, previous = i, used, -1
+        first, mark, previous, found = i, used, -1, 0
         errors[row] = FINE
         while True:
             while i < stop and data[i] <= _BLANK:
@@ -187,4 +189,7 @@ def pairs(  # type: ignore[no-untyped-def]
             if used >= out.shape[0]:
                 return row, mark, count, NO_ROOM
             used = put_field(out, used, row, key, start, last, how)
+            found |= keys[BIT, key]
+            if found == enough:
+                break
     return end, used, count, FINE

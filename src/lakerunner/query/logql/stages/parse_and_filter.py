@@ -22,7 +22,8 @@ def parse_and_filter(parser: Callable[[Wanted], Stage], conditions: Sequence[ast
     """`parser` compiles the stage for the labels that are wanted of it."""
     whole = parser(wanted)
     names = frozenset(name for condition in conditions for name in condition_names(condition))
-    some = parser(names)
+    # With their label, errors behind the last of the names are found too.
+    some = parser(names | {ERROR})
     read = names | {name.removesuffix(EXTRACTED) for name in names} | {ERROR, ERROR_DETAILS}
 
     def kept_rows(entries: Entries, check: Check) -> Ints:
