@@ -84,7 +84,9 @@ _STAGES = (
 
 #: What `serve` runs, in the order in which it starts them.
 ROLES: tuple[RoleEntry, ...] = (
-    RoleEntry("query-api", "Answer queries: Prometheus' HTTP API, and range queries as a stream.", _query_api),
+    RoleEntry(
+        "query-api", "Answer queries: the HTTP APIs of Prometheus and Loki, streams, and live tails.", _query_api
+    ),
     RoleEntry("monitor", "Serve the status API, and export metrics of the whole deployment.", _monitor),
     RoleEntry(
         "relay",

@@ -30,6 +30,7 @@ from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import CALLER, Authenticator
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.lanes.frames import PIECE_BYTES, frame, read_frame
+from lakerunner.serve.rendering.warm import warm_rendering
 
 NAME = "query-slow"
 #: The lowest priority: ten threads at this level still weigh less than one normal thread.
@@ -127,6 +128,7 @@ def main() -> int:
     api = Api.over(settings.api, lake, Authenticator(database, required=True))
     app = Starlette(routes=api_routes(api))
     warm()
+    warm_rendering()
     asyncio.run(_serve(app, head["token"]))
     return 0
 

@@ -18,6 +18,7 @@ from lakerunner.serve.api import Api
 from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import Authenticator
 from lakerunner.serve.lanes.slow import SlowLane
+from lakerunner.serve.rendering.warm import warm_rendering
 
 #: How often freed memory is returned to the system: while the API is idle, and while it is busy.
 _TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
@@ -26,12 +27,13 @@ _LOOK_S = 1.0
 
 class QueryApi(IndexedRole):
     name = "query-api"
-    sentence = "Answer queries: Prometheus' HTTP API, and range queries as a stream."
+    sentence = "Answer queries: the HTTP APIs of Prometheus and Loki, streams, and live tails."
     fail_fast = True
 
     @classmethod
     def preload(cls) -> None:
         warm()
+        warm_rendering()
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -45,6 +47,7 @@ class QueryApi(IndexedRole):
         super().start()
         switch_threads_often()
         warm()
+        warm_rendering()
         if self._lane is not None:
             self._lane.start()
 

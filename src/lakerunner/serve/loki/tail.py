@@ -31,6 +31,8 @@ _PATH = "/loki/api/v1/tail"
 #: Entries of one message.
 _MESSAGE_ENTRIES = 1_000
 _MAX_DELAY_S = 5
+#: Turns of the event loop that closing a connection takes.
+_CLOSING_TURNS = 4
 _LOOK_S = 5.0
 #: Close codes of RFC 6455: the server ends the connection normally, or because of an error.
 _NORMAL, _INTERNAL = 1000, 1011
@@ -94,6 +96,9 @@ async def _left(socket: WebSocket) -> None:
 async def _refuse(socket: WebSocket, error: LakeError) -> None:
     if socket.application_state.name == "CONNECTING":
         await socket.send_denial_response(failure(error))
+        # uvicorn logs an error if the handler returns before it has seen its own side close the connection.
+        for _ in range(_CLOSING_TURNS):
+            await asyncio.sleep(0)
         return
     reason = message_of(error).encode()[:_REASON_BYTES].decode(errors="ignore")
     with contextlib.suppress(RuntimeError, WebSocketDisconnect):
