@@ -122,6 +122,9 @@ def test_values_are_events_too(client: httpx.Client) -> None:
         answer = client.post("/api/v1/logs/query", json=body, headers=headers)
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert '"value":200' in answer.text
+    # A limit is about entries.
+    points = frames(client, {**body, "step": "1s", "limit": 5})
+    assert sum(kind == "result" for kind, _, _ in points) > 100
 
 
 @pytest.mark.parametrize(

@@ -128,5 +128,6 @@ def _entries(api: Api, request: Request, caller: Caller, asked: _Asked) -> Respo
 
 def _values(api: Api, request: Request, caller: Caller, asked: _Asked, plan: StepPlan) -> Response:
     cursor = Cursor.parse(asked.last_id) if asked.last_id else None
-    stream_request = StreamRequest(asked.question, asked.limit, asked.timeout_s, asked.explain, asked.summary, cursor)
+    # The limit is about entries. Values are as many as the query has.
+    stream_request = StreamRequest(asked.question, 0, asked.timeout_s, asked.explain, asked.summary, cursor)
     return event_response(api, request, caller, StreamWork(api.service, stream_request, plan))
