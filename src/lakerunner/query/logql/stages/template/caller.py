@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from lakerunner.query.logql.entries import Check, Entries, Ints, Mask
 from lakerunner.query.logql.stages.go_errors import GoError
@@ -63,8 +64,9 @@ class Caller:
         self._entries = entries
         self._frame = Frame(entries, None, len(entries))
         self._node: AnyNode = template.root
-        self._errors: list[str | None] | None = None
-        self._failed = np.zeros(len(entries), np.bool_)
+        self._error_texts: list[str] = []
+        #: The number of each entry's error text; -1: it did not fail.
+        self._failures = np.full(len(entries), -1, np.int64)
 
     def _fail(self, reason: str) -> NoReturn:
         """All entries of the frame fail, if they did not before."""
@@ -75,20 +77,19 @@ class Caller:
         return located(self._template, self._name, self._name, node or self._node, reason)
 
     def _record(self, where: Mask | None, texts: Sequence[str], which: Ints | None) -> None:
-        """Errors of entries of the frame; `which` is the text of each entry of the frame."""
+        """Errors of entries of the frame, all those without `where`; `which` is the text of each entry."""
         frame = self._frame
         inside = np.arange(frame.size) if where is None else np.flatnonzero(where)
         rows = inside if frame.rows is None else frame.rows[inside]
-        fresh = ~self._failed[rows]
-        rows, inside = rows[fresh], inside[fresh]
-        if not len(rows):
-            return
-        self._failed[rows] = True
-        if self._errors is None:
-            self._errors = [None] * len(self._entries)
-        chosen = [0] * len(rows) if which is None else which[inside].tolist()
-        for row, number in zip(rows.tolist(), chosen, strict=True):
-            self._errors[row] = texts[number]
+        fresh = self._failures[rows] < 0
+        self._failures[rows[fresh]] = len(self._error_texts) + (0 if which is None else which[inside[fresh]])
+        self._error_texts += texts
+
+    def _errors(self) -> pa.StringArray | None:
+        """The error of each entry that failed."""
+        if not (self._failures >= 0).any():
+            return None
+        return pa.array(self._error_texts, pa.string()).take(pa.array(self._failures, mask=self._failures < 0))
 
     def _called(self, function: Function, columns: list[Column], node: AnyNode, *, is_method: bool) -> Column:
         """The function's value for each entry of the frame."""

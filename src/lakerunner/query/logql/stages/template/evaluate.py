@@ -104,11 +104,7 @@ class _Evaluation(Caller):
 
     def run(self) -> Formatted:
         texts = self._text_of(self._template.root)
-        if self._errors is None:
-            return Formatted(texts, None)
-        return Formatted(texts, pa.array(self._errors, pa.string()))
-
-    # -- errors ----------------------------------------------------------------------------------------------------
+        return Formatted(texts, self._errors())
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 

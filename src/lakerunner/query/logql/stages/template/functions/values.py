@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from typing import Any
+
+import orjson
 
 from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.logql.stages.template.functions.signature import ANY, REFLECTED, STRING, Function, takes
@@ -26,6 +29,7 @@ from lakerunner.query.logql.stages.template.go_types import (
 
 _BAD_COMPARISON = "invalid type for comparison"
 _HTML = {"\0": "\ufffd", '"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_NEGATIVE_ZERO = re.compile(r"-0(?![.0-9])")
 _JS = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"}
 
 
@@ -217,23 +221,43 @@ def _json_number(text: str) -> Value:
     return NIL if math.isinf(number) else number
 
 
-def _plain(value: Value) -> Value:
-    """Values of containers that are null are interfaces without a value."""
+def _boxed(value: Value) -> Value:
+    """All numbers are floats, and what is null within a container is an interface without a value."""
+    if value is None:
+        return NIL
+    if type(value) is int:
+        return float(value)
+    if isinstance(value, dict):
+        return {key: each if type(each) is str else _boxed(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [each if type(each) is str else _boxed(each) for each in value]
+    return value
+
+
+def _repaired(value: Value) -> Value:
+    """With U+FFFD for halves of surrogate pairs, which only escapes can spell."""
     if isinstance(value, str):
         return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in value)
     if isinstance(value, dict):
-        return {_plain(key): NIL if each is None else _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [NIL if each is None else _plain(each) for each in value]
-    return value
+        return {_repaired(key): _repaired(each) for key, each in value.items()}
+    return [_repaired(each) for each in value] if isinstance(value, list) else value
 
 
 def from_json(text: str) -> Value:
     """The value of a JSON text; none if it is broken."""
+    text = runes(text)
     try:
-        return _plain(
-            json.loads(runes(text), parse_constant=_refused_constant, parse_int=_json_number, parse_float=_json_number)
-        )
+        value = _odd_json(text) if _NEGATIVE_ZERO.search(text) else _boxed(orjson.loads(text))
+    except orjson.JSONDecodeError:
+        # Go also reads numbers that are too large, deep nesting, and halves of surrogate pairs.
+        value = _odd_json(text)
+    return None if value is NIL else value
+
+
+def _odd_json(text: str) -> Value:
+    try:
+        value = json.loads(text, parse_constant=_refused_constant, parse_int=_json_number, parse_float=_json_number)
+        return _boxed(_repaired(value))
     except (ValueError, RecursionError):
         return None
 
