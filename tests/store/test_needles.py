@@ -106,3 +106,21 @@ def test_a_damaged_block_is_noticed() -> None:
 def test_files_of_others_and_of_later_releases_have_no_filters() -> None:
     assert needles.filters_of(None) == {}
     assert needles.filters_of({needles.NEEDLES_METADATA: b'{"version": 2, "columns": {}}'}) == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "absent"),
+    [
+        (["plain"], ["\\", "\ufffd", "a\\b"]),
+        (["plain", "C:\\temp", None], ["\ufffd"]),
+        (["lost \ufffd", "C:\\"], []),
+        (["sliced away \\", "plain"], ["\\", "\ufffd", "a\\b"]),
+    ],
+)
+def test_marks_tell_what_no_value_contains(lines: list[str | None], absent: list[str]) -> None:
+    values = pa.chunked_array([pa.array(lines).slice(lines[0] == "sliced away \\")])
+    place = NeedleFilter(0, 0, 4, needles.marks_of(values))
+    texts = ["\\", "\ufffd", "a\\b", "plain", "\\ \ufffd"]
+    assert [text for text in texts[:3] if place.lacks_mark_of(text)] == absent
+    assert not place.lacks_mark_of("plain")
+    assert not any(NeedleFilter(0, 0, 4).lacks_mark_of(text) for text in texts)

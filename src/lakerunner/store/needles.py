@@ -34,6 +34,9 @@ BLOCK_BYTES = 32
 _PIECE, _RUNS = 6, (4, 12, 24)
 #: Shorter texts have no whole run, so no filter says anything about them.
 LEAST_BYTES = _PIECE + _RUNS[0] - 1
+#: Texts that are too short for a filter, but tell whether values are written with escapes or have lost characters. A
+#: search for the value of a field has to expect those, unless there are none.
+MARKS = ("\\", "\ufffd")
 #: Bytes of all filters of a file, as a share of its row groups.
 _SHARE = 0.08
 #: A filter is halved as long as at most this share of its bits would be set. One piece in 70 is then found by mistake.
@@ -60,6 +63,13 @@ class NeedleFilter:
     offset: int
     log_blocks: int
     run: int
+    #: The numbers of the `MARKS` that values contain, as bits; None in files that do not say it.
+    marks: int | None = None
+
+    def lacks_mark_of(self, text: str) -> bool:
+        """Whether the text contains a mark that no value contains."""
+        marks = self.marks
+        return marks is not None and any(mark in text and not marks >> bit & 1 for bit, mark in enumerate(MARKS))
 
     def block_offset(self, piece: int) -> int:
         block = 0 if not self.log_blocks else piece >> (64 - self.log_blocks)
@@ -77,7 +87,7 @@ def append_filters(
         for start in range(0, total_rows, rows_per_group):
             values = table.column(name).slice(start, rows_per_group)
             made = filter_of(values, most_bytes * len(values) // (total_rows * len(columns)))
-            place = None if made is None else [sink.tell(), made.log_blocks, made.run]
+            place = None if made is None else [sink.tell(), made.log_blocks, made.run, marks_of(values)]
             places.setdefault(name, []).append(place)
             if made is not None:
                 sink.write(made.words)
@@ -124,6 +134,20 @@ def filter_of(values: pa.ChunkedArray, most_bytes: int) -> MadeFilter | None:
             break
     words = _folded(words)
     return MadeFilter(_with_checksums(words), run) if words.any() else None
+
+
+def marks_of(values: pa.ChunkedArray) -> int:
+    """Return the numbers of the marks that some value contains, as bits."""
+    found = 0
+    for texts in _texts(values):
+        _, offsets, data = texts.buffers()
+        if data is None or not len(texts):
+            continue
+        ends = np.frombuffer(offsets, np.int32)
+        begin, end = int(ends[texts.offset]), int(ends[texts.offset + len(texts)])
+        body = data.slice(begin, end - begin).to_pybytes()
+        found |= sum(1 << bit for bit, mark in enumerate(MARKS) if mark.encode() in body)
+    return found
 
 
 @functools.lru_cache(maxsize=1024)
