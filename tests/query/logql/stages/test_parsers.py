@@ -134,6 +134,8 @@ def test_logfmt(flags: str, line: str, labels: Labels) -> None:
 def test_unpack() -> None:
     line = '{"_entry":"the \\"line\\"","app":"x","n":1,"pod":"y","pod":"z"}'
     assert parsed("| unpack", line, stream={"app": "a"}) == [{"app_extracted": "x", "pod": "z"}]
+    broken = '{"_entry":"bad \\x","app":"x"}'
+    assert parsed("| unpack", broken) == [failing("JSONParserErr", lenient_json.BAD_ESCAPE)]
     assert parsed("| unpack", '{"app":"x"}', "", "[]") == [
         {},
         {},
@@ -183,6 +185,11 @@ def test_nesting_is_limited() -> None:
     (deeper,) = parsed("| json", nested(MAX_DEPTH + 2))
     assert deeper[ERROR] == "JSONParserErr"
     assert "deeper than" in deeper[ERROR_DETAILS]
+
+
+def test_long_names_are_cut() -> None:
+    (labels,) = parsed("| json", f'{{"{"k" * 50_000}":{{"{"l" * 50_000}":{{"{"m" * 50_000}":1}}}}}}')
+    assert [len(name) for name in labels] == [1 << 16]
 
 
 def test_too_many_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,12 @@ EXTRACTED = "_extracted"
 #: Values of new labels in one batch, with those that entries lack: half a gigabyte of offsets.
 MAX_CELLS = 1 << 27
 #: Different keys in one batch.
-MAX_KEYS = 1 << 20
+MAX_KEYS = 1 << 18
 
 _NAME_FIELDS = 'name the fields that you need, as in `| json a="b"`'
 _FIRST_LINES, _FIRST_FIELDS, _FIRST_KEYS = 64, 1 << 16, 256
+#: With more keys than this, it is no longer noted which of them are wanted.
+_MAX_MARKED = 4_096
 #: Labels that kernels can keep apart by a bit.
 _MAX_BITS = 30
 #: Characters that Go trims from names. Python's `strip` trims more of them.
@@ -101,7 +103,7 @@ def scanned(
 ) -> tuple[Fields, Keys]:
     """The fields of all lines. Keys whose names are not wanted are left out as soon as they are known."""
     data, offsets = bytes_of(lines)
-    known, chunks, room = _Known(), [], _FIRST_FIELDS
+    known, chunks, room, marked = _Known(), [], _FIRST_FIELDS, 0
     # After the first lines most keys are known, and what is not wanted can be left out.
     first = 0 if wanted is None else min(len(lines), _FIRST_LINES)
     for begin, end in ((0, first), *((max(begin, first), end) for begin, end in slices(offsets))):
@@ -114,7 +116,8 @@ def scanned(
                 known.grow(data)
             elif full and used < room // 2:
                 room *= 2
-            if wanted is not None:
+            if wanted is not None and marked < known.count <= _MAX_MARKED:
+                marked = known.count
                 _mark(known, name_of(_keys(data, known)), wanted)
     return joined(data, chunks), _keys(data, known)
 

@@ -31,6 +31,8 @@ _NOT_AN_OBJECT = "expecting json object(6), but it is not"
 #: The field that `unpack` makes the line of.
 _ENTRY = "_entry"
 _DETAILS = pa.array(json_kernel.ERRORS)
+#: Characters of a name. Nested keys repeat those around them, so that without a limit a line could fill the memory.
+_MAX_NAME = 1 << 16
 
 
 def json_fields(entries: Entries, wanted: Wanted, check: Check) -> Entries:
@@ -48,7 +50,7 @@ def flat_names(keys: Keys) -> list[str]:
         key, prefix = unescaped(text), "" if parent == ROOT else names[parent]
         # Only what begins a name is protected from beginning with a digit.
         name = sanitized(key)[1 if prefix and key.strip()[:1].isdigit() else 0 :]
-        names.append("_".join(part for part in (prefix, name) if part))
+        names.append("_".join(part for part in (prefix, name) if part)[:_MAX_NAME])
     return names
 
 
@@ -63,6 +65,11 @@ def unpacked(entries: Entries, wanted: Wanted, check: Check) -> Entries:
     """`unpack`: the texts of the outermost object become labels if there is an `_entry`, which becomes the line."""
     data, offsets = bytes_of(entries.lines)
     fields, keys, errors = _parsed(entries.lines, True, -1, _raw_names, None, check)
+    names = _raw_names(keys)
+    entry_keys = np.array([name == _ENTRY for name in names], np.bool_)
+    is_entry = entry_keys[fields.keys] if len(names) else np.zeros(0, np.bool_)
+    texts = fields.only(is_entry)
+    errors[texts.rows[json_kernel.malformed(data, texts.parts)]] = json_kernel.BAD_ESCAPE
     sizes = np.diff(offsets)
     begins = np.flatnonzero(sizes)
     objects = np.zeros(len(entries), np.bool_)
@@ -71,14 +78,11 @@ def unpacked(entries: Entries, wanted: Wanted, check: Check) -> Entries:
     if not objects.all():
         details = pc.if_else(pa.array(objects), details, _NOT_AN_OBJECT)
     wrong = (sizes > 0) & (~objects | (errors != json_kernel.FINE))
-    names = _raw_names(keys)
-    entry_keys = np.array([name == _ENTRY for name in names], np.bool_)
-    is_entry = entry_keys[fields.keys] if len(names) else np.zeros(0, np.bool_)
     packed = np.zeros(len(entries), np.bool_)
     packed[fields.rows[is_entry]] = True
     good = fields.only((packed & ~wrong)[fields.rows] & ~is_entry)
     made = with_fields(entries, good, [sanitized(name) for name in names], wanted, check, clashes=names, last_wins=True)
-    return with_parser_error(_with_entry(made, fields.only(is_entry), wrong, check), wrong, JSON_ERROR, details)
+    return with_parser_error(_with_entry(made, texts, wrong, check), wrong, JSON_ERROR, details)
 
 
 def _with_entry(entries: Entries, texts: Fields, wrong: Mask, check: Check) -> Entries:

@@ -13,6 +13,7 @@ from numba import njit
 from lakerunner.query.logql.stages.field_kernels import (
     AS_IS,
     BIT,
+    END,
     ESCAPED,
     FOLLOW,
     JSON_ESCAPED,
@@ -21,6 +22,7 @@ from lakerunner.query.logql.stages.field_kernels import (
     NO_KEY_ROOM,
     NO_ROOM,
     ROOT,
+    START,
     UNWANTED,
     interned,
     put_field,
@@ -173,6 +175,16 @@ def well_escaped(data, start, end, quoted):  # type: ignore[no-untyped-def]
             return False
         i += taken
     return True
+
+
+@njit(cache=True, nogil=True)
+def malformed(data, fields):  # type: ignore[no-untyped-def]
+    """Which fields have a malformed escape."""
+    found = np.zeros(fields.shape[0], np.bool_)
+    for field in range(fields.shape[0]):
+        start, end = fields[field, START], fields[field, END]
+        found[field] = not well_escaped(data, start, end, False)
+    return found
 
 
 @njit(cache=True, nogil=True, inline="always")
