@@ -43,6 +43,8 @@ _SHARE = 0.08
 _FULL = 0.35
 #: With more bits than this, a filter is made anew with longer runs.
 _TOO_FULL = 0.5
+#: A filter that gets too full is noticed after a part of the values.
+_PARTS = 8
 _MAX_LOG_BLOCKS = 24
 #: Places for the hashes of a run: a power of two.
 _RING = 32
@@ -125,12 +127,11 @@ def filter_of(values: pa.ChunkedArray, most_bytes: int) -> MadeFilter | None:
     log_blocks = min((most_bytes // BLOCK_BYTES).bit_length() - 1, _MAX_LOG_BLOCKS)
     for run in _RUNS:
         words = np.zeros(_WORDS_PER_BLOCK << log_blocks, np.uint64)
-        for texts in _texts(values):
-            _, offsets, data = texts.buffers()
-            if data is not None and len(texts):
-                ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-                add_pieces(np.frombuffer(data, np.uint8), ends, run, words, log_blocks)
-        if _bits(words) <= _TOO_FULL * 64 * len(words):
+        for data, ends in _parts(values):
+            add_pieces(data, ends, run, words, log_blocks)
+            if run != _RUNS[-1] and _is_too_full(words):
+                break
+        else:
             break
     words = _folded(words)
     return MadeFilter(_with_checksums(words), run) if words.any() else None
@@ -148,6 +149,22 @@ def marks_of(values: pa.ChunkedArray) -> int:
         body = data.slice(begin, end - begin).to_pybytes()
         found |= sum(1 << bit for bit, mark in enumerate(MARKS) if mark.encode() in body)
     return found
+
+
+def _parts(values: pa.ChunkedArray) -> Iterator[tuple[Bytes, npt.NDArray[np.int32]]]:
+    """Yield the bytes and offsets of the values, some of them at a time."""
+    for texts in _texts(values):
+        _, offsets, data = texts.buffers()
+        if data is None or not len(texts):
+            continue
+        ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+        size = -(-len(texts) // _PARTS)
+        for start in range(0, len(texts), size):
+            yield np.frombuffer(data, np.uint8), ends[start : start + size + 1]
+
+
+def _is_too_full(words: Words) -> bool:
+    return _bits(words) > _TOO_FULL * 64 * len(words)
 
 
 @functools.lru_cache(maxsize=1024)

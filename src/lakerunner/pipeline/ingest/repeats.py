@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakerunner.model.signals.logs import FINGERPRINT, REPEAT
+from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.ordering import whole
 
 Ints = npt.NDArray[np.int64]
@@ -28,25 +28,29 @@ def with_repeats(rows: pa.Table) -> pa.Table:
 
 
 def _repeats(rows: pa.Table) -> Ints:
-    """Return the rows that are equal to an earlier one. Cheap columns go first: few rows are left after them."""
+    """Return the rows that are equal to an earlier one. Few rows are left after the first columns."""
     times = rows.column("timestamp").cast(pa.int64()).to_numpy()
-    same_time = times[1:] == times[:-1]
-    candidates = np.flatnonzero(np.append(same_time, False) | np.insert(same_time, 0, False))
-    if not len(candidates):
-        return candidates
-    first = ("timestamp", FINGERPRINT, "service_name", "message")
-    group = np.zeros(len(candidates), np.int64)
-    for name in (*first, *(name for name in rows.column_names if name not in first)):
+    is_later = times[1:] != times[:-1]
+    candidates = np.flatnonzero(~(np.append(is_later, True) & np.insert(is_later, 0, True)))
+    # Rows of one service and time are neighbours; another service may begin within a run, which the columns tell.
+    group = np.cumsum(np.insert(is_later, 0, True))[candidates]
+    for name in ("message", *(name for name in rows.column_names if name not in ("timestamp", "message"))):
+        if not len(candidates):
+            return candidates
         codes = _codes(rows.column(name), candidates)
-        group = np.unique(group * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
+        group = _numbered(group * (int(codes.max()) + 1) + codes)
         shared = np.bincount(group)[group] > 1
-        if not shared.any():
-            return candidates[:0]
         candidates, group = candidates[shared], group[shared]
     order = np.argsort(group, kind="stable")
     repeated = np.zeros(len(order), np.bool_)
     repeated[1:] = group[order][1:] == group[order][:-1]
     return candidates[order[repeated]]
+
+
+def _numbered(keys: Ints) -> Ints:
+    """Number the distinct keys from 0."""
+    numbers: Ints = pa.array(keys).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return numbers
 
 
 def _codes(column: pa.ChunkedArray, rows: Ints) -> Ints:
