@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import LimitHit
 from lakerunner.query.logql import ast
+from lakerunner.query.logql.eval import aggregations
 from lakerunner.query.logql.eval.evaluator import evaluate
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.series.block import Block
@@ -76,6 +79,13 @@ def test_counting_entries(entries: list[Entry], steps: list[int], extent: tuple[
 def test_unwrapped_values(entries: list[Entry], steps: list[int], extent: tuple[int, int], op: str) -> None:
     node = ast.RangeAggregate(op, ast.LogRange(_EVERYTHING, *extent, unwrap=ast.Unwrap("v")))
     assert_same(evaluated(node, entries, steps), range_aggregated(node, entries, steps))
+
+
+@given(_entries, _steps, _ranges, st.sampled_from(["rate", "sum_over_time"]))
+def test_sums_of_kept_values(entries: list[Entry], steps: list[int], extent: tuple[int, int], op: str) -> None:
+    node = ast.RangeAggregate(op, ast.LogRange(_EVERYTHING, *extent, unwrap=ast.Unwrap("v")))
+    with patch.object(aggregations, "_FEW_INTERVALS", 0):
+        assert_same(evaluated(node, entries, steps), range_aggregated(node, entries, steps))
 
 
 @given(_entries, _steps, _ranges, st.sampled_from(_GROUPED), _groupings)

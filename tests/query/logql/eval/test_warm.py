@@ -8,8 +8,8 @@ from lakerunner.query.logql.eval.warm import warm
 
 def test_every_kernel_of_entries_is_warm() -> None:
     warm()
-    public = {
-        name: kernel for name, kernel in vars(kernels).items() if hasattr(kernel, "signatures") and name[0] != "_"
-    }
+    compiled = {name: kernel for name, kernel in vars(kernels).items() if hasattr(kernel, "signatures")}
+    # Kernels that others inline have no signature of their own.
+    public = {name: kernel for name, kernel in compiled.items() if name[0] != "_" and name != "neumaier"}
     assert len(public) > 5
     assert [name for name, kernel in public.items() if not kernel.signatures] == []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,38 +15,56 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Entries, Ints
 from lakerunner.query.logql.eval.failures import refuse_failed
-from lakerunner.query.logql.eval.kernels import by_series, counter_rate, intervals_of, tally, tally_weights
+from lakerunner.query.logql.eval.kernels import (
+    by_series,
+    counter_rate,
+    intervals_of,
+    tally,
+    tally_values,
+    tally_weights,
+    window_sums,
+)
 from lakerunner.query.logql.eval.needs import Needs, without_idle_parsers
 from lakerunner.query.logql.eval.series_ids import Codes, series_ids
 from lakerunner.query.logql.eval.source import EntrySource
 from lakerunner.query.logql.eval.windows import Windows
 from lakerunner.query.logql.stages.unwrap import unwrapped
 from lakerunner.query.series.arrays import offsets_of
-from lakerunner.query.series.block import Block, Bools, any_series
+from lakerunner.query.series.block import Block, any_series
 from lakerunner.query.series.histograms.histogram import Floats
 from lakerunner.query.series.matchers import MatchKind
 from lakerunner.query.vectors import kernels_window, ranges
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.range_samples import NO_HISTOGRAMS, RangeSamples, SampleTimes
 
+_Number = TypeVar("_Number", np.int64, np.float64)
+
 _NS_PER_S = 1_000_000_000
 _NO_TIMES: Ints = np.zeros(0, np.int64)
+#: Windows of more intervals are cheaper to sum value by value.
+_FEW_INTERVALS = 16
 
 
 def aggregated(
     evaluation: Evaluation, source: EntrySource, node: ast.RangeAggregate, needs: Needs, windows: Windows
 ) -> Block:
     """The value of a range aggregation at every step."""
-    kind: type[_Samples] = _Counts if node.range.unwrap is None else _Values
-    samples = kind(evaluation, node, needs, windows)
+    samples = _kind(node, windows)(evaluation, node, needs, windows)
     for entries, values in _read(evaluation, source, node, needs, windows):
         samples.add(entries, values)
     if node.op == "absent_over_time":
-        present = samples.present()
-        return Block.single(certain_labels(node.range.selector), np.ones(len(present)), ~present).pruned()
+        absent = ~any_series(samples.block().valid)
+        return Block.single(certain_labels(node.range.selector), np.ones(len(absent)), absent).pruned()
     block = samples.block().pruned()
     block.drop_name = np.zeros(len(block.labels), np.bool_)
     return block
+
+
+def _kind(node: ast.RangeAggregate, windows: Windows) -> type[_Samples]:
+    if node.range.unwrap is None:
+        return _Counts
+    few = windows.most_intervals <= _FEW_INTERVALS
+    return _Sums if few and node.op in ("sum_over_time", "rate") else _Values
 
 
 def certain_labels(selector: ast.LogSelector) -> LabelSet:
@@ -97,11 +117,8 @@ class _Samples(ABC):
     def add(self, entries: Entries, values: Floats | None) -> None: ...
 
     @abstractmethod
-    def block(self) -> Block: ...
-
-    @abstractmethod
-    def present(self) -> Bools:
-        """For every step, whether its window has an entry."""
+    def block(self) -> Block:
+        """One row per series. Series without a value may be among them."""
 
 
 class _Counts(_Samples):
@@ -131,8 +148,32 @@ class _Counts(_Samples):
             values /= self.node.range.range_ns / _NS_PER_S
         return Block(self.series.labels(), values, valid, np.zeros(len(values), np.bool_))
 
-    def present(self) -> Bools:
-        return any_series(self.windows.totals(self._counts[: self.series.count]) > 0)
+
+class _Sums(_Samples):
+    """Sums of unwrapped values by series and interval, for windows of few intervals: no value need be kept."""
+
+    def __init__(self, evaluation: Evaluation, node: ast.RangeAggregate, needs: Needs, windows: Windows) -> None:
+        super().__init__(evaluation, node, needs, windows)
+        self._counts: Ints = np.zeros((0, windows.intervals), np.int64)
+        self._sums: Floats = np.zeros((0, windows.intervals))
+        self._errors: Floats = np.zeros((0, windows.intervals))
+
+    def add(self, entries: Entries, values: Floats | None) -> None:
+        assert values is not None
+        series, intervals = self._numbered(entries), _intervals(entries, self.windows)
+        self._counts = _grown(self._counts, self.series.count)
+        self._sums, self._errors = _grown(self._sums, self.series.count), _grown(self._errors, self.series.count)
+        tally_values(series, intervals, values, self._counts, self._sums, self._errors)
+
+    def block(self) -> Block:
+        number, windows = self.series.count, self.windows
+        shape = number, len(windows.until)
+        out, ok = np.zeros(shape), np.zeros(shape, np.bool_)
+        parts = self._counts[:number], self._sums[:number], self._errors[:number]
+        window_sums(*parts, windows.first, windows.last, out, ok)
+        if self.node.op == "rate":
+            out /= self.node.range.range_ns / _NS_PER_S
+        return Block(self.series.labels(), out, ok, np.zeros(number, np.bool_))
 
 
 class _Values(_Samples):
@@ -159,12 +200,6 @@ class _Values(_Samples):
         block = ranges.call(self.evaluation, function, vector, params, self.windows.until)
         return block if node.op != "rate" else block.mapped(block.values / range_s)
 
-    def present(self) -> Bools:
-        times = np.sort(np.concatenate([_NO_TIMES, *(times for _, times, _ in self._pieces)]))
-        begin, end = (np.searchsorted(times, edge, side="right") for edge in (self.windows.after, self.windows.until))
-        found: Bools = end > begin
-        return found
-
     def _counter_rates(self, samples: RangeSamples) -> Block:
         floats = samples.floats
         begin, end = kernels_window.windows(floats.offsets, floats.ts, self.windows.after, self.windows.until)
@@ -188,7 +223,7 @@ class _Values(_Samples):
         return RangeSamples(self.series.labels(), drop, floats, ordered, no_histograms, NO_HISTOGRAMS)
 
 
-def _grown(matrix: Ints, rows: int) -> Ints:
+def _grown(matrix: npt.NDArray[_Number], rows: int) -> npt.NDArray[_Number]:
     """The matrix with room for this many rows."""
     if rows <= len(matrix):
         return matrix

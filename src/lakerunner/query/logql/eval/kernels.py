@@ -7,6 +7,8 @@ import math
 import numpy as np
 from numba import njit
 
+from lakerunner.query.vectors.kernels_fold import neumaier
+
 #: Odd factors with well mixed bits, for hashing rows of codes.
 _FACTOR, _FINISH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
@@ -118,6 +120,33 @@ def tally_weights(series, intervals, weights, counts, sums):  # type: ignore[no-
         if intervals[i] >= 0:
             counts[series[i], intervals[i]] += 1
             sums[series[i], intervals[i]] += weights[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def tally_values(series, intervals, values, counts, sums, errors):  # type: ignore[no-untyped-def]
+    """Count values, and sum them up, by series and interval; `errors` accumulates what rounding loses."""
+    for i in range(len(series)):
+        if intervals[i] >= 0:
+            n, j = series[i], intervals[i]
+            counts[n, j] += 1
+            sums[n, j], errors[n, j] = neumaier(values[i], sums[n, j], errors[n, j])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def window_sums(counts, sums, errors, first, last, out, ok):  # type: ignore[no-untyped-def]
+    """Sum up the intervals from first[s] up to last[s] of every series, for every step s, one by one.
+
+    A difference of running sums would keep the rounding errors of values that left the window, and infinities.
+    """
+    for i in range(len(sums)):
+        for s in range(len(first)):
+            total, error = 0.0, 0.0
+            for j in range(first[s], last[s]):
+                if counts[i, j]:
+                    ok[i, s] = True
+                    total, error = neumaier(sums[i, j], total, error)
+                    error += errors[i, j]
+            out[i, s] = total if math.isinf(total) else total + error
 
 
 @njit(cache=True, nogil=True)

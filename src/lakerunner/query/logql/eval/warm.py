@@ -22,6 +22,7 @@ _USUAL: tuple[ast.MetricExpr, ...] = (
     ast.VectorAggregate("topk", ast.RangeAggregate("bytes_rate", _LINES), param=1, grouping=ast.Grouping()),
     ast.RangeAggregate("quantile_over_time", _VALUES, 0.9, _BY_ONE),
     ast.RangeAggregate("rate_counter", _VALUES),
+    ast.RangeAggregate("sum_over_time", _VALUES),
     ast.VectorAggregate("avg", ast.RangeAggregate("max_over_time", _VALUES)),
 )
 

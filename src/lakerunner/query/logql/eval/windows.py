@@ -38,6 +38,11 @@ class Windows:
         return max(len(self.edges) - 1, 0)
 
     @property
+    def most_intervals(self) -> int:
+        """Of any window."""
+        return int((self.last - self.first).max())
+
+    @property
     def start_ns(self) -> int:
         """The first time that a window includes."""
         return int(self.after[0]) + 1
