@@ -43,6 +43,7 @@ _METRICS = (
     f"avg_over_time({_SELECTOR} | json {_READ} | unwrap duration(took) [1m])",
     f"topk(2, max_over_time({_SELECTOR} | json {_READ} | unwrap n [1m]))",
     f"rate_counter({_SELECTOR} | json {_READ} | unwrap n [1m])",
+    f"sum by (level) (sum_over_time({_SELECTOR} | json {_READ} | unwrap n [1m]))",
 )
 _COUNT = 20
 _LINES = (

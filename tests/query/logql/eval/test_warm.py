@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from lakerunner.query.logql.eval import kernels
-from lakerunner.query.logql.eval.warm import warm
+from lakerunner.query.logql.language import LANGUAGE
 
 
 def test_every_kernel_of_entries_is_warm() -> None:
-    warm()
+    LANGUAGE.warm()
     compiled = {name: kernel for name, kernel in vars(kernels).items() if hasattr(kernel, "signatures")}
     # Kernels that others inline have no signature of their own.
     public = {name: kernel for name, kernel in compiled.items() if name[0] != "_" and name != "neumaier"}
