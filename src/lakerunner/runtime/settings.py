@@ -295,7 +295,7 @@ class QuerySettings(Section):
     cache_bytes: Count = Field(10_737_418_240, description="Maximum size of cached segments per process.")
     table_cache_bytes: Count = Field(536_870_912, description="Memory for decoded series tables.")
     decoded_cache_bytes: Annotated[int, Field(ge=0)] = Field(
-        1_073_741_824, description="Memory for decoded samples that are read repeatedly; 0 disables this cache."
+        1_073_741_824, description="Memory for decoded samples and columns of rows that are read repeatedly; 0: none."
     )
     fetches: Annotated[int, Field(ge=1, le=256)] = Field(
         16, description="Segments that a worker fetches and reads concurrently."
