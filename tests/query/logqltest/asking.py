@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ _CATEGORIZE = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _JSON = {"Content-Type": "application/json"}
 _TIMEOUT_S = 120
+#: The status of a server that asks for patience, and how often and how long it gets some.
+_BUSY, _PATIENCE, _PAUSE_S = 503, 10, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,15 @@ class Asker:
         return self._send(case.method, f"{path}?{params}" if params else path, None, headers)
 
     def _send(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Answer:
+        """Ask, and ask again while the server says that it is too busy: a loaded machine is no wrong answer."""
+        for _ in range(_PATIENCE):
+            answer = self._send_once(method, path, body, headers)
+            if answer.status != _BUSY:
+                break
+            time.sleep(_PAUSE_S)
+        return answer
+
+    def _send_once(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Answer:
         if self._connection is None:
             self._connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_S)
         try:

@@ -23,5 +23,9 @@ def warm_rendering() -> None:
     for categorized in (False, True):
         streams_json([entry], categorized=categorized)
     log_frames(entry, b"id", np.array([1]), 0, None)
-    times, values = np.array([1_000]), np.array([[0.5]])
-    data_json(MatrixResult(steps=StepMatrix([LabelSet.of({"a": "b"})], times, values, np.ones((1, 1), dtype=bool))))
+    times, valid = np.array([1_000]), np.ones((1, 1), dtype=bool)
+    # Values that came over Arrow are read-only, and kernels are compiled separately for those.
+    computed, received = np.array([[0.5]]), np.array([[0.5]])
+    received.flags.writeable = False
+    for values in (computed, received):
+        data_json(MatrixResult(steps=StepMatrix([LabelSet.of({"a": "b"})], times, values, valid)))
