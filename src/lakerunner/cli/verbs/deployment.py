@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -146,11 +147,10 @@ def doctor(cli: Cli) -> int:
 @verb
 def warm(cli: Cli) -> None:
     """Compile the kernels of queries and ingest now, so that the first start need not. For installers and images."""
-    from lakerunner.runtime.telemetry import configure_telemetry
-
-    configure_telemetry("warm", cli.settings)
     began_s = time.monotonic()
-    for role in ROLES:
-        role.load().preload()
+    # Roles log what they load; standard output is for the result.
+    with contextlib.redirect_stdout(sys.stderr):
+        for role in ROLES:
+            role.load().preload()
     seconds = round(time.monotonic() - began_s, 1)
     cli.output.result(f"all kernels are compiled ({seconds} s)", {"seconds": seconds})
