@@ -96,6 +96,7 @@ def message(value: AnyValue) -> str | None:
 def attribute_rows(rows: list[dict[str, list[Any]]]) -> list[dict[str, Any]]:
     """Attribute columns and overflow of rows given as prefix -> key-value pairs."""
     types: dict[str, set[str]] = {}
+    inexact: set[str] = set()
     placed: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for row in rows:
         columns: dict[str, Any] = {}
@@ -109,6 +110,8 @@ def attribute_rows(rows: list[dict[str, list[Any]]]) -> list[dict[str, Any]]:
             for key, _, at, (kind, content) in sorted(known, key=lambda item: item[:3]):
                 name = attribute_column(prefix, key)
                 types.setdefault(name, set()).add(kind)
+                if kind == "int_value" and abs(content) > 2**53:
+                    inexact.add(name)
                 if last[name] == at:
                     columns[name] = content
                 else:
@@ -116,11 +119,18 @@ def attribute_rows(rows: list[dict[str, list[Any]]]) -> list[dict[str, Any]]:
         placed.append((columns, losers))
     result = []
     for columns, losers in placed:
-        out = {name: text(v) if len(types[name]) > 1 else v for name, v in columns.items()}
+        out = {name: _fitted(v, types[name], exact=name not in inexact) for name, v in columns.items()}
         if losers:
             out["attributes_overflow"] = sorted((name, text(v)) for name, v in losers.items())
         result.append(out)
     return result
+
+
+def _fitted(content: Any, types: set[str], *, exact: bool) -> Any:
+    """The content as its column holds it: numbers as doubles where that does not round, other mixed kinds as text."""
+    if len(types) == 1:
+        return content
+    return float(content) if exact and types == {"int_value", "double_value"} else text(content)
 
 
 def hex_id(raw: bytes) -> str | None:

@@ -64,7 +64,7 @@ def pattern_text(message: str) -> str:
     """Return the pattern of a message.
 
     >>> pattern_text('10.0.3.7 - - [01/Nov/2026:10:00:24 +0000] "GET /cart" 200 took 12ms')
-    '<_> - - [<_> <_>] <_> <_> took <_>'
+    '<_> - - [<_>/Nov/<_> <_>] <_> <_> took <_>'
     >>> pattern_text('{"level":"info","id":1000}')
     '{"level":<_>,"id":<_>}'
     """

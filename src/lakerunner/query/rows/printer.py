@@ -41,6 +41,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 def printed(predicate: Predicate) -> str:
     """The text. A tree that no text has (an `And` of one part) is printed as one that means the same.
 
+    >>> from lakerunner.query.scan.rows.predicate import Column
     >>> printed(Not(Compare(Column("severity"), Op.EQUAL, Text("INFO"))))
     'severity != "INFO"'
     """

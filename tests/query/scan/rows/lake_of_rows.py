@@ -28,8 +28,8 @@ from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 
 ORG = uuid.UUID(int=1)
-#: Reads the row groups of scans in any order.
-POOL = ThreadPoolExecutor(3)
+#: Threads that read the row groups of scans in any order.
+_THREADS = 3
 
 
 class LakeOfRows:
@@ -70,15 +70,17 @@ class LakeOfRows:
         return RowSegment.of(segment)
 
     def scan(self, segments: Sequence[RowSegment], scan: RowScan, tally: RowTally | None = None) -> pa.Table | None:
-        found = scan_segments(
-            self.opener,
-            segments,
-            scan,
-            lambda held_bytes: None,
-            tally or RowTally(),
-            pool=None if scan.ordered else POOL,
-        )
-        batches = list(found)
+        # The pool ends with the scan: what it still reads after a limit must not outlive the folder.
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = scan_segments(
+                self.opener,
+                segments,
+                scan,
+                lambda held_bytes: None,
+                tally or RowTally(),
+                pool=None if scan.ordered else pool,
+            )
+            batches = list(found)
         if not batches:
             return None
         if scan.ordered:

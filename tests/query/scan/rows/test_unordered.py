@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +17,10 @@ from lakerunner.query.scan.rows import opened, segment, unordered
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
 from tests.query.bit_rot import rotten
-from tests.query.scan.rows.lake_of_rows import POOL, LakeOfRows, small_groups
+from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups
 
 ROWS = 640
+POOL = ThreadPoolExecutor(3)
 
 
 @pytest.fixture
