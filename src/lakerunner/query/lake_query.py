@@ -168,9 +168,12 @@ class LakeQuery:
     def _best_rows(self, plan: RowPlan, segments: Sequence[SegmentObjects]) -> Iterator[pa.RecordBatch]:
         payload = plan.payload(plan.scan.limit)
         shares = self._workers.shares(self.org_id, segments)
-        with ThreadPoolExecutor(len(shares), thread_name_prefix="rows") as pool:
-            found = list(pool.map(lambda share: list(self._streamed(plan, payload, share)), shares))
-        parts = [batch for batches in found for batch in batches]
+        if len(shares) == 1:
+            parts = list(self._streamed(plan, payload, shares[0]))
+        else:
+            with ThreadPoolExecutor(len(shares), thread_name_prefix="rows") as pool:
+                found = list(pool.map(lambda share: list(self._streamed(plan, payload, share)), shares))
+            parts = [batch for batches in found for batch in batches]
         if parts:
             yield from merged_rows(parts, plan.scan)
 

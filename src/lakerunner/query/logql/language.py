@@ -105,12 +105,14 @@ class _Parsed:
 
     text: str
     expr: ast.Expr
+    #: The expression as workers get it.
+    encoded: str
     canonical: str
 
     @classmethod
     def of(cls, text: str) -> _Parsed:
         expr = parse(text)
-        return cls(text, expr, print_expr(expr))
+        return cls(text, expr, _CODEC.encode(expr), print_expr(expr))
 
 
 _parsed = lru_cache(maxsize=512)(_Parsed.of)
@@ -128,7 +130,7 @@ class LogRows(RowPlan):
             raise BadInput("cannot read logs: the end is before the start")
         end_ns = max(end_ns, start_ns + 1)
         self.canonical, self.times, self.options = parsed.canonical, times, options
-        self._selector = selector
+        self._encoded = parsed.encoded
         # What is asked of workers: each of them chooses the stored columns itself.
         self.scan = RowScan(
             LOGS,
@@ -142,7 +144,7 @@ class LogRows(RowPlan):
 
     def payload(self, limit: int | None) -> bytes:
         rows = [self.scan.start_ns, self.scan.end_ns, self.scan.newest_first, limit]
-        return dumps({"expr": _CODEC.encode(self._selector), "rows": rows})
+        return dumps({"expr": self._encoded, "rows": rows})
 
     def schema_payload(self) -> bytes:
         raise Bug("cannot ask for the columns of a log query: they are known")
@@ -154,7 +156,7 @@ class _MetricPlan(Plan):
     def __init__(self, parsed: _Parsed, expr: ast.MetricExpr, times: QueryTimes, options: EngineOptions) -> None:
         self.text, self.canonical = parsed.text, parsed.canonical
         self.times, self.options = times, options
-        self.expr = expr
+        self.expr, self._encoded = expr, parsed.encoded
         self.leaves = self.leaves_at(times.steps())
 
     def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
@@ -180,7 +182,7 @@ class LogSteps(_MetricPlan, StepPlan):
         options = {each.name: getattr(self.options, each.name) for each in dataclasses.fields(EngineOptions)}
         return dumps(
             {
-                "expr": _CODEC.encode(self.expr),
+                "expr": self._encoded,
                 "steps": [int(self.steps_ns(steps[:1])[0]), self.times.step_ms * NS_PER_MS, len(steps)],
                 "options": options | {"max_samples": max_samples},
             }

@@ -31,7 +31,8 @@ _PIPELINES = (
     '| logfmt | level=~"err.*" or took > 1s',
     '| regexp "(?P<first>\\\\w+)"',
     '| pattern "<first> <_>"',
-    '|= ip("10.0.0.0/8") | json first="a.b[0]"',
+    '|= ip("10.0.0.0/8")',
+    '| json first="a.b[0]", level="level"',
     '|> "<_>a<_>" | decolorize',
     '| json | line_format "{{.level}} {{.n}}" | label_format size="{{.n}}"',
     "| unpack | drop level | keep n",
@@ -44,10 +45,11 @@ _METRICS = (
     f"topk(2, max_over_time({_SELECTOR} | json {_READ} | unwrap n [1m]))",
     f"rate_counter({_SELECTOR} | json {_READ} | unwrap n [1m])",
     f"sum by (level) (sum_over_time({_SELECTOR} | json {_READ} | unwrap n [1m]))",
+    f'sum by (first) (count_over_time({_SELECTOR} | json first="a.b[0]" {_READ} [1m]))',
 )
 _COUNT = 20
 _LINES = (
-    '{"level": "error", "n": 7, "took": "2s", "_entry": "a b"}',
+    '{"level": "error", "n": 7, "took": "2s", "a": {"b": ["x\\u00e9", {"c": [1]}]}, "_entry": "a b"}',
     'level=error n=7 took=2s msg="a \\" b"',
     "a c d \x1b[31mred\x1b[0m",
 )
