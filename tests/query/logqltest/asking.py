@@ -41,6 +41,10 @@ class Asker:
         self._host = urlsplit(url).netloc
         self._connection: http.client.HTTPConnection | None = None
 
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
     def ask(self, case: Case, *, categorized: bool = False) -> Answer:
         headers = dict(_CATEGORIZE) if categorized else {}
         params = urlencode(case.params, doseq=True)

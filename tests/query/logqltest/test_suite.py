@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -37,8 +38,8 @@ def test_the_suite_is_there() -> None:
 def asker() -> Iterator[Asker]:
     suite = find_suite()
     assert suite is not None
-    with served_records(suite.requests) as url:
-        yield Asker(url)
+    with served_records(suite.requests) as url, closing(Asker(url)) as asker:
+        yield asker
 
 
 @pytest.mark.slow
