@@ -75,7 +75,7 @@ def _bench(own: Lake, loki: Loki, options: argparse.Namespace) -> int:
         if options.cold:
             report.tell(*_figures(f"{case.name} cold", case, cold([own, loki], case, options.cold), None))
     report.conclude(
-        "answer caches are bypassed; Loki has the records in its ingester; "
+        "answer caches are bypassed; Loki has the records in its store; "
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
     for name, reason in wrong.items():

@@ -69,16 +69,16 @@ def needs_of(node: ast.RangeAggregate, outer: ast.Grouping | None = None, outer_
         without = own | frozenset(grouping.labels if grouping is not None else ())
     else:
         by = frozenset(grouping.labels)
-    # As in Loki, whose parsers are told about a grouping only where it is a sum's or their own aggregation's.
-    told = by is not None and (outer is None or outer_op == "sum")
+    # As in Loki, whose parsers know of a grouping only where it is a sum's or their own aggregation's.
+    reaches_parser = by is not None and (outer is None or outer_op == "sum")
     names = None
     if by is not None:
         names = by | own
         if unwrap is not None:
             names |= {name for each in unwrap.filters for name in condition_names(each.condition)}
-        if not told:
+        if not reaches_parser:
             names |= {ERROR}
-    keeps_errors = told and (ERROR in (by or ()) or _asks_about_errors(node.range))
+    keeps_errors = reaches_parser and (ERROR in (by or ()) or _asks_about_errors(node.range))
     return Needs(by, without or frozenset(), names, node.op in _OF_LINES, keeps_errors)
 
 
