@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from lakerunner import __version__
-from lakerunner.serve.openapi import lake, loki, prometheus, schemas
+from lakerunner.serve.openapi import lake, loki, prometheus, schemas, tempo
 from lakerunner.serve.openapi.operation import TEXT, Operation, described
 from lakerunner.serve.rendering.json import json_response
 
@@ -21,6 +21,7 @@ def _health(path: str, sentence: str) -> Operation:
 _OPERATIONS = (
     *prometheus.OPERATIONS,
     *loki.OPERATIONS,
+    *tempo.OPERATIONS,
     *lake.OPERATIONS,
     Operation(PATH, "GET", "This document.", {"type": "object"}, public=True),
     _health("/-/healthy", "Whether the process is alive."),

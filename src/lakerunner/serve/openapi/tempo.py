@@ -1,0 +1,45 @@
+"""The operations of Tempo's API."""
+
+from __future__ import annotations
+
+from lakerunner.serve.openapi import schemas
+from lakerunner.serve.openapi.operation import TEXT, Operation
+from lakerunner.serve.openapi.schemas import STRING, Schema, mapping
+
+_STATUSES = (
+    ("400", "The request cannot be read, or the query cannot be evaluated on this data."),
+    ("401", "The key is missing, invalid, or lacks the permission."),
+    ("404", "Not found."),
+    ("422", "The query hit a limit, which the message names."),
+    ("429", "Too many queries of this org are waiting."),
+    ("499", "The query was cancelled."),
+    ("503", "A dependency is down."),
+    ("504", "The query timed out."),
+)
+_PARAMETERS: dict[str, Schema] = {
+    **schemas.PARAMETERS,
+}
+
+
+def _tempo(
+    path: str, methods: str, sentence: str, answer: Schema, parameters: str = "", media: str = "application/json"
+) -> Operation:
+    return Operation(
+        path,
+        methods,
+        sentence,
+        answer,
+        parameters,
+        STRING,
+        media=media,
+        known=_PARAMETERS,
+        statuses=_STATUSES,
+        error_media=(TEXT,),
+    )
+
+
+OPERATIONS = (
+    _tempo("/api/echo", "GET POST PUT DELETE OPTIONS", "A sign of life.", STRING, media=TEXT),
+    _tempo("/api/status/buildinfo", "GET", "The Tempo version whose API is implemented.", mapping(STRING)),
+    _tempo("/status/version", "GET", "The same as text.", STRING, media=TEXT),
+)

@@ -1,0 +1,1 @@
+"""The HTTP API of Tempo, compatible with its clients."""

@@ -1,0 +1,15 @@
+"""The routes of Tempo's HTTP API."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from lakerunner.serve import paths  # noqa: F401  (registers `{…:text}` for route paths)
+from lakerunner.serve.api import Api
+from lakerunner.serve.tempo.status import status_routes
+
+
+def tempo_routes(api: Api) -> list[BaseRoute]:
+    return [
+        *status_routes(api),
+    ]
