@@ -18,10 +18,11 @@ from lakerunner.formats.otlp.buckets import Layout, out_of_range, sparse
 from lakerunner.formats.otlp.metric_metadata import DELTA, MetricMetadata
 from lakerunner.formats.otlp.nesting import counts, nanos, timestamps
 from lakerunner.formats.otlp.series import Variants
+from lakerunner.model.samples import STALE_BITS
 from lakerunner.model.time import NS_PER_MS
 
 #: Prometheus' staleness marker: the NaN that means "the series has ended". Other NaNs are values.
-STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
+STALE = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
 _NO_RECORDED_VALUE = 1
 _CUSTOM_BUCKETS = -53
 _MIN_SCALE, _MAX_SCALE = -4, 8

@@ -9,12 +9,12 @@ from typing import Protocol
 import numpy as np
 
 from lakerunner.model.labels import LabelSet
+from lakerunner.model.samples import STALE_BITS
 from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.matchers import Matcher
 
-#: The stale marker, which ends a series: a NaN with this bit pattern, which no computation yields.
-STALE_BITS = 0x7FF0000000000002
+#: The stale marker as a number. Comparing it needs its bits.
 STALE = np.array([STALE_BITS], dtype=np.uint64).view(np.float64)[0]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.series.batch import STALE_BITS, SeriesBatch
+from lakerunner.model.samples import STALE_BITS
+from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.grid import HistogramGrid
 from lakerunner.query.series.histograms.histogram import Ints

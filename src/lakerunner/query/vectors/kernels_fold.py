@@ -7,22 +7,13 @@ import math
 import numpy as np
 from numba import njit
 
+from lakerunner.model.samples import neumaier
+
 #: Quantiles are found by sliding where a value lies in more windows than this, on average. Selecting takes 3 ns per
 #: value and window; a value that enters and leaves the tree takes 70 ns.
 _SLIDE_FROM = 24
 
 COUNT, SUM, AVG, MIN, MAX, STDVAR, STDDEV, FIRST, LAST, PRESENT, TS_FIRST, TS_LAST, TS_MIN, TS_MAX, CHANGES = range(15)
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def neumaier(term, total, error):  # type: ignore[no-untyped-def]
-    """One step of a compensated sum: `error` accumulates what rounding loses."""
-    new = total + term
-    if math.isinf(new):
-        return new, 0.0
-    if abs(total) >= abs(term):
-        return new, error + ((total - new) + term)
-    return new, error + ((term - new) + total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numba import njit
 
-from lakerunner.query.vectors.kernels_fold import nan_first, neumaier, sorted_quantile
+from lakerunner.model.samples import neumaier
+from lakerunner.query.vectors.kernels_fold import nan_first, sorted_quantile
 
 SUM, AVG, MIN, MAX, COUNT, GROUP, STDVAR, STDDEV = range(8)
 

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def is_start_reset(prev_start, prev_time, start, time):  # type: ignore[no-untyped-def]
-    """Whether the start timestamp shows that the counter restarted after the previous sample.
-
-    A start equal to the previous sample's time marks a delta sample, unless the previous sample has no known start:
-    then the series is cumulative, and its true start is unknown.
-    """
-    if start == 0 or start >= time or start < prev_time:
-        return False
-    if start > prev_time:
-        return True
-    return prev_start != 0 and prev_start < prev_time
+from lakerunner.model.samples import is_start_reset
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

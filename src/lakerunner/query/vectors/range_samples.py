@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakerunner.model.labels import LabelSet
-from lakerunner.query.series.batch import STALE_BITS, SeriesBatch
+from lakerunner.model.samples import STALE_BITS
+from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.block import Block, Bools
 from lakerunner.query.series.histograms.column import ColumnHistograms, HistogramColumn
 from lakerunner.query.series.histograms.histogram import Floats, Ints, ResetHint

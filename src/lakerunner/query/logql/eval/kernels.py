@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from lakerunner.query.vectors.kernels_fold import neumaier
+from lakerunner.model.samples import neumaier
 
 #: Odd factors with well mixed bits, for hashing rows of codes.
 _FACTOR, _FINISH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)

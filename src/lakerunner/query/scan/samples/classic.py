@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lakerunner.model.labels import LabelSet
+from lakerunner.model.samples import STALE_BITS
 from lakerunner.query.scan.samples.decoded import ClassicGroup, choose, contained, with_run_starts
 from lakerunner.query.scan.samples.runs import Samples, within
 from lakerunner.query.series.arrays import offsets_of
-from lakerunner.query.series.batch import STALE, STALE_BITS
+from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.classic_names import BUCKET, LE, SUM
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.histograms.column import HistogramColumn

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import njit
 
+from lakerunner.model.samples import STALE_BITS
 from lakerunner.query.scan.samples import histograms
 from lakerunner.query.scan.samples.runs import Samples
-from lakerunner.query.series.batch import STALE_BITS
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lakerunner.model.labels import METRIC_NAME
+from lakerunner.model.samples import is_start_reset
 from lakerunner.query.series.block import Bools
 from lakerunner.query.series.histograms.grid import HistogramGrid
 from lakerunner.query.series.histograms.histogram import Histogram, Ints, ResetHint
@@ -17,7 +18,6 @@ from lakerunner.query.series.histograms.math import CompensatedSum, Incompatible
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.columnar import rates, sums
 from lakerunner.query.vectors.histograms.rates import extended_rate, extrapolated_rate, instant_rate
-from lakerunner.query.vectors.kernels_rate import is_start_reset
 from lakerunner.query.vectors.range_samples import RangeSamples
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakerunner.model.samples import is_start_reset
 from lakerunner.query.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.query.series.histograms.math import IncompatibleSchemas, Sum, add, is_reset, subtract, to_schema
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.smoothed import between
-from lakerunner.query.vectors.kernels_rate import is_start_reset
 
 if TYPE_CHECKING:
     from lakerunner.query.vectors.histograms.ranges import Window

@@ -1,0 +1,1 @@
+"""The rollup stage: windows of raw samples become segments of coarser tiers."""
