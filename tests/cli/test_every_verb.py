@@ -194,6 +194,8 @@ CASES: dict[tuple[str, ...], Case] = {
     ("query", "rows"): Case(lambda _: ["logs"], HOSTILE),
     ("query", "series"): Case(lambda _: ["up"], "[/red][bold]"),
     ("query", "volume"): Case(lambda _: [], "[/red][bold]"),
+    # Refused, because a simulation takes too long for here: tests/ops/simulate runs one.
+    ("simulate",): Case(lambda world: ["--keep", str(world.folder)], code=2),
     ("status",): Case(lambda _: []),
 }  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Simulated days of many orgs, sent through the real stages as fast as the machine allows."""
