@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.bus.messages import DeadLetter, Message, ObjectSeen, Redriven, SegmentsMade, WorkReady, decode, encode
+from lakerunner.bus.messages import (
+    DeadLetter,
+    Message,
+    ObjectSeen,
+    Redriven,
+    SegmentsMade,
+    WindowsChanged,
+    WorkReady,
+    decode,
+    encode,
+)
 from lakerunner.model.errors import BadInput
 
 # JSON has no lone surrogates, and our own text comes from UTF-8.
@@ -23,6 +33,7 @@ MESSAGES = st.one_of(
     ),
     st.builds(DeadLetter, TEXT, NATURAL, NATURAL, TEXT, TEXT, NATURAL, TEXT, TEXT, TEXT),
     st.builds(Redriven, NATURAL),
+    st.builds(WindowsChanged, st.uuids(), st.lists(st.tuples(NATURAL, NATURAL), max_size=5).map(tuple)),
 )
 WORK = WorkReady(uuid.UUID(int=1), uuid.UUID(int=2), "logs", "ingest")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.bus import topics
-from lakerunner.bus.messages import ObjectSeen, SegmentsMade, WorkReady
+from lakerunner.bus.messages import ObjectSeen, WindowsChanged, WorkReady
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signals import LOGS, METRICS
 
@@ -34,7 +34,7 @@ def test_a_topic_says_what_it_carries() -> None:
         == topics.objects(LOGS)
         == topics.Topic("objstore.ingest.logs", ObjectSeen)
     )
-    assert topics.topic_named("boxer.metrics.rollup").message is SegmentsMade
+    assert topics.topic_named("boxer.metrics.rollup").message is WindowsChanged
     assert topics.work(METRICS, "rollup").message is WorkReady
 
 

@@ -20,6 +20,8 @@ VERSION_FIELD = "v"
 #: The stage that takes raw objects, and those that take segments. A name here makes the topics of that stage.
 OBJECT_STAGE = "ingest"
 SEGMENT_STAGES = ("compact", "rollup")
+#: The one of them that takes windows of time, to which new segments add rows.
+WINDOW_STAGE = "rollup"
 
 
 def _known_stage(name: str) -> str:
@@ -75,6 +77,15 @@ class SegmentsMade(Message):
     tier_s: Natural
     level: Natural
     segment_ids: tuple[uuid.UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsChanged(Message):
+    """Rows of these windows changed, so that their rollups may have to be made."""
+
+    org_id: uuid.UUID
+    #: The tier in seconds and the start in nanoseconds of each.
+    windows: tuple[tuple[Natural, Natural], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from lakerunner.bus.messages import (
     OBJECT_STAGE,
     SEGMENT_STAGES,
+    WINDOW_STAGE,
     DeadLetter,
     Message,
     ObjectSeen,
     SegmentsMade,
+    WindowsChanged,
     WorkReady,
 )
 from lakerunner.model.errors import BadInput
@@ -48,11 +50,11 @@ def work(signal: Signal, stage: str) -> Topic:
 
 
 def made(signal: Signal, stage: str) -> Topic:
-    """New segments, to the boxer of the stage that may take them further."""
+    """New segments, or the windows that they changed, to the boxer of the stage that may take them further."""
     _check_stage(signal, stage)
     if stage == OBJECT_STAGE:
         raise BadInput(f"cannot name a topic of segments for {stage}: it takes raw objects")
-    return Topic(f"boxer.{signal}.{stage}", SegmentsMade)
+    return Topic(f"boxer.{signal}.{stage}", WindowsChanged if stage == WINDOW_STAGE else SegmentsMade)
 
 
 def dead(topic: str) -> Topic:
@@ -62,11 +64,11 @@ def dead(topic: str) -> Topic:
 
 def segment_stages(signal: Signal) -> tuple[str, ...]:
     """The stages that take segments of the signal."""
-    return tuple(stage for stage in SEGMENT_STAGES if stage != "rollup" or signal.rolls_up)
+    return tuple(stage for stage in SEGMENT_STAGES if stage != WINDOW_STAGE or signal.rolls_up)
 
 
 def _check_stage(signal: Signal, stage: str) -> None:
-    if stage == "rollup" and not signal.rolls_up:
+    if stage == WINDOW_STAGE and not signal.rolls_up:
         raise BadInput(f"cannot name a rollup topic of {signal}: that signal has no coarser tiers")
     if stage not in (OBJECT_STAGE, *SEGMENT_STAGES):
         raise BadInput(f"cannot name a topic of {stage}: there is no such stage")

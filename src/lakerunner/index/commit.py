@@ -11,12 +11,14 @@ from lakerunner.index import outbox
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
+from lakerunner.index.rollup_windows import end_windows, mark_inserted, release_windows
 from lakerunner.index.row_reports import put_reports
 from lakerunner.index.segment_inputs import release_segments
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
 from lakerunner.index.work import ItemState, end_item
 from lakerunner.model.errors import Bug, Missing
 from lakerunner.model.raw_object import ObjectOutcome
+from lakerunner.model.rollup_window import Window
 from lakerunner.model.segment import Segment
 from lakerunner.runtime.crash import crash_point
 
@@ -39,6 +41,8 @@ class ItemResult:
     superseded: Sequence[SegmentRef] = ()
     objects: Sequence[ObjectOutcome] = ()
     follow_ups: Sequence[Outgoing] = ()
+    #: Windows that `made` holds all rows of, each with the generation that was read.
+    windows: Sequence[Window] = ()
 
 
 class _Stale(Exception):
@@ -57,6 +61,7 @@ def commit_item(database: Database, result: ItemResult) -> Outcome:
                 _apply(tx, result)
         except _Stale as reason:
             release_segments(tx, result.item_id)
+            release_windows(tx, result.item_id)
             tx.execute(
                 "UPDATE work_item SET state = 'stale', reason = %s WHERE item_id = %s", [str(reason), result.item_id]
             )
@@ -71,6 +76,9 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     superseded = supersede(tx, result.superseded, result.item_id)
     if superseded != len(result.superseded):
         raise _Stale(f"{len(result.superseded) - superseded} of {len(result.superseded)} input segments are not live")
+    ended = end_windows(tx, result.windows, result.item_id)
+    if ended != len(result.windows):
+        raise _Stale(f"the rows of {len(result.windows) - ended} of {len(result.windows)} windows have changed since")
     ended = end_objects(tx, result.item_id, result.objects)
     if ended != len(result.objects):
         raise Bug(
@@ -78,6 +86,9 @@ def _apply(tx: Connection, result: ItemResult) -> None:
         )
     put_reports(tx, result.objects)
     insert_segments(tx, result.made, result.item_id)
+    if result.objects:
+        # Only raw objects bring new rows; other stages write the same rows again.
+        mark_inserted(tx, result.made)
     outbox.put(tx, result.follow_ups)
 
 

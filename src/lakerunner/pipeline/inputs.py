@@ -1,4 +1,4 @@
-"""The two kinds of inputs: raw objects from the ledger, and live segments."""
+"""The kinds of inputs: raw objects from the ledger, live segments, and windows whose rows changed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakerunner.bus import topics
-from lakerunner.bus.announce import object_seen, segments_made
-from lakerunner.bus.messages import ObjectSeen, SegmentsMade, decode
+from lakerunner.bus.announce import object_seen, segments_made, windows_changed
+from lakerunner.bus.messages import ObjectSeen, SegmentsMade, WindowsChanged, decode
 from lakerunner.bus.topics import Topic
-from lakerunner.index import ledger, overdue, segment_inputs
+from lakerunner.index import ledger, overdue, rollup_windows, segment_inputs
 from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.lookup import load_segments
@@ -20,6 +20,7 @@ from lakerunner.index.overdue import Overdue, Position
 from lakerunner.index.segments import SegmentRef, ref
 from lakerunner.model.errors import LakeError
 from lakerunner.model.raw_object import RawObject, quarantined
+from lakerunner.model.rollup_window import Window, width_ns
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
@@ -112,6 +113,69 @@ class Segments:
     ) -> tuple[list[Outgoing], Position | None]:
         page = overdue.untaken_segments(tx, stage, [signal.name for signal in signals], due, after)
         return segments_made([each for each in page.found if self.wanted(each)], [stage]), page.end
+
+
+class Windows:
+    """Windows of rollups. Announced by the segments that changed them and, when they are over, by reconciliation."""
+
+    noun = "windows"
+
+    def topic(self, stage: str, signal: Signal) -> Topic:
+        return topics.made(signal, stage)
+
+    def announced(self, database: Database, payloads: Sequence[bytes]) -> list[list[Window] | LakeError]:
+        messages = [_windows(payload) for payload in payloads]
+        asked = {window: None for message in messages if not isinstance(message, LakeError) for window in message}
+        with database.transaction() as tx:
+            ready = {_key(window): window for window in rollup_windows.ready_windows(tx, list(asked))}
+        return [
+            message
+            if isinstance(message, LakeError)
+            else [ready[key] for each in message if (key := _key(each)) in ready]
+            for message in messages
+        ]
+
+    def input_id(self, each: Window) -> uuid.UUID:
+        return each.window_id
+
+    def lock_free(self, tx: Connection, stage: str, inputs: Sequence[Window]) -> list[Window]:
+        return rollup_windows.lock_free(tx, inputs)
+
+    def bind(self, tx: Connection, stage: str, inputs: Sequence[Window], item_id: uuid.UUID) -> None:
+        rollup_windows.bind_windows(tx, inputs, item_id)
+
+    def release(self, tx: Connection, item_id: uuid.UUID) -> None:
+        rollup_windows.release_windows(tx, item_id)
+
+    def given_up(self, item_id: uuid.UUID, each: Window, reason: str) -> ItemResult | None:
+        return None
+
+    def of_items(self, tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[Window, float]]]:
+        return rollup_windows.windows_of_items(tx, item_ids)
+
+    def overdue(
+        self, tx: Connection, stage: str, signals: Sequence[Signal], due: Overdue, after: Position
+    ) -> tuple[list[Outgoing], Position | None]:
+        """All that are due, in one page, whatever their age: most windows become due by the mere passing of time."""
+        windows = rollup_windows.due_windows(tx, 0.0)
+        return windows_changed(_key(window) for window in windows), None
+
+
+WINDOWS: Final = Windows()
+
+
+def _key(window: Window) -> tuple[uuid.UUID, int, int]:
+    return window.org_id, window.tier_s, window.start_ns
+
+
+def _windows(payload: bytes) -> list[Window] | LakeError:
+    try:
+        message = decode(WindowsChanged, payload)
+    except LakeError as error:
+        return error
+    return [
+        Window(message.org_id, tier_s, start_ns, start_ns + width_ns(tier_s)) for tier_s, start_ns in message.windows
+    ]
 
 
 def _raw_object(payload: bytes) -> list[RawObject] | LakeError:

@@ -1,0 +1,290 @@
+"""Windows of rollups in the index: marked dirty with every change of raw rows, taken by work items, made clean.
+
+`generation` counts the changes. Whoever changes raw rows raises it in the same transaction. A rollup reads it together
+with the list of segments, and its commit makes the window clean only if nobody raised it since.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg.rows import DictRow
+
+from lakerunner.index.database import Connection
+from lakerunner.index.segments import days_of
+from lakerunner.model.rollup_window import (
+    DAY_SOURCE_TIER_S,
+    SETTLE_NS,
+    Window,
+    days_of_rows,
+    last_row_ns,
+    source_tier_s,
+    windows_of_day,
+)
+from lakerunner.model.segment import RAW_TIER_S, UNDATED, Segment, is_dated
+from lakerunner.model.signals import METRICS
+from lakerunner.model.signals.tiers import ROLLED_TIERS_S
+from lakerunner.model.time import NS_PER_DAY, TimeRange
+
+#: Windows that one scan announces: of one org, so that none keeps the others waiting, and of all.
+_PER_ORG, _PER_SCAN = 500, 5_000
+
+_COLUMNS = "w.org_id, w.tier_s, w.start_ns, w.end_ns, w.generation"
+#: A window of a day is made of finer tiers, so these come first.
+_IS_READY = (
+    "w.dirty AND w.item_id IS NULL AND NOT w.sealed AND w.end_ns <= %(over_ns)s"
+    " AND (w.tier_s <= %(source)s OR NOT EXISTS (SELECT FROM rollup_window f WHERE f.org_id = w.org_id"
+    " AND f.tier_s = %(source)s AND f.dirty AND NOT f.sealed AND f.start_ns >= w.start_ns AND f.start_ns < w.end_ns))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """A window as a query or a status page sees it."""
+
+    tier_s: int
+    start_ns: int
+    end_ns: int
+    dirty: bool
+    sealed: bool
+
+
+def mark_inserted(tx: Connection, segments: Sequence[Segment]) -> None:
+    """Mark the windows of new raw segments, which have new rows. Segments of tiers and other signals have none."""
+    by_org: dict[uuid.UUID, list[TimeRange]] = {}
+    for segment in segments:
+        if segment.signal == METRICS.name and segment.tier_s == RAW_TIER_S and segment.level == 0:
+            by_org.setdefault(segment.org_id, []).append(segment.time_range)
+    for org_id in sorted(by_org):
+        mark_dirty(tx, org_id, by_org[org_id])
+
+
+def mark_dirty(tx: Connection, org_id: uuid.UUID, ranges: Sequence[TimeRange]) -> None:
+    """Raise the generation of all windows in which raw rows were added or removed.
+
+    Days near the present get all their windows with their first row. A wide range, or one far from the present, only
+    touches windows that exist: elsewhere, queries read raw rows.
+    """
+    ranges = [each for each in ranges if each.end_ns > each.start_ns]
+    if not ranges:
+        return
+    now_ns = time.time_ns()
+    near = [each for each in ranges if each.end_ns - each.start_ns <= NS_PER_DAY and is_dated(each, now_ns)]
+    _create_days(tx, org_id, sorted({day for each in near for day in days_of_rows(each)}))
+    # Locked in order: transactions that touch the same windows wait for each other and do not deadlock.
+    tx.execute(
+        "UPDATE rollup_window w SET generation = w.generation + 1, dirty = true,"
+        " dirty_at = CASE WHEN w.dirty THEN w.dirty_at ELSE now() END"
+        " FROM (SELECT org_id, tier_s, start_ns FROM rollup_window o WHERE org_id = %(org_id)s AND NOT sealed"
+        " AND start_ns >= %(from_ns)s AND start_ns < %(to_ns)s AND tier_s = ANY(%(tiers)s)"
+        " AND EXISTS (SELECT FROM unnest(%(firsts)s::bigint[], %(lasts)s::bigint[]) AS r(first_ns, last_ns)"
+        " WHERE o.start_ns < r.last_ns AND o.end_ns >= r.first_ns)"
+        " ORDER BY tier_s, start_ns FOR UPDATE) AS touched"
+        " WHERE w.org_id = touched.org_id AND w.tier_s = touched.tier_s AND w.start_ns = touched.start_ns",
+        {
+            "org_id": org_id,
+            "tiers": list(ROLLED_TIERS_S),
+            "firsts": [each.start_ns for each in ranges],
+            "lasts": [last_row_ns(each) for each in ranges],
+            "from_ns": min(each.start_ns for each in ranges) - NS_PER_DAY - 1,
+            "to_ns": max(each.end_ns for each in ranges),
+        },
+    )
+
+
+def _create_days(tx: Connection, org_id: uuid.UUID, days: Sequence[int]) -> None:
+    if not days:
+        return
+    rows = tx.execute(
+        "SELECT start_ns FROM rollup_window WHERE org_id = %s AND tier_s = %s AND start_ns = ANY(%s)",
+        [org_id, ROLLED_TIERS_S[-1], [day * NS_PER_DAY for day in days]],
+    ).fetchall()
+    known = {row["start_ns"] // NS_PER_DAY for row in rows}
+    windows = [window for day in days if day not in known for window in windows_of_day(org_id, day)]
+    if windows:
+        windows.sort(key=lambda window: (window.tier_s, window.start_ns))
+        tx.execute(
+            "INSERT INTO rollup_window (org_id, tier_s, start_ns, end_ns)"
+            " SELECT %s, * FROM unnest(%s::int[], %s::bigint[], %s::bigint[]) ON CONFLICT DO NOTHING",
+            [org_id, *map(list, zip(*((w.tier_s, w.start_ns, w.end_ns) for w in windows), strict=True))],
+        )
+
+
+def ready_windows(tx: Connection, windows: Sequence[Window]) -> list[Window]:
+    """Those of the windows that can be made now: over, dirty, and no item has them."""
+    keys = [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]]
+    rows = tx.execute(
+        f"SELECT {_COLUMNS} FROM rollup_window w"  # noqa: S608
+        " JOIN unnest(%(orgs)s::uuid[], %(tiers)s::int[], %(starts)s::bigint[]) AS k(org_id, tier_s, start_ns)"
+        f" USING (org_id, tier_s, start_ns) WHERE {_IS_READY}",
+        {**_now(), **dict(zip(("orgs", "tiers", "starts"), keys, strict=True))},
+    ).fetchall()
+    return [_window(row) for row in rows]
+
+
+def due_windows(tx: Connection, pause_s: float) -> list[Window]:
+    """The windows that wait to be made, oldest first; so many of each org. Their first change is `pause_s` old."""
+    rows = tx.execute(
+        "SELECT org_id, tier_s, start_ns, end_ns, generation FROM (SELECT w.*,"  # noqa: S608
+        " row_number() OVER (PARTITION BY w.org_id ORDER BY w.end_ns, w.tier_s) AS turn"
+        f" FROM rollup_window w WHERE {_IS_READY} AND w.dirty_at <= now() - make_interval(secs => %(pause_s)s)) AS due"
+        " WHERE turn <= %(per_org)s ORDER BY turn, org_id LIMIT %(limit)s",
+        {**_now(), "pause_s": pause_s, "per_org": _PER_ORG, "limit": _PER_SCAN},
+    ).fetchall()
+    return [_window(row) for row in rows]
+
+
+def _now() -> dict[str, int]:
+    return {"over_ns": time.time_ns() - SETTLE_NS, "source": DAY_SOURCE_TIER_S}
+
+
+def lock_free(tx: Connection, windows: Sequence[Window]) -> list[Window]:
+    """Lock those of the windows that are dirty and that no item has; returned with their present generation."""
+    keys = [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]]
+    rows = tx.execute(
+        f"SELECT {_COLUMNS} FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns) IN"  # noqa: S608
+        " (SELECT * FROM unnest(%s::uuid[], %s::int[], %s::bigint[])) AND w.dirty AND w.item_id IS NULL"
+        " AND NOT w.sealed ORDER BY w.org_id, w.tier_s, w.start_ns FOR UPDATE",
+        keys,
+    ).fetchall()
+    return [_window(row) for row in rows]
+
+
+def bind_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -> None:
+    tx.execute(
+        "UPDATE rollup_window w SET item_id = %s, bound_at = now()"
+        " FROM unnest(%s::uuid[], %s::int[], %s::bigint[]) AS k(org_id, tier_s, start_ns)"
+        " WHERE w.org_id = k.org_id AND w.tier_s = k.tier_s AND w.start_ns = k.start_ns",
+        [
+            item_id, [w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows],
+        ],
+    )  # fmt: skip
+
+
+def release_windows(tx: Connection, item_id: uuid.UUID) -> None:
+    """Set the windows of an item free. The next attempt waits as if they had just become dirty."""
+    tx.execute("UPDATE rollup_window SET item_id = NULL, dirty_at = now() WHERE item_id = %s", [item_id])
+
+
+def windows_of_items(tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[Window, float]]]:
+    rows = tx.execute(
+        f"SELECT {_COLUMNS}, w.item_id, extract(epoch FROM now() - w.dirty_at)::float8 AS waited_s"  # noqa: S608
+        " FROM rollup_window w WHERE w.item_id = ANY(%s) ORDER BY w.item_id, w.tier_s, w.start_ns",
+        [list(item_ids)],
+    ).fetchall()
+    found: dict[uuid.UUID, list[tuple[Window, float]]] = {}
+    for row in rows:
+        item_id, waited_s = row.pop("item_id"), row.pop("waited_s")
+        found.setdefault(item_id, []).append((_window(row), waited_s))
+    return found
+
+
+def read_generations(tx: Connection, windows: Sequence[Window]) -> tuple[list[Window], bool]:
+    """The windows with their present generations; and whether the finer tier that they are made of is complete.
+
+    Must run in the snapshot in which the segments are listed.
+    """
+    rows = tx.execute(
+        f"SELECT {_COLUMNS} FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns) IN"  # noqa: S608
+        " (SELECT * FROM unnest(%s::uuid[], %s::int[], %s::bigint[])) ORDER BY w.tier_s, w.start_ns",
+        [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]],
+    ).fetchall()
+    coarse = [window for window in windows if source_tier_s(window.tier_s) != RAW_TIER_S]
+    missing = tx.execute(
+        "SELECT FROM rollup_window f JOIN unnest(%s::uuid[], %s::bigint[], %s::bigint[]) AS k(org_id, start_ns, end_ns)"
+        " ON f.org_id = k.org_id AND f.start_ns >= k.start_ns AND f.start_ns < k.end_ns"
+        " WHERE f.tier_s = %s AND f.dirty AND NOT f.sealed LIMIT 1",
+        [[w.org_id for w in coarse], [w.start_ns for w in coarse], [w.end_ns for w in coarse], DAY_SOURCE_TIER_S],
+    ).fetchone()
+    return [_window(row) for row in rows], missing is None
+
+
+def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -> int:
+    """Make windows clean whose generation is still the given one, and supersede their former segments.
+
+    Returns how many there were, for the caller to compare.
+    """
+    if not windows:
+        return 0
+    ended = tx.execute(
+        "UPDATE rollup_window w SET made_generation = w.generation, dirty = false, made_at = now(), item_id = NULL"
+        " FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::bigint[]) AS k(org_id, tier_s, start_ns, generation)"
+        " WHERE w.org_id = k.org_id AND w.tier_s = k.tier_s AND w.start_ns = k.start_ns"
+        " AND w.generation = k.generation AND w.item_id = %s AND NOT w.sealed",
+        [
+            [w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows],
+            [w.generation for w in windows], item_id,
+        ],
+    ).rowcount  # fmt: skip
+    for window in windows:
+        first, last = days_of(window.row_range)
+        tx.execute(
+            "UPDATE segment SET state = 'superseded', superseded_at = now(), superseded_by = %s WHERE org_id = %s"
+            " AND signal = %s AND tier_s = %s AND state = 'live' AND (dateint BETWEEN %s AND %s OR dateint = %s)"
+            " AND start_ns > %s AND start_ns <= %s",
+            [
+                item_id, window.org_id, METRICS.name, window.tier_s, first, last, UNDATED, window.start_ns,
+                window.end_ns,
+            ],
+        )  # fmt: skip
+    return ended
+
+
+def seal(tx: Connection, org_id: uuid.UUID, source_s: int, before_ns: int) -> int:
+    """Keep for ever as they are the windows whose source (raw rows, or a finer tier) expired before that time."""
+    tiers = [tier_s for tier_s in ROLLED_TIERS_S if source_tier_s(tier_s) == source_s]
+    return tx.execute(
+        "UPDATE rollup_window SET sealed = true WHERE org_id = %s AND tier_s = ANY(%s) AND start_ns < %s"
+        " AND NOT sealed",
+        [org_id, tiers, before_ns],
+    ).rowcount
+
+
+def forget_windows(tx: Connection, org_id: uuid.UUID, tier_s: int, before_ns: int, limit: int) -> int:
+    """Delete up to `limit` windows that ended before that time, because the tier itself expired."""
+    return tx.execute(
+        "DELETE FROM rollup_window WHERE (org_id, tier_s, start_ns) IN (SELECT org_id, tier_s, start_ns"
+        " FROM rollup_window WHERE org_id = %s AND tier_s = %s AND end_ns <= %s AND item_id IS NULL LIMIT %s)",
+        [org_id, tier_s, before_ns, limit],
+    ).rowcount
+
+
+def window_states(tx: Connection, org_id: uuid.UUID, time_range: TimeRange) -> list[WindowState]:
+    """The windows of all tiers that have rows of the range. Read in the snapshot in which segments are listed."""
+    rows = tx.execute(
+        "SELECT tier_s, start_ns, end_ns, dirty, sealed FROM rollup_window WHERE org_id = %s AND tier_s = ANY(%s)"
+        " AND start_ns >= %s AND start_ns < %s AND end_ns >= %s ORDER BY tier_s, start_ns",
+        [
+            org_id, list(ROLLED_TIERS_S), time_range.start_ns - NS_PER_DAY - 1, last_row_ns(time_range),
+            time_range.start_ns,
+        ],
+    ).fetchall()  # fmt: skip
+    return [WindowState(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class TierWatermark:
+    """Up to `end_ns`, every window of the tier is clean; `dirty` windows follow."""
+
+    org_id: uuid.UUID
+    tier_s: int
+    end_ns: int
+    dirty: int
+
+
+def tier_watermarks(tx: Connection) -> list[TierWatermark]:
+    """Of every org and tier, the end of the clean windows before the first dirty one that is over."""
+    rows = tx.execute(
+        "SELECT org_id, tier_s, coalesce(min(start_ns) FILTER (WHERE dirty AND NOT sealed), max(end_ns)) AS end_ns,"
+        " count(*) FILTER (WHERE dirty AND NOT sealed AND end_ns <= %s) AS dirty FROM rollup_window"
+        " GROUP BY org_id, tier_s ORDER BY org_id, tier_s",
+        [time.time_ns()],
+    ).fetchall()
+    return [TierWatermark(**row) for row in rows]
+
+
+def _window(row: DictRow) -> Window:
+    return Window(**row)
