@@ -9,7 +9,19 @@ import typer
 
 from lakerunner import __version__
 from lakerunner.cli.verb import role_command
-from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query, query_logs, simulate  # noqa: F401
+from lakerunner.cli.verbs import (
+    bus,
+    config,
+    demo,
+    deployment,
+    ingest,
+    key,
+    org,
+    profile,
+    query,
+    simulate,
+    sweep,
+)  # fmt: skip
 from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.exit_code import EXIT_MISUSE
 
@@ -39,7 +51,7 @@ def _root(
 
 _DEPLOYMENT = (
     deployment.serve, demo.demo, deployment.migrate, deployment.status, deployment.doctor, deployment.warm,
-    simulate.simulate,
+    simulate.simulate, sweep.sweep,
 )  # fmt: skip
 for _function in _DEPLOYMENT:
     app.command(rich_help_panel="Deployment")(_function)

@@ -6,10 +6,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from psycopg.errors import CheckViolation
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from lakerunner.index.database import Connection, Database
+from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import UNDATED, Pruning, Segment
 from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint
 
@@ -79,13 +81,21 @@ def insert_segments(tx: Connection, segments: Sequence[Segment], made_by: uuid.U
         )
         for segment in segments
     ]  # fmt: skip
-    tx.execute(
-        "INSERT INTO segment (segment_id, org_id, collector, signal, dateint, start_ns, end_ns, row_count,"
-        " size_bytes, tier_s, level, format_version, pruning, made_by)"
-        " SELECT s.*, %s FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::int[], %s::bigint[],"
-        " %s::bigint[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::int[], %s::jsonb[]) AS s",
-        [made_by, *map(list, zip(*columns, strict=True))],
-    )
+    try:
+        tx.execute(
+            "INSERT INTO segment (segment_id, org_id, collector, signal, dateint, start_ns, end_ns, row_count,"
+            " size_bytes, tier_s, level, format_version, pruning, made_by)"
+            " SELECT s.*, %s FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::int[], %s::bigint[],"
+            " %s::bigint[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::int[], %s::jsonb[]) AS s",
+            [made_by, *map(list, zip(*columns, strict=True))],
+        )
+    except CheckViolation as error:
+        if "no partition" not in str(error):
+            raise
+        # The sweeper dropped the empty partition of an old month after `ensure_partitions` had seen it.
+        raise Unavailable(
+            "cannot insert segments: their partition was dropped meanwhile; it is created again"
+        ) from None
 
 
 def supersede(tx: Connection, refs: Sequence[SegmentRef], by: uuid.UUID) -> int:

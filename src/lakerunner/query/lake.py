@@ -62,4 +62,8 @@ def open_lake(settings: Settings, database: Database, own_scans: str = "") -> La
     """
     alone = own_scans and not settings.query.workers.strip()
     workers = local_workers(settings, own_scans) if alone else open_workers(settings)
-    return Lake(database, Catalog(database, patience_s=settings.query.index_patience_s), workers)
+    return Lake(database, _catalog(settings, database), workers)
+
+
+def _catalog(settings: Settings, database: Database) -> Catalog:
+    return Catalog(database, patience_s=settings.query.index_patience_s, grace_s=settings.sweep.grace_s)

@@ -212,6 +212,7 @@ class LakeQuery:
                     self.stats.streamed(part, len(request.segments))
                     self._check_bytes(self.stats.read_bytes)
                 given = True
+                self._planner.require_usable()
                 yield part
         except Unavailable as error:
             if given:
@@ -270,6 +271,8 @@ class LakeQuery:
                 self._hold(sum(part.size_bytes for part in answer.samples))
                 yield answer
                 continue
+            # Deleted by the sweeper, because the query takes too long? Then it has an error, and no short answer.
+            self._planner.require_usable()
             missed.append(answer.error)
             # An answer without any segment is not a partial answer.
             if not self.limits.partial or len(missed) == len(plan.segments):

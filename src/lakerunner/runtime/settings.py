@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Seconds = Annotated[float, Field(gt=0)]
+Keep = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 
 EMBEDDED = "embedded"
@@ -204,6 +205,44 @@ class UpkeepSettings(Section):
         7_776_000.0, description="How long rejected events are kept that did not come again."
     )
     rejected_keep_rows: Count = Field(10_000, description="Maximum number of rejected events kept per kind.")
+
+
+class RetentionSettings(Section):
+    """How long telemetry is kept, by event time. 0 keeps it for ever. `lakerunner org retention` differs for an org."""
+
+    logs_s: Keep = Field(0.0, description="How long log records are kept; 0 means for ever.")
+    traces_s: Keep = Field(0.0, description="How long spans are kept; 0 means for ever.")
+    metrics_s: Keep = Field(0.0, description="How long metric samples are kept as they were sent; 0 means for ever.")
+    metrics_10s_s: Keep = Field(0.0, description="How long rollups of 10 seconds are kept; 0 means for ever.")
+    metrics_1m_s: Keep = Field(0.0, description="How long rollups of a minute are kept; 0 means for ever.")
+    metrics_5m_s: Keep = Field(0.0, description="How long rollups of 5 minutes are kept; 0 means for ever.")
+    metrics_1h_s: Keep = Field(0.0, description="How long rollups of an hour are kept; 0 means for ever.")
+    metrics_1d_s: Keep = Field(0.0, description="How long rollups of a day are kept; 0 means for ever.")
+
+
+class SweepSettings(Section):
+    """The sweeper: which objects are deleted from the bucket, when, and how fast."""
+
+    grace_s: Seconds = Field(
+        3_600.0,
+        description="How long the objects of a superseded or expired segment stay in the bucket. A query that takes "
+        "longer than this is refused, because it may need them.",
+    )
+    orphan_grace_s: Seconds = Field(
+        86_400.0,
+        description="Age at which an object under db/ that the index does not know is deleted. It must exceed the "
+        "longest attempt at a work item.",
+    )
+    listing_interval_s: Seconds = Field(
+        86_400.0, description="How often the bucket is listed and compared with the index."
+    )
+    deletes_per_s: Annotated[float, Field(gt=0)] = Field(
+        200.0, description="Maximum number of objects that the sweeper deletes per second."
+    )
+    round_objects: Count = Field(
+        20_000, description="Maximum number of objects that one round deletes; the next round goes on."
+    )
+    ledger_keep_s: Seconds = Field(7_776_000.0, description="How long the ledger of what was deleted is kept.")
 
 
 class SparkSettings(Section):
@@ -422,6 +461,8 @@ class Settings(Section):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    sweep: SweepSettings = Field(default_factory=SweepSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)

@@ -1,4 +1,4 @@
-"""`lakerunner org`: create and list orgs, and set their limits."""
+"""`lakerunner org`: create and list orgs, and set their limits and retention."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import typer
 
 from lakerunner.cli.verb import Cli, assignments, verb
 from lakerunner.index import org_limits, orgs
+from lakerunner.index import retention as retain
 
-app = typer.Typer(no_args_is_help=True, help="Orgs, the owners of data: create, list, set limits.")
+app = typer.Typer(no_args_is_help=True, help="Orgs, the owners of data: create, list, set limits and retention.")
 
 LimitsOption = Annotated[
     Optional[list[str]],  # noqa: UP045  (typer reads this form)
@@ -57,3 +58,41 @@ def limits(
         for name in org_limits.LIMIT_NAMES
     ]
     cli.output.rows(rows, ["limit", "value", "own"])
+
+
+@app.command()
+@verb
+def retention(
+    cli: Cli,
+    org: Annotated[str, typer.Argument(help="Name or id of the org.")],
+    set_: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--set",
+            "-s",
+            help="How long to keep a signal or tier, as logs=30d, metrics.1h=2y or "
+            "traces=forever; or a setting. May be repeated.",
+        ),
+    ] = None,
+    unset: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--unset", help="A signal or tier, so that the setting applies again; may be repeated."),
+    ] = None,
+) -> None:
+    """Show and change how long an org keeps each signal and tier of metrics, by the time of the rows.
+
+    The sweeper ends older segments within a minute, and deletes their objects sweep.grace_s later. It cannot be undone.
+    """
+    wanted = {retain.kept_named(name): retain.read_length(text) for name, text in assignments(set_ or []).items()}
+    removed = [retain.kept_named(name) for name in unset or []]
+    with cli.index() as database, database.transaction() as tx:
+        found = orgs.find_org(tx, org)
+        retain.set_keep(tx, found.org_id, wanted)
+        retain.unset_keep(tx, found.org_id, removed)
+        own = retain.own_keep_s(tx, found.org_id)
+    defaults = retain.default_keep_s(cli.settings.retention)
+    rows = [
+        {"what": str(kept), "keep_s": own.get(kept, defaults[kept]) or "forever", "own": kept in own}
+        for kept in retain.ALL_KEPT
+    ]
+    cli.output.rows(rows, ["what", "keep_s", "own"])

@@ -36,10 +36,17 @@ class Catalog:
     """Looks up segments, and caches their descriptions: segments are immutable. Safe to share between threads."""
 
     def __init__(
-        self, database: Database, *, patience_s: float = 300.0, clock: Callable[[], float] = time.monotonic
+        self,
+        database: Database,
+        *,
+        patience_s: float = 300.0,
+        grace_s: float = float("inf"),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Objects of segments that end may be deleted `grace_s` later, so no lookup may be used for longer."""
         self._database = database
         self._patience_s = patience_s
+        self._grace_s = grace_s
         self._clock = clock
         self._lock = threading.Lock()
         self.snapshots = Snapshots()
@@ -51,12 +58,14 @@ class Catalog:
         wants = tuple(want for want in wants if want.time_range.start_ns < want.time_range.end_ns)
         if not wants:
             return Looked(())
+        asked_at_s = self._clock()
         try:
             segments, watermark_ms = self._ask(org_id, wants)
         except Unavailable as reason:
             return self._remembered(org_id, wants, reason)
-        self._remember(_Recent(org_id, wants, segments, watermark_ms, self._clock()))
-        return Looked(segments, watermark_ms=watermark_ms)
+        self._remember(_Recent(org_id, wants, segments, watermark_ms, asked_at_s))
+        # A segment that was live when the index was asked ended later, if at all.
+        return Looked(segments, usable_until_s=asked_at_s + self._grace_s, watermark_ms=watermark_ms)
 
     def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[list[Segment], int | None]:
         refs, watermark_ms = self._database.read(lambda tx: watermarked_refs(tx, org_id, wants))
@@ -107,7 +116,7 @@ class Catalog:
             age_s = now_s - recent.at_s
             if age_s <= self._patience_s and _covers(recent.wants, wants, int((age_s + 1) * NS_PER_S)):
                 segments = [segment for segment in recent.segments if any(_needs(want, segment) for want in wants)]
-                return Looked(segments, max(age_s, 0.001), recent.watermark_ms)
+                return Looked(segments, max(age_s, 0.001), recent.at_s + self._grace_s, recent.watermark_ms)
         raise reason
 
 

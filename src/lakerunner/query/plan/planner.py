@@ -52,6 +52,7 @@ class Planner:
             snapshot = self._snapshot
             if snapshot is None or not snapshot.covers(leaf):
                 snapshot = self._look_up([leaf])
+        snapshot.looked.require_usable()
         return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in, self._check)
 
     def fingerprint(self) -> str | None:
@@ -78,7 +79,14 @@ class Planner:
                     "ones that the stream has read",
                     hint="start again, without Last-Event-ID",
                 )
+            kept.looked.require_usable()
             self._snapshot = kept
+
+    def require_usable(self) -> None:
+        """Raise if objects that the plan names may have been deleted: an answer would be short."""
+        snapshot = self._snapshot
+        if snapshot is not None:
+            snapshot.looked.require_usable()
 
     @property
     def age_s(self) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -11,11 +13,18 @@ from dataclasses import dataclass
 import xxhash
 
 from lakerunner.index.lookup import Want
+from lakerunner.model.errors import Conflict
 from lakerunner.model.segment import Segment
 from lakerunner.query.plan.leaf import Leaf
 
 #: Snapshots that a process keeps for streams, at a few kilobytes per hundred segments.
 _MAX_KEPT = 64
+
+
+class SnapshotTooOld(Conflict):
+    """The snapshot of a query is older than the grace period of the sweeper: it would be answered short."""
+
+    code = "snapshot_too_old"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +33,23 @@ class Looked:
 
     segments: Sequence[Segment]
     age_s: float = 0.0
+    #: Until when no object of the segments is deleted, by this process's monotonic clock.
+    usable_until_s: float = math.inf
     #: Every raw object of the wanted signals that arrived before it is in the segments (index/watermark.py).
     watermark_ms: int | None = None
 
     @property
     def looked_up_in(self) -> str:
         return "memory" if self.age_s else "index"
+
+    def require_usable(self) -> None:
+        """Refuse segments that may have been superseded, and their objects deleted, since they were looked up."""
+        if time.monotonic() > self.usable_until_s:
+            raise SnapshotTooOld(
+                "cannot go on with the query: its snapshot of the index is older than sweep.grace_s, and objects that "
+                "it needs may be deleted by now",
+                hint="ask again, for a shorter time range; or raise sweep.grace_s",
+            )
 
 
 @dataclass(frozen=True, slots=True)
