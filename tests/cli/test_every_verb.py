@@ -178,6 +178,7 @@ CASES: dict[tuple[str, ...], Case] = {
     ("warm",): Case(lambda _: []),
     ("org", "create"): Case(lambda world: [f"[/red] 漢 {next(world.numbers)}"], "[/red] 漢"),
     ("org", "limits"): Case(lambda world: [world.org()]),
+    ("org", "retention"): Case(lambda world: [world.org(), "--set", "logs=30d"], "forever"),
     ("org", "list"): Case(made(World.org), "[/red] 漢"),
     ("profile", "change"): Case(lambda world: [world.profile(), "--collector", STORABLE], STORABLE),
     ("profile", "create"): Case(
@@ -197,6 +198,7 @@ CASES: dict[tuple[str, ...], Case] = {
     # Refused, because a simulation takes too long for here: tests/ops/simulate runs one.
     ("simulate",): Case(lambda world: ["--keep", str(world.folder)], code=2),
     ("status",): Case(lambda _: []),
+    ("sweep",): Case(lambda _: ["--dry-run"]),
 }  # fmt: skip
 
 

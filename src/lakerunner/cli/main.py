@@ -9,19 +9,8 @@ import typer
 
 from lakerunner import __version__
 from lakerunner.cli.verb import role_command
-from lakerunner.cli.verbs import (
-    bus,
-    config,
-    demo,
-    deployment,
-    ingest,
-    key,
-    org,
-    profile,
-    query,
-    simulate,
-    sweep,
-)  # fmt: skip
+from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query, simulate, sweep
+from lakerunner.cli.verbs import query_logs as _query_logs  # noqa: F401  (adds verbs to `query`)
 from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.exit_code import EXIT_MISUSE
 
