@@ -23,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix bench promqltest logqltest differential apifuzz faults soak docs clean
+.PHONY: help demo init test test-fast lint fix bench promqltest logqltest traceqltest differential apifuzz faults soak docs clean
 
 ##@ Use
 
@@ -56,6 +56,9 @@ promqltest: $(VENV)/.dev ## Run Prometheus' test scripts through a real lake: ma
 
 logqltest: $(VENV)/.dev ## Ask recorded LogQL queries of a real lake over HTTP: make logqltest SUITE=DIR
 	@$(BIN)/python -m tests.query.logqltest $(SUITE)
+
+traceqltest: $(VENV)/.dev ## Ask recorded TraceQL queries and Tempo requests of a real lake: make traceqltest SUITE=DIR
+	@$(BIN)/python -m tests.query.traceqltest $(SUITE)
 
 differential: $(VENV)/.dev ## Compare random queries with a real Prometheus or Loki, from the folder LAKERUNNER_TEST_PEERS or PATH
 	@$(BIN)/python -m tests.differential --language $(LANGUAGE)

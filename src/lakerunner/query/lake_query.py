@@ -160,7 +160,9 @@ class LakeQuery:
         segments = [SegmentObjects.of(segment) for segment in planned.segments]
         if not segments:
             return
-        if plan.scan.limit is not None and plan.scan.limit <= LATE_ROWS:
+        if plan.together:
+            yield from self._streamed(plan, plan.payload(plan.scan.limit), segments)
+        elif plan.scan.limit is not None and plan.scan.limit <= LATE_ROWS:
             yield from self._best_rows(plan, segments)
         else:
             yield from self._all_rows(plan, segments)

@@ -179,6 +179,8 @@ class RowPlan(Plan):
     scan: RowScan
     #: The columns of the answer, if they are known before anything is read.
     schema: pa.Schema | None = None
+    #: Whether a row of the answer is made of rows that lie in several segments: one worker reads them all.
+    together: bool = False
 
     @abc.abstractmethod
     def payload(self, limit: int | None) -> bytes:

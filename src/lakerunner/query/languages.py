@@ -13,6 +13,7 @@ MODULES = {
     "logql": "lakerunner.query.logql.language",
     "promql": "lakerunner.query.promql.language",
     "rows": "lakerunner.query.rows.language",
+    "traceql": "lakerunner.query.traceql.language",
 }
 
 

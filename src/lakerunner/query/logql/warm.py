@@ -91,7 +91,7 @@ class _FewRows:
 class _Rows:
     whole: pa.RecordBatch
 
-    def batch(self, columns: Sequence[str] | None) -> pa.RecordBatch:
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
         return self.whole
 
 

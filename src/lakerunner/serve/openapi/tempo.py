@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakerunner.serve.openapi import schemas
 from lakerunner.serve.openapi.operation import TEXT, Operation
-from lakerunner.serve.openapi.schemas import STRING, Schema, mapping
+from lakerunner.serve.openapi.schemas import NUMBER, STRING, Schema, array, mapping, record
 
 _STATUSES = (
     ("400", "The request cannot be read, or the query cannot be evaluated on this data."),
@@ -16,9 +16,26 @@ _STATUSES = (
     ("503", "A dependency is down."),
     ("504", "The query timed out."),
 )
-_PARAMETERS: dict[str, Schema] = {
-    **schemas.PARAMETERS,
+_TRACEQL: Schema = {"type": "string", "format": "traceql", "examples": ["{ status = error && duration > 1s }"]}
+_TIME: Schema = {
+    "description": "Seconds or nanoseconds since the epoch, or an RFC 3339 time.",
+    "anyOf": [NUMBER, {"type": "string", "format": "date-time"}],
 }
+_PARAMETERS: dict[str, Schema] = {
+    "q": _TRACEQL,
+    "start": _TIME,
+    "end": _TIME,
+    "since": schemas.SPAN,
+    "step": schemas.SPAN,
+    "limit": {"type": "integer", "minimum": 1, "maximum": 262_144},
+    "spss": {"type": "integer", "minimum": 0, "maximum": 262_144},
+    "exemplars": {"type": "integer", "minimum": 0},
+    "tags": {"type": "string", "examples": ['service.name="cart"']},
+    "minDuration": schemas.SPAN,
+    "maxDuration": schemas.SPAN,
+    "most_recent": schemas.FLAG,
+}
+_SEARCH = record({"traces": array({"type": "object"}), "metrics": {"type": "object"}})
 
 
 def _tempo(
@@ -39,6 +56,13 @@ def _tempo(
 
 
 OPERATIONS = (
+    _tempo(
+        "/api/search",
+        "GET",
+        "Traces that match a query, newest first.",
+        _SEARCH,
+        "q start end since limit spss tags minDuration maxDuration most_recent",
+    ),
     _tempo("/api/echo", "GET POST PUT DELETE OPTIONS", "A sign of life.", STRING, media=TEXT),
     _tempo("/api/status/buildinfo", "GET", "The Tempo version whose API is implemented.", mapping(STRING)),
     _tempo("/status/version", "GET", "The same as text.", STRING, media=TEXT),

@@ -6,10 +6,12 @@ from starlette.routing import BaseRoute
 
 from lakerunner.serve import paths  # noqa: F401  (registers `{…:text}` for route paths)
 from lakerunner.serve.api import Api
+from lakerunner.serve.tempo.search import search_routes
 from lakerunner.serve.tempo.status import status_routes
 
 
 def tempo_routes(api: Api) -> list[BaseRoute]:
     return [
+        *search_routes(api),
         *status_routes(api),
     ]

@@ -43,11 +43,11 @@ _FEW_ROWS = 256
 class ReadableRows(Protocol):
     """Rows whose columns are read on demand."""
 
-    def batch(self, columns: Sequence[str] | None) -> pa.RecordBatch:
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
         """Read these columns of the rows, None for all, with their stored types and most of their dictionaries.
 
         Requested columns that the file lacks are left out. The metadata of the schema names the original keys of
-        attributes.
+        attributes. With `apart`, values of the overflow stay there, and columns keep the types that they have.
         """
         ...
 
@@ -59,8 +59,8 @@ class GroupRows:
     group: GroupReader
     rows: Ints
 
-    def batch(self, columns: Sequence[str] | None) -> pa.RecordBatch:
-        return group_batch(self.group, self.rows, columns)
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
+        return group_batch(self.group, self.rows, columns, apart=apart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +148,16 @@ def rows_of(found: Found, scan: RowScan, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def group_batch(group: GroupReader, rows: Ints, columns: Sequence[str] | None) -> pa.RecordBatch:
+def group_batch(
+    group: GroupReader, rows: Ints, columns: Sequence[str] | None, *, apart: bool = False
+) -> pa.RecordBatch:
     """Read the rows with their stored types, and with dictionaries where these are smaller than the rows are many.
 
     Requested columns that the file lacks are left out.
     """
     footer = group.opened.footer
     stored = _stored(footer, columns)
-    overflowing = [name for name in columns or () if footer.may_overflow(name, group.number)]
+    overflowing = [] if apart else [name for name in columns or () if footer.may_overflow(name, group.number)]
     arrays = group.columns([*stored, *([OVERFLOW] if overflowing and OVERFLOW not in stored else [])], rows)
     for name in overflowing:
         arrays[name] = _with_overflow(arrays.get(name), arrays[OVERFLOW], name)

@@ -1,0 +1,1 @@
+"""TraceQL, Tempo's query language for traces."""

@@ -1,0 +1,118 @@
+"""Which attributes of a span an answer shows: those that the query names.
+
+A field that is compared with a value is shown where the comparison holds; one that is selected, grouped or calculated
+with, always. Events and links show the values of the one that was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakerunner.query.traceql import ast
+from lakerunner.query.traceql.check import fields_in
+from lakerunner.query.traceql.fields import INTRINSICS
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    field: ast.Field
+    #: Where it is shown; None: everywhere.
+    where: ast.FieldExpr | None = None
+
+    @property
+    def name(self) -> str:
+        return INTRINSICS[self.field.name].name if isinstance(self.field, ast.Intrinsic) else self.field.name
+
+
+def shown_fields(pipeline: ast.Pipeline) -> list[Shown]:
+    """What is shown, each field with each of its conditions once."""
+    found: dict[Shown, None] = {}
+    for stage in pipeline.stages:
+        found |= dict.fromkeys(_of_stage(stage))
+    always = {shown.field for shown in found if shown.where is None}
+    return [shown for shown in found if shown.where is None or shown.field not in always]
+
+
+def _of_stage(stage: ast.Stage | ast.Scalar) -> Iterator[Shown]:
+    match stage:
+        case ast.Filter(condition) if condition is not None:
+            yield from _of_condition(condition)
+        case ast.SpansetOp(_, left, right) | ast.ScalarFilter(_, left, right) | ast.ScalarOp(_, left, right):
+            yield from _of_stage(left)
+            yield from _of_stage(right)
+        case ast.Pipeline(stages):
+            for each in stages:
+                yield from _of_stage(each)
+        case ast.ScalarPipeline(stages, aggregate):
+            for each in stages:
+                yield from _of_stage(each)
+            yield from _of_stage(aggregate)
+        case ast.Aggregate(_, argument) if argument is not None:
+            for field in fields_in(argument):
+                yield from _always(field)
+        case ast.GroupBy(by):
+            for field in fields_in(by):
+                yield from _always(field)
+        case ast.Select(fields):
+            for field in fields:
+                yield from _always(field)
+
+
+def _of_condition(expr: ast.FieldExpr) -> Iterator[Shown]:
+    match expr:
+        case ast.Binary(op, left, right) if op in ast.LOGIC:
+            yield from _of_condition(left)
+            yield from _of_condition(right)
+        case ast.Binary(op, (ast.Attribute() | ast.Intrinsic()) as field, ast.Literal() as value):
+            for scoped in _scoped(field):
+                yield Shown(scoped, ast.Binary(op, scoped, value))
+        case ast.Binary(op, ast.Literal() as value, (ast.Attribute() | ast.Intrinsic()) as field):
+            for scoped in _scoped(field):
+                yield Shown(scoped, ast.Binary(op, value, scoped))
+        case _:
+            for field in fields_in(expr):
+                yield from _always(field)
+
+
+def _always(field: ast.Field) -> Iterator[Shown]:
+    for scoped in _scoped(field):
+        yield Shown(scoped)
+
+
+def _scoped(field: ast.Field) -> tuple[ast.Field, ...]:
+    if isinstance(field, ast.Attribute) and not field.scope and not field.parent:
+        return tuple(ast.Attribute(scope, field.name) for scope in ("span", "resource"))
+    return (field,)
+
+
+def all_fields(pipeline: ast.Pipeline) -> tuple[ast.Field, ...]:
+    """Every field that the pipeline reads."""
+    found: dict[ast.Field, None] = {}
+    for shown in shown_fields(pipeline):
+        found[shown.field] = None
+    for stage in pipeline.stages:
+        found |= dict.fromkeys(_fields_of(stage))
+    return tuple(found)
+
+
+def _fields_of(stage: ast.Stage | ast.Scalar) -> Iterator[ast.Field]:
+    match stage:
+        case ast.Filter(condition) if condition is not None:
+            yield from fields_in(condition)
+        case ast.SpansetOp(_, left, right) | ast.ScalarFilter(_, left, right) | ast.ScalarOp(_, left, right):
+            yield from _fields_of(left)
+            yield from _fields_of(right)
+        case ast.Pipeline(stages):
+            for each in stages:
+                yield from _fields_of(each)
+        case ast.ScalarPipeline(stages, aggregate):
+            for each in stages:
+                yield from _fields_of(each)
+            yield from _fields_of(aggregate)
+        case ast.Aggregate(_, argument) if argument is not None:
+            yield from fields_in(argument)
+        case ast.GroupBy(by):
+            yield from fields_in(by)
+        case ast.Select(fields):
+            yield from fields

@@ -1,0 +1,1 @@
+"""Recorded answers of a real Tempo, asked of a real lake."""
