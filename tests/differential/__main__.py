@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from tests.differential.logql.run import run as run_logql
 from tests.differential.promql.run import run as run_promql
 
-_LANGUAGES = {"promql": run_promql, "logql": run_logql}
+_LANGUAGES = ("promql", "logql")
 
 
 def main() -> int:
@@ -17,8 +18,12 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5000, help="how many queries (default 5000)")
     parser.add_argument("--seed", type=int, help="of data and queries; without it, another every time")
     parser.add_argument("--only", type=int, help="the number of one query of a run, to ask it again")
+    parser.add_argument("--suite", type=Path, help="logql: recombine the queries of this suite, over its records")
+    parser.add_argument("--topic", default="", help="with --suite: begin with queries of topics with this name")
     options = parser.parse_args()
-    return _LANGUAGES[options.language](options.count, options.seed, options.only)
+    if options.language == "logql":
+        return run_logql(options.count, options.seed, options.only, options.suite, options.topic)
+    return run_promql(options.count, options.seed, options.only)
 
 
 if __name__ == "__main__":

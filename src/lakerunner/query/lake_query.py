@@ -171,11 +171,12 @@ class LakeQuery:
         payload = plan.payload(plan.scan.limit)
         shares = self._workers.shares(self.org_id, segments)
         if len(shares) == 1:
-            parts = list(self._streamed(plan, payload, shares[0]))
-        else:
-            with ThreadPoolExecutor(len(shares), thread_name_prefix="rows") as pool:
-                found = list(pool.map(lambda share: list(self._streamed(plan, payload, share)), shares))
-            parts = [batch for batches in found for batch in batches]
+            # Nothing to merge: the worker's answer is in order, has one schema, and ends at the limit.
+            yield from list(self._streamed(plan, payload, shares[0], small=self.small))
+            return
+        with ThreadPoolExecutor(len(shares), thread_name_prefix="rows") as pool:
+            found = list(pool.map(lambda share: list(self._streamed(plan, payload, share)), shares))
+        parts = [batch for batches in found for batch in batches]
         if parts:
             yield from merged_rows(parts, plan.scan)
 
@@ -197,11 +198,17 @@ class LakeQuery:
         ]
 
     def _streamed(
-        self, plan: RowPlan, payload: bytes, segments: Sequence[SegmentObjects], *, counted: bool = True
+        self,
+        plan: RowPlan,
+        payload: bytes,
+        segments: Sequence[SegmentObjects],
+        *,
+        counted: bool = True,
+        small: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         reads = (Read(plan.leaves[0], tuple(range(len(segments)))),)
         fragment = Fragment(plan.language, payload, reads, rows=True)
-        for part in self._parts(self._evaluate_request(fragment, segments), counted=counted):
+        for part in self._parts(self._evaluate_request(fragment, segments, small=small), counted=counted):
             if isinstance(part, pa.RecordBatch):
                 yield part
 

@@ -1,4 +1,4 @@
-"""How many samples each query read when it last ran. A small query goes to one worker in one piece.
+"""Which queries were small when they last ran. A small query goes to one worker in one piece, and takes no threads there.
 
 The plan cannot predict the size: a selector of one series reads the same segments as a selector of ten thousand.
 Dashboards repeat their queries, so the previous run is a good prediction.
@@ -14,26 +14,35 @@ from lakerunner.query.language import Plan
 
 #: Below this many samples, a second worker request costs more than it saves.
 _SMALL_SAMPLES = 200_000
+#: Rows that a worker found in less time are sent by the thread that finds them.
+_SMALL_CPU_S = 0.02
 _MAX_QUERIES = 10_000
 
 
 class QuerySizes:
-    """Sample counts of recent queries, by org. Thread-safe."""
+    """Whether recent queries were small, by org. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._samples: OrderedDict[tuple[uuid.UUID, str, str, int, int], int] = OrderedDict()
+        self._small: OrderedDict[tuple[uuid.UUID, str, str, int, int], bool] = OrderedDict()
 
     def is_small(self, org_id: uuid.UUID, plan: Plan) -> bool:
-        return self._samples.get(_key(org_id, plan), _SMALL_SAMPLES) < _SMALL_SAMPLES
+        return self._small.get(_key(org_id, plan), False)
 
-    def record(self, org_id: uuid.UUID, plan: Plan, samples: int) -> None:
-        key = _key(org_id, plan)
+    def record_samples(self, org_id: uuid.UUID, plan: Plan, samples: int) -> None:
+        """A query for values has read so many samples."""
+        self._record(_key(org_id, plan), samples < _SMALL_SAMPLES)
+
+    def record_rows(self, org_id: uuid.UUID, plan: Plan, worker_cpu_s: float) -> None:
+        """A query for rows has taken so much time of its workers."""
+        self._record(_key(org_id, plan), worker_cpu_s < _SMALL_CPU_S)
+
+    def _record(self, key: tuple[uuid.UUID, str, str, int, int], is_small: bool) -> None:
         with self._lock:
-            self._samples[key] = samples
-            self._samples.move_to_end(key)
-            if len(self._samples) > _MAX_QUERIES:
-                self._samples.popitem(last=False)
+            self._small[key] = is_small
+            self._small.move_to_end(key)
+            if len(self._small) > _MAX_QUERIES:
+                self._small.popitem(last=False)
 
 
 def _key(org_id: uuid.UUID, plan: Plan) -> tuple[uuid.UUID, str, str, int, int]:

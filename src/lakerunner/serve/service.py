@@ -109,7 +109,7 @@ class QueryService:
             result = run(opened.plan, opened.source, query.check)
         finally:
             self.admission.charge(query, opened.source.stats.worker_cpu_s)
-        self._sizes.record(query.caller.org_id, opened.plan, result.samples)
+        self._sizes.record_samples(query.caller.org_id, opened.plan, result.samples)
         _check_points(result, self.admission.limits(query.caller).max_points)
         self.keep(opened, result)
         return Answer(result, opened.source.stats, opened.outcome, query.query_id, query.elapsed_s)
@@ -154,17 +154,18 @@ class QueryService:
 
         With `only`, the rows of these segments and no others.
         """
-        source = self.source(query, partial=question.partial, only=only)
+        small = self._sizes.is_small(query.caller.org_id, plan)
+        source = self.source(query, partial=question.partial, small=small, only=only)
         source.prepare(plan.leaves)
-        return self._charged(source.rows(plan), source, query), source
+        return self._charged(plan, source, query), source
 
-    def _charged(
-        self, batches: Iterator[pa.RecordBatch], source: LakeQuery, query: RunningQuery
-    ) -> Iterator[pa.RecordBatch]:
+    def _charged(self, plan: RowPlan, source: LakeQuery, query: RunningQuery) -> Iterator[pa.RecordBatch]:
         try:
-            yield from batches
+            yield from source.rows(plan)
         finally:
             self.admission.charge(query, source.stats.worker_cpu_s)
+            if source.stats.worker_cpu_s:
+                self._sizes.record_rows(query.caller.org_id, plan, source.stats.worker_cpu_s)
 
     def source(
         self,

@@ -11,9 +11,11 @@ import random
 import pytest
 
 from lakerunner.query.logql.parser import parse
-from tests.differential.logql.comparing import question
+from tests.differential.logql.comparing import question, recombined_question
 from tests.differential.logql.grammar import Grammar
+from tests.differential.logql.recombined import Recombined, is_accident
 from tests.differential.logql.records import END_NS, START_NS, make_requests
+from tests.query.logqltest.suite import find_suite
 
 
 def test_a_question_is_the_same_again() -> None:
@@ -25,6 +27,35 @@ def test_every_query_parses(number: int) -> None:
     grammar = Grammar(random.Random(number))
     parse(grammar.log_query())
     parse(grammar.metric_query(2))
+
+
+@pytest.mark.parametrize(
+    ("query", "accident"),
+    [
+        ('{service_name="a"} | json | level="x"', False),
+        ('{service_name="a"} | json | drop level | level="x"', True),
+        ('{service_name="a"} | json | drop other | level="x"', False),
+        ('{service_name="a"} | json | __error__="" | size > 3', True),
+        ('{service_name="a"} | level="x" | json', True),
+        ('{order="a"} | json', True),
+        ('rate({service_name="a"} | json [1m])', True),
+        ('rate({service_name="a"} | json | __error__="" [1m])', False),
+    ],
+)
+def test_accidents_of_loki_are_left_out(query: str, accident: bool) -> None:
+    assert is_accident(parse(query)) is accident
+
+
+def test_recombined_queries_are_the_same_again_and_parse() -> None:
+    suite = find_suite()
+    if suite is None:
+        pytest.skip("the recorded suite is not beside the repository")
+    parts = Recombined(suite, "label_format")
+    questions = [recombined_question(parts, 1, number) for number in range(30)]
+    assert questions == [recombined_question(parts, 1, number) for number in range(30)]
+    for each in questions:
+        if not each.mutated:
+            parse(each.case.params["query"])
 
 
 def test_no_two_records_have_the_same_time() -> None:

@@ -65,13 +65,19 @@ class Asker:
         return answer
 
     def _send_once(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Answer:
-        if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_S)
-        try:
-            self._connection.request(method, path, body, dict(headers))
-            response = self._connection.getresponse()
-            return Answer(response.status, response.read().decode("utf-8", "replace"))
-        except (http.client.HTTPException, OSError):
-            self._connection.close()
-            self._connection = None
-            raise
+        if self._connection is not None:
+            try:
+                return self._exchange(self._connection, method, path, body, headers)
+            except (http.client.HTTPException, ConnectionError):
+                # A server closes connections that were idle for long.
+                self._connection.close()
+        self._connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_S)
+        return self._exchange(self._connection, method, path, body, headers)
+
+    @staticmethod
+    def _exchange(
+        connection: http.client.HTTPConnection, method: str, path: str, body: str | None, headers: Mapping[str, str]
+    ) -> Answer:
+        connection.request(method, path, body, dict(headers))
+        response = connection.getresponse()
+        return Answer(response.status, response.read().decode("utf-8", "replace"))

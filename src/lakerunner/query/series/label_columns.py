@@ -25,6 +25,8 @@ IntArray = npt.NDArray[np.integer[Any]]
 _MAX_KEY = 1 << 62
 #: Groups are found with a table over all possible keys if it has at most this many entries per series.
 _TABLE_PER_SERIES = 4
+#: Characters that JSON writes in another way.
+_ESCAPED = r'[\x00-\x1f"\\]'
 _COMMA, _BRACE = ord(","), ord("{")
 
 
@@ -188,9 +190,8 @@ class LabelColumns:
         columns = []
         for column in map(LabelColumn.compact, self.columns):
             has_labels |= column.codes != 0
-            before = b"," + orjson.dumps(column.name) + b":"
-            pieces = [b"", *(before + orjson.dumps(value) for value in column.values.to_pylist()[1:])]
-            columns.append(pa.array(pieces, pa.binary()).take(pa.array(column.codes)))
+            pieces = _json_members(column.name, column.values)
+            columns.append(pieces.take(pa.array(column.codes)))
         if not has_labels.all():
             return pa.array([labels.to_json() for labels in self.sets()], pa.binary())
         if not self.length:
@@ -203,6 +204,16 @@ class LabelColumns:
         assert (text[begins] == _COMMA).all()
         text[begins] = _BRACE
         return pa.BinaryArray.from_buffers(pa.binary(), self.length, [None, offsets, pa.py_buffer(text)])
+
+
+def _json_members(name: str, values: pa.StringArray) -> pa.BinaryArray:
+    """`,"name":"value"` for every value but the first, which means that the label is absent."""
+    before = "," + orjson.dumps(name).decode() + ":"
+    if pc.any(pc.match_substring_regex(values, _ESCAPED)).as_py():
+        pieces = [b"", *(before.encode() + orjson.dumps(value) for value in values.to_pylist()[1:])]
+        return pa.array(pieces, pa.binary())
+    quoted = pc.binary_join_element_wise(before + '"', values[1:], '"', "")
+    return pa.concat_arrays([pa.array([""], pa.string()), quoted]).cast(pa.binary())
 
 
 def concatenated(parts: Sequence[LabelColumns]) -> LabelColumns:

@@ -81,6 +81,56 @@ def rehash(known, count, table):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def number_texts(data, offsets, known, ends, hashes, table, count, out):  # type: ignore[no-untyped-def]
+    """Number texts in the order of their first use. Returns the new count.
+
+    Text n of the known ones ends at `ends[n]` of the bytes `known` and begins where the one before it ends. `known`,
+    `ends` and `hashes` have room for all texts; `table` is as for `number_rows`.
+    """
+    slots = len(table)
+    used = ends[count - 1] if count else 0
+    for i in range(len(out)):
+        start, length = offsets[i], offsets[i + 1] - offsets[i]
+        hashed = np.uint64(14695981039346656037)
+        for at in range(start, start + length):
+            hashed = (hashed ^ np.uint64(data[at])) * np.uint64(1099511628211)
+        hashed ^= hashed >> np.uint64(29)
+        slot = np.int64(hashed & np.uint64(slots - 1))
+        while True:
+            number = table[slot]
+            if number < 0:
+                number = count
+                known[used : used + length] = data[start : start + length]
+                used += length
+                ends[number], hashes[number], table[slot] = used, hashed, number
+                count += 1
+                break
+            if hashes[number] == hashed:
+                begin = ends[number - 1] if number else 0
+                same = ends[number] - begin == length
+                for at in range(length):
+                    if not same:
+                        break
+                    same = known[begin + at] == data[start + at]
+                if same:
+                    break
+            slot = (slot + 1) & (slots - 1)
+        out[i] = number
+    return count
+
+
+@njit(cache=True, nogil=True)
+def rehash_texts(hashes, count, table):  # type: ignore[no-untyped-def]
+    """Fill an empty table with the known texts."""
+    slots = len(table)
+    for number in range(count):
+        slot = np.int64(hashes[number] & np.uint64(slots - 1))
+        while table[slot] >= 0:
+            slot = (slot + 1) & (slots - 1)
+        table[slot] = number
+
+
+@njit(cache=True, nogil=True)
 def intervals_of(times, edges, out):  # type: ignore[no-untyped-def]
     """The interval (edges[j], edges[j + 1]] of every time; -1 outside.
 

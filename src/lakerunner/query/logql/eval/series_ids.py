@@ -14,8 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.errors import LimitHit
 from lakerunner.query.logql.entries import Entries, encoded
-from lakerunner.query.logql.eval.kernels import number_codes, number_rows, power_of_two, rehash
+from lakerunner.query.logql.eval.kernels import (
+    number_codes,
+    number_rows,
+    number_texts,
+    power_of_two,
+    rehash,
+    rehash_texts,
+)
 from lakerunner.query.series.label_columns import LabelColumn, LabelColumns
 from lakerunner.query.series.label_list import LabelList
 
@@ -25,6 +33,8 @@ Codes = npt.NDArray[np.int32]
 _ROWS = 1 << 16
 #: A dictionary with more values than this per entry is first cut down to those in use.
 _VALUES_PER_ENTRY = 4
+#: The values of one label may have so many bytes together.
+_MAX_TEXT_BYTES = 1 << 30
 
 
 class SeriesIds(ABC):
@@ -138,7 +148,12 @@ class _Dictionary:
     """The values of one label in all batches so far. Code 0 is the empty text: the label is absent."""
 
     def __init__(self) -> None:
-        self.values: pa.StringArray = pa.array([""], pa.string())
+        self._count = 0
+        self._known = np.empty(0, np.uint8)
+        self._ends = np.empty(0, np.int32)
+        self._hashes = np.empty(0, np.uint64)
+        self._table = np.full(2, -1, np.int32)
+        self._numbered(pa.array([""], pa.string()))
         #: The dictionary of the last batch, and our code for each of its codes. The last one is for null.
         self._last: pa.Array | None = None
         self._place: Codes = np.zeros(1, np.int32)
@@ -160,16 +175,46 @@ class _Dictionary:
 
     def _places(self, dictionary: pa.Array) -> Codes:
         if self._last is None or not _same(self._last, dictionary):
-            self._last, self._place = dictionary, self._placed(pc.fill_null(dictionary.cast(pa.string()), ""))
+            texts = dictionary.cast(pa.string())
+            self._last, self._place = dictionary, self._placed(texts.fill_null("") if texts.null_count else texts)
         return self._place
 
+    @property
+    def values(self) -> pa.StringArray:
+        """The text of each code."""
+        offsets = np.zeros(self._count + 1, np.int32)
+        offsets[1:] = self._ends[: self._count]
+        return pa.StringArray.from_buffers(self._count, pa.py_buffer(offsets), pa.py_buffer(self._known))
+
     def _placed(self, dictionary: pa.StringArray) -> Codes:
-        place = pc.index_in(dictionary, value_set=self.values)
-        if place.null_count:
-            fresh = pc.unique(dictionary.filter(place.is_null()))
-            self.values = pa.concat_arrays([self.values, fresh])
-            place = pc.index_in(dictionary, value_set=self.values)
-        return np.append(place.to_numpy(), 0).astype(np.int32)
+        return np.append(self._numbered(dictionary), np.int32(0))
+
+    def _numbered(self, texts: pa.StringArray) -> Codes:
+        """The codes of texts; new ones become known."""
+        _, offset_buffer, data_buffer = texts.buffers()
+        offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+        data = np.frombuffer(data_buffer or b"", np.uint8)
+        self._make_room(len(texts), int(offsets[-1] - offsets[0]))
+        out = np.empty(len(texts), np.int32)
+        self._count = number_texts(data, offsets, self._known, self._ends, self._hashes, self._table, self._count, out)
+        return out
+
+    def _make_room(self, texts: int, size_bytes: int) -> None:
+        used = int(self._ends[self._count - 1]) if self._count else 0
+        if used + size_bytes > _MAX_TEXT_BYTES:
+            raise LimitHit(
+                f"cannot group by the label: its values have more than {_MAX_TEXT_BYTES:,} bytes",
+                hint="narrow the selector or the time range",
+            )
+        if used + size_bytes > len(self._known):
+            self._known = np.append(self._known[:used], np.empty(used + size_bytes, np.uint8))
+        if self._count + texts > len(self._ends):
+            more = self._count + texts
+            self._ends = np.append(self._ends[: self._count], np.empty(more, np.int32))
+            self._hashes = np.append(self._hashes[: self._count], np.empty(more, np.uint64))
+        if len(self._table) < 2 * (self._count + texts):
+            self._table = np.full(power_of_two(2 * (self._count + texts)), -1, np.int32)
+            rehash_texts(self._hashes, self._count, self._table)
 
 
 def _same(one: pa.Array, other: pa.Array) -> bool:
