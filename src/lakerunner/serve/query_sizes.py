@@ -1,4 +1,4 @@
-"""Which queries were small when they last ran. A small query goes to one worker in one piece, and takes no threads there.
+"""Which queries were small when they last ran. A small query goes to one worker in one piece, and takes no threads.
 
 The plan cannot predict the size: a selector of one series reads the same segments as a selector of ten thousand.
 Dashboards repeat their queries, so the previous run is a good prediction.
