@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attribute_types import AttributeTypes, fit, plain_type
 from lakerunner.formats.attributes import (
+    KEYS_METADATA,
     MAX_OVERFLOW_KEYS,
     MAX_PROMOTED_COLUMNS,
     OVERFLOW,
@@ -20,13 +24,100 @@ from lakerunner.formats.attributes import (
     is_unlike,
     keys_of,
     spill,
-    with_keys,
 )
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.spelling import Spelled, by_use, spelled_column, spelled_rows
 from lakerunner.model.labels import loki_label
 from lakerunner.model.signal import Table
 from lakerunner.model.signals.logs import SPELLED
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a table has, as far as it is known without its rows."""
+
+    schema: pa.Schema
+    row_count: int
+    #: Column -> rows with a value.
+    present: Mapping[str, int]
+    #: The columns themselves, if they are at hand. The type of a new column depends on its values.
+    columns: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
+    #: Key of the overflow -> rows with it, where it could have a column.
+    overflowing: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Shape:
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        present = {name: len(column) - column.null_count for name, column in columns.items()}
+        return cls(table.schema, table.num_rows, present, columns)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        known = self.columns.get(name)
+        return pa.chunked_array([], self.schema.field(name).type) if known is None else known
+
+
+@dataclass(frozen=True, slots=True)
+class CommonColumns:
+    """The columns that the tables of several shapes share, and how each table gets them."""
+
+    #: Fixed columns, then attributes by name, then the overflow if there may be one; with the keys in its metadata.
+    schema: pa.Schema
+    #: Attributes without a column.
+    lost: frozenset[str]
+    #: Attributes with a column that some table has in its overflow.
+    promoted: frozenset[str]
+    keys: Mapping[str, Sequence[str]]
+
+    def unified(self, table: pa.Table) -> pa.Table:
+        """Return the table with these columns. Values that a column's type cannot hold go to the overflow."""
+        table = _promoted(table, self)
+        fields = [each for each in self.schema if each.name != OVERFLOW]
+        arrays: list[pa.ChunkedArray | pa.Array] = []
+        misfits = []
+        for each in fields:
+            values, misfit = _column(table, each)
+            arrays.append(values)
+            if misfit is not None:
+                misfits.append((each.name, misfit))
+        if len(fields) < len(self.schema):
+            overflow = _overflow(table, sorted(self.lost), misfits)
+            arrays.append(pa.nulls(table.num_rows, OVERFLOW_TYPE) if overflow is None else overflow)
+        part = pa.Table.from_arrays(arrays, schema=self.schema)
+        return _respelled(part, keys_of(table.schema), self.keys) if SPELLED in part.column_names else part
+
+    def respells(self, shape: Shape) -> bool:
+        """Whether rows of that table get a key named that was the usual one before."""
+        return bool(_unlike(keys_of(shape.schema), self.keys))
+
+
+def common_columns(
+    shapes: Sequence[Shape], fixed: pa.Schema, cap: int = MAX_PROMOTED_COLUMNS, types: AttributeTypes | None = None
+) -> CommonColumns:
+    """Decide on the columns of all tables together. Those that most rows have get the `cap` columns."""
+    types = types or AttributeTypes()
+    of_name: dict[str, list[Shape]] = {}
+    for shape in shapes:
+        for name in shape.schema.names:
+            if name != OVERFLOW and name not in fixed.names:
+                of_name.setdefault(name, []).append(shape)
+    present = {name: sum(shape.present[name] for shape in found) for name, found in of_name.items()}
+    promoted = set()
+    for shape in shapes:
+        for name, rows in shape.overflowing.items():
+            # Only a column that the org has already: the type of another one can no longer be told from its texts.
+            if name in types.known:
+                promoted.add(name)
+                present[name] = present.get(name, 0) + rows
+    ranked = sorted(present, key=lambda name: (not types.has_column(name), -present[name], name))
+    kept = sorted(name for name in ranked[:cap] if types.has_column(name))
+    lost = set(of_name) - set(kept)
+    fields = [_field(name, [shape.column(name) for shape in of_name.get(name, [])], types) for name in kept]
+    schema = pa.schema([*fixed, *fields])
+    if lost or any(_may_overflow(shape, fields) for shape in shapes):
+        schema = schema.append(pa.field(OVERFLOW, OVERFLOW_TYPE))
+    keys = _keys(shapes, kept)
+    metadata = {KEYS_METADATA: orjson.dumps(keys, option=orjson.OPT_SORT_KEYS)}
+    return CommonColumns(schema.with_metadata(metadata), frozenset(lost), frozenset(promoted & set(kept)), keys)
 
 
 def unify_tables(
@@ -39,60 +130,88 @@ def unify_tables(
 
     `types` gives each column its type. Values of another type, and columns beyond `cap`, go to the overflow.
     """
-    types = types or AttributeTypes()
-    fixed = set(description.schema().names)
-    columns: dict[str, list[pa.ChunkedArray]] = {}
-    for table in tables:
-        for name in table.column_names:
-            if name not in fixed and name != OVERFLOW:
-                columns.setdefault(name, []).append(table.column(name))
-    present = {name: sum(len(each) - each.null_count for each in found) for name, found in columns.items()}
-    ranked = sorted(present, key=lambda name: (not types.has_column(name), -present[name], name))
-    kept = sorted(name for name in ranked[:cap] if types.has_column(name))
-    lost = sorted(set(columns) - set(kept))
-    schema = pa.schema([*description.schema(), *(_field(name, columns[name], types) for name in kept)])
-    parts, overflows = [], []
-    for table in tables:
-        arrays, misfits = [], []
-        for field in schema:
-            values, misfit = _column(table, field)
-            arrays.append(values)
-            if misfit is not None:
-                misfits.append((field.name, misfit))
-        parts.append(pa.Table.from_arrays(arrays, schema=schema))
-        overflows.append(_overflow(table, lost, misfits))
-    if any(overflow is not None for overflow in overflows):
-        field = pa.field(OVERFLOW, OVERFLOW_TYPE)
-        parts = [
-            part.append_column(field, pa.nulls(part.num_rows, OVERFLOW_TYPE) if overflow is None else overflow)
-            for part, overflow in zip(parts, overflows, strict=True)
-        ]
-    keys = _keys(tables, kept)
-    if SPELLED in fixed:
-        parts = [_respelled(part, keys_of(table.schema), keys) for part, table in zip(parts, tables, strict=True)]
-    return with_keys(pa.concat_tables(parts).unify_dictionaries(), keys)
+    common = common_columns([Shape.of(table) for table in tables], description.schema(), cap, types)
+    joined = pa.concat_tables([common.unified(table) for table in tables]).unify_dictionaries()
+    if OVERFLOW in joined.column_names and joined.column(OVERFLOW).null_count == joined.num_rows:
+        joined = joined.drop_columns([OVERFLOW])
+    return joined
 
 
-def _keys(tables: Sequence[pa.Table], kept: Sequence[str]) -> dict[str, list[str]]:
+def _may_overflow(shape: Shape, fields: Sequence[pa.Field]) -> bool:
+    if OVERFLOW in shape.schema.names:
+        return True
+    kinds = {each.name: plain_type(each.type) for each in fields}
+    stored = ((each.name, plain_type(each.type)) for each in shape.schema if each.name in kinds)
+    return any(kind != kinds[name] and kinds[name] != pa.string() for name, kind in stored)
+
+
+def overflowing_keys(maps: pa.ChunkedArray, types: AttributeTypes) -> dict[str, int]:
+    """Return the keys of an overflow column that could have a column, and how many rows have each."""
+    found: dict[str, int] = {}
+    for chunk in maps.chunks:
+        for key, entry in exploded(chunk):
+            if key in types.known:
+                found[key] = found.get(key, 0) + len(entry.rows)
+    return found
+
+
+def _promoted(table: pa.Table, common: CommonColumns) -> pa.Table:
+    """Move values of the overflow to their columns where the type holds them and the row has none yet."""
+    if not common.promoted or OVERFLOW not in table.column_names:
+        return table
+    level = Level("", table.num_rows, [])
+    named: list[tuple[Level, str, Entry]] = []
+    for key, entry in exploded(table.column(OVERFLOW).combine_chunks()):
+        left = np.ones(len(entry.rows), np.bool_)
+        if key in common.promoted:
+            table, left = _with_values(table, key, entry, common.schema.field(key).type)
+        if left.any():
+            named.append((level, key, Entry(key, entry.rows[left], entry.source, entry.index[left])))
+    overflow = spill(named, table.num_rows, Tally()) if named else pa.nulls(table.num_rows, OVERFLOW_TYPE)
+    return table.set_column(table.column_names.index(OVERFLOW), OVERFLOW, overflow)
+
+
+def _with_values(table: pa.Table, name: str, entry: Entry, kind: pa.DataType) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """Return the table with those texts in the column that fit into it, and which of them are left."""
+    kind = plain_type(kind)
+    values, misfit = fit(entry.source.take(pa.array(entry.index)), kind)
+    fits = np.ones(len(values), np.bool_) if misfit is None else ~misfit.to_numpy(zero_copy_only=False)
+    if name in table.column_names:
+        before, was_misfit = fit(_plain(table.column(name)).combine_chunks(), kind)
+        if was_misfit is not None:
+            return table, np.ones(len(values), np.bool_)
+        fits &= ~before.is_valid().to_numpy(zero_copy_only=False)[entry.rows]
+    else:
+        before = pa.nulls(table.num_rows, kind)
+    place = np.full(table.num_rows, -1, np.int64)
+    place[entry.rows[fits]] = np.flatnonzero(fits)
+    chosen = values.take(pa.array(place, mask=place < 0))
+    column = pc.if_else(pa.array(place >= 0), chosen, before)
+    if name in table.column_names:
+        return table.set_column(table.column_names.index(name), name, column), ~fits
+    return table.append_column(name, column), ~fits
+
+
+def _keys(shapes: Sequence[Shape], kept: Sequence[str]) -> dict[str, list[str]]:
     """Return the keys of each column, first the one that most rows have, and those of the overflow that differ."""
     found: dict[str, list[tuple[str, int]]] = {}
-    for table in tables:
-        stored = set(table.column_names)
-        for name, originals in keys_of(table.schema).items():
-            rows = table.num_rows - table.column(name).null_count if name in stored else 1
+    for shape in shapes:
+        for name, originals in keys_of(shape.schema).items():
+            rows = shape.present.get(name, 1)
             found.setdefault(name, []).extend((key, rows if key == originals[0] else 0) for key in originals)
     keys = {name: by_use(*zip(*pairs, strict=True)) for name, pairs in found.items()}
     others = [name for name in keys if name not in kept and is_unlike(name, keys[name][0])][:MAX_OVERFLOW_KEYS]
     return {name: keys[name] for name in (*kept, *others) if name in keys}
 
 
+def _unlike(had: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the columns whose usual key is unusual among all tables."""
+    return [name for name, own in had.items() if name in keys and loki_label(own[0]) != loki_label(keys[name][0])]
+
+
 def _respelled(part: pa.Table, had: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]]) -> pa.Table:
     """Return the rows with their keys named where the usual one of their table is unusual among all tables."""
-    unlike = [
-        name
-        for name, originals in had.items()
-        if name in keys and name in part.column_names and loki_label(originals[0]) != loki_label(keys[name][0])
-    ]
+    unlike = [name for name in _unlike(had, keys) if name in part.column_names]
     if not unlike:
         return part
     before = spelled_rows(part.column(SPELLED).combine_chunks())
@@ -110,6 +229,8 @@ def _respelled(part: pa.Table, had: Mapping[str, Sequence[str]], keys: Mapping[s
 
 def _field(name: str, columns: Sequence[pa.ChunkedArray], types: AttributeTypes) -> pa.Field:
     """The column's field. Text stays dictionary-encoded if it is so in all tables."""
+    if not columns:
+        return pa.field(name, types.type_of(name, columns))
     kind, stored = types.type_of(name, columns), {column.type for column in columns}
     encoded = len(stored) == 1 and pa.types.is_dictionary(columns[0].type) and kind == plain_type(columns[0].type)
     return pa.field(name, columns[0].type if encoded else kind)

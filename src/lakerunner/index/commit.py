@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lakerunner.index import outbox
 from lakerunner.index.database import Connection, Database
@@ -14,6 +14,7 @@ from lakerunner.index.outbox import Outgoing
 from lakerunner.index.rollup_windows import end_windows, mark_inserted, release_windows
 from lakerunner.index.row_reports import put_reports
 from lakerunner.index.segment_inputs import release_segments
+from lakerunner.index.segment_sources import record_sources
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
 from lakerunner.index.work import ItemState, end_item
 from lakerunner.model.errors import Bug, Missing
@@ -43,6 +44,10 @@ class ItemResult:
     follow_ups: Sequence[Outgoing] = ()
     #: Windows that `made` holds all rows of, each with the generation that was read.
     windows: Sequence[Window] = ()
+    #: Segment made -> the raw objects that its rows come from. A segment that is not named has unknown sources.
+    sources: Mapping[uuid.UUID, Sequence[uuid.UUID]] = field(default_factory=dict)
+    #: The item did nothing with its segments: another item may take them.
+    releases_inputs: bool = False
 
 
 class _Stale(Exception):
@@ -89,6 +94,9 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     if result.objects:
         # Only raw objects bring new rows; other stages write the same rows again.
         mark_inserted(tx, result.made)
+    record_sources(tx, result.made, result.sources)
+    if result.releases_inputs:
+        release_segments(tx, result.item_id)
     outbox.put(tx, result.follow_ups)
 
 

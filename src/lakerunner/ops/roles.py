@@ -80,6 +80,8 @@ def _of_stage(name: str, sentence: str) -> RoleEntry:
 _STAGES = (
     ("ingest", "Turn raw objects of all signals into segments, on Spark."),
     ("boxer-ingest", "Gather raw objects of all signals into work items for ingest."),
+    ("compact", "Merge small segments of all signals into large ones, on Spark."),
+    ("boxer-compact", "Gather segments of all signals into work items for compact."),
 )
 
 #: What `serve` runs, in the order in which it starts them.

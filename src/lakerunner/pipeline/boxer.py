@@ -12,7 +12,7 @@ from lakerunner.bus.contract import Consumer, Delivery, answer, run_steps
 from lakerunner.index.database import Database
 from lakerunner.index.work import count_open
 from lakerunner.model.errors import LakeError
-from lakerunner.pipeline.items import make_item
+from lakerunner.pipeline.items import make_items
 from lakerunner.pipeline.packing import Bundle, Packer
 from lakerunner.pipeline.stage import I, Stage
 from lakerunner.runtime.crash import crash_point
@@ -118,18 +118,19 @@ class Boxer(Generic[I]):
         while self._closed:
             bundle = self._closed[0]
             crash_point("boxer_before_bundle")
-            made = make_item(self._database, self._stage, [held.input for held in bundle.things])
+            inputs = [held.input for held in bundle.things]
+            made = make_items(self._database, self._stage, inputs, self._settings)
             crash_point("boxer_after_bundle")
             for held in bundle.things:
                 held.announcement.left -= 1
                 if not held.announcement.left:
                     answer(self._consumer, held.announcement.delivery)
             del self._closed[0]
-            if made is not None:
+            for item_id in made:
                 first = bundle.things[0].input
                 log().info(
                     "bundle closed", stage=self._stage.name, org=str(first.org_id), collector=first.collector,
-                    signal=first.signal, item=str(made), inputs=len(bundle.things), weight=bundle.weight,
+                    signal=first.signal, item=str(item_id), inputs=len(bundle.things), weight=bundle.weight,
                 )  # fmt: skip
 
     def _patience_s(self) -> float:

@@ -22,6 +22,18 @@ def make_item(database: Database, stage: Stage[I], inputs: Sequence[I]) -> uuid.
         return _make_item(tx, stage, inputs)
 
 
+def make_items(
+    database: Database, stage: Stage[I], inputs: Sequence[I], settings: PipelineSettings
+) -> list[uuid.UUID]:  # fmt: skip
+    """Make the items that the stage wants to be made now that these inputs have arrived."""
+    if stage.gather is None:
+        made = make_item(database, stage, inputs)
+        return [] if made is None else [made]
+    with database.transaction() as tx:
+        found = [_make_item(tx, stage, chosen) for chosen in stage.gather(tx, inputs, settings)]
+    return [item_id for item_id in found if item_id is not None]
+
+
 def split_item(database: Database, stage: Stage[I], item: Item[I], reason: str) -> None:
     """End an open item and make one item of each half of its inputs, in one transaction."""
     middle = len(item.inputs) // 2

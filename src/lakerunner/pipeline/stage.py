@@ -42,8 +42,9 @@ I = TypeVar("I", bound=Input)  # noqa: E741  I as in input
 class Inputs(Protocol[I]):
     """One kind of input: how it is announced on the bus, and how the index gives it to a work item, once."""
 
-    #: In the plural, for help texts.
-    noun: str
+    @property
+    def noun(self) -> str:
+        """In the plural, for help texts."""
 
     def topic(self, stage: str, signal: Signal) -> Topic:
         """Where inputs of that signal are announced to the stage's boxer."""
@@ -143,6 +144,14 @@ class Runner(ABC, Generic[I]):
         """Called once, whatever happened."""
 
 
+class Gather(Protocol[I]):
+    """Chooses the inputs of items. It must lock them, so that they are still free when the item is made."""
+
+    def __call__(
+        self, tx: Connection, inputs: Sequence[I], settings: PipelineSettings
+    ) -> Sequence[Sequence[I]]: ...  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Stage(Generic[I]):
     """A stage's whole description. `{name}` is its worker role and `boxer-{name}` its boxer's."""
@@ -158,6 +167,9 @@ class Stage(Generic[I]):
     #: When a bundle is full, or old enough to be closed anyway.
     limits: Callable[[PipelineSettings], PackLimits]
     runner: Callable[[Settings, Database], Runner[I]]
+    #: Chooses the inputs of items once a bundle is closed: among all that the index has, perhaps none yet. Without it,
+    #: a bundle is an item.
+    gather: Gather[I] | None = None
     #: Compiles or loads the kernels of the stage's tasks.
     warm: Callable[[], None] = _nothing
     signals: tuple[Signal, ...] = SIGNALS

@@ -9,6 +9,7 @@ from lakerunner.bus import topics
 from lakerunner.bus.role import BusRole
 from lakerunner.model.signal import Signal
 from lakerunner.pipeline.boxer import Boxer
+from lakerunner.pipeline.compact.stage import COMPACT
 from lakerunner.pipeline.ingest.stage import INGEST
 from lakerunner.pipeline.stage import AnyStage
 from lakerunner.pipeline.worker import Worker
@@ -16,7 +17,7 @@ from lakerunner.runtime.role import Probe, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 
-STAGES: tuple[AnyStage, ...] = (INGEST,)
+STAGES: tuple[AnyStage, ...] = (INGEST, COMPACT)
 
 
 class StageRole(BusRole):

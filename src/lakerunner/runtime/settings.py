@@ -282,6 +282,33 @@ class PipelineSettings(Section):
     reconcile_after_s: Seconds = Field(
         300.0, description="Age at which an unfinished raw object or work item is announced again."
     )
+    compact_segments: Annotated[int, Field(ge=2)] = Field(
+        16, description="Number of segments of one level and hour at which they are merged while the hour lasts."
+    )
+    compact_max_inputs: Annotated[int, Field(ge=2, le=1_000)] = Field(
+        64, description="Maximum number of segments that are merged at once."
+    )
+    compact_min_bytes: Count = Field(
+        536_870_912, description="Size from which a segment is large enough, and not merged any more."
+    )
+    compact_target_bytes: Annotated[int, Field(ge=1, le=4_000_000_000)] = Field(
+        1_073_741_824, description="Maximum size of all segments that are merged into one."
+    )
+    compact_wait_s: Seconds = Field(
+        10.0, description="How long new segments of an hour are gathered before it is decided what to merge."
+    )
+    compact_age_s: Annotated[float, Field(ge=0)] = Field(
+        600.0, description="Time after the end of an hour at which what is left of it is merged, however little it is."
+    )
+    compact_day_age_s: Annotated[float, Field(ge=0)] = Field(
+        43_200.0, description="Time after the end of a day at which its segments are merged across hours."
+    )
+    compact_deduplicate: str = Field(
+        "",
+        description="Orgs and signals whose equal rows are stored once after compaction, as ORG_ID/SIGNAL or "
+        "*/SIGNAL separated by spaces. Without it, only rows of an object that was ingested twice are removed.",
+        pattern=r"^(\S+/(logs|metrics|traces)(\s+|$))*$",
+    )
 
 
 class QuerySettings(Section):

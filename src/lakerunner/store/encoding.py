@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,8 +32,27 @@ class Encodings:
     blooms: dict[str, dict[str, float | int]] = field(default_factory=dict)
 
 
-def choose_encodings(description: Table, table: pa.Table, rows_per_group: int) -> Encodings:
-    """Choose a dictionary where values repeat, else deltas for times and integers and byte splitting for floats."""
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows of a file, and how many of them have a value, by column."""
+
+    rows: int
+    present: Mapping[str, int]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Counts:
+        columns = zip(table.column_names, table.columns, strict=True)
+        return cls(table.num_rows, {name: len(column) - column.null_count for name, column in columns})
+
+
+def choose_encodings(
+    description: Table, table: pa.Table, rows_per_group: int, counts: Counts | None = None
+) -> Encodings:  # fmt: skip
+    """Choose a dictionary where values repeat, else deltas for times and integers and byte splitting for floats.
+
+    The table has all rows of the file, or a sample of them; `counts` are those of the file.
+    """
+    counts = counts or Counts.of(table)
     chosen = Encodings()
     fixed = {spec.name for spec in description.columns}
     ids: list[str] = []
@@ -45,13 +64,13 @@ def choose_encodings(description: Table, table: pa.Table, rows_per_group: int) -
                 chosen.others[path] = encoding
                 if path == name and name not in fixed and _is_id(leaf):
                     ids.append(name)
-    ndv = max(1, min(rows_per_group, table.num_rows))
+    ndv = max(1, min(rows_per_group, counts.rows))
     for spec in description.columns:
-        if spec.bloom and table.column(spec.name).null_count < table.num_rows:
+        if spec.bloom and counts.present.get(spec.name, 0):
             chosen.blooms[spec.name] = {"ndv": ndv, "fpp": _BLOOM_FALSE_POSITIVES}
-    if description.attributes and table.num_rows >= _ID_BLOOM_ROWS:
+    if description.attributes and counts.rows >= _ID_BLOOM_ROWS:
         for name in ids[:_MAX_ID_BLOOMS]:
-            present = 1 - table.column(name).null_count / table.num_rows
+            present = counts.present.get(name, 0) / counts.rows
             chosen.blooms[name] = {"ndv": max(1, int(ndv * present)), "fpp": _ATTRIBUTE_FALSE_POSITIVES}
     return chosen
 

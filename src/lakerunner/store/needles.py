@@ -15,6 +15,7 @@ bytes per piece.
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,7 @@ LEAST_BYTES = _PIECE + _RUNS[0] - 1
 #: Texts that are too short for a filter, but tell whether values are written with escapes or have lost characters. A
 #: search for the value of a field has to expect those, unless there are none.
 MARKS = ("\\", "\ufffd")
-#: Bytes of all filters of a file, as a share of its row groups.
+#: Bytes of the filters of a row group, as a share of its own.
 _SHARE = 0.08
 #: A filter is halved as long as at most this share of its bits would be set. One piece in 70 is then found by mistake.
 _FULL = 0.35
@@ -46,6 +47,8 @@ _TOO_FULL = 0.5
 #: A filter that gets too full is noticed after a part of the values.
 _PARTS = 8
 _MAX_LOG_BLOCKS = 24
+#: Bytes of filters that wait in memory for the end of their file.
+_SPOOL_BYTES = 16 << 20
 #: Places for the hashes of a run: a power of two.
 _RING = 32
 #: Pieces that are remembered while a filter is made: a power of two, and few enough for the fastest cache.
@@ -78,24 +81,42 @@ class NeedleFilter:
         return self.offset + block * BLOCK_BYTES
 
 
-def append_filters(
-    sink: pa.NativeFile, table: pa.Table, columns: Sequence[str], rows_per_group: int
-) -> dict[bytes, bytes]:
-    """Write the filters of the columns behind the row groups; return the key-value metadata that leads to them."""
-    most_bytes = int(sink.tell() * _SHARE)
-    total_rows = table.num_rows
-    places: dict[str, list[list[int] | None]] = {}
-    for name in columns:
-        for start in range(0, total_rows, rows_per_group):
-            values = table.column(name).slice(start, rows_per_group)
-            made = filter_of(values, most_bytes * len(values) // (total_rows * len(columns)))
-            place = None if made is None else [sink.tell(), made.log_blocks, made.run, marks_of(values)]
-            places.setdefault(name, []).append(place)
+class FilterSpool:
+    """The filters of a file's row groups, made group by group and written behind the last one."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
+        #: In memory while they are small, then in a file: the filters of a gigabyte take 80 MB.
+        self._bodies = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115  (lives as long as this object)
+        self._places: dict[str, list[list[int] | None]] = {name: [] for name in columns}
+
+    def add_group(self, rows: pa.Table, group_bytes: int) -> None:
+        """Make the filters of a row group that takes so many bytes."""
+        if not rows.num_rows:
+            return
+        for name in self._columns:
+            values = rows.column(name)
+            made = filter_of(values, int(group_bytes * _SHARE) // len(self._columns))
+            place = None
             if made is not None:
-                sink.write(made.words)
-    if not any(place for of_column in places.values() for place in of_column):
-        return {}
-    return {NEEDLES_METADATA: orjson.dumps({"version": 1, "columns": places})}
+                place = [self._bodies.tell(), made.log_blocks, made.run, marks_of(values)]
+                self._bodies.write(made.words.tobytes())
+            self._places[name].append(place)
+
+    def append_to(self, sink: pa.NativeFile) -> dict[bytes, bytes]:
+        """Write the filters; return the key-value metadata that leads to them."""
+        begin = sink.tell()
+        places = {
+            name: [None if place is None else [begin + place[0], *place[1:]] for place in of_column]
+            for name, of_column in self._places.items()
+        }
+        self._bodies.seek(0)
+        while body := self._bodies.read(_SPOOL_BYTES):
+            sink.write(body)
+        self._bodies.close()
+        if not any(place for of_column in places.values() for place in of_column):
+            return {}
+        return {NEEDLES_METADATA: orjson.dumps({"version": 1, "columns": places})}
 
 
 def filters_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[NeedleFilter | None]]:

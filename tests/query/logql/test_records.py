@@ -16,9 +16,9 @@ import pytest
 from lakerunner.formats.attributes import keys_of
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS
-from lakerunner.pipeline.ingest.repeats import with_repeats
 from lakerunner.pipeline.ingest.split import merged
 from lakerunner.pipeline.ordering import sorted_table
+from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.query.logql.entries import Category, Entries, plain
 from lakerunner.query.logql.records import STREAM_KEYS, columns_for, entries_of
 

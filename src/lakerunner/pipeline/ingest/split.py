@@ -18,6 +18,7 @@ from lakerunner.formats.unify_tables import unify_tables
 from lakerunner.model.signal import Signal, Table
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR
 from lakerunner.pipeline.ordering import sort_order, sorted_table, take, whole
+from lakerunner.store.statistics import event_times_ns
 
 #: Hours before and after the present whose rows always get a part per hour. This is where queries look most.
 NEAR_PAST_HOURS, NEAR_FUTURE_HOURS = 36, 12
@@ -52,11 +53,6 @@ def _first_of_each(table: pa.Table, description: Table) -> pa.Table:
     first = np.full(len(encoded.dictionary), table.num_rows, np.int64)
     np.minimum.at(first, encoded.indices.to_numpy(), np.arange(table.num_rows))
     return take(table, np.sort(first))
-
-
-def event_times_ns(signal: Signal, rows: pa.Table) -> npt.NDArray[np.int64]:
-    times: npt.NDArray[np.int64] = rows.column(signal.time_column).cast(pa.int64()).to_numpy()
-    return times * signal.time_unit_ns
 
 
 def skewed_rows(times_ns: npt.NDArray[np.int64], now_ns: int) -> int:

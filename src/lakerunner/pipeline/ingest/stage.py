@@ -252,7 +252,14 @@ def _attempt(item: Item[RawObject], found: Found) -> Attempt:
         return Attempt(
             item.item_id, InputAtFault(f"cannot commit item {item.item_id}: its tasks did not report every object")
         )
-    result = ItemResult(item.item_id, made=segments, objects=outcomes, follow_ups=segments_made(segments))
+    sources = {
+        segment.segment_id: [outcome.object_id for outcome in result.objects if outcome.row_count]
+        for result in found
+        for segment in result.segments
+    }
+    result = ItemResult(
+        item.item_id, made=segments, objects=outcomes, follow_ups=segments_made(segments), sources=sources
+    )
     return Attempt(item.item_id, result, partial(report, item, result, found))
 
 

@@ -30,8 +30,8 @@ from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, signal_named
 from lakerunner.model.time import MAX_TIME_NS
-from lakerunner.pipeline.ingest.repeats import with_repeats
-from lakerunner.pipeline.ingest.split import Tables, event_times_ns, merged, parts, skewed_rows
+from lakerunner.pipeline.ingest.split import Tables, merged, parts, skewed_rows
+from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.bucket import version_of
@@ -40,6 +40,7 @@ from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import describe, encode_tables, segment_of
+from lakerunner.store.statistics import event_times_ns
 
 #: Bytes of raw objects that may wait, fetched, for their turn to be decoded.
 _FETCHED_BYTES = 64 << 20

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lakerunner.formats.log_details import with_details
 from lakerunner.model.signals import LOGS
-from lakerunner.pipeline.ingest.repeats import with_repeats
 from lakerunner.pipeline.ordering import sorted_table
+from lakerunner.pipeline.repeats import with_repeats
 
 _ROWS = st.fixed_dictionaries(
     {

@@ -1,0 +1,1 @@
+"""The compact stage: many small segments become few large ones."""

@@ -1,0 +1,224 @@
+"""What one Spark task of compaction does: merge the segments of an item into one, and report it.
+
+Nothing that a task writes is visible: the driver's commit makes the new segment live and supersedes its inputs in one
+transaction. So a task may die or run twice at any point.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import traceback
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.formats.attribute_types import AttributeTypes
+from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Missing
+from lakerunner.model.ids import fresh_id
+from lakerunner.model.segment import Segment, is_dated
+from lakerunner.model.signal import Signal, Table
+from lakerunner.model.signals import LOGS, signal_named
+from lakerunner.pipeline.compact.columns import MergedColumns
+from lakerunner.pipeline.compact.duplicates import Readings, without_duplicates
+from lakerunner.pipeline.compact.merge import Chunk, SortedInput, merged
+from lakerunner.pipeline.ordering import take
+from lakerunner.pipeline.repeats import with_repeats, without_marks
+from lakerunner.pipeline.segment_output import TableOutput
+from lakerunner.pipeline.segment_source import TableSource, stored_sort_key
+from lakerunner.runtime.crash import crash_point
+from lakerunner.store import keys
+from lakerunner.store.config import StoreConfig
+from lakerunner.store.object_store import ObjectStore
+from lakerunner.store.open import open_store
+from lakerunner.store.segment_writer import segment_of
+from lakerunner.store.statistics import StatisticsBuilder
+
+#: Rows of all inputs together that are in memory, and the least and most of one.
+_ROWS_AT_ONCE, _LEAST_ROWS, _MOST_ROWS = 1 << 18, 1 << 11, 1 << 16
+_SCRATCH_PREFIX = "merge-"
+#: Folders that a killed task left behind are removed after this time.
+_SCRATCH_KEEP_S = 86_400.0
+
+
+class UnreadableInput(LakeError):
+    """An input cannot be merged, whatever is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTask:
+    """The inputs of one work item, in the order in which queries read them."""
+
+    item_id: uuid.UUID
+    signal: str
+    inputs: tuple[Segment, ...]
+    store: StoreConfig
+    #: Folder for copies of inputs and for the output, before it is uploaded.
+    scratch: str
+    types: AttributeTypes = field(default_factory=AttributeTypes)
+    #: For each input, the earlier inputs that hold rows of the same raw object.
+    readings: tuple[tuple[int, ...], ...] = ()
+    #: Whether equal rows are stored once, whatever their source.
+    deduplicates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompactResult:
+    """The segment made; none if there was one input only, which then is known to be readable."""
+
+    item_id: uuid.UUID
+    segment: Segment | None = None
+    #: Rows that were removed as duplicates.
+    removed: int = 0
+    error: LakeError | None = None
+
+
+def run_task(task: CompactTask) -> CompactResult:
+    """Run the task. An error is the result's `error`: it concerns this item alone."""
+    try:
+        return _run(task)
+    except LakeError as error:
+        return CompactResult(task.item_id, error=error)
+    except MemoryError:
+        return CompactResult(task.item_id, error=LimitHit("cannot compact the item: the task is out of memory"))
+    except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        return CompactResult(
+            task.item_id, error=Bug(f"cannot compact the item: {type(error).__name__}: {error}", where=where)
+        )
+
+
+def _run(task: CompactTask) -> CompactResult:
+    if not task.inputs:
+        return CompactResult(task.item_id)
+    signal = signal_named(task.signal)
+    store = open_store(task.store)
+    with _scratch(Path(task.scratch)) as folder:
+        merge = _Merge(task, signal, store, folder)
+        sizes = [merge.write(number) for number in range(len(signal.tables))]
+        statistics = merge.statistics.result()
+        before = sum(segment.row_count for segment in task.inputs)
+        if statistics.row_count + merge.removed != before:
+            raise Bug(
+                f"cannot compact item {task.item_id}: its inputs have {before} rows,"
+                f" {statistics.row_count} were written and {merge.removed} removed"
+            )
+        crash_point("compact_after_merge")
+        if len(task.inputs) == 1:
+            return CompactResult(task.item_id)
+        first = task.inputs[0]
+        segment = segment_of(
+            signal,
+            statistics,
+            segment_id=fresh_id(),
+            org_id=first.org_id,
+            collector=first.collector,
+            size_bytes=sum(sizes),
+            level=1 + max(each.level for each in task.inputs),
+            is_dated=is_dated(statistics.time_range, time.time_ns()),
+        )
+        for key, path in zip(keys.segment_keys(segment), merge.paths, strict=True):
+            store.put_file(key, path, create_only=True)
+            crash_point("compact_after_upload")
+    return CompactResult(task.item_id, segment, merge.removed)
+
+
+class _Merge:
+    def __init__(self, task: CompactTask, signal: Signal, store: ObjectStore, folder: Path) -> None:
+        self._task = task
+        self._signal = signal
+        self._store = store
+        self._folder = folder
+        self.statistics = StatisticsBuilder(signal)
+        self.removed = 0
+        self.paths = [folder / f"merged{number}.parquet" for number in range(len(signal.tables))]
+
+    def write(self, number: int) -> int:
+        """Merge one table of all inputs into a file; return its size in bytes."""
+        description = self._signal.tables[number]
+        with ExitStack() as stack:
+            sources = [self._open(stack, segment, number) for segment in self._task.inputs]
+            crash_point("compact_after_fetch")
+            with _reading():
+                columns = MergedColumns(sources, description, self._task.types)
+            output = TableOutput(self.paths[number], self._signal, description, columns.counts, columns.sample)
+            stack.callback(output.abandon)
+            for chunk in self._chunks(sources, columns, description):
+                rows = self._counted(chunk) if description is self._signal.rows else _first_of_each(chunk, description)
+                output.add(rows)
+            return output.close()
+
+    def _open(self, stack: ExitStack, segment: Segment, number: int) -> TableSource:
+        with _reading():
+            source = TableSource(
+                self._store, keys.segment_keys(segment)[number], segment.size_bytes, self._folder
+            )  # fmt: skip
+        stack.callback(source.close)
+        if number == 0 and source.row_count != segment.row_count:
+            raise UnreadableInput(
+                f"cannot merge {source.key}: it has {source.row_count} rows, the index says {segment.row_count}"
+            )
+        return source
+
+    def _chunks(
+        self, sources: Sequence[TableSource], columns: MergedColumns, description: Table
+    ) -> Iterator[Chunk]:  # fmt: skip
+        at_once = min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS_AT_ONCE // len(sources)))
+        sort_key = stored_sort_key(description, columns.schema)
+        inputs = [SortedInput(columns.batches(each, at_once), each.row_count, sort_key) for each in sources]
+        chunks = merged(inputs, sort_key)
+        while True:
+            with _reading():
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    def _counted(self, chunk: Chunk) -> pa.Table:
+        before = chunk.rows.num_rows
+        readings: Readings = self._task.readings
+        if self._task.deduplicates or any(readings):
+            chunk = without_duplicates(chunk, self._signal, readings, all_once=self._task.deduplicates)
+            self.removed += before - chunk.rows.num_rows
+        rows = with_repeats(without_marks(chunk.rows)) if self._signal is LOGS else chunk.rows
+        self.statistics.add(rows)
+        return rows
+
+
+def _first_of_each(chunk: Chunk, description: Table) -> pa.Table:
+    """Keep the first of the rows with an equal sort key: several inputs describe the same series."""
+    rows = chunk.rows
+    is_new = np.zeros(max(0, rows.num_rows - 1), np.bool_)
+    for name in description.sort_key:
+        column = rows.column(name)
+        is_new |= pc.not_equal(column.slice(1), column.slice(0, len(is_new))).to_numpy()
+    return rows if is_new.all() else take(rows, np.flatnonzero(np.insert(is_new, 0, True)))
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """What goes wrong while an input is read is the input's fault, unless the store is down."""
+    try:
+        yield
+    except (Missing, BadInput) as error:
+        raise UnreadableInput(error.message) from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UnreadableInput(f"cannot read an input: {type(error).__name__}: {error}") from None
+
+
+@contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    parent.mkdir(0o700, parents=True, exist_ok=True)
+    for left in parent.glob(_SCRATCH_PREFIX + "*"):
+        if left.stat().st_mtime < time.time() - _SCRATCH_KEEP_S:
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

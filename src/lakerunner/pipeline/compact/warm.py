@@ -1,0 +1,9 @@
+"""Loads the compiled kernels of compaction's tasks."""
+
+from __future__ import annotations
+
+from lakerunner.store import needles
+
+
+def warm() -> None:
+    needles.warm()

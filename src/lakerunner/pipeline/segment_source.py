@@ -1,0 +1,102 @@
+"""Read a table of a stored segment in batches: the file is in memory if it is small, else on a local disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.signal import Table
+from lakerunner.store.nanos import SUFFIX, split_nanos
+from lakerunner.store.object_store import ObjectStore
+
+#: Objects up to this size are kept in memory.
+_SMALL_BYTES = 4 << 20
+#: Bytes read ahead of each column: little, because many columns of many files are open at once.
+_BUFFER_BYTES = 64 << 10
+#: A sample is made of this many runs of neighbouring rows.
+SAMPLE_RUNS, SAMPLE_RUN_ROWS = 16, 256
+
+
+class TableSource:
+    """One Parquet file of a segment."""
+
+    def __init__(self, store: ObjectStore, key: str, size_hint: int, scratch: Path) -> None:
+        self.key = key
+        self._path: Path | None = None
+        if size_hint <= _SMALL_BYTES:
+            self._file = self._opened(pa.BufferReader(store.get(key)))
+        else:
+            self._path = scratch / key.rpartition("/")[2]
+            with self._path.open("xb") as copy:
+                for part in store.stream(key):
+                    copy.write(part)
+            self._file = self._opened(self._path)
+
+    @staticmethod
+    def _opened(source: Path | pa.BufferReader) -> pq.ParquetFile:
+        return pq.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._file.schema_arrow
+
+    @property
+    def row_count(self) -> int:
+        return int(self._file.metadata.num_rows)
+
+    @property
+    def row_groups(self) -> int:
+        return int(self._file.metadata.num_row_groups)
+
+    def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows in order, as they are stored."""
+        for batch in self._file.iter_batches(rows, columns=columns, use_threads=False):
+            yield pa.Table.from_batches([batch], batch.schema.with_metadata(self.schema.metadata))
+
+    def head(self, row_group: int, rows: int) -> pa.Table:
+        """The first rows of a row group."""
+        batch = next(self._file.iter_batches(rows, row_groups=[row_group], use_threads=False))
+        return pa.Table.from_batches([batch], batch.schema.with_metadata(self.schema.metadata))
+
+    def present(self) -> dict[str, int]:
+        """Column -> rows with a value, from the footer; for a nested column, all rows."""
+        footer = self._file.metadata
+        found = dict.fromkeys(self.schema.names, 0)
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            for index in range(group.num_columns):
+                column = group.column(index)
+                name = column.path_in_schema
+                if name in found:
+                    known = column.statistics is not None and column.statistics.has_null_count
+                    nulls = column.statistics.null_count if known else 0
+                    found[name] += group.num_rows - nulls
+                elif (top := name.partition(".")[0]) in found and not found[top]:
+                    found[top] = footer.num_rows
+        return found
+
+    def close(self) -> None:
+        self._file.close(force=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def stored_schema(description: Table) -> pa.Schema:
+    """The fixed columns as files have them."""
+    return split_nanos(description.schema().empty_table()).schema
+
+
+def stored_sort_key(description: Table, schema: pa.Schema) -> list[str]:
+    """The sort key of stored rows: a remainder of nanoseconds follows its column."""
+    return [name for column in description.sort_key for name in (column, column + SUFFIX) if name in schema.names]
+
+
+def sample_places(sources: Sequence[TableSource]) -> list[tuple[TableSource, int]]:
+    """Row groups spread over all sources, from each of which a sample takes the first rows."""
+    places = [(source, group) for source in sources for group in range(source.row_groups)]
+    chosen = np.unique(np.linspace(0, len(places) - 1, SAMPLE_RUNS).astype(int))
+    return [places[index] for index in chosen.tolist()]
