@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -33,13 +34,28 @@ def plain(value: AnyValue) -> Any:
     return getattr(value, kind)
 
 
-def cell(value: AnyValue) -> tuple[str, Any] | None:
+def typed(value: AnyValue) -> Any:
+    """The value within the JSON of spans, from which the exact value can be told."""
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [typed(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        found = {pair.key: typed(pair.value) for pair in value.kvlist_value.values}
+        return {"$map": found} if len(found) == 1 and next(iter(found)).startswith("$") else found
+    if kind == "bytes_value":
+        return {"$bytes": plain(value)}
+    if kind == "double_value" and not math.isfinite(value.double_value):
+        return {"$double": plain(value)}
+    return plain(value)
+
+
+def cell(value: AnyValue, nested: Callable[[AnyValue], Any] = plain) -> tuple[str, Any] | None:
     """Type and value in a column, None where the key has no value."""
     kind = value.WhichOneof("value")
     if kind is None or kind == "string_value_strindex":
         return None
     if kind in ("array_value", "kvlist_value"):
-        return "text", orjson.dumps(plain(value)).decode()
+        return "text", orjson.dumps(nested(value)).decode()
     if kind in TEXT_KINDS:
         return "text", plain(value)
     return kind, getattr(value, kind)
@@ -93,7 +109,7 @@ def message(value: AnyValue) -> str | None:
     return text(content)
 
 
-def attribute_rows(rows: list[dict[str, list[Any]]]) -> list[dict[str, Any]]:
+def attribute_rows(rows: list[dict[str, list[Any]]], nested: Callable[[AnyValue], Any] = plain) -> list[dict[str, Any]]:
     """Attribute columns and overflow of rows given as prefix -> key-value pairs."""
     types: dict[str, set[str]] = {}
     inexact: set[str] = set()
@@ -102,8 +118,11 @@ def attribute_rows(rows: list[dict[str, list[Any]]]) -> list[dict[str, Any]]:
         columns: dict[str, Any] = {}
         losers: dict[str, Any] = {}
         for prefix, pairs in row.items():
-            known = [(pair.key, KINDS.index(pair.value.WhichOneof("value")), at, cell(pair.value)) for at, pair in
-                     enumerate(pairs) if cell(pair.value) is not None]  # fmt: skip
+            known = [
+                (pair.key, KINDS.index(pair.value.WhichOneof("value")), at, found)
+                for at, pair in enumerate(pairs)
+                if (found := cell(pair.value, nested)) is not None
+            ]
             last: dict[str, int] = {}
             for key, _, at, _ in known:
                 last[attribute_column(prefix, key)] = at

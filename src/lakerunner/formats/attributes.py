@@ -21,9 +21,11 @@ import pyarrow.compute as pc
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.number_text import float_texts
+from lakerunner.formats.sent_types import EMPTY, STRING, unlike
 from lakerunner.formats.spelling import Spelled, by_use, spelled_column
 from lakerunner.model.labels import attribute_column, loki_label
 from lakerunner.model.signals.logs import SPELLED
+from lakerunner.model.signals.traces import SENT
 
 #: Every column makes the file's footer longer, which costs even readers that do not select the column.
 MAX_PROMOTED_COLUMNS = 256
@@ -49,6 +51,8 @@ class Entry:
     index: Ints
     #: The position of each value among those of its row, if that is known.
     place: Ints | None = None
+    #: The type that the values were sent with (`sent_types.py`), if that is known.
+    sent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +64,25 @@ class Level:
     entries: Sequence[Entry]
     #: The element of this level that each row belongs to; None where the elements are the rows themselves.
     of_row: Ints | None = None
+    #: Keys that were sent without a value, each with the elements that have it.
+    empty: Sequence[tuple[str, Ints]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """The attribute columns, the overflow column, the original keys of each column, and unusual ones by row."""
+    """The attribute columns, the overflow column, the original keys of each column, unusual keys and types by row."""
 
     columns: dict[str, pa.Array]
     overflow: pa.Array | None
     keys: dict[str, list[str]]
     spelled: list[Spelled]
+    sent: list[Spelled]
 
     def add_to(self, table: pa.Table) -> pa.Table:
-        if self.spelled and SPELLED in table.column_names:
-            spelled = spelled_column(self.spelled, table.num_rows)
-            table = table.set_column(table.column_names.index(SPELLED), table.schema.field(SPELLED), spelled)
+        for marks, name in ((self.spelled, SPELLED), (self.sent, SENT)):
+            if marks and name in table.column_names:
+                column = spelled_column(marks, table.num_rows)
+                table = table.set_column(table.column_names.index(name), table.schema.field(name), column)
         for name in sorted(self.columns):
             table = table.append_column(name, self.columns[name])
         if self.overflow is not None:
@@ -110,15 +118,19 @@ def keys_of(schema: pa.Schema) -> dict[str, list[str]]:
     return {name: keys for name, keys in lists.items() if all(isinstance(key, str) for key in keys)}
 
 
-def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MAX_PROMOTED_COLUMNS) -> Promoted:
+def promote(
+    levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MAX_PROMOTED_COLUMNS, *, exact: bool = False
+) -> Promoted:
     """Build the attribute columns of all levels, `row_count` rows each, and the overflow.
 
-    Keys that occur in the most rows get the columns.
+    Keys that occur in the most rows get the columns. With `exact`, every key and type can be told from the result;
+    without it, every Loki label.
     """
     columns = sorted(_columns(levels), key=lambda column: (-column.presence, column.name))
     promoted: dict[str, pa.Array] = {}
     keys: dict[str, list[str]] = {}
     spelled: list[Spelled] = []
+    sent: list[Spelled] = []
     spilled: list[tuple[Level, str, Entry]] = []
     for rank, column in enumerate(columns):
         chosen = _winners(column.entries)
@@ -128,15 +140,24 @@ def promote(levels: Sequence[Level], row_count: int, tally: Tally, cap: int = MA
             promoted[column.name] = _expand(_spread(chosen.entry, column.level.size), column.level)
             keys[column.name] = usual
             if len(usual) > 1:
-                spelled += _unusual(column, chosen, usual[0])
+                spelled += _unusual(column, chosen, usual[0], exact=exact)
         else:
             spilled.append((column.level, column.name, chosen.entry))
-            if is_unlike(column.name, usual[0]) and len(keys) < cap + MAX_OVERFLOW_KEYS:
+            differs = usual[0] != column.name.partition("_")[2] if exact else is_unlike(column.name, usual[0])
+            if differs and len(keys) < cap + MAX_OVERFLOW_KEYS:
                 keys[column.name] = usual
+        if exact:
+            sent += _unlike_types(column, chosen, in_column=rank < cap)
         prefix = column.level.prefix
         spilled.extend((column.level, f"{prefix}_{entry.key}", entry) for entry in chosen.losers)
     overflow = spill(spilled, row_count, tally) if spilled else None
-    return Promoted(promoted, overflow, keys, spelled)
+    for level in levels if exact else ():
+        for key, elements in level.empty:
+            name = attribute_column(level.prefix, key)
+            rows = elements if level.of_row is None else np.flatnonzero(np.isin(level.of_row, elements))
+            spelled.append(Spelled(rows, name, key))
+            sent.append(Spelled(rows, name, EMPTY))
+    return Promoted(promoted, overflow, keys, spelled, sent)
 
 
 def is_unlike(column: str, key: str) -> bool:
@@ -144,15 +165,42 @@ def is_unlike(column: str, key: str) -> bool:
     return loki_label(key) != loki_label(column.partition("_")[2])
 
 
-def _unusual(column: _Column, chosen: _Winners, usual: str) -> Iterable[Spelled]:
+def _unusual(column: _Column, chosen: _Winners, usual: str, *, exact: bool) -> Iterable[Spelled]:
     """Yield the rows that have an unusual key in the column."""
     for number, entry in enumerate(column.entries):
-        if loki_label(entry.key) != loki_label(usual):
+        if entry.key != usual if exact else loki_label(entry.key) != loki_label(usual):
             mine = chosen.origin == number
             part = Entry(entry.key, chosen.entry.rows[mine], chosen.entry.source, chosen.entry.index[mine])
             rows, _ = _rows_of(column.level, part)
             if len(rows):
                 yield Spelled(rows, column.name, entry.key)
+
+
+def _unlike_types(column: _Column, chosen: _Winners, *, in_column: bool) -> Iterable[Spelled]:
+    """Yield the rows whose stored value does not tell the type that was sent."""
+    # The name and version of a scope share their columns with attributes of these names, which are marked.
+    is_shared = column.name in ("scope_name", "scope_version")
+    for number, entry in enumerate(column.entries):
+        if entry.sent is None:
+            continue
+        source, index, at = chosen.entry.source, chosen.entry.index, chosen.entry.rows
+        if len(column.entries) > 1:
+            index, at = index[chosen.origin == number], at[chosen.origin == number]
+        if not in_column:
+            odd: npt.NDArray[np.bool_] | bool = entry.sent != STRING
+        else:
+            odd = is_shared or unlike(source, index, entry.sent)
+        if odd is False:
+            continue
+        if odd is not True:
+            index, at = index[odd], at[odd]
+        rows, _ = _rows_of(column.level, Entry(entry.key, at, source, index))
+        if len(rows):
+            yield Spelled(rows, column.name, entry.sent)
+    for loser in chosen.losers:
+        if loser.sent not in (None, STRING):
+            rows, _ = _rows_of(column.level, loser)
+            yield Spelled(rows, f"{column.level.prefix}_{loser.key}", str(loser.sent))
 
 
 def as_text(array: pa.Array) -> pa.Array:
@@ -255,7 +303,7 @@ def _winners(entries: list[Entry]) -> _Winners:
     last[:-1] = rows[order[1:]] != rows[order[:-1]]
     kept, lost = order[last], order[~last]
     losers = [
-        Entry(entry.key, rows[index], source, index)
+        Entry(entry.key, rows[index], source, index, sent=entry.sent)
         for number, entry in enumerate(entries)
         if len(index := lost[origin[lost] == number])
     ]

@@ -23,9 +23,10 @@ from lakerunner.formats.spelling import Mask, spelled_rows
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals.logs import DERIVED, FINGERPRINT, LEVEL, REPEAT, SPELLED
+from lakerunner.model.signals.traces import SENT
 
 #: Columns that ingest makes itself, in segments of ours.
-_OURS = (LEVEL, FINGERPRINT, DERIVED, SPELLED, REPEAT)
+_OURS = (LEVEL, FINGERPRINT, DERIVED, SPELLED, REPEAT, SENT)
 #: The members of OTLP's AnyValue, in the spellings of protobuf and JSON.
 _ANY_VALUE = re.compile(r"\.(string|bool|int|double|array|kvlist|bytes)(_value|Value)$")
 

@@ -26,10 +26,12 @@ from lakerunner.formats.attributes import (
     spill,
 )
 from lakerunner.formats.decoded import Tally
+from lakerunner.formats.sent_types import retyped
 from lakerunner.formats.spelling import Spelled, by_use, spelled_column, spelled_rows
 from lakerunner.model.labels import loki_label
 from lakerunner.model.signal import Table
 from lakerunner.model.signals.logs import SPELLED
+from lakerunner.model.signals.traces import SENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,28 @@ class CommonColumns:
             overflow = _overflow(table, sorted(self.lost), misfits)
             arrays.append(pa.nulls(table.num_rows, OVERFLOW_TYPE) if overflow is None else overflow)
         part = pa.Table.from_arrays(arrays, schema=self.schema)
-        return _respelled(part, keys_of(table.schema), self.keys) if SPELLED in part.column_names else part
+        if self.exact:
+            part = retyped(part, table, misfits, sorted(self.lost))
+        if SPELLED in part.column_names:
+            part = _respelled(part, keys_of(table.schema), self.keys, exact=self.exact)
+        return part
+
+    @property
+    def exact(self) -> bool:
+        """Whether every key and type must be told from the result, and not only the labels."""
+        return SENT in self.schema.names
+
+    def retypes(self, shape: Shape) -> bool:
+        """Whether rows of that table may get a type named that was told by their column before."""
+        return any(
+            each.name in self.lost or plain_type(self.schema.field(each.name).type) != plain_type(each.type)
+            for each in shape.schema
+            if each.name in self.lost or each.name in self.schema.names
+        )
 
     def respells(self, shape: Shape) -> bool:
         """Whether rows of that table get a key named that was the usual one before."""
-        return bool(_unlike(keys_of(shape.schema), self.keys))
+        return bool(_unlike(keys_of(shape.schema), self.keys, exact=self.exact))
 
 
 def common_columns(
@@ -105,7 +124,8 @@ def common_columns(
     for shape in shapes:
         for name, rows in shape.overflowing.items():
             # Only a column that the org has already: the type of another one can no longer be told from its texts.
-            if name in types.known:
+            # A type that only the overflow tells would be lost in the column.
+            if name in types.known and SENT not in fixed.names:
                 promoted.add(name)
                 present[name] = present.get(name, 0) + rows
     ranked = sorted(present, key=lambda name: (not types.has_column(name), -present[name], name))
@@ -115,7 +135,7 @@ def common_columns(
     schema = pa.schema([*fixed, *fields])
     if lost or any(_may_overflow(shape, fields) for shape in shapes):
         schema = schema.append(pa.field(OVERFLOW, OVERFLOW_TYPE))
-    keys = _keys(shapes, kept)
+    keys = _keys(shapes, kept, exact=SENT in fixed.names)
     metadata = {KEYS_METADATA: orjson.dumps(keys, option=orjson.OPT_SORT_KEYS)}
     return CommonColumns(schema.with_metadata(metadata), frozenset(lost), frozenset(promoted & set(kept)), keys)
 
@@ -192,7 +212,7 @@ def _with_values(table: pa.Table, name: str, entry: Entry, kind: pa.DataType) ->
     return table.append_column(name, column), ~fits
 
 
-def _keys(shapes: Sequence[Shape], kept: Sequence[str]) -> dict[str, list[str]]:
+def _keys(shapes: Sequence[Shape], kept: Sequence[str], *, exact: bool) -> dict[str, list[str]]:
     """Return the keys of each column, first the one that most rows have, and those of the overflow that differ."""
     found: dict[str, list[tuple[str, int]]] = {}
     for shape in shapes:
@@ -200,18 +220,29 @@ def _keys(shapes: Sequence[Shape], kept: Sequence[str]) -> dict[str, list[str]]:
             rows = shape.present.get(name, 1)
             found.setdefault(name, []).extend((key, rows if key == originals[0] else 0) for key in originals)
     keys = {name: by_use(*zip(*pairs, strict=True)) for name, pairs in found.items()}
-    others = [name for name in keys if name not in kept and is_unlike(name, keys[name][0])][:MAX_OVERFLOW_KEYS]
+    others = [
+        name
+        for name in keys
+        if name not in kept and (keys[name][0] != name.partition("_")[2] if exact else is_unlike(name, keys[name][0]))
+    ][:MAX_OVERFLOW_KEYS]
     return {name: keys[name] for name in (*kept, *others) if name in keys}
 
 
-def _unlike(had: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]]) -> list[str]:
+def _unlike(had: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]], *, exact: bool) -> list[str]:
     """Return the columns whose usual key is unusual among all tables."""
-    return [name for name, own in had.items() if name in keys and loki_label(own[0]) != loki_label(keys[name][0])]
+    own = {name: (keys_had[0], keys[name][0]) for name, keys_had in had.items() if name in keys}
+    return [
+        name
+        for name, (before, now) in own.items()
+        if (before != now if exact else loki_label(before) != loki_label(now))
+    ]
 
 
-def _respelled(part: pa.Table, had: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]]) -> pa.Table:
+def _respelled(
+    part: pa.Table, had: Mapping[str, Sequence[str]], keys: Mapping[str, Sequence[str]], *, exact: bool
+) -> pa.Table:
     """Return the rows with their keys named where the usual one of their table is unusual among all tables."""
-    unlike = [name for name in _unlike(had, keys) if name in part.column_names]
+    unlike = [name for name in _unlike(had, keys, exact=exact) if name in part.column_names]
     if not unlike:
         return part
     before = spelled_rows(part.column(SPELLED).combine_chunks())

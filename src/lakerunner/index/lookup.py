@@ -75,3 +75,13 @@ def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:
         [[ref.dateint for ref in refs], [ref.segment_id for ref in refs]],
     ).fetchall()
     return [segment_of_row(row) for row in rows]
+
+
+def load_id_filters(tx: Connection, refs: Sequence[SegmentRef]) -> dict[uuid.UUID, bytes]:
+    """Return the id filter of each segment; empty bytes for one that has none, and so may hold every id."""
+    rows = tx.execute(
+        "SELECT s.segment_id, s.id_filter FROM segment s JOIN unnest(%s::int[], %s::uuid[]) AS r(dateint, segment_id)"
+        " ON s.dateint = r.dateint AND s.segment_id = r.segment_id",
+        [[ref.dateint for ref in refs], [ref.segment_id for ref in refs]],
+    ).fetchall()
+    return {row["segment_id"]: bytes(row["id_filter"] or b"") for row in rows}

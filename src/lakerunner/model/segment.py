@@ -65,6 +65,8 @@ class Segment:
     pruning: Pruning = field(default_factory=Pruning)
     #: False when the index stores it apart from its day. A segment that is wider than a day never has one.
     is_dated: bool = True
+    #: A filter of the ids in the segment (`id_filter.py`), set when the segment is made; lookups do not read it.
+    id_filter: bytes = field(default=b"", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.time_range.start_ns == self.time_range.end_ns or self.row_count <= 0:

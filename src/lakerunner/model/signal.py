@@ -44,6 +44,8 @@ class Signal:
     dedup_key: tuple[str, ...]
     #: Columns whose distinct values the index stores for pruning.
     pruning: tuple[str, ...]
+    #: A column of ids by which single rows are looked up: the index keeps a filter of it per segment.
+    id_column: str = ""
     #: Whether the signal is rolled up into coarser tiers.
     rolls_up: bool = False
 

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from lakerunner.index.database import Database
 from lakerunner.index.lookup import Want
+from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.open import local_workers, open_workers
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.plan.catalog import Catalog
+from lakerunner.query.plan.id_filters import IdFilters
 from lakerunner.query.plan.planner import Planner
 from lakerunner.runtime.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Segments that may hold an id, of how many they were chosen, and the watermark of that lookup."""
+
+    segments: list[Segment]
+    considered: int
+    watermark_ms: int | None
 
 
 class Lake:
@@ -24,6 +36,7 @@ class Lake:
         self._database = database
         self._catalog = catalog
         self._workers = workers
+        self._id_filters = IdFilters(database)
 
     def query(
         self,
@@ -45,6 +58,17 @@ class Lake:
         """The org's live segments that overlap the range now."""
         looked = self._catalog.lookup(org_id, [Want(signal, time_range)])
         return [segment for segment in looked.segments if segment.org_id == org_id]
+
+    def holding(self, org_id: uuid.UUID, signal: str, time_range: TimeRange, wanted: str) -> Located:
+        """The org's live segments that overlap the range and may hold the id, and the watermark of the signal."""
+        looked = self._catalog.lookup(org_id, [Want(signal, time_range)])
+        segments = [segment for segment in looked.segments if segment.org_id == org_id]
+        try:
+            kept = self._id_filters.holding(segments, wanted)
+        except Unavailable:
+            # Without their filters, all of them may hold it.
+            kept = segments
+        return Located(kept, len(segments), looked.watermark_ms)
 
     def ping(self) -> None:
         """Raise when the index does not answer."""

@@ -14,6 +14,7 @@ MODULES = {
     "promql": "lakerunner.query.promql.language",
     "rows": "lakerunner.query.rows.language",
     "traceql": "lakerunner.query.traceql.language",
+    "traces": "lakerunner.query.traces.language",
 }
 
 

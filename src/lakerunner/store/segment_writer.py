@@ -79,6 +79,7 @@ def segment_of(
         format_version=FORMAT_VERSION,
         pruning=statistics.pruning,
         is_dated=is_dated,
+        id_filter=statistics.id_filter,
     )
 
 

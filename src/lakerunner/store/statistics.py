@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.errors import Bug
+from lakerunner.model.id_filter import IdFilterBuilder
 from lakerunner.model.segment import MAX_PRUNING_VALUES, Pruning
 from lakerunner.model.signal import Signal
 from lakerunner.model.time import TimeRange
@@ -24,6 +25,8 @@ class SegmentStatistics:
     time_range: TimeRange
     row_count: int
     pruning: Pruning
+    #: See `model/id_filter.py`.
+    id_filter: bytes = b""
 
 
 class StatisticsBuilder:
@@ -39,6 +42,7 @@ class StatisticsBuilder:
         self._bounds: dict[str, tuple[Any, Any] | None] = {
             name: None for name in names if name != signal.time_column
         }  # fmt: skip
+        self._ids = IdFilterBuilder()
 
     def add(self, rows: pa.Table) -> None:
         if rows.num_rows == 0:
@@ -48,6 +52,8 @@ class StatisticsBuilder:
         self._start_ns = start_ns if self._start_ns is None else min(self._start_ns, start_ns)
         self._end_ns = max(self._end_ns, int(times.max()) + self._signal.time_unit_ns)
         self._row_count += rows.num_rows
+        if self._signal.id_column:
+            self._ids.add(rows.column(self._signal.id_column))
         for name, values in self._values.items():
             if values is not None:
                 values.update(value or "" for value in pc.unique(rows.column(name)).to_pylist())
@@ -68,7 +74,8 @@ class StatisticsBuilder:
     def result(self) -> SegmentStatistics:
         if self._start_ns is None:
             raise Bug("cannot describe a segment without rows")
-        return SegmentStatistics(TimeRange(self._start_ns, self._end_ns), self._row_count, self._pruning())
+        times = TimeRange(self._start_ns, self._end_ns)
+        return SegmentStatistics(times, self._row_count, self._pruning(), self._ids.result())
 
     def _pruning(self) -> Pruning:
         """Distinct values of the pruning columns, and bounds of the pruning and sort columns except the time.

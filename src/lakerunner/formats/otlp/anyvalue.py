@@ -19,11 +19,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1 import common_pb2
 
+from lakerunner.formats import sent_types
 from lakerunner.formats.attributes import EXACT, Entry, Ints, cut_text
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits, cut_key
 from lakerunner.formats.number_text import float_text
 from lakerunner.formats.otlp.kvlists import PLACE_BITS, FlatLists
+from lakerunner.formats.typed_json import typed_json
 from lakerunner.model.errors import BadInput
 
 
@@ -51,6 +53,17 @@ _FIELDS = {
 }
 
 
+_SENT = {
+    Kind.STRING: sent_types.STRING,
+    Kind.BOOL: sent_types.BOOL,
+    Kind.INT: sent_types.INT,
+    Kind.DOUBLE: sent_types.DOUBLE,
+    Kind.ARRAY: sent_types.ARRAY,
+    Kind.KVLIST: sent_types.KVLIST,
+    Kind.BYTES: sent_types.BYTES,
+}
+
+
 class Nested(enum.Enum):
     """How arrays and key-value lists are rendered."""
 
@@ -60,6 +73,8 @@ class Nested(enum.Enum):
     GO_JSON = "go json"
     #: Likewise, but key-value lists stay in protobuf, to be flattened.
     FLAT = "flat"
+    #: As JSON from which the exact value can be told (`typed_json.py`).
+    TYPED = "typed"
 
 
 class DuplicateOneof(Exception):
@@ -114,7 +129,13 @@ class Pairs:
 
     @classmethod
     def of(
-        cls, lists: pa.ListArray, limits: Limits, tally: Tally, cap: int | None = None, *, flatten: bool = False
+        cls,
+        lists: pa.ListArray,
+        limits: Limits,
+        tally: Tally,
+        cap: int | None = None,
+        *,
+        nested: Nested = Nested.JSON,
     ) -> Pairs:
         counts, flat = _flat(lists, limits.attributes_per_row if cap is None else cap, tally)
         encoded = flat.field("key").dictionary_encode()
@@ -123,9 +144,9 @@ class Pairs:
         if max(map(len, keys), default=0) * 4 > limits.key_bytes:
             uses = np.bincount(codes, minlength=len(keys)).tolist()
             keys = [cut_key(key, count, limits, tally) for key, count in zip(keys, uses, strict=True)]
-        values = Values.of(flat.field("value"), limits, tally, Nested.FLAT if flatten else Nested.JSON)
+        values = Values.of(flat.field("value"), limits, tally, nested)
         flat_lists = None
-        if flatten and Kind.KVLIST in values.arrays:
+        if nested is Nested.FLAT and Kind.KVLIST in values.arrays:
             flat_lists = FlatLists.of(
                 values.arrays[Kind.KVLIST], functools.partial(_parsed, Kind.KVLIST), _nested_json, limits, tally
             )
@@ -157,7 +178,14 @@ class Pairs:
                 if kind == Kind.KVLIST and self.flat_lists is not None:
                     yield from self.flat_lists.entries(key, index, self.rows, limits, tally)
                 else:
-                    yield Entry(key, self.rows[index], self.values.arrays[Kind(kind)], index, index << PLACE_BITS)
+                    source, place = self.values.arrays[Kind(kind)], index << PLACE_BITS
+                    yield Entry(key, self.rows[index], source, index, place, _SENT[Kind(kind)])
+
+    def empty(self) -> list[tuple[str, Ints]]:
+        """Return the keys that were sent without a value, each with the rows that have it."""
+        without = np.flatnonzero(self.values.kinds == Kind.NONE)
+        codes = self.codes[without]
+        return [(self.keys[code], self.rows[without[codes == code]]) for code in np.unique(codes).tolist()]
 
 
 def _distinct(kinds: npt.NDArray[np.uint8]) -> list[int]:
@@ -188,7 +216,10 @@ def _plain(kind: Kind, array: pa.Array, nested: Nested, limits: Limits, tally: T
     if kind == Kind.BYTES:
         return _per_distinct(array, lambda value: base64.b64encode(value).decode())
     if kind in (Kind.ARRAY, Kind.KVLIST):
-        array = _per_distinct(array, functools.partial(_json_of, kind, is_go=nested is not Nested.JSON))
+        if nested is Nested.TYPED:
+            array = _per_distinct(array, lambda wire: typed_json(_typed(_parsed(kind, wire), kind)))
+        else:
+            array = _per_distinct(array, functools.partial(_json_of, kind, is_go=nested is not Nested.JSON))
     return cut_text(array, limits, tally) if pa.types.is_string(array.type) else array
 
 
@@ -262,6 +293,27 @@ def _with_whole_numbers(value: Any) -> Any:
             return int(value)
         case _:
             return value
+
+
+def _typed(message: Any, kind: Kind) -> Any:
+    """Return a nested value as Python values, bytes and all."""
+    if kind == Kind.ARRAY:
+        return [_typed_value(value) for value in message.values]
+    return {pair.key.decode("utf-8", "replace"): _typed_value(pair.value) for pair in message.values}
+
+
+def _typed_value(value: Any) -> Any:
+    match value.WhichOneof("value"):
+        case "string_value":
+            return value.string_value.decode("utf-8", "replace")
+        case "array_value":
+            return _typed(value.array_value, Kind.ARRAY)
+        case "kvlist_value":
+            return _typed(value.kvlist_value, Kind.KVLIST)
+        case None | "string_value_strindex":
+            return None
+        case member:
+            return getattr(value, member)
 
 
 def _dict(pairs: Any) -> dict[str, Any]:

@@ -30,8 +30,8 @@ _SERVICE_KEYS = ((SERVICE_NAME,), ("container.name", "k8s.container.name", "k8s.
 def log_tables(parents: pa.StructArray, limits: Limits, options: Options, tally: Tally) -> dict[str, pa.Table]:
     nest = unnest(parents, "scope_logs", "log_records")
     records = nest.records
-    resource, scope, service = shared_levels(nest, limits, tally, _SERVICE_KEYS, flatten=True)
-    pairs = Pairs.of(records.field("attributes"), limits, tally, flatten=True)
+    resource, scope, service = shared_levels(nest, limits, tally, _SERVICE_KEYS, nested=Nested.FLAT)
+    pairs = Pairs.of(records.field("attributes"), limits, tally, nested=Nested.FLAT)
     own = Level("attr", len(records), list(pairs.entries(limits, tally)))
     promoted = promote((resource, scope, own), len(records), tally)
 

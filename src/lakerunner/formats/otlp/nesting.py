@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakerunner.formats.attributes import Entry, Ints, Level
 from lakerunner.formats.decoded import Tally
 from lakerunner.formats.limits import Limits
-from lakerunner.formats.otlp.anyvalue import Pairs
+from lakerunner.formats.otlp.anyvalue import Nested, Pairs
 from lakerunner.model.time import MAX_TIME_NS
 
 _ZERO_IDS = pa.array(["", "0" * 16, "0" * 32])
@@ -65,17 +65,19 @@ def shared_levels(
     tally: Tally,
     service_keys: Sequence[Sequence[str]] = ((SERVICE_NAME,),),
     *,
-    flatten: bool = False,
+    nested: Nested = Nested.JSON,
 ) -> tuple[Level, Level, pa.Array]:
     """Return the attributes of resources, those of scopes, and the service name of each resource.
 
     The name is the first attribute under one of the first keys, else under one of the next keys.
     """
-    pairs = Pairs.of(member(nest.resources, "attributes"), limits, tally, flatten=flatten)
-    resource = Level("resource", len(nest.resources), list(pairs.entries(limits, tally)), nest.resource_of)
-    scope_pairs = Pairs.of(member(nest.scopes, "attributes"), limits, tally, flatten=flatten)
+    pairs = Pairs.of(member(nest.resources, "attributes"), limits, tally, nested=nested)
+    entries = list(pairs.entries(limits, tally))
+    resource = Level("resource", len(nest.resources), entries, nest.resource_of, pairs.empty())
+    scope_pairs = Pairs.of(member(nest.scopes, "attributes"), limits, tally, nested=nested)
     own = [entry for name in ("name", "version") for entry in _named(name, member(nest.scopes, name))]
-    scope = Level("scope", len(nest.scopes), own + list(scope_pairs.entries(limits, tally)), nest.scope_of)
+    scope_entries = own + list(scope_pairs.entries(limits, tally))
+    scope = Level("scope", len(nest.scopes), scope_entries, nest.scope_of, scope_pairs.empty())
     names = [null_if_empty(attribute_text(pairs, keys)) for keys in service_keys]
     return resource, scope, pc.coalesce(*names)
 

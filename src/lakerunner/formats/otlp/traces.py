@@ -11,7 +11,7 @@ from lakerunner.formats.decoded import Tally, table_of
 from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp import attributes_json
-from lakerunner.formats.otlp.anyvalue import Pairs
+from lakerunner.formats.otlp.anyvalue import Nested, Pairs
 from lakerunner.formats.otlp.nesting import hex_ids, member, nanos, null_if_empty, shared_levels, timestamps, unnest
 from lakerunner.model.signals import TRACES
 from lakerunner.model.signals.traces import EVENT, LINK
@@ -23,16 +23,17 @@ _STATUSES = pa.array(["unset", "ok", "error", None])
 def trace_tables(parents: pa.StructArray, limits: Limits, options: Options, tally: Tally) -> dict[str, pa.Table]:
     nest = unnest(parents, "scope_spans", "spans")
     spans = nest.records
-    resource, scope, service = shared_levels(nest, limits, tally)
-    own = Level("attr", len(spans), list(Pairs.of(spans.field("attributes"), limits, tally).entries(limits, tally)))
-    promoted = promote((resource, scope, own), len(spans), tally)
+    resource, scope, service = shared_levels(nest, limits, tally, nested=Nested.TYPED)
+    pairs = Pairs.of(spans.field("attributes"), limits, tally, nested=Nested.TYPED)
+    own = Level("attr", len(spans), list(pairs.entries(limits, tally)), empty=pairs.empty())
+    promoted = promote((resource, scope, own), len(spans), tally, exact=True)
 
     start_ns, bad = nanos(spans.field("start_time_unix_nano"))
     end_ns, end_bad = nanos(spans.field("end_time_unix_nano"))
     # A span without an end was sent while it was running. Its duration is unknown, so it is stored as zero.
     duration_ns = np.where(end_ns == 0, 0, end_ns - start_ns)
     columns = {
-        "trace_id": hex_ids(spans.field("trace_id")),
+        "trace_id": _full_length(hex_ids(spans.field("trace_id"))),
         "span_id": hex_ids(spans.field("span_id")),
         "parent_span_id": hex_ids(spans.field("parent_span_id")),
         "trace_state": null_if_empty(spans.field("trace_state")),
@@ -60,6 +61,12 @@ def trace_tables(parents: pa.StructArray, limits: Limits, options: Options, tall
     return {TRACES.rows.suffix: table.filter(pa.array(~refused)) if refused.any() else table}
 
 
+def _full_length(trace_ids: pa.Array) -> pa.Array:
+    """Return the ids with the zeros before them that some senders leave out."""
+    shortest = pc.min(pc.binary_length(trace_ids)).as_py()
+    return pc.utf8_lpad(trace_ids, 32, "0") if shortest is not None and shortest < 32 else trace_ids
+
+
 def _named(names: pa.Array, numbers: pa.Array) -> pa.Array:
     """Return the name of each enum number; null for numbers that we do not know yet."""
     plain = numbers.to_numpy(zero_copy_only=False)
@@ -75,7 +82,7 @@ def _events(lists: pa.ListArray, limits: Limits, tally: Tally) -> pa.Array:
     children = [
         timestamps(time_ns, "ns", bad | (time_ns == 0)),
         events.field("name"),
-        attributes_json.objects(events.field("attributes"), limits, tally),
+        attributes_json.objects(events.field("attributes"), limits, tally, nested=Nested.TYPED),
         events.field("dropped_attributes_count"),
     ]
     return _list_of(lists, pa.StructArray.from_arrays(children, fields=list(EVENT)))
@@ -90,7 +97,7 @@ def _links(lists: pa.ListArray, limits: Limits, tally: Tally) -> pa.Array:
         hex_ids(links.field("span_id")),
         null_if_empty(links.field("trace_state")),
         links.field("flags"),
-        attributes_json.objects(links.field("attributes"), limits, tally),
+        attributes_json.objects(links.field("attributes"), limits, tally, nested=Nested.TYPED),
         links.field("dropped_attributes_count"),
     ]
     return _list_of(lists, pa.StructArray.from_arrays(children, fields=list(LINK)))

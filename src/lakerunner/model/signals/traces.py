@@ -6,6 +6,10 @@ import pyarrow as pa
 
 from lakerunner.model.column import Column
 from lakerunner.model.signal import Signal, Table
+from lakerunner.model.signals.logs import SPELLED
+
+#: The types of attributes that their columns do not tell (`formats/sent_types.py`).
+SENT = "sent_types"
 
 EVENT = pa.struct(
     [
@@ -49,6 +53,18 @@ TRACES = Signal(
                 Column("dropped_attributes_count", pa.uint32(), "Attributes that the sender dropped."),
                 Column("dropped_events_count", pa.uint32(), "Events that the sender dropped."),
                 Column("dropped_links_count", pa.uint32(), "Links that the sender dropped."),
+                Column(
+                    SPELLED,
+                    pa.string(),
+                    "Keys of the row that are not spelled as usual in their column: a JSON object of column and key.",
+                    sparse=True,
+                ),
+                Column(
+                    SENT,
+                    pa.string(),
+                    "Types of attributes that their columns do not tell: a JSON object of column and type.",
+                    sparse=True,
+                ),
             ),
             sort_key=("trace_id", "start_timestamp"),
             attributes=True,
@@ -58,4 +74,5 @@ TRACES = Signal(
     time_unit_ns=1,
     dedup_key=("trace_id", "span_id", "start_timestamp"),
     pruning=("service_name",),
+    id_column="trace_id",
 )

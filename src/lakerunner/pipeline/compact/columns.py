@@ -12,6 +12,7 @@ from lakerunner.formats.unify_tables import CommonColumns, Shape, common_columns
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Table
 from lakerunner.model.signals.logs import REPEAT, SPELLED
+from lakerunner.model.signals.traces import SENT
 from lakerunner.pipeline.segment_source import SAMPLE_RUN_ROWS, TableSource, sample_places, stored_schema
 from lakerunner.store.encoding import Counts
 
@@ -96,6 +97,8 @@ def _without_absent_sparse(
         may_have = column.name == REPEAT or any(shape.present.get(column.name) for shape in shapes)
         if column.name == SPELLED and common is not None:
             may_have |= any(map(common.respells, shapes))
+        if column.name == SENT and common is not None:
+            may_have |= any(map(common.retypes, shapes))
         if column.sparse and not may_have:
             schema = schema.remove(schema.get_field_index(column.name))
     return schema

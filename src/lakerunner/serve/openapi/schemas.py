@@ -68,6 +68,8 @@ PARAMETERS: dict[str, Schema] = {
     "name": {"type": "string", "minLength": 1, "examples": ["job", "U__http_2e_method"]},
     "query_id": {"type": "string", "minLength": 1},
     "signal": {"enum": ["logs", "traces"]},
+    "id": {"type": "string", "minLength": 1, "maxLength": 32, "pattern": "^[0-9a-fA-F]+$"},
+    "tag": {"type": "string", "minLength": 1, "examples": ["service.name", "span.http.method"]},
 }
 STREAM_PARAMETERS: dict[str, Schema] = {
     "q": PROMQL,

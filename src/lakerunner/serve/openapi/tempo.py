@@ -66,4 +66,18 @@ OPERATIONS = (
     _tempo("/api/echo", "GET POST PUT DELETE OPTIONS", "A sign of life.", STRING, media=TEXT),
     _tempo("/api/status/buildinfo", "GET", "The Tempo version whose API is implemented.", mapping(STRING)),
     _tempo("/status/version", "GET", "The same as text.", STRING, media=TEXT),
+    _tempo(
+        "/api/traces/{id}",
+        "GET",
+        "A whole trace by its id, as OTLP in JSON or protobuf; 404 if there is none.",
+        mapping({}),
+        "start end",
+    ),
+    _tempo(
+        "/api/v2/traces/{id}",
+        "GET",
+        "The same with its completeness. An unknown id is answered with an empty trace.",
+        mapping({}),
+        "start end",
+    ),
 )

@@ -8,10 +8,12 @@ from lakerunner.serve import paths  # noqa: F401  (registers `{…:text}` for ro
 from lakerunner.serve.api import Api
 from lakerunner.serve.tempo.search import search_routes
 from lakerunner.serve.tempo.status import status_routes
+from lakerunner.serve.tempo.traces import trace_routes
 
 
 def tempo_routes(api: Api) -> list[BaseRoute]:
     return [
         *search_routes(api),
         *status_routes(api),
+        *trace_routes(api),
     ]
