@@ -27,7 +27,7 @@ from lakerunner.index import ledger, outbox, overdue, tally, work
 from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.ledger import ObjectState
-from lakerunner.index.lookup import Want, watermarked_refs
+from lakerunner.index.lookup import Want, find
 from lakerunner.index.overdue import START, Overdue
 from lakerunner.index.segments import ensure_partitions
 from lakerunner.index.status import index_status
@@ -170,7 +170,7 @@ class Cases:
 
     def plan(self, start_ns: int) -> None:
         want = Want("logs", TimeRange(start_ns, start_ns + NS_PER_HOUR))
-        assert self.database.read(lambda tx: watermarked_refs(tx, ORG, [want]))[0]
+        assert self.database.read(lambda tx: find(tx, ORG, [want])).refs
 
     def objects(self, count: int) -> list[RawObject]:
         self.number += count

@@ -60,7 +60,7 @@ class Scanned:
     def __init__(self, source: MemorySource) -> None:
         self._batch = source.select([], 0, END_MS)
 
-    def select(self, matchers: object, start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(self, matchers: object, start_ms: int, end_ms: int, reading: object = None) -> SeriesBatch:
         return self._batch
 
 

@@ -9,7 +9,7 @@ from lakerunner.index import ledger, tally, work
 from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.ledger import ObjectState
-from lakerunner.index.lookup import Want, watermarked_refs
+from lakerunner.index.lookup import Want, find
 from lakerunner.index.watermark import Watermark, furthest_behind
 from lakerunner.index.work import WorkItem
 from lakerunner.model.ids import fresh_id
@@ -47,7 +47,7 @@ def ingest(database: Database, *objects: RawObject, reason: str | None = None) -
 
 def watermark_s(database: Database, *signals: str, org_id: uuid.UUID = ORG) -> float | None:
     wants = [Want(signal, TimeRange(0, 1 << 60)) for signal in signals or ("logs",)]
-    _, found_ms = database.read(lambda tx: watermarked_refs(tx, org_id, wants))
+    found_ms = database.read(lambda tx: find(tx, org_id, wants)).watermark_ms
     return None if found_ms is None else found_ms / 1000 - T0_S
 
 

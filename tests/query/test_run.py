@@ -21,6 +21,7 @@ from lakerunner.query.series.batch import STALE, SeriesBatch
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.series.results import MatrixResult, QueryResult, matrix_of, since
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
@@ -171,7 +172,7 @@ class SlowSource:
         self.most = 0
         self.reads = 0
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
         self.under_way += 1
         self.reads += 1
         self.most = max(self.most, self.under_way)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import LiteralString
 
@@ -12,16 +12,55 @@ from lakerunner.index.database import Connection
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
 from lakerunner.index.watermark import WATERMARK_MS
 from lakerunner.model.segment import RAW_TIER_S, UNDATED, Segment
+from lakerunner.model.signals import signal_named
+from lakerunner.model.signals.tiers import TIERS_S
 from lakerunner.model.time import TimeRange
+
+_NO_WINDOW: LiteralString = (
+    "NULL::int AS tier_s, NULL::bigint AS start_ns, NULL::bigint AS end_ns, NULL::boolean AS sealed"
+)
+#: By the coarsest tier of a want. Written out, because an array as a parameter takes longer than the lookup.
+_OVERLAPS: dict[int, LiteralString] = {
+    RAW_TIER_S: "(s.signal = %s AND s.tier_s = 0 AND s.start_ns < %s AND s.end_ns > %s)",
+    10: "(s.signal = %s AND s.tier_s IN (0, 10) AND s.start_ns < %s AND s.end_ns > %s)",
+    60: "(s.signal = %s AND s.tier_s IN (0, 10, 60) AND s.start_ns < %s AND s.end_ns > %s)",
+    300: "(s.signal = %s AND s.tier_s IN (0, 10, 60, 300) AND s.start_ns < %s AND s.end_ns > %s)",
+    3_600: "(s.signal = %s AND s.tier_s IN (0, 10, 60, 300, 3600) AND s.start_ns < %s AND s.end_ns > %s)",
+    86_400: "(s.signal = %s AND s.tier_s IN (0, 10, 60, 300, 3600, 86400) AND s.start_ns < %s AND s.end_ns > %s)",
+}
+#: Windows of a day, for queries of raw samples: where these are sealed, raw samples are gone.
+_SEALED_TIERS_S = [3_600, 86_400]
+#: Clean windows that follow each other are one stretch, so that a month of them is a few rows.
+_STRETCHES: LiteralString = (
+    "SELECT NULL, NULL, tier_s, lower(stretch), upper(stretch), sealed, NULL FROM"
+    " (SELECT w.tier_s, w.sealed, unnest(range_agg(int8range(w.start_ns, w.end_ns))) AS stretch FROM rollup_window w"
+    " WHERE w.org_id = %s AND NOT w.dirty AND (w.tier_s = ANY(%s::int[]) OR w.sealed AND w.tier_s = ANY(%s::int[]))"
+    " AND w.end_ns >= %s AND w.start_ns < %s GROUP BY w.tier_s, w.sealed) AS stretches"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A request for the segments of one signal and tier that overlap a time range."""
+    """A request for the segments of one signal that overlap a time range, raw ones and those of tiers up to one."""
 
     signal: str
     time_range: TimeRange
     tier_s: int = RAW_TIER_S
+
+    @property
+    def tiers_s(self) -> tuple[int, ...]:
+        return (RAW_TIER_S, *(tier_s for tier_s in TIERS_S if tier_s <= self.tier_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one snapshot of the index has for some wants."""
+
+    refs: list[SegmentRef]
+    #: What arrived before it is in the segments.
+    watermark_ms: int | None
+    #: Where the windows of tiers are clean: the tier, start and end in nanoseconds, and whether raw rows have expired.
+    stretches: list[tuple[int, int, int, bool]]
 
 
 def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[SegmentRef]:
@@ -35,19 +74,31 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
     return [SegmentRef(row["dateint"], row["segment_id"]) for row in tx.execute(statement, values).fetchall()]
 
 
-def watermarked_refs(
-    tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]
-) -> tuple[list[SegmentRef], int | None]:  # fmt: skip
-    """What `live_refs` returns, and the watermark of the signals: what arrived before it is in these segments."""
+def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
+    """What `live_refs` returns, with the watermark of the signals and the clean windows of tiers."""
     statement, values = _select_refs(org_id, wants)
-    # One statement is one round trip and one snapshot. The row without a segment is the watermark.
-    rows = tx.execute(
-        f"SELECT refs.*, NULL AS watermark_ms FROM ({statement}) AS refs"  # noqa: S608
-        f" UNION ALL SELECT NULL, NULL, watermark_ms FROM ({WATERMARK_MS}) AS least",
-        [*values, org_id, ",".join({want.signal for want in wants})],
-    ).fetchall()
-    refs = [SegmentRef(row["dateint"], row["segment_id"]) for row in rows if row["segment_id"] is not None]
-    return refs, next(row["watermark_ms"] for row in rows if row["segment_id"] is None)
+    parts: list[LiteralString] = [
+        f"SELECT dateint, segment_id, {_NO_WINDOW}, NULL::bigint AS watermark_ms FROM ({statement}) AS refs",  # noqa: S608
+        f"SELECT NULL, NULL, {_NO_WINDOW}, watermark_ms FROM ({WATERMARK_MS}) AS least",  # noqa: S608
+    ]
+    values += [org_id, ",".join({want.signal for want in wants})]
+    rolled = [want for want in wants if signal_named(want.signal).rolls_up]
+    if rolled:
+        parts.append(_STRETCHES)
+        start_ns = min(want.time_range.start_ns for want in rolled)
+        end_ns = max(want.time_range.end_ns for want in rolled)
+        values += [org_id, list(max(want.tiers_s for want in rolled)), _SEALED_TIERS_S, start_ns, end_ns]
+    # One statement is one round trip and one snapshot.
+    found = Found([], None, [])
+    watermark_ms = None
+    for row in tx.execute(" UNION ALL ".join(parts), values).fetchall():
+        if row["segment_id"] is not None:
+            found.refs.append(SegmentRef(row["dateint"], row["segment_id"]))
+        elif row["tier_s"] is not None:
+            found.stretches.append((row["tier_s"], row["start_ns"], row["end_ns"], row["sealed"]))
+        else:
+            watermark_ms = row["watermark_ms"]
+    return replace(found, watermark_ms=watermark_ms)
 
 
 def _select_refs(org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[LiteralString, list[object]]:
@@ -57,12 +108,12 @@ def _select_refs(org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[LiteralStrin
     days, PostgreSQL skips the partitions of other days. An undated segment may lie anywhere.
     """
     days = [days_of(want.time_range) for want in wants]
-    overlaps = ["(s.signal = %s AND s.tier_s = %s AND s.start_ns < %s AND s.end_ns > %s)"] * len(wants)
+    overlaps = [_OVERLAPS[want.tier_s] for want in wants]
     statement = (
         "SELECT s.dateint, s.segment_id FROM segment s"
         " WHERE s.org_id = %s AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s) AND "
     )
-    bounds = [(want.signal, want.tier_s, want.time_range.end_ns, want.time_range.start_ns) for want in wants]
+    bounds = [(want.signal, want.time_range.end_ns, want.time_range.start_ns) for want in wants]
     first, last = min(first for first, _ in days), max(last for _, last in days)
     return statement + f"({' OR '.join(overlaps)})", [org_id, first, last, UNDATED, *chain.from_iterable(bounds)]
 

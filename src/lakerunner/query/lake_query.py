@@ -26,6 +26,7 @@ from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.stats import QueryStats
 
 T = TypeVar("T")
@@ -106,9 +107,9 @@ class LakeQuery:
         """Every raw object of the query's signals that arrived before this time is in what the query reads."""
         return self._planner.watermark_ms
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
         """All samples of the series that match, from `start_ms` to `end_ms`, both included."""
-        leaf = Leaf.of_samples(matchers, start_ms, end_ms)
+        leaf = Leaf.of_samples(matchers, start_ms, end_ms, reading)
         answers = sorted(self.scan(leaf, Kind.SAMPLES), key=lambda answer: answer.segment_id)
         parts: list[Samples] = [part for answer in answers for part in answer.samples]
         return self._timed("merge", lambda: merge(parts, self.org_id, start_ms))
@@ -234,7 +235,10 @@ class LakeQuery:
     def _steps_request(self, plan: StepPlan, payload: bytes, plans: Sequence[LeafPlan]) -> EvaluateRequest:
         segments = {segment.segment_id: segment for each in plans for segment in each.segments}
         place = {segment_id: number for number, segment_id in enumerate(segments)}
-        reads = tuple(Read(each.leaf, tuple(place[one.segment_id] for one in each.segments)) for each in plans)
+        reads = tuple(
+            Read(each.leaf, tuple(place[one.segment_id] for one in each.segments), each.explain.pieces)
+            for each in plans
+        )
         fragment = Fragment(plan.language, payload, reads, rows=plan.reads_rows)
         return self._evaluate_request(fragment, list(map(SegmentObjects.of, segments.values())), small=self.small)
 
@@ -267,6 +271,7 @@ class LakeQuery:
             max_bytes=self.limits.held_bytes,
             kind=kind,
             leaf=leaf,
+            pieces=plan.explain.pieces,
             label=label,
         )
         started = time.perf_counter()

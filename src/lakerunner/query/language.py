@@ -25,6 +25,7 @@ from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.series.results import QueryResult
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
@@ -67,7 +68,7 @@ class Source(SeriesSource, RowSource, Protocol):
 class NoSegments:
     """A source that has nothing: no segment is left to read."""
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
         return SeriesBatch.empty()
 
     def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:

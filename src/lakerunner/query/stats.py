@@ -118,6 +118,7 @@ class QueryStats:
                 f"{len(reasons)} of {self.segments_planned} segments could not be read and are missing "
                 f"from this answer: {reasons[0]}"
             )
+        said += dict.fromkeys(sentence for explain in list(self.explains) for sentence in explain.missed)
         if self.index_age_s:
             said.append(
                 f"the index does not answer: segments as known {self.index_age_s:.0f} s ago were read, later ones not"
@@ -140,7 +141,7 @@ class QueryStats:
         return {
             **self.counts(),
             "segmentCacheHits": self.cache_hits,
-            "tiersSeconds": sorted({explain.leaf.tier_s for explain in self.explains}),
+            "tiersSeconds": sorted({tier_s for explain in self.explains for tier_s in explain.tiers_s}),
             "watermarkMs": self.watermark_ms,
             "indexAgeSeconds": round(self.index_age_s, 1),
         }

@@ -12,6 +12,7 @@ from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.reading import RAW, Reading
 from tests.query.engine import Engine
 
 START_MS, END_MS, STEP_MS = 600_000, 1_200_000, 60_000
@@ -39,8 +40,8 @@ class _Watched:
         self.inner = inner
         self.asked: list[Leaf] = []
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
-        self.asked.append(Leaf.of_samples(matchers, start_ms, end_ms))
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
+        self.asked.append(Leaf.of_samples(matchers, start_ms, end_ms, reading))
         return self.inner.select(matchers, start_ms, end_ms)
 
 

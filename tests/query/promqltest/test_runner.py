@@ -9,6 +9,7 @@ import pytest
 
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import RAW, Reading
 from tests.query.promqltest.__main__ import main
 from tests.query.promqltest.runner import run_script
 from tests.query.promqltest.series import parse_series, parse_starts
@@ -72,7 +73,9 @@ def test_what_is_wrong_fails(tmp_path: Path, text: str) -> None:
 
 def test_the_source_can_be_another(tmp_path: Path) -> None:
     class Empty:
-        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+        def select(
+            self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW
+        ) -> SeriesBatch:
             return SeriesBatch.empty()
 
     path = tmp_path / "case.test"

@@ -23,6 +23,7 @@ from lakerunner.query.scan.rows.unordered import map_groups
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.runtime.telemetry import log
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class FragmentEvaluation:
         self._check = check
         self._stopped = False
         self._budget: Budget | None = None
-        self._reads = {read.leaf: read.segments for read in request.fragment.reads}
+        self._reads = {read.leaf: read for read in request.fragment.reads}
         self._answers: list[SegmentAnswer] = []
         self._tally = RowTally()
         #: The language's note, the costs and the failures. Set after the last batch.
@@ -83,22 +84,23 @@ class FragmentEvaluation:
 
     # -- the source that the language reads from -----------------------------------------------------------------
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
         request = self._request
-        leaf = Leaf.of_samples(matchers, start_ms, end_ms)
-        numbers = self._reads.get(leaf)
-        if numbers is None:
+        leaf = Leaf.of_samples(matchers, start_ms, end_ms, reading)
+        read = self._reads.get(leaf)
+        if read is None:
             raise BadInput("cannot evaluate the fragment: it selects series that its request does not name")
-        if not numbers:
+        if not read.segments:
             return SeriesBatch.empty()
         scan = ScanRequest(
             org_id=request.org_id,
             query_id=request.query_id,
-            segments=tuple(request.segments[number] for number in numbers),
+            segments=tuple(request.segments[number] for number in read.segments),
             deadline_s=request.deadline_s,
             max_bytes=request.max_bytes,
             kind=Kind.SAMPLES,
             leaf=leaf,
+            pieces=read.pieces,
             small=request.small,
         )
         answers = []
@@ -112,7 +114,11 @@ class FragmentEvaluation:
         parts = [part for answer in answers for part in answer.samples]
         if self._budget is not None:
             self._budget.settle(sum(part.size_bytes for part in parts))
-        return merge(parts, request.org_id, start_ms)
+        batch = merge(parts, request.org_id, start_ms)
+        if batch.rollup is not None and not batch.rollup.derivable:
+            # The API has the raw segments too, and evaluates over these.
+            raise Unread("cannot evaluate the fragment over tiers: the function needs raw samples of these series")
+        return batch
 
     def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
         workers, segments = self._workers, self._row_segments()

@@ -21,6 +21,7 @@ from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.samples.exemplars import scan_exemplars
 from lakerunner.query.scan.samples.label_rows import scan_labels
 from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, SampleTally
+from lakerunner.query.scan.samples.rollups import needed
 from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.scan.samples.segment import scan_samples
 from lakerunner.query.scan.samples.series_rows import scan_series
@@ -112,9 +113,8 @@ class LocalWorkers:
         leaf = request.leaf
         try:
             if request.kind is Kind.SAMPLES:
-                samples = scan_samples(
-                    self._opener, segment.keys, leaf.matchers, leaf.start_ms, leaf.end_ms, budget.look, tally
-                )
+                spans, need = request.spans_ms(segment), needed(leaf.reading.need, segment.tier_s)
+                samples = scan_samples(self._opener, segment.keys, leaf.matchers, spans, budget.look, tally, need)
                 budget.settle(sum(part.size_bytes for part in samples))
             elif request.kind is Kind.SERIES:
                 table = scan_series(self._opener, segment.keys, leaf.matchers, budget.look, tally)

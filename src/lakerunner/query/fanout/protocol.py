@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from lakerunner.model.errors import BadInput
-from lakerunner.model.segment import Segment
-from lakerunner.model.time import NS_PER_S
-from lakerunner.query.plan.leaf import Leaf
+from lakerunner.model.segment import RAW_TIER_S, Segment
+from lakerunner.model.time import NS_PER_MS, NS_PER_S
+from lakerunner.query.plan.leaf import Leaf, Piece
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.reading import Need, Reading
 from lakerunner.store import keys
 
 #: Segments that begin in the same ten minutes belong to the same worker, so that it can evaluate whole steps. A slot of
@@ -52,11 +53,12 @@ class SegmentObjects:
     #: The time range of its rows, half-open.
     start_ns: int = 0
     end_ns: int = 0
+    tier_s: int = RAW_TIER_S
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentObjects:
-        times = segment.time_range
-        return cls(segment.segment_id, keys.segment_keys(segment), segment.size_bytes, times.start_ns, times.end_ns)
+        times, names = segment.time_range, keys.segment_keys(segment)
+        return cls(segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s)
 
     @property
     def slot(self) -> int:
@@ -86,7 +88,8 @@ class _Request:
             "org": str(self.org_id),
             "query": str(self.query_id),
             "segments": [
-                [str(each.segment_id), each.keys, each.size_bytes, each.start_ns, each.end_ns] for each in self.segments
+                [str(each.segment_id), each.keys, each.size_bytes, each.start_ns, each.end_ns, each.tier_s]
+                for each in self.segments
             ],
             "time_left_s": self.time_left_s,
             "max_bytes": self.max_bytes,
@@ -99,9 +102,22 @@ class ScanRequest(_Request):
 
     kind: Kind
     leaf: Leaf
+    #: Which tier to read when; empty: raw samples for the whole leaf.
+    pieces: tuple[Piece, ...] = ()
     label: str = ""
     #: Scan segments that are in memory or on disk one by one, without threads. Never travels: a worker decides it.
     small: bool = False
+
+    def spans_ms(self, segment: SegmentObjects) -> list[tuple[int, int]]:
+        """The times to read from a segment, both ends included."""
+        if not self.pieces:
+            return [(self.leaf.start_ms, self.leaf.end_ms)]
+        first_ms, last_ms = segment.start_ns // NS_PER_MS, segment.end_ns // NS_PER_MS
+        return [
+            (max(piece.start_ms, self.leaf.start_ms), piece.end_ms)
+            for piece in self.pieces
+            if piece.tier_s == segment.tier_s and piece.start_ms <= last_ms and first_ms <= piece.end_ms
+        ]
 
     def of_segments(self, segments: Sequence[SegmentObjects]) -> ScanRequest:
         """The same request for some of the segments."""
@@ -109,7 +125,13 @@ class ScanRequest(_Request):
 
     def to_ticket(self, token: str) -> bytes:
         return _dumps(
-            {**self._common(token), "kind": self.kind.value, "leaf": _leaf_json(self.leaf), "label": self.label}
+            {
+                **self._common(token),
+                "kind": self.kind.value,
+                "leaf": _leaf_json(self.leaf),
+                "pieces": _pieces_json(self.pieces),
+                "label": self.label,
+            }
         )
 
 
@@ -119,6 +141,8 @@ class Read:
 
     leaf: Leaf
     segments: tuple[int, ...]
+    #: Which tier to read when; empty: raw samples for the whole leaf.
+    pieces: tuple[Piece, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +172,7 @@ class EvaluateRequest(_Request):
                 "kind": _EVALUATE,
                 "language": fragment.language,
                 "payload": fragment.payload.decode("ascii"),
-                "reads": [[_leaf_json(read.leaf), read.segments] for read in fragment.reads],
+                "reads": [[_leaf_json(read.leaf), read.segments, _pieces_json(read.pieces)] for read in fragment.reads],
                 "rows": fragment.rows,
                 "small": self.small,
             }
@@ -166,21 +190,27 @@ def read_request(document: Mapping[str, Any]) -> Request:
             "org_id": uuid.UUID(document["org"]),
             "query_id": uuid.UUID(document["query"]),
             "segments": tuple(
-                SegmentObjects(uuid.UUID(segment_id), tuple(names), int(size_bytes), int(start_ns), int(end_ns))
-                for segment_id, names, size_bytes, start_ns, end_ns in document["segments"]
+                SegmentObjects(
+                    uuid.UUID(segment_id), tuple(names), int(size_bytes), int(start_ns), int(end_ns), int(tier_s)
+                )
+                for segment_id, names, size_bytes, start_ns, end_ns, tier_s in document["segments"]
             ),
             "deadline_s": time.monotonic() + float(document["time_left_s"]),
             "max_bytes": int(document["max_bytes"]),
         }
         request: Request
         if document["kind"] == _EVALUATE:
-            reads = tuple(Read(_leaf(leaf), tuple(map(int, segments))) for leaf, segments in document["reads"])
+            reads = tuple(
+                Read(_leaf(leaf), tuple(map(int, segments)), _pieces(pieces))
+                for leaf, segments, pieces in document["reads"]
+            )
             payload = str(document["payload"]).encode("ascii")
             fragment = Fragment(str(document["language"]), payload, reads, bool(document["rows"]))
             request = EvaluateRequest(fragment=fragment, small=bool(document["small"]), **common)
         else:
             kind, leaf = Kind(document["kind"]), _leaf(document["leaf"])
-            request = ScanRequest(kind=kind, leaf=leaf, label=str(document["label"]), **common)
+            pieces = _pieces(document["pieces"])
+            request = ScanRequest(kind=kind, leaf=leaf, pieces=pieces, label=str(document["label"]), **common)
     except (ValueError, KeyError, TypeError) as reason:
         raise BadInput(f"cannot read a ticket: {reason!r}") from None
     # The API chooses segments of one org only. The worker checks again, in case that ever fails.
@@ -232,10 +262,19 @@ def _dumps(document: Mapping[str, Any]) -> bytes:
 def _leaf_json(leaf: Leaf) -> list[Any]:
     matchers = [[matcher.name, matcher.kind.value, matcher.value] for matcher in leaf.matchers]
     # Times are text: a query may name times that exceed the integers of JSON.
-    return [leaf.signal, str(leaf.start_ns), str(leaf.end_ns), matchers, leaf.tier_s]
+    reading = [leaf.reading.need.value, leaf.reading.tier_s]
+    return [leaf.signal, str(leaf.start_ns), str(leaf.end_ns), matchers, reading]
 
 
 def _leaf(document: Sequence[Any]) -> Leaf:
-    signal, start_ns, end_ns, matchers, tier_s = document
+    signal, start_ns, end_ns, matchers, (need, tier_s) = document
     parsed = tuple(Matcher(name, MatchKind(kind), value) for name, kind, value in matchers)
-    return Leaf(str(signal), int(start_ns), int(end_ns), parsed, int(tier_s))
+    return Leaf(str(signal), int(start_ns), int(end_ns), parsed, Reading(Need(need), int(tier_s)))
+
+
+def _pieces_json(pieces: Sequence[Piece]) -> list[list[Any]]:
+    return [[piece.tier_s, str(piece.start_ms), str(piece.end_ms)] for piece in pieces]
+
+
+def _pieces(document: Sequence[Any]) -> tuple[Piece, ...]:
+    return tuple(Piece(int(tier_s), int(start_ms), int(end_ms)) for tier_s, start_ms, end_ms in document)

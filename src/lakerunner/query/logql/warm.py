@@ -18,6 +18,7 @@ from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.segment import ReadableRows, Shape
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.series.times import QueryTimes
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ def warm(compile_query: Callable[[str, QueryTimes, QueryOptions], Plan]) -> None
 class _FewRows:
     """A source of lines that every parser can read some of."""
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
         return SeriesBatch.empty()
 
     def row_schema(self, scan: RowScan) -> pa.Schema:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakerunner.index.database import Database
-from lakerunner.index.lookup import Want, load_segments, watermarked_refs
+from lakerunner.index.lookup import Found, Want, find, load_segments
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.plan.snapshots import Looked, Snapshots
+from lakerunner.query.plan.tiers import TierStretch
 
 #: How many descriptions of segments are cached, at about a kilobyte each, and more with many metric names.
 _MAX_SEGMENTS = 50_000
@@ -29,6 +30,7 @@ class _Recent:
     wants: tuple[Want, ...]
     segments: Sequence[Segment]
     watermark_ms: int | None
+    stretches: Sequence[TierStretch]
     at_s: float
 
 
@@ -60,16 +62,20 @@ class Catalog:
             return Looked(())
         asked_at_s = self._clock()
         try:
-            segments, watermark_ms = self._ask(org_id, wants)
+            segments, found = self._ask(org_id, wants)
         except Unavailable as reason:
             return self._remembered(org_id, wants, reason)
-        self._remember(_Recent(org_id, wants, segments, watermark_ms, asked_at_s))
+        stretches = [TierStretch(*stretch) for stretch in found.stretches]
+        self._remember(_Recent(org_id, wants, segments, found.watermark_ms, stretches, asked_at_s))
         # A segment that was live when the index was asked ended later, if at all.
-        return Looked(segments, usable_until_s=asked_at_s + self._grace_s, watermark_ms=watermark_ms)
+        usable_until_s = asked_at_s + self._grace_s
+        return Looked(
+            segments, usable_until_s=usable_until_s, watermark_ms=found.watermark_ms, stretches=stretches
+        )
 
-    def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[list[Segment], int | None]:
-        refs, watermark_ms = self._database.read(lambda tx: watermarked_refs(tx, org_id, wants))
-        found, missing = self._split(refs)
+    def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[list[Segment], Found]:
+        answer = self._database.read(lambda tx: find(tx, org_id, wants))
+        found, missing = self._split(answer.refs)
         # Segments never change, so the descriptions need not come from the same snapshot as the references.
         fresh = self._database.read(lambda tx: load_segments(tx, missing)) if missing else []
         with self._lock:
@@ -78,7 +84,7 @@ class Catalog:
             while len(self._known) > _MAX_SEGMENTS:
                 self._known.popitem(last=False)
         segments = sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
-        return segments, watermark_ms
+        return segments, answer
 
     def _split(self, refs: Sequence[SegmentRef]) -> tuple[list[Segment], list[SegmentRef]]:
         found, missing = [], []
@@ -116,7 +122,8 @@ class Catalog:
             age_s = now_s - recent.at_s
             if age_s <= self._patience_s and _covers(recent.wants, wants, int((age_s + 1) * NS_PER_S)):
                 segments = [segment for segment in recent.segments if any(_needs(want, segment) for want in wants)]
-                return Looked(segments, max(age_s, 0.001), recent.at_s + self._grace_s, recent.watermark_ms)
+                usable_until_s = recent.at_s + self._grace_s
+                return Looked(segments, max(age_s, 0.001), usable_until_s, recent.watermark_ms, recent.stretches)
         raise reason
 
 
@@ -124,7 +131,8 @@ def _covers(known: Sequence[Want], wants: Sequence[Want], slack_ns: int) -> bool
     """Whether each want lies within a known one. Its end may be later by up to `slack_ns`."""
     return all(
         any(
-            (covering.signal, covering.tier_s) == (want.signal, want.tier_s)
+            covering.signal == want.signal
+            and covering.tier_s >= want.tier_s
             and covering.time_range.start_ns <= want.time_range.start_ns
             and covering.time_range.end_ns + slack_ns >= want.time_range.end_ns
             for covering in known
@@ -134,5 +142,6 @@ def _covers(known: Sequence[Want], wants: Sequence[Want], slack_ns: int) -> bool
 
 
 def _needs(want: Want, segment: Segment) -> bool:
-    same = (segment.signal, segment.tier_s) == (want.signal, want.tier_s)
-    return same and segment.time_range.overlaps(want.time_range)
+    return (
+        segment.signal == want.signal and segment.tier_s <= want.tier_s and segment.time_range.overlaps(want.time_range)
+    )

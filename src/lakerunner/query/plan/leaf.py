@@ -11,6 +11,7 @@ from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.time import MAX_TIME_NS, NS_PER_MS, TimeRange
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.reading import RAW, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,13 @@ class Leaf:
     start_ns: int
     end_ns: int
     matchers: tuple[Matcher, ...] = ()
-    tier_s: int = RAW_TIER_S
+    #: What is done with the samples, and so which tiers may stand for raw ones.
+    reading: Reading = RAW
 
     @classmethod
-    def of_samples(cls, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> Leaf:
+    def of_samples(cls, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> Leaf:
         """A select of metric samples. Both ends are included, as PromQL's windows see them."""
-        return cls(METRICS.name, start_ms * NS_PER_MS, (end_ms + 1) * NS_PER_MS, tuple(matchers))
+        return cls(METRICS.name, start_ms * NS_PER_MS, (end_ms + 1) * NS_PER_MS, tuple(matchers), reading)
 
     @property
     def start_ms(self) -> int:
@@ -46,6 +48,15 @@ class Leaf:
         """The time range, clipped to what the index can hold: from the epoch to the year 2255."""
         start_ns = min(max(self.start_ns, 0), MAX_TIME_NS)
         return TimeRange(start_ns, min(max(self.end_ns, start_ns), MAX_TIME_NS))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a leaf's time that is read from one tier, or raw. Both ends are included."""
+
+    tier_s: int
+    start_ms: int
+    end_ms: int
 
 
 def extent_of(leaves: Iterable[Leaf]) -> TimeRange | None:
@@ -88,6 +99,14 @@ class Explain:
     segment_bytes: int = 0
     #: "index", or "memory" while the index does not answer.
     looked_up_in: str = "index"
+    #: Which tier is read when; empty: raw samples only. And sentences that say why, and what is missing for good.
+    pieces: tuple[Piece, ...] = ()
+    tier_reasons: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+
+    @property
+    def tiers_s(self) -> frozenset[int]:
+        return frozenset(piece.tier_s for piece in self.pieces) or frozenset({RAW_TIER_S})
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,7 +114,10 @@ class Explain:
             "startMs": self.leaf.start_ms,
             "endMs": self.leaf.end_ms,
             "signal": self.leaf.signal,
-            "tierSeconds": self.leaf.tier_s,
+            "tiers": [
+                {"tierSeconds": piece.tier_s, "startMs": piece.start_ms, "endMs": piece.end_ms} for piece in self.pieces
+            ],
+            "tierReasons": list(self.tier_reasons),
             "lookedUpIn": self.looked_up_in,
             "considered": self.considered,
             "consideredBytes": self.considered_bytes,
@@ -119,10 +141,13 @@ class LeafPlan:
         if not all(_accepts_all(matcher) for matcher in self.leaf.matchers):
             return 0
         wanted = self.leaf.time_range
+        # Of tiers, part of a segment may be read.
         return sum(
             segment.row_count
             for segment in self.segments
-            if wanted.start_ns <= segment.time_range.start_ns and segment.time_range.end_ns <= wanted.end_ns
+            if not self.explain.pieces
+            and wanted.start_ns <= segment.time_range.start_ns
+            and segment.time_range.end_ns <= wanted.end_ns
         )
 
 

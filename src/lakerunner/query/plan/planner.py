@@ -10,10 +10,12 @@ from dataclasses import replace
 from lakerunner.index.lookup import Want
 from lakerunner.model.errors import Conflict
 from lakerunner.model.segment import Segment
+from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
-from lakerunner.query.plan.prune import prune
+from lakerunner.query.plan.prune import RAW_ONLY, prune
 from lakerunner.query.plan.snapshots import Looked, Snapshot
+from lakerunner.query.plan.tiers import choose_tiers
 
 #: More time ranges than this are looked up as one: the pruning rules drop what lies between them.
 _MAX_WANTS = 100
@@ -52,8 +54,10 @@ class Planner:
             snapshot = self._snapshot
             if snapshot is None or not snapshot.covers(leaf):
                 snapshot = self._look_up([leaf])
-        snapshot.looked.require_usable()
-        return prune(leaf, snapshot.looked.segments, snapshot.looked.looked_up_in, self._check)
+        looked = snapshot.looked
+        looked.require_usable()
+        tiers = choose_tiers(leaf, looked.stretches) if leaf.signal == METRICS.name else RAW_ONLY
+        return prune(leaf, looked.segments, looked.looked_up_in, self._check, tiers)
 
     def fingerprint(self) -> str | None:
         """A hash of the set of live segments; None while the index does not answer."""
@@ -116,17 +120,14 @@ def _united(leaves: Sequence[Leaf]) -> list[Want]:
 
 def _joined(leaves: Sequence[Leaf], *, gaps: bool) -> list[Want]:
     united: list[Want] = []
-    for leaf in sorted(leaves, key=lambda leaf: (leaf.signal, leaf.tier_s, leaf.time_range)):
-        want = Want(leaf.signal, leaf.time_range, leaf.tier_s)
+    for leaf in sorted(leaves, key=lambda leaf: (leaf.signal, leaf.time_range)):
+        want = Want(leaf.signal, leaf.time_range, leaf.reading.tier_s)
         if want.time_range.start_ns == want.time_range.end_ns:
             continue
         last = united[-1] if united else None
-        if (
-            last
-            and (last.signal, last.tier_s) == (want.signal, want.tier_s)
-            and (gaps or want.time_range.start_ns <= last.time_range.end_ns)
-        ):
-            united[-1] = Want(want.signal, last.time_range.hull(want.time_range), want.tier_s)
+        if last and last.signal == want.signal and (gaps or want.time_range.start_ns <= last.time_range.end_ns):
+            tier_s = max(last.tier_s, want.tier_s)
+            united[-1] = Want(want.signal, last.time_range.hull(want.time_range), tier_s)
         else:
             united.append(want)
     return united

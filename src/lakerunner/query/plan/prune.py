@@ -8,13 +8,16 @@ from lakerunner.model.segment import Segment
 from lakerunner.query.plan.leaf import Explain, Leaf, LeafPlan, Pruned
 from lakerunner.query.plan.rules.by_metric_name import by_metric_name
 from lakerunner.query.plan.rules.by_signal import by_signal
+from lakerunner.query.plan.rules.by_tier import by_tier
 from lakerunner.query.plan.rules.by_time import by_time
 from lakerunner.query.plan.rules.by_value import by_value
+from lakerunner.query.plan.tiers import TierChoice
 
 #: Returns the segments that may hold something the leaf wants, and a note for EXPLAIN. The last parameter is a check
 #: that raises when the plan is no longer wanted, for rules that may take long.
 Rule = Callable[[Leaf, Sequence[Segment], Callable[[], object]], tuple[Sequence[Segment], str]]
 
+RAW_ONLY = TierChoice()
 #: Cheap rules first: each sees only what the rules before it kept.
 RULES: tuple[Rule, ...] = (by_signal, by_time, by_metric_name, by_value)
 
@@ -24,15 +27,21 @@ def prune(
     segments: Sequence[Segment],
     looked_up_in: str = "index",
     check: Callable[[], object] = lambda: None,
+    tiers: TierChoice = RAW_ONLY,
 ) -> LeafPlan:
     """The segments that every rule keeps, with a record of what each rule did."""
     considered, considered_bytes = len(segments), _bytes(segments)
-    steps: list[Pruned] = []
+    kept, note = by_tier(segments, tiers.pieces)
+    steps = [Pruned(by_tier.__name__, len(segments), len(kept), _bytes(segments) - _bytes(kept), note)]
+    segments = kept
     for rule in RULES:
         kept, note = rule(leaf, segments, check)
         steps.append(Pruned(rule.__name__, len(segments), len(kept), _bytes(segments) - _bytes(kept), note))
         segments = kept
-    explain = Explain(leaf, considered, considered_bytes, tuple(steps), len(segments), _bytes(segments), looked_up_in)
+    explain = Explain(
+        leaf, considered, considered_bytes, tuple(steps), len(segments), _bytes(segments), looked_up_in,
+        tiers.pieces, tiers.reasons, tiers.missed,
+    )  # fmt: skip
     return LeafPlan(leaf, segments, explain)
 
 

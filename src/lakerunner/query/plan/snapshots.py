@@ -16,6 +16,7 @@ from lakerunner.index.lookup import Want
 from lakerunner.model.errors import Conflict
 from lakerunner.model.segment import Segment
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.plan.tiers import TierStretch
 
 #: Snapshots that a process keeps for streams, at a few kilobytes per hundred segments.
 _MAX_KEPT = 64
@@ -37,6 +38,8 @@ class Looked:
     usable_until_s: float = math.inf
     #: Every raw object of the wanted signals that arrived before it is in the segments (index/watermark.py).
     watermark_ms: int | None = None
+    #: Where the windows of tiers are clean in the same snapshot of the index.
+    stretches: Sequence[TierStretch] = ()
 
     @property
     def looked_up_in(self) -> str:
@@ -60,21 +63,24 @@ class Snapshot:
     looked: Looked
 
     def covers(self, leaf: Leaf) -> bool:
+        """Whether the leaf's time was looked up. Where its tiers were not, it reads finer ones or raw."""
         wanted = leaf.time_range
         if wanted.start_ns == wanted.end_ns:
             return True
         return any(
-            (want.signal, want.tier_s) == (leaf.signal, leaf.tier_s)
+            want.signal == leaf.signal
             and want.time_range.start_ns <= wanted.start_ns
             and wanted.end_ns <= want.time_range.end_ns
             for want in self.wants
         )
 
     def fingerprint(self) -> str:
-        """A hash of the set of segments."""
+        """A hash of the set of segments, and of where tiers may be read."""
         digest = xxhash.xxh3_128()
         for segment_id in sorted(segment.segment_id.bytes for segment in self.looked.segments):
             digest.update(segment_id)
+        for stretch in sorted(self.looked.stretches, key=lambda one: (one.tier_s, one.start_ns, one.end_ns)):
+            digest.update(repr(stretch).encode())
         return digest.hexdigest()
 
 

@@ -26,6 +26,7 @@ from lakerunner.query.promql.warm import warm
 from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.series.results import QueryResult, ScalarResult, StringResult, Value
 from lakerunner.query.series.times import QueryTimes, check_steps
 from lakerunner.query.syntax.tree import TreeCodec, dumps, loads
@@ -205,6 +206,6 @@ class _Recorder:
 
     leaves: list[Leaf] = field(default_factory=list)
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
-        self.leaves.append(Leaf.of_samples(matchers, start_ms, end_ms))
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
+        self.leaves.append(Leaf.of_samples(matchers, start_ms, end_ms, reading))
         return SeriesBatch.empty()

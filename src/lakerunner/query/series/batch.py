@@ -13,6 +13,8 @@ from lakerunner.model.samples import STALE_BITS
 from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import RAW, Reading
+from lakerunner.query.series.rollup import Rollup
 
 #: The stale marker as a number. Comparing it needs its bits.
 STALE = np.array([STALE_BITS], dtype=np.uint64).view(np.float64)[0]
@@ -34,6 +36,8 @@ class SeriesBatch:
     histograms: HistogramColumn | None = None
     #: False if no float is a stale marker, so that readers can skip the check.
     may_be_stale: bool = True
+    #: What the samples stand for, if some are rows of tiers. None: each stands for itself.
+    rollup: Rollup | None = None
 
     @classmethod
     def empty(cls) -> SeriesBatch:
@@ -42,6 +46,9 @@ class SeriesBatch:
 
 
 class SeriesSource(Protocol):
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
-        """All series that every matcher accepts, with their samples from `start_ms` to `end_ms`, both included."""
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
+        """All series that every matcher accepts, with their samples from `start_ms` to `end_ms`, both included.
+
+        The reading says which tiers may stand for raw samples.
+        """
         ...

@@ -13,6 +13,7 @@ from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.reading import RAW, Reading
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class MemorySource:
             raise BadInput(f"cannot add samples to {labels}: their times do not ascend")
         self._series[labels] = series
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesBatch:
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
         chosen = [self._series[labels] for labels in self._candidates(matchers) if _accepts(matchers, labels)]
         parts: list[tuple[MemorySeries, int, int]] = []
         for series in chosen:

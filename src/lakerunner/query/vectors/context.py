@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from lakerunner.model.errors import LimitHit
 from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import Reading
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 
@@ -39,6 +40,10 @@ class EngineOptions:
     timeout_s: float = 120.0
     #: Recognise counters by their `__type__` label instead of by name suffixes.
     type_and_unit_labels: bool = False
+    #: The coarsest tier that may stand for raw samples, in seconds; 0: none.
+    max_tier_s: int = 86_400
+    #: Whether quantiles over time may come from the sketches of tiers, within a percent.
+    approximate: bool = False
 
 
 @dataclass(slots=True)
@@ -53,8 +58,8 @@ class Evaluation:
     cancelled: Callable[[], object] | None = None
     samples: int = 0
     label_bytes: int = 0
-    #: The batches read so far, by matchers, start and end.
-    selected: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = field(default_factory=dict)
+    #: The batches read so far, by matchers, start, end and reading.
+    selected: dict[tuple[tuple[Matcher, ...], int, int, Reading], SeriesBatch] = field(default_factory=dict)
     #: The source is empty, to find out what it would be asked for: checks of values must not fail.
     planning: bool = False
     #: Read only the counts and sums of histograms, and determine their resets while reading.

@@ -11,6 +11,7 @@ from lakerunner.query.series.histograms.grid import HistogramGrid
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.label_list import label_list
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import Need, Reading
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.smoothed import smooth_histograms
 from lakerunner.query.vectors.kernels_rate import smoothed_at
@@ -22,7 +23,8 @@ from lakerunner.query.vectors.selection import select
 def select_latest(evaluation: Evaluation, matchers: tuple[Matcher, ...], at: Ints) -> SeriesBatch:
     """Read the samples that may be the latest ones at the times `at`."""
     lookback_ms = evaluation.options.lookback_ms
-    batch = select(evaluation, matchers, int(at[0]) - lookback_ms + 1, int(at[-1]), (at - lookback_ms, at))
+    reading = Reading.of(Need.KEPT, "the selector", at, evaluation.options.max_tier_s)
+    batch = select(evaluation, matchers, int(at[0]) - lookback_ms + 1, int(at[-1]), (at - lookback_ms, at), reading)
     evaluation.spend(len(batch.labels) * len(at))
     return batch
 
@@ -76,7 +78,9 @@ def _block_of(batch: SeriesBatch, index: Ints) -> Block:
 def smoothed_vector(evaluation: Evaluation, matchers: tuple[Matcher, ...], at: Ints, position: int) -> Block:
     """The values at the times `at`, interpolated between the samples before and after each."""
     lookback_ms = evaluation.options.lookback_ms
-    batch = select(evaluation, matchers, int(at[0]) - lookback_ms + 1, int(at[-1]) + lookback_ms)
+    reading = Reading.of(Need.RAW, "a smoothed selector", at, evaluation.options.max_tier_s)
+    start_ms, end_ms = int(at[0]) - lookback_ms + 1, int(at[-1]) + lookback_ms
+    batch = select(evaluation, matchers, start_ms, end_ms, reading=reading)
     samples = from_batch(batch)
     evaluation.spend(len(samples.labels) * len(at))
     out = np.zeros((len(samples.labels), len(at)))

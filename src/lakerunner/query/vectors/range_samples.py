@@ -14,6 +14,7 @@ from lakerunner.query.series.block import Block, Bools
 from lakerunner.query.series.histograms.column import ColumnHistograms, HistogramColumn
 from lakerunner.query.series.histograms.histogram import Floats, Ints, ResetHint
 from lakerunner.query.series.label_list import label_list
+from lakerunner.query.series.rollup import Rollup
 
 NO_HISTOGRAMS = ColumnHistograms(HistogramColumn.of([]), np.zeros(0, dtype=np.int64))
 
@@ -45,6 +46,9 @@ class RangeSamples:
     values: Floats
     hist_points: SampleTimes
     hists: ColumnHistograms
+    #: What the floats, and what the histograms stand for, if some are rows of tiers.
+    rollup: Rollup | None = None
+    hist_rollup: Rollup | None = None
 
     @property
     def has_histograms(self) -> bool:
@@ -59,7 +63,7 @@ def from_batch(batch: SeriesBatch) -> RangeSamples:
         none = batch.timestamps_ms[:0]
         floats = SampleTimes(batch.offsets, batch.timestamps_ms, none if starts is None else starts)
         empty = SampleTimes(np.zeros_like(batch.offsets), none, none)
-        return RangeSamples(labels, no_drop, floats, batch.values, empty, NO_HISTOGRAMS)
+        return RangeSamples(labels, no_drop, floats, batch.values, empty, NO_HISTOGRAMS, batch.rollup)
     stale = stale_mask(batch.values)
     if starts is None:
         starts = np.zeros(len(batch.values), dtype=np.int64)
@@ -85,6 +89,8 @@ def from_batch(batch: SeriesBatch) -> RangeSamples:
         batch.values[is_float],
         _times_of(batch.offsets, batch.timestamps_ms, starts, live_hist),
         hists,
+        None if batch.rollup is None else batch.rollup.at(is_float),
+        None if batch.rollup is None else batch.rollup.at(live_hist),
     )
 
 

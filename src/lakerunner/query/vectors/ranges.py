@@ -12,8 +12,10 @@ from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.series.block import Block, Bools, EvaluationError, any_series, any_step, with_histograms
 from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
 from lakerunner.query.series.label_list import metrics
+from lakerunner.query.series.reading import Need
 from lakerunner.query.vectors import kernels_fold as fold
 from lakerunner.query.vectors import kernels_rate as rates
+from lakerunner.query.vectors import kernels_rollup as rolled
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.ranges import HISTOGRAM_FUNCTIONS, Window, uniform_windows
 from lakerunner.query.vectors.instant import repeated
@@ -53,9 +55,20 @@ OTHER_FUNCTIONS = frozenset(
         "resets",
     ]
 )
+#: What each function needs of a tier. The others need raw samples.
+_NEEDS = {
+    **dict.fromkeys(("rate", "increase", "delta"), Need.RATE),
+    **dict.fromkeys(("sum_over_time", "avg_over_time"), Need.SUM),
+    "min_over_time": Need.MIN,
+    "max_over_time": Need.MAX,
+    "count_over_time": Need.COUNT,
+    **dict.fromkeys(("first_over_time", "last_over_time", "present_over_time", "absent_over_time"), Need.KEPT),
+    **dict.fromkeys(("ts_of_first_over_time", "ts_of_last_over_time"), Need.KEPT),
+}
 #: These act like an offset: their result is still the metric.
 _KEEP_NAME = frozenset({"first_over_time", "last_over_time"})
 _NO_WINDOWS: Ints = np.zeros((0, 0), dtype=np.int64)
+_NO_FLOATS: Floats = np.zeros(0)
 _COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
 #: Samples that a compiled loop visits between two checks of the clock: half a second of the slowest loop, which sorts.
 _SAMPLES_PER_CHECK = 8_000_000
@@ -162,6 +175,13 @@ def call(evaluation: Evaluation, name: str, vector: RangeVector, params: list[Fl
     return _apply(evaluation, name, vector, params, times)
 
 
+def need_of(function: str, *, approximate: bool = False) -> Need:
+    """What the function needs of a tier to have the same value as over raw samples, or nearly so if `approximate`."""
+    if approximate and function == "quantile_over_time":
+        return Need.SKETCH
+    return _NEEDS.get(function, Need.RAW)
+
+
 def _constant(param: Floats) -> bool:
     return len(param) == 1 or param.tobytes() == param[:1].tobytes() * len(param)
 
@@ -209,7 +229,10 @@ def _reach(vector: RangeVector) -> tuple[Ints, Ints]:
 def _run_kernel(evaluation: Evaluation, c: _Call) -> None:
     ts, values, starts = c.vector.samples.floats.ts, c.vector.samples.values, c.vector.samples.floats.starts
     mode = _FOLDS.get(c.name)
-    if mode is not None:
+    rollup = c.vector.samples.rollup
+    if rollup is not None and c.name in rolled.FOLDS:
+        rolled.fold(rolled.FOLDS[c.name], c.begin, c.end, rollup.count, *_two(rollup.aggregates), c.out, c.ok)
+    elif mode is not None:
         fold.fold(mode, c.begin, c.end, ts, values, c.out, c.ok)
     elif c.name in ("rate", "increase", "delta"):
         _rate(evaluation, c)
@@ -227,6 +250,12 @@ def _run_kernel(evaluation: Evaluation, c: _Call) -> None:
             _note_quantiles(evaluation, c, q)
     else:
         _smooth(c, values)
+
+
+def _two(aggregates: tuple[Floats, ...]) -> tuple[Floats, Floats]:
+    """A kernel has two of them, whether it uses them or not."""
+    first, second, *_ = (*aggregates, _NO_FLOATS, _NO_FLOATS)
+    return first, second
 
 
 def _starts_or_zeros(starts: Ints, ts: Ints) -> Ints:
@@ -251,16 +280,23 @@ def _plain_rates(evaluation: Evaluation, c: _Call, rows: slice, how: tuple[bool,
     """Rates of some series, without extended windows. The kernel finds the windows as it goes."""
     vector, floats = c.vector, c.vector.samples.floats
     offsets = floats.offsets[rows.start : rows.stop + 1]
-    if not len(floats.starts):
+    rollup = vector.samples.rollup
+    if rollup is None and not len(floats.starts):
         rates.extrapolated_plain(
             offsets, floats.ts, vector.samples.values, vector.after, vector.until, *how, c.out[rows], c.ok[rows]
         )
         return
     overlap = np.zeros(rows.stop - rows.start, dtype=np.int64)
-    rates.extrapolated(
-        offsets, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
-        *how, c.out[rows], c.ok[rows], overlap,
-    )  # fmt: skip
+    if rollup is None:
+        rates.extrapolated(
+            offsets, floats.ts, vector.samples.values, floats.starts, vector.after, vector.until,
+            *how, c.out[rows], c.ok[rows], overlap,
+        )  # fmt: skip
+    else:
+        rolled.extrapolated(
+            offsets, floats.ts, vector.samples.values, _starts_or_zeros(floats.starts, floats.ts), rollup.count,
+            *rollup.aggregates, vector.after, vector.until, *how, c.out[rows], c.ok[rows], overlap,
+        )  # fmt: skip
     for row in overlap.nonzero()[0].tolist():
         name = vector.samples.labels[rows.start + row].get(METRIC_NAME)
         evaluation.notes.start_overlap(name, vector.position, int(overlap[row]))

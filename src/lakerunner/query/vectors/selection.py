@@ -11,6 +11,7 @@ from lakerunner.query.series.histograms.column import HistogramColumn
 from lakerunner.query.series.histograms.histogram import Ints, ResetHint
 from lakerunner.query.series.histograms.math import is_reset
 from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.histograms.kernels import detect_resets
 from lakerunner.query.vectors.kernels_window import mark_jumps
@@ -23,14 +24,18 @@ def select(
     start_ms: int,
     end_ms: int,
     windows: tuple[Ints, Ints] | None = None,
+    reading: Reading = RAW,
 ) -> SeriesBatch:
     """Read samples from `start_ms` to `end_ms`. `windows`: where the window of every step begins and ends."""
     evaluation.check_time()
     # Queries often repeat a selector, for instance on both sides of a division.
-    key = (matchers, start_ms, end_ms)
+    key = (matchers, start_ms, end_ms, reading)
     batch = evaluation.selected.get(key)
     if batch is None:
-        batch = evaluation.selected[key] = evaluation.source.select(*key)
+        batch = evaluation.source.select(*key)
+        if batch.rollup is not None and not batch.rollup.derivable:
+            batch = evaluation.source.select(matchers, start_ms, end_ms, RAW)
+        evaluation.selected[key] = batch
         evaluation.check_series(len(batch.labels))
         evaluation.spend(len(batch.values))
     if evaluation.histogram_stats and batch.histograms is not None:

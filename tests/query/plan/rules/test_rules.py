@@ -75,9 +75,9 @@ def _leaf(text: str) -> Leaf:
     assert ", ".join(f'{one.name}{one.kind.value}"{one.value}"' for one in matchers) == parts[1], text
     fields = _fields(parts[2])
     start_ms, end_ms = _times(fields.pop("time", "0..100"))
-    signal, tier_s = fields.pop("signal", "metrics"), int(fields.pop("tier", "0"))
+    signal = fields.pop("signal", "metrics")
     assert not fields, text
-    return Leaf(signal, start_ms * NS_PER_MS, (end_ms + 1) * NS_PER_MS, matchers, tier_s)
+    return Leaf(signal, start_ms * NS_PER_MS, (end_ms + 1) * NS_PER_MS, matchers)
 
 
 def _cases(path: Path) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""Keeps segments of the leaf's signal and tier. The lookup was for all leaves of the plan together."""
+"""Keeps segments of the leaf's signal. The lookup was for all leaves of the plan together."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from lakerunner.query.plan.leaf import Leaf
 
 
 def by_signal(leaf: Leaf, segments: Sequence[Segment], _: Callable[[], object]) -> tuple[Sequence[Segment], str]:
-    kept = [segment for segment in segments if segment.signal == leaf.signal and segment.tier_s == leaf.tier_s]
-    return kept, f"{leaf.signal}, tier {leaf.tier_s} s"
+    kept = [segment for segment in segments if segment.signal == leaf.signal]
+    return kept, leaf.signal

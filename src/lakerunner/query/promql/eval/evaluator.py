@@ -30,7 +30,9 @@ from lakerunner.query.promql.eval.selectors import instant_vector, reference_tim
 from lakerunner.query.promql.functions import ANCHORED_SAFE, SMOOTHED_SAFE
 from lakerunner.query.series.block import Block, EvaluationError, with_histograms
 from lakerunner.query.series.histograms.histogram import Floats, Ints
+from lakerunner.query.series.reading import Need, Reading
 from lakerunner.query.series.results import MatrixResult
+from lakerunner.query.vectors import ranges
 from lakerunner.query.vectors.aggregate import Aggregation, aggregate, check_value_label, count_values
 from lakerunner.query.vectors.binary import set_operation, vector_scalar, vector_vector
 from lakerunner.query.vectors.context import Evaluation
@@ -190,7 +192,10 @@ class Evaluator(Calls):
         reach = lookback_ms if selector.anchored or selector.smoothed else 0
         start_ms = int(after[0]) - reach + 1
         end_ms = int(until[-1]) + (reach if selector.smoothed else 0)
-        batch = select(self.evaluation, selector.matchers, start_ms, end_ms, (after, until))
+        options = self.evaluation.options
+        need = Need.RAW if reach else ranges.need_of(function, approximate=options.approximate)
+        reading = Reading.of(need, function or "a range vector", np.concatenate([after, until]), options.max_tier_s)
+        batch = select(self.evaluation, selector.matchers, start_ms, end_ms, (after, until), reading)
         return RangeVector(
             from_batch(batch), after, until, fixed, range_ms, node.start, selector.anchored, selector.smoothed, reach
         )

@@ -77,6 +77,7 @@ def _plain(
         parents.timestamps_ms[at],
         values,
         _starts(parents, at, series),
+        rollup=None if parents.rollup is None else parents.rollup.at(at),
     )
     return ClassicGroup(with_run_starts(samples), parents.tids[rows], np.zeros(len(rows), np.int64), [])
 
@@ -110,6 +111,7 @@ def _buckets(
         parents.timestamps_ms[source],
         values,
         _starts(parents, source, np.repeat(series, width)),
+        rollup=None if parents.rollup is None else parents.rollup.at(source),
     )
     return ClassicGroup(with_run_starts(samples), np.repeat(parents.tids[series[first]], columns_in), le_of, les)
 

@@ -12,8 +12,10 @@ from numba import njit
 
 from lakerunner.model.samples import STALE_BITS
 from lakerunner.query.scan.samples import histograms
+from lakerunner.query.scan.samples.rollups import rollup_of
 from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.series.histograms.histogram import Floats, Ints
+from lakerunner.query.series.reading import Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class DecodedGroup:
         return self.samples.size_bytes * (2 if self.samples.histograms is not None else 1)
 
 
-def decoded(table: pa.Table) -> DecodedGroup:
-    """Decode the columns of one row group, which is sorted by series and time."""
+def decoded(table: pa.Table, need: Need | None = None) -> DecodedGroup:
+    """Decode the columns of one row group, which is sorted by series and time. With a need, it is a tier's."""
     tids = _ints(table, "tid")
     begins = np.append(0, np.flatnonzero(tids[1:] != tids[:-1]) + 1) if len(tids) else np.zeros(0, np.int64)
     column, sumless = None, None
@@ -59,6 +61,7 @@ def decoded(table: pa.Table) -> DecodedGroup:
         column if column is not None and len(column) else None,
         sumless if sumless is not None and sumless.any() else None,
         may_be_stale=bool((values.view(np.uint64) == np.uint64(STALE_BITS)).any()),
+        rollup=None if need is None else rollup_of(table, need),
     )
     return DecodedGroup(with_run_starts(whole))
 

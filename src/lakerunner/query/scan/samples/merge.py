@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,6 +22,7 @@ from lakerunner.query.series.histograms.column import with_rows
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.label_columns import concatenated as concatenated_labels
 from lakerunner.query.series.label_list import LabelList, in_order
+from lakerunner.query.series.rollup import Rollup, rollup_of_raw
 from lakerunner.runtime.byte_lru import ByteLru
 
 Array = npt.NDArray[Any]
@@ -52,6 +53,7 @@ def _batch(samples: Samples) -> SeriesBatch:
         samples.start_timestamps_ms,
         samples.histograms,
         samples.may_be_stale,
+        samples.rollup,
     )
 
 
@@ -103,8 +105,23 @@ def _gathered(parts: Sequence[Samples], series_of: Known, since_ms: int) -> tupl
         starts,
         histograms,
         may_be_stale=any(part.may_be_stale for part in parts),
+        rollup=_rollup(parts, moved),
     )
     return samples, tidy
+
+
+def _rollup(parts: Sequence[Samples], moved: Callable[[Sequence[Array | None], type], Array]) -> Rollup | None:
+    """What the samples stand for, if any part is of a tier. Raw samples stand for themselves."""
+    need = next((part.rollup.need for part in parts if part.rollup is not None), None)
+    if need is None:
+        return None
+    each = [rollup_of_raw(need, part.values) if part.rollup is None else part.rollup for part in parts]
+    return Rollup(
+        need,
+        moved([one.count for one in each], np.int64),
+        tuple(moved(list(of_parts), np.float64) for of_parts in zip(*(one.aggregates for one in each), strict=True)),
+        all(one.derivable for one in each),
+    )
 
 
 def _order_of_runs(series: Ints, first_ms: Ints, last_ms: Ints, parts: Sequence[Samples]) -> tuple[Ints, bool]:
@@ -249,6 +266,7 @@ def _once(samples: Samples) -> Samples:
         samples.values[source],
         None if starts is None else starts[source],
         None if histograms is None else with_rows(histograms, histograms.row[source]),
+        rollup=None if samples.rollup is None else samples.rollup.at(source),
     )
 
 

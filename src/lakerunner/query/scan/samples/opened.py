@@ -18,6 +18,7 @@ from lakerunner.query.scan.samples.decoded import DecodedGroup, decoded
 from lakerunner.query.scan.samples.row_groups import RowGroup, row_groups
 from lakerunner.query.scan.samples.series_table import SeriesTable
 from lakerunner.query.series.interned import INTERNED
+from lakerunner.query.series.reading import Need
 from lakerunner.runtime.byte_lru import ByteLru
 
 T = TypeVar("T")
@@ -74,12 +75,13 @@ class OpenedFile:
             )
         return self._file
 
-    def read(self, group: RowGroup) -> DecodedGroup:
-        """The samples of one row group. Those read often come from memory."""
-        name = f"{self._key}#{group.number}"
+    def read(self, group: RowGroup, need: Need | None = None) -> DecodedGroup:
+        """The samples of one row group, with what a need asks of a tier. Those read often come from memory."""
+        name = f"{self._key}#{group.number}" if need is None else f"{self._key}#{group.number}#{need.value}"
         found = self._decoded.get(name)
         if found is None:
-            found = decoded(self.file.read_row_group(group.number, columns=group.columns(), use_threads=False))
+            columns = group.columns(need)
+            found = decoded(self.file.read_row_group(group.number, columns=columns, use_threads=False), need)
             self._decoded.offer(name, found, found.size_bytes)
         return found
 

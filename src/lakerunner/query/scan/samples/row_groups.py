@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.query.scan.samples.histograms import COLUMNS as HISTOGRAM_COLUMNS
+from lakerunner.query.scan.samples.rollups import columns_of
 from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.reading import Need
 
 _SCALARS = ("tid", "timestamp", "value", "start_timestamp")
 #: Not null if the sample is a histogram. It represents all columns of a histogram.
@@ -35,9 +37,10 @@ class RowGroup:
     #: The smallest and largest schema of histograms. Those with custom bounds have the smallest of all.
     schemas: tuple[int, int] | None = None
 
-    def columns(self) -> list[str]:
-        """The columns to read for samples."""
+    def columns(self, need: Need | None = None) -> list[str]:
+        """The columns to read for samples; with a need, those of a tier that it asks for too."""
         names = [name for name in _SCALARS if name not in self.null_columns]
+        names += [] if need is None else columns_of(need)
         return names if _HISTOGRAM in self.null_columns else [*names, *HISTOGRAM_COLUMNS]
 
 

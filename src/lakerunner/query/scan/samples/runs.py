@@ -12,6 +12,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.arrays import offsets_of
 from lakerunner.query.series.histograms.column import HistogramColumn, with_rows
 from lakerunner.query.series.histograms.histogram import Floats, Ints
+from lakerunner.query.series.rollup import Rollup
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Samples:
     run_starts_ms: Ints | None = None
     #: False if no float is a stale marker.
     may_be_stale: bool = True
+    #: What the samples of a tier stand for, where a query needs more than the samples themselves.
+    rollup: Rollup | None = None
 
     @classmethod
     def none(cls) -> Samples:
@@ -61,6 +64,8 @@ class Samples:
         """The size of these samples, also if they are part of larger arrays."""
         numbers = 2 + (self.start_timestamps_ms is not None) + (self.histograms is not None)
         size = 8 * (numbers * len(self) + len(self.offsets))
+        if self.rollup is not None:
+            size += 8 * (1 + len(self.rollup.aggregates)) * len(self)
         if self.histograms is not None:
             column = self.histograms
             arrays = [column.count, column.sum, column.pos_index, column.pos_count, column.bounds, column.neg_index]
@@ -81,6 +86,7 @@ class Samples:
             begins,
             None if self.run_starts_ms is None else self.run_starts_ms[runs],
             self.may_be_stale,
+            self.rollup,
         )
 
     def tight(self) -> Samples:
@@ -99,6 +105,7 @@ class Samples:
             histograms=None if self.histograms is None else with_rows(self.histograms, self.histograms.row[at]),
             begins=None,
             run_starts_ms=None,
+            rollup=None if self.rollup is None else self.rollup.at(at),
         )
 
 

@@ -59,8 +59,11 @@ def rates(vector: RangeVector, function: str, begin: Ints, end: Ints, skipped: B
     overlapping = np.zeros(len(skipped), dtype=np.int64)
     # An estimate: as many buckets per cell as the samples have on average.
     size = int((begin.size / max(1, len(hists.column)) + 0.5) * len(hists.column.pos_index))
+    rollup = vector.samples.hist_rollup
+    # The number of samples up to each row.
+    counted = np.zeros(0, np.int64) if rollup is None else np.cumsum(rollup.count)
     arrays = kernels.rates(
-        hists.column.arrays(), hists.rows, points.offsets, points.ts, points.starts, begin, end,
+        hists.column.arrays(), hists.rows, points.offsets, points.ts, points.starts, counted, begin, end,
         vector.after, vector.until, function != "delta", function == "rate", vector.range_ms / 1000,
         skipped, overlapping, row, allocated(size, np.int64), allocated(size, np.float64),
     )  # fmt: skip

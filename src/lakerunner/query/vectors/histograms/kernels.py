@@ -128,11 +128,12 @@ def find_resets(rows, hints, ts, starts, counter):  # type: ignore[no-untyped-de
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def extrapolated_row(  # type: ignore[no-untyped-def]
-    rows, resets, lo, hi, ts, starts, after, until, counter, per_second, range_s, out
+    rows, resets, lo, hi, pairs, ts, starts, after, until, counter, per_second, range_s, out
 ):
     """Compute rate, increase or delta over one window of one series. Returns whether there is a result.
 
-    `resets[i]` is the number of resets up to row i: windows without a reset cost no more.
+    `pairs` is the number of samples without the first. `resets[i]` is the number of resets up to row i: windows without
+    a reset cost no more.
     """
     if lo >= hi:
         return False
@@ -157,9 +158,7 @@ def extrapolated_row(  # type: ignore[no-untyped-def]
     if known_start:
         for k in range(len(out)):
             out[k] += rows[first, k]
-    factor = window_factor(
-        ts[first], ts[last], last - first, start, after, until, counter, out[COUNT], rows[first, COUNT]
-    )
+    factor = window_factor(ts[first], ts[last], pairs, start, after, until, counter, out[COUNT], rows[first, COUNT])
     if per_second:
         factor /= range_s
     for k in range(len(out)):
@@ -184,6 +183,7 @@ def rates(  # type: ignore[no-untyped-def]
     offsets,
     ts,
     starts,
+    counted,
     begin,
     end,
     after,
@@ -202,7 +202,8 @@ def rates(  # type: ignore[no-untyped-def]
     Series in `skipped` are left out, and the kernel adds those that it cannot handle. Returns the results' heads
     (count, sum, zero count), hints, the row whose layout each has, and offsets, indexes and counts of the buckets of
     both signs. `out_row` is the result of every cell. `pos_index` and `pos_count` are memory for the positive buckets,
-    replaced by larger arrays only if they are too small.
+    replaced by larger arrays only if they are too small. `counted` is empty unless rows of tiers are among the samples:
+    then it is the number of samples up to each.
     """
     cells = 0
     for i in range(len(skipped)):
@@ -243,9 +244,14 @@ def rates(  # type: ignore[no-untyped-def]
             first, last = begin[i, s] - lo, end[i, s] - lo
             if last > first and overlaps[last - 1] > overlaps[first]:
                 overlapping[i] += 1
+            pairs = last - first - 1
+            if len(counted) and last > first:
+                before = counted[lo + first - 1] if lo + first else 0
+                pairs = counted[lo + last - 1] - before - 1
             if not extrapolated_row(
-                matrix, resets, first, last, own_ts, own_starts, after[s], until[s], counter, per_second, range_s, out
-            ):
+                matrix, resets, first, last, pairs, own_ts, own_starts, after[s], until[s], counter, per_second,
+                range_s, out,
+            ):  # fmt: skip
                 continue
             for k in range(BUCKETS):
                 head[made, k] = out[k]

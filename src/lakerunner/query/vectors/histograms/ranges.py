@@ -48,6 +48,14 @@ class Window:
         return self.float_end - self.float_begin
 
     @property
+    def hist_count(self) -> int:
+        """The number of histograms, where rows of tiers stand for several."""
+        rollup = self.samples.hist_rollup
+        if rollup is None:
+            return self.hist_end - self.hist_begin
+        return int(rollup.count[self.hist_begin : self.hist_end].sum())
+
+    @property
     def hists(self) -> Sequence[Histogram]:
         return self.samples.hists[self.hist_begin : self.hist_end]
 
@@ -121,7 +129,7 @@ def _only_floats(evaluation: Evaluation, window: Window) -> Result:
 
 
 def _count(evaluation: Evaluation, window: Window) -> Result:
-    return float(window.float_count + len(window.hists))
+    return (window.float_result or 0.0) + float(window.hist_count)
 
 
 def _present(evaluation: Evaluation, window: Window) -> Result:

@@ -113,7 +113,7 @@ def _extrapolated(rate: _Rate, window: Window) -> Histogram | None:
     to_start = (times[0] - window.after_ms) / 1000
     to_end = (window.until_ms - times[-1]) / 1000
     sampled = (times[-1] - times[0]) / 1000
-    between_samples = sampled / (len(hists) - 1) if len(hists) > 1 else 0.0
+    between_samples = sampled / (window.hist_count - 1) if len(hists) > 1 else 0.0
     threshold = between_samples * 1.1
     if rate.counter and starts[0] != 0 and window.after_ms < starts[0] < times[0]:
         # The counter was zero at its known start: nothing is extrapolated to the left.

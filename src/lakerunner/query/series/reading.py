@@ -1,0 +1,82 @@
+"""What an expression does with the samples that it reads, and so the coarsest tier that gives the same answer.
+
+A tier keeps the first and the last sample of every bucket, and aggregates of the samples between them. Buckets are open
+to the left and closed to the right, as PromQL's windows are. If every edge of every window is an edge of buckets, a
+function that needs no more than the kept samples and the aggregates has the same value over the tier as over raw
+samples.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lakerunner.model.segment import RAW_TIER_S
+from lakerunner.model.signals.tiers import TIERS_S
+from lakerunner.query.series.histograms.histogram import Ints
+
+
+class Need(enum.StrEnum):
+    """Which aggregates of a bucket a function needs, besides the samples that the tier keeps."""
+
+    #: Samples that a tier does not keep.
+    RAW = "raw"
+    #: The kept samples alone: the latest, the first, whether there is any.
+    KEPT = "kept"
+    COUNT = "count"
+    #: The number of samples, and what counter resets inside the bucket took away.
+    RATE = "rate"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    #: A sketch of the bucket's values. Quantiles from it are approximate.
+    SKETCH = "sketch"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The coarsest tier that a read may use, what it needs of it, and why it may use no coarser one."""
+
+    need: Need = Need.RAW
+    tier_s: int = RAW_TIER_S
+    #: A sentence for EXPLAIN. Two reads that differ only here read the same.
+    why: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, need: Need, what: str, edges_ms: Ints, max_tier_s: int) -> Reading:
+        """The reading of a function whose windows have these edges. `what` names the function in the reason."""
+        if need is Need.RAW:
+            return cls(why=f"{what} needs samples that tiers do not keep")
+        if max_tier_s < TIERS_S[0]:
+            return cls(why="tiers are switched off")
+        grid_ms = int(np.gcd.reduce(edges_ms)) if len(edges_ms) else 0
+        fitting = [tier_s for tier_s in TIERS_S if grid_ms % (tier_s * 1000) == 0]
+        allowed = [tier_s for tier_s in fitting if tier_s <= max_tier_s]
+        if not allowed:
+            return cls(why=f"the windows begin or end inside of buckets: their edges are multiples of {_span(grid_ms)}")
+        tier_s = allowed[-1]
+        if len(allowed) < len(fitting):
+            why = f"no tier coarser than {_span(max_tier_s * 1000)} is allowed"
+        elif tier_s == TIERS_S[-1]:
+            why = "there is no coarser tier"
+        else:
+            next_s = TIERS_S[TIERS_S.index(tier_s) + 1]
+            why = f"the edges of the windows are multiples of {_span(grid_ms)}, not of {_span(next_s * 1000)}"
+        return cls(need, tier_s, why)
+
+
+#: A read of raw samples, whatever is done with them.
+RAW = Reading()
+
+
+def _span(ms: int) -> str:
+    """
+    >>> _span(5_400_000), _span(86_400_000), _span(1), _span(0)
+    ('90m', '1d', '1ms', '0s')
+    """
+    for width_ms, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")):
+        if ms and ms % width_ms == 0:
+            return f"{ms // width_ms}{unit}"
+    return f"{ms}ms" if ms else "0s"
