@@ -47,7 +47,7 @@ def test_wants_of_several_times_and_signals(database: Database) -> None:
 
     assert _found(database, Want("metrics", today)) == {over.segment_id, later.segment_id}
     assert _found(database, Want("metrics", TimeRange(MIDNIGHT + 1, MIDNIGHT + NS_PER_HOUR))) == set()
-    assert _found(database, Want("metrics", today, 60)) == {coarse.segment_id}
+    assert _found(database, Want("metrics", today, 60)) == {over.segment_id, later.segment_id, coarse.segment_id}
     then = TimeRange(month.time_range.start_ns, month.time_range.start_ns + 1)
     wants = [Want("metrics", today), Want("metrics", today), Want("metrics", then), Want("logs", today)]
     assert _found(database, *wants) == {one.segment_id for one in (over, later, month, logs)}

@@ -79,14 +79,15 @@ def test_segments_are_passed_by_and_it_is_told(lake: LakeOfSeries) -> None:
     source.select(M, 0, HOUR_MS // 2)
     by_name, by_time = source.stats.explains
     assert [(step.rule, step.before, step.kept) for step in by_name.steps] == [
+        ("by_tier", 4, 4),
         ("by_signal", 4, 4),
         ("by_time", 4, 4),
         ("by_metric_name", 4, 1),
         ("by_value", 1, 1),
     ]
-    assert by_time.steps[1].kept == by_time.segments == 1
+    assert by_time.steps[2].kept == by_time.segments == 1
     assert source.stats.segments_pruned == {"by_metric_name": 3, "by_time": 3}
-    assert by_name.to_json()["rules"][2]["prunedBytes"] > 0
+    assert by_name.to_json()["rules"][3]["prunedBytes"] > 0
 
 
 def test_another_org_sees_nothing(lake: LakeOfSeries) -> None:

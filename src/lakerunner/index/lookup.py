@@ -28,8 +28,8 @@ _OVERLAPS: dict[int, LiteralString] = {
     3_600: "(s.signal = %s AND s.tier_s IN (0, 10, 60, 300, 3600) AND s.start_ns < %s AND s.end_ns > %s)",
     86_400: "(s.signal = %s AND s.tier_s IN (0, 10, 60, 300, 3600, 86400) AND s.start_ns < %s AND s.end_ns > %s)",
 }
-#: Windows of a day, for queries of raw samples: where these are sealed, raw samples are gone.
-_SEALED_TIERS_S = [3_600, 86_400]
+#: Looked at for queries of raw samples too: where these are sealed, raw samples may be gone.
+_SEALED_TIERS_S = [300, 3_600, 86_400]
 #: Clean windows that follow each other are one stretch, so that a month of them is a few rows.
 _STRETCHES: LiteralString = (
     "SELECT NULL, NULL, tier_s, lower(stretch), upper(stretch), sealed, NULL FROM"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakerunner.index.database import Connection, Database
-from lakerunner.index.lookup import Want, watermarked_refs
+from lakerunner.index.lookup import Want, find
 from lakerunner.index.segments import live_segments
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR, TimeRange
@@ -157,7 +157,7 @@ def lookup_ms(database: Database, workload: Workload) -> dict[str, float]:
 
     def timed(signal: str, org_id: uuid.UUID, time_range: TimeRange) -> float:
         started = time.perf_counter()
-        database.read(lambda tx: watermarked_refs(tx, org_id, [Want(signal, time_range)]))
+        database.read(lambda tx: find(tx, org_id, [Want(signal, time_range)]))
         return (time.perf_counter() - started) * 1000
 
     hours, whole = [], []

@@ -69,9 +69,7 @@ class Catalog:
         self._remember(_Recent(org_id, wants, segments, found.watermark_ms, stretches, asked_at_s))
         # A segment that was live when the index was asked ended later, if at all.
         usable_until_s = asked_at_s + self._grace_s
-        return Looked(
-            segments, usable_until_s=usable_until_s, watermark_ms=found.watermark_ms, stretches=stretches
-        )
+        return Looked(segments, usable_until_s=usable_until_s, watermark_ms=found.watermark_ms, stretches=stretches)
 
     def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[list[Segment], Found]:
         answer = self._database.read(lambda tx: find(tx, org_id, wants))

@@ -56,7 +56,7 @@ class Planner:
                 snapshot = self._look_up([leaf])
         looked = snapshot.looked
         looked.require_usable()
-        tiers = choose_tiers(leaf, looked.stretches) if leaf.signal == METRICS.name else RAW_ONLY
+        tiers = choose_tiers(leaf, looked.stretches, looked.segments) if leaf.signal == METRICS.name else RAW_ONLY
         return prune(leaf, looked.segments, looked.looked_up_in, self._check, tiers)
 
     def fingerprint(self) -> str | None:

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakerunner.model.segment import RAW_TIER_S
+from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signals.tiers import TIERS_S
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.plan.leaf import Leaf, Piece
@@ -51,8 +51,8 @@ class TierChoice:
         return frozenset(piece.tier_s for piece in self.pieces) or frozenset({RAW_TIER_S})
 
 
-def choose_tiers(leaf: Leaf, stretches: Sequence[TierStretch]) -> TierChoice:
-    """The coarsest tier for every part of the leaf's time."""
+def choose_tiers(leaf: Leaf, stretches: Sequence[TierStretch], raw: Sequence[Segment] = ()) -> TierChoice:
+    """The coarsest tier for every part of the leaf's time. `raw`: the segments of raw samples that there still are."""
     reading = leaf.reading
     width_ms = max(1, reading.tier_s * 1000)
     # An instant selector begins to look back inside a bucket. Its windows, and the ends of others, are whole buckets.
@@ -72,22 +72,28 @@ def choose_tiers(leaf: Leaf, stretches: Sequence[TierStretch]) -> TierChoice:
     reasons += [f"raw samples {_times(each)}: {unclean}" for each in left]
     if found and reading.why:
         reasons.append(f"no tier coarser than {_tier(reading.tier_s)}: {reading.why}")
-    missed = _missed(left, stretches, reading.why)
+    missed = _missed(left, stretches, raw, unclean)
     if not found:
         return TierChoice((), tuple(reasons), missed)
     pieces = [*found, *(Piece(RAW_TIER_S, start_ms + 1, end_ms) for start_ms, end_ms in left)]
     return TierChoice(tuple(sorted(pieces, key=lambda piece: piece.start_ms)), tuple(reasons), missed)
 
 
-def _missed(left: Sequence[Interval], stretches: Sequence[TierStretch], why: str) -> tuple[str, ...]:
+def _missed(
+    left: Sequence[Interval], stretches: Sequence[TierStretch], raw: Sequence[Segment], why: str
+) -> tuple[str, ...]:
     """Where raw samples are read, but retention has left nothing but tiers."""
     sealed = _united([stretch.interval_ms for stretch in stretches if stretch.sealed])
+    if not sealed:
+        return ()
+    there = [segment.time_range for segment in raw if segment.tier_s == RAW_TIER_S]
+    gone = _without(sealed, _united([(each.start_ns // NS_PER_MS - 1, each.end_ns // NS_PER_MS) for each in there]))
     kept = sorted({stretch.tier_s for stretch in stretches if stretch.sealed})
     tiers = " and ".join(map(_tier, kept))
     return tuple(
         f"raw samples {_times(each)} have expired, and are missing from this answer: what is kept there, {tiers}, "
         f"cannot give it ({why})"
-        for each in _common(left, sealed)
+        for each in _common(left, gone)
     )
 
 

@@ -31,8 +31,6 @@ class Need(enum.StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
-    #: A sketch of the bucket's values. Quantiles from it are approximate.
-    SKETCH = "sketch"
 
 
 @dataclass(frozen=True, slots=True)

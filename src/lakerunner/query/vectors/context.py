@@ -42,8 +42,6 @@ class EngineOptions:
     type_and_unit_labels: bool = False
     #: The coarsest tier that may stand for raw samples, in seconds; 0: none.
     max_tier_s: int = 86_400
-    #: Whether quantiles over time may come from the sketches of tiers, within a percent.
-    approximate: bool = False
 
 
 @dataclass(slots=True)

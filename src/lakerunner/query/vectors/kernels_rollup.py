@@ -11,8 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
-from lakerunner.query.vectors.kernels_fold import neumaier
-from lakerunner.query.vectors.kernels_rate import is_start_reset, window_factor
+from lakerunner.model.samples import is_start_reset, neumaier
+from lakerunner.query.vectors.kernels_rate import window_factor
 
 COUNT, SUM, AVG, MIN, MAX = range(5)
 #: Functions that need the aggregates of buckets.

@@ -175,10 +175,8 @@ def call(evaluation: Evaluation, name: str, vector: RangeVector, params: list[Fl
     return _apply(evaluation, name, vector, params, times)
 
 
-def need_of(function: str, *, approximate: bool = False) -> Need:
-    """What the function needs of a tier to have the same value as over raw samples, or nearly so if `approximate`."""
-    if approximate and function == "quantile_over_time":
-        return Need.SKETCH
+def need_of(function: str) -> Need:
+    """What the function needs of a tier to have the same value as over raw samples."""
     return _NEEDS.get(function, Need.RAW)
 
 
@@ -293,9 +291,10 @@ def _plain_rates(evaluation: Evaluation, c: _Call, rows: slice, how: tuple[bool,
             *how, c.out[rows], c.ok[rows], overlap,
         )  # fmt: skip
     else:
+        resets, known = rollup.aggregates
         rolled.extrapolated(
             offsets, floats.ts, vector.samples.values, _starts_or_zeros(floats.starts, floats.ts), rollup.count,
-            *rollup.aggregates, vector.after, vector.until, *how, c.out[rows], c.ok[rows], overlap,
+            resets, known, vector.after, vector.until, *how, c.out[rows], c.ok[rows], overlap,
         )  # fmt: skip
     for row in overlap.nonzero()[0].tolist():
         name = vector.samples.labels[rows.start + row].get(METRIC_NAME)
