@@ -44,9 +44,10 @@ def test_each_rule_sees_what_the_rules_before_it_kept() -> None:
     assert list(plan.segments) == [mine]
     explain = plan.explain
     assert (explain.considered, explain.considered_bytes, explain.segments, explain.segment_bytes) == (5, 50, 1, 10)
-    assert [step.rule for step in explain.steps] == [rule.__name__ for rule in RULES]
+    assert [step.rule for step in explain.steps] == ["by_tier", *(rule.__name__ for rule in RULES)]
     assert [(step.before, step.kept, step.pruned_bytes) for step in explain.steps] == [
-        (5, 3, 20),
+        (5, 4, 10),
+        (4, 3, 10),
         (3, 2, 10),
         (2, 1, 10),
         (1, 1, 0),
