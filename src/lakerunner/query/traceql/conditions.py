@@ -63,16 +63,17 @@ class Conditions:
         first = np.searchsorted(domain.span, np.arange(len(self._spans)))
         return found.take(first)
 
-    def first_found(self, field: ast.Field, condition: ast.FieldExpr) -> Values:
-        """A field of the first event or link of each span for which the condition holds; nil where there is none."""
+    def last_found(self, field: ast.Field, condition: ast.FieldExpr | None) -> Values:
+        """A field of the last event or link of each span for which the condition holds; nil where there is none."""
+        condition = ast.Binary("!=", field, ast.Literal(ast.NIL, None)) if condition is None else condition
         domain = self._domain(condition)
         assert domain.span is not None
         rows = np.flatnonzero(self._true(condition, domain))
-        first = np.searchsorted(domain.span[rows], np.arange(len(self._spans)))
+        last = np.searchsorted(domain.span[rows], np.arange(len(self._spans)), side="right") - 1
         has = np.bincount(domain.span[rows], minlength=len(self._spans)) > 0
         if not len(rows):
             return Values.nil(len(self._spans))
-        place = rows[np.minimum(first, len(rows) - 1)]
+        place = rows[np.maximum(last, 0)]
         return self._value(field, domain).take(place).only(has)
 
     def _level(self, level: str) -> Items:

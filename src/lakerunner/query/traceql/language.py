@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from lakerunner.model.errors import BadInput, Bug
 from lakerunner.model.signals.traces import TRACES
-from lakerunner.query.language import Check, Plan, QueryOptions, RowPlan, Source, Stream
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.query.language import (
+    Check,
+    Evaluated,
+    Plan,
+    QueryOptions,
+    RowPlan,
+    RowSource,
+    Source,
+    StepPlan,
+    Stream,
+    step_stream,
+)
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.times import QueryTimes, check_steps
 from lakerunner.query.syntax.tree import TreeCodec, dumps, loads
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.check import check as check_types
+from lakerunner.query.traceql.lexer import LANGUAGE as LANGUAGE_NAME
 from lakerunner.query.traceql.loading import REACH_NS
+from lakerunner.query.traceql.metrics import MetricRun, Window, is_flat
 from lakerunner.query.traceql.parser import parse
 from lakerunner.query.traceql.printer import print_query
 from lakerunner.query.traceql.search import SCHEMA, Search, search
+from lakerunner.query.traceql.shown import all_fields
+from lakerunner.query.vectors.annotations import Annotations
 
 CODEC = TreeCodec(
     (
@@ -41,13 +62,20 @@ class TraceQl:
     name = "traceql"
 
     def compile(self, text: str, times: QueryTimes, options: QueryOptions) -> Plan:
-        """A search of traces. `options.columns` may hold how many spans of a set are described."""
+        """A search of traces; with a step, a metric. A metric at one time covers `options.lookback_ms` before it."""
         query = compiled(text)
-        return SearchPlan(query, times, options)
+        if not times.step_ms and times.start_ns != times.end_ns:
+            return SearchPlan(query, times, options)
+        if isinstance(query.root, ast.Pipeline):
+            raise BadInput("not a metrics query", hint="end it with a metric such as | rate()")
+        check_steps(times, options.max_steps)
+        return MetricPlan(query, times, options)
 
     def evaluate(self, payload: bytes, source: Source, check: Check) -> Stream:
         document = loads(payload)
         try:
+            if "metric" in document:
+                return step_stream(_steps(document, source, check))
             pipeline = CODEC.decode(document["pipeline"])
             start_ns, end_ns, limit, spans_per_set = map(int, document["search"])
             with_sets = bool(document["with_sets"])
@@ -99,6 +127,84 @@ class SearchPlan(RowPlan):
 
     def schema_payload(self) -> bytes:
         raise Bug("cannot ask for the columns of a search: they are known")
+
+
+class MetricPlan(StepPlan):
+    """A metrics query: values at every step."""
+
+    language: ClassVar[str] = TraceQl.name
+    reads_rows = True
+
+    def __init__(self, query: ast.Query, times: QueryTimes, options: QueryOptions) -> None:
+        assert not isinstance(query.root, ast.Pipeline)
+        self.canonical, self.times, self.options = print_query(query), times, options
+        self._root, self._encoded = query.root, CODEC.encode(query.root)
+        self.splittable = not _compares(query.root)
+        self.width_ns = times.step_ms * NS_PER_MS or options.lookback_ms * NS_PER_MS
+        self._reach_ns = 0 if _is_flat(query.root) else REACH_NS
+        self.leaves = self.leaves_at(times.steps())
+
+    def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
+        window = self._window(steps)
+        return (Leaf(TRACES.name, window.start_ns - self._reach_ns, window.end_ns + self._reach_ns),)
+
+    def _window(self, steps: Ints) -> Window:
+        return Window(steps * NS_PER_MS + self.times.start_rest_ns, max(self.width_ns, 1))
+
+    def payload(self, steps: Ints, max_samples: int) -> bytes:
+        window = self._window(steps)
+        return dumps(
+            {
+                "metric": self._encoded,
+                "steps": [int(window.steps_ns[0]), self.times.step_ms * NS_PER_MS, len(steps), window.width_ns],
+                "max_series": self.options.max_series,
+            }
+        )
+
+    def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
+        if not isinstance(source, RowSource):
+            raise Bug("cannot evaluate a metric of spans: its source has no rows")
+        return _evaluated(self._root, self._window(steps), source, check, self.options.max_series)
+
+    def notes_of(self, document: Mapping[str, Any]) -> Annotations:
+        return Annotations.from_json("", document)
+
+
+def _steps(document: Mapping[str, Any], source: RowSource, check: Check) -> Evaluated:
+    root = CODEC.decode(document["metric"])
+    first_ns, step_ns, count, width_ns = map(int, document["steps"])
+    window = Window(first_ns + step_ns * np.arange(count, dtype=np.int64), width_ns)
+    return _evaluated(root, window, source, check, int(document["max_series"]))
+
+
+def _evaluated(root: ast.MetricExpr, window: Window, source: RowSource, check: Check, max_series: int) -> Evaluated:
+    run = MetricRun(window, source, check, max_series)
+    block = run.block(root).pruned()
+    return Evaluated(block, Annotations("", LANGUAGE_NAME), run.spans)
+
+
+def _metrics(root: ast.MetricExpr) -> Iterator[ast.Metric]:
+    if isinstance(root, ast.Metric):
+        yield root
+    elif isinstance(root, ast.MetricOp):
+        yield from _metrics(root.left)
+        yield from _metrics(root.right)
+
+
+def _compares(root: ast.MetricExpr) -> bool:
+    return any(isinstance(metric.aggregate, ast.Compare) for metric in _metrics(root))
+
+
+def _is_flat(root: ast.MetricExpr) -> bool:
+    """Whether nothing beyond the asked time is read."""
+    for metric in _metrics(root):
+        if isinstance(metric.aggregate, ast.Compare):
+            return False
+        fields = (*all_fields(metric.pipeline), *metric.aggregate.by)
+        argument = () if metric.aggregate.argument is None else (metric.aggregate.argument,)
+        if not is_flat(metric.pipeline, (*fields, *argument)):
+            return False
+    return True
 
 
 def _pipeline_of(root: ast.Pipeline | ast.MetricExpr) -> ast.Pipeline:

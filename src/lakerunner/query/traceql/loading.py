@@ -16,6 +16,7 @@ from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.segment import ReadableRows
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.traceql import ast
+from lakerunner.query.traceql.reading import attributes_in
 from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
 
 #: How far beyond the asked range the spans of a trace are looked for.
@@ -76,9 +77,11 @@ def load_traces(
     start_ns: int,
     end_ns: int,
     check: Check,
+    *,
+    every_attribute: bool = False,
 ) -> Spans:
     """All spans of these traces between the times; of all traces, without ids."""
-    columns = tuple(dict.fromkeys((*BASE, *stored_columns(fields))))
+    columns = None if every_attribute else tuple(dict.fromkeys((*BASE, *stored_columns(fields))))
     predicate: Predicate = EVERYTHING
     chosen = trace_ids
     if trace_ids is not None and len(trace_ids) <= _NAMED_TRACES:
@@ -91,7 +94,8 @@ def load_traces(
             ids = batch.column("trace_id")
             ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
             batch = batch.filter(pc.is_in(ids, value_set=chosen))
-        return Part.of(batch, fields) if batch.num_rows else None
+        wanted = dict.fromkeys((*fields, *attributes_in(batch))) if every_attribute else fields
+        return Part.of(batch, tuple(wanted)) if batch.num_rows else None
 
     parts: list[Part] = []
     held = 0

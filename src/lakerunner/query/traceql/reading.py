@@ -14,6 +14,7 @@ from lakerunner.formats.spelling import spelled_rows
 from lakerunner.model.labels import attribute_column
 from lakerunner.model.signals.logs import SPELLED
 from lakerunner.query.scan.rows.evaluate import overflow_values
+from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.values import BOOL, FLOAT, INT, NIL, Mask, Values, from_python
 
 #: The column that names types which a stored value does not tell.
@@ -26,6 +27,17 @@ _EXACT = float(1 << 53)
 def columns_of(scope: str, name: str) -> tuple[str, ...]:
     """The stored columns from which an attribute of a span, resource or instrumentation scope is read."""
     return (attribute_column(PREFIXES[scope], name), OVERFLOW, SPELLED, SENT)
+
+
+def attributes_in(batch: pa.RecordBatch) -> list[ast.Attribute]:
+    """The attributes that the rows may have."""
+    found: list[ast.Attribute] = []
+    for column, keys in keys_of(batch.schema).items():
+        scope = next((scope for scope, prefix in PREFIXES.items() if column.startswith(f"{prefix}_")), None)
+        if scope is not None:
+            hidden = ("name", "version") if scope == "instrumentation" else ()
+            found += [ast.Attribute(scope, key) for key in keys if key not in hidden]
+    return found
 
 
 class AttributeReader:

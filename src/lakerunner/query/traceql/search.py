@@ -167,8 +167,8 @@ def _visible(shown: Shown, run: PipelineRun, spans: Spans) -> tuple[Any, Values]
     """Which spans show a field, and its value for each of them."""
     level = level_of(shown.field)
     where = None if shown.where is None else run.conditions.mask(shown.where)
-    if level in ("event", "link") and shown.where is not None:
-        values = run.conditions.first_found(shown.field, shown.where)
+    if level in ("event", "link"):
+        values = run.conditions.last_found(shown.field, shown.where)
     else:
         values = run.conditions.values(shown.field)
     if where is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.check import fields_in
-from lakerunner.query.traceql.fields import INTRINSICS
+from lakerunner.query.traceql.fields import INTRINSICS, SERVICE_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,47 @@ class Shown:
 
 
 def shown_fields(pipeline: ast.Pipeline) -> list[Shown]:
-    """What is shown, each field with each of its conditions once."""
+    """What is shown, each field once.
+
+    As in Tempo, a value is also shown where it satisfies the comparison of another attribute of its scope and type.
+    """
     found: dict[Shown, None] = {}
     for stage in pipeline.stages:
         found |= dict.fromkeys(_of_stage(stage))
     always = {shown.field for shown in found if shown.where is None}
-    return [shown for shown in found if shown.where is None or shown.field not in always]
+    groups: dict[object, dict[tuple[str, ast.Literal], None]] = {}
+    for shown in found:
+        if shown.where is not None:
+            op, value = _comparison(shown.where)
+            groups.setdefault(_group(shown.field, value), {})[op, value] = None
+    out = {field: Shown(field) for field in always}
+    for shown in found:
+        if shown.where is None or shown.field in always:
+            continue
+        comparisons = groups[_group(shown.field, _comparison(shown.where)[1])]
+        where: ast.FieldExpr | None = out[shown.field].where if shown.field in out else None
+        for op, value in comparisons:
+            one = ast.Binary(op, shown.field, value)
+            where = one if where is None else ast.Binary("||", where, one)
+        out[shown.field] = Shown(shown.field, where)
+    return list(out.values())
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _comparison(where: ast.FieldExpr) -> tuple[str, ast.Literal]:
+    assert isinstance(where, ast.Binary)
+    if isinstance(where.right, ast.Literal):
+        return where.op, where.right
+    assert isinstance(where.left, ast.Literal)
+    return _MIRRORED.get(where.op, where.op), where.left
+
+
+def _group(field: ast.Field, value: ast.Literal) -> object:
+    if isinstance(field, ast.Intrinsic) or field == SERVICE_NAME or value.type == ast.NIL:
+        return field
+    return field.scope, value.type
 
 
 def _of_stage(stage: ast.Stage | ast.Scalar) -> Iterator[Shown]:
@@ -64,6 +99,8 @@ def _of_condition(expr: ast.FieldExpr) -> Iterator[Shown]:
         case ast.Binary(op, left, right) if op in ast.LOGIC:
             yield from _of_condition(left)
             yield from _of_condition(right)
+        case ast.Unary("!", operand):
+            yield from _of_condition(operand)
         case ast.Binary(op, (ast.Attribute() | ast.Intrinsic()) as field, ast.Literal() as value):
             for scoped in _scoped(field):
                 yield Shown(scoped, ast.Binary(op, scoped, value))

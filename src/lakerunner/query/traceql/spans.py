@@ -224,9 +224,9 @@ class Spans:
 
     @cached_property
     def root(self) -> Ints:
-        """The row of each trace's root; -1 where it has none."""
+        """The row of each trace's root, the last one where there are several; -1 where it has none."""
         roots = np.full(len(self.trace_ids), -1, np.int64)
-        rows = np.flatnonzero(self._parent < 0)[::-1]
+        rows = np.flatnonzero(self._parent < 0)
         roots[self.trace[rows]] = rows
         return roots
 
@@ -269,7 +269,13 @@ class Spans:
         return self._stored(field)
 
     def _stored(self, field: ast.Field) -> Values:
-        return concat([part.values[field] for part in self._parts]).take(self._order)
+        parts = [part.values[field] if field in part.values else Values.nil(len(part.start_ns)) for part in self._parts]
+        return concat(parts).take(self._order)
+
+    def attributes(self) -> list[ast.Attribute]:
+        """The attributes that were read, of spans, resources and instrumentation scopes."""
+        found = {field for part in self._parts for field in part.values if isinstance(field, ast.Attribute)}
+        return sorted(found, key=lambda field: (field.scope, field.name))
 
     def items(self, level: str) -> Items:
         """The events or links of all spans."""

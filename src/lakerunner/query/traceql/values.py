@@ -115,13 +115,17 @@ class Values:
             np.where(missing, other.kind, self.kind).astype(np.int8),
             np.where(missing, other.number, self.number),
             np.where(missing, other.whole, self.whole),
-            np.where(missing, other.code + len(self.texts), self.code),
+            np.where(missing, np.where(other.has_text, other.code + len(self.texts), 0), self.code),
             texts,
         )
 
     @property
     def is_number(self) -> Mask:
         return np.isin(self.kind, (INT, FLOAT, DURATION))
+
+    @property
+    def has_text(self) -> Mask:
+        return np.isin(self.kind, (STRING, ARRAY))
 
     @property
     def is_true(self) -> Mask:
@@ -180,7 +184,12 @@ def concat(parts: Sequence[Values]) -> Values:
         np.concatenate([part.kind for part in parts]),
         np.concatenate([part.number for part in parts]),
         np.concatenate([part.whole for part in parts]),
-        np.concatenate([part.code + offset for part, offset in zip(parts, offsets.tolist(), strict=True)]),
+        np.concatenate(
+            [
+                np.where(part.has_text, part.code + offset, 0)
+                for part, offset in zip(parts, offsets.tolist(), strict=True)
+            ]
+        ),
         np.concatenate([part.texts for part in parts]),
     )
 

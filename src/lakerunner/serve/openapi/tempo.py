@@ -34,7 +34,11 @@ _PARAMETERS: dict[str, Schema] = {
     "minDuration": schemas.SPAN,
     "maxDuration": schemas.SPAN,
     "most_recent": schemas.FLAG,
+    "nocache": schemas.FLAG,
 }
+_SERIES = record(
+    {"series": array({"type": "object"}), "metrics": {"type": "object"}}, {"message": STRING, "status": STRING}
+)
 _SEARCH = record({"traces": array({"type": "object"}), "metrics": {"type": "object"}})
 
 
@@ -63,6 +67,14 @@ OPERATIONS = (
         _SEARCH,
         "q start end since limit spss tags minDuration maxDuration most_recent",
     ),
+    _tempo(
+        "/api/metrics/query_range",
+        "GET POST",
+        "Metrics of spans at every step.",
+        _SERIES,
+        "q! start end since step exemplars nocache",
+    ),
+    _tempo("/api/metrics/query", "GET POST", "Metrics of spans over a range.", _SERIES, "q! start end since nocache"),
     _tempo("/api/echo", "GET POST PUT DELETE OPTIONS", "A sign of life.", STRING, media=TEXT),
     _tempo("/api/status/buildinfo", "GET", "The Tempo version whose API is implemented.", mapping(STRING)),
     _tempo("/status/version", "GET", "The same as text.", STRING, media=TEXT),

@@ -6,6 +6,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.serve import paths  # noqa: F401  (registers `{…:text}` for route paths)
 from lakerunner.serve.api import Api
+from lakerunner.serve.tempo.metrics import metric_routes
 from lakerunner.serve.tempo.search import search_routes
 from lakerunner.serve.tempo.status import status_routes
 from lakerunner.serve.tempo.traces import trace_routes
@@ -14,6 +15,7 @@ from lakerunner.serve.tempo.traces import trace_routes
 def tempo_routes(api: Api) -> list[BaseRoute]:
     return [
         *search_routes(api),
+        *metric_routes(api),
         *status_routes(api),
         *trace_routes(api),
     ]

@@ -101,36 +101,35 @@ def metrics_json(source: LakeQuery) -> bytes:
 
 
 def _legacy(params: Params) -> str:
-    """The tags and durations of older clients as a query."""
-    conditions = []
+    """The tags and durations of older clients as a query: a trace has each of the tags in one of its spans."""
+    filters = []
     tags = params.text("tags")
     at = 0
     while at < len(tags.rstrip()):
         found = _TAG.match(tags, at)
         if found is None:
             raise BadInput('invalid parameter "tags": it must be pairs', hint='write tags=service.name="cart"')
-        conditions.append(_tag(found[1], found[2]))
+        filters.append(_tag(found[1], found[2]))
         at = found.end()
     bounds = {}
     for name, op in (("minDuration", ">="), ("maxDuration", "<=")):
         if params.text(name):
             bounds[name] = parse_duration_ns(name, params.text(name))
-            conditions.append(f"duration {op} {bounds[name]}ns")
+            filters.append(f"{{ traceDuration {op} {bounds[name]}ns }}")
     if bounds.get("maxDuration", 1 << 63) <= bounds.get("minDuration", -1):
         raise BadInput('invalid parameter "maxDuration": it must be more than minDuration')
-    return f"{{ {' && '.join(conditions)} }}"
+    return " && ".join(filters) or "{ }"
 
 
 def _tag(name: str, value: str) -> str:
+    """The texts of the tag contain the value."""
     text = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') and len(value) > 1 else value
-    if name == "status" and text in ast.STATUSES:
-        return f"status = {text}"
-    if name in _INTRINSIC_TAGS:
-        return f"{_INTRINSIC_TAGS[name]} = {quote(text)}"
-    field = attribute_text(ast.Attribute("", name))
-    options = [f"{field} = {quote(text)}"]
-    if re.fullmatch(r"-?\d{1,18}(\.\d{1,18})?", text):
-        options.append(f"{field} = {text}")
-    if text in ("true", "false"):
-        options.append(f"{field} = {text}")
-    return f"({' || '.join(options)})" if len(options) > 1 else options[0]
+    field = _INTRINSIC_TAGS.get(name) or attribute_text(ast.Attribute("", name))
+    return f"{{ {field} =~ {quote('.*' + _META.sub(_escaped, text) + '.*')} }}"
+
+
+_META = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "\\" + found.group()
