@@ -11,13 +11,14 @@ from lakerunner.model.signal import Signal
 from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.compact.stage import COMPACT
 from lakerunner.pipeline.ingest.stage import INGEST
+from lakerunner.pipeline.rollup.stage import ROLLUP
 from lakerunner.pipeline.stage import AnyStage
 from lakerunner.pipeline.worker import Worker
 from lakerunner.runtime.role import Probe, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 
-STAGES: tuple[AnyStage, ...] = (INGEST, COMPACT)
+STAGES: tuple[AnyStage, ...] = (INGEST, COMPACT, ROLLUP)
 
 
 class StageRole(BusRole):

@@ -279,6 +279,14 @@ class PipelineSettings(Section):
         67_108_864, description="Uncompressed bytes of telemetry per task. A larger work item is split among tasks."
     )
     fetches: Count = Field(8, description="Raw objects that one task fetches concurrently.")
+    rollup_pause_s: Seconds = Field(
+        30.0,
+        description="How long a boxer waits for more changes of a window that is over before it is rolled up (again).",
+    )
+    rollup_piece_rows: Count = Field(
+        2_097_152, description="Samples that a rollup task holds in memory at a time, about; each takes 200 bytes."
+    )
+    rollup_segment_rows: Count = Field(4_194_304, description="Rows at which a segment of a tier is written.")
     reconcile_after_s: Seconds = Field(
         300.0, description="Age at which an unfinished raw object or work item is announced again."
     )

@@ -48,9 +48,16 @@ ROLLUP_COLUMNS = (
     Column(f"{SKETCH}negative_buckets", pa.list_(pa.float64()), "Numbers of negative values."),
 )
 
-#: The samples of a tier, and the signal with which its segments are written.
+SERIES_SKETCH = Column(
+    "chq_rollup_series",
+    pa.binary(),
+    "HyperLogLog of the metric's series in the segment (Apache DataSketches), in the metric's first row.",
+)
+
+#: The tables of a tier, and the signal with which its segments are written.
 TIER_SAMPLES = replace(SAMPLES, columns=(*SAMPLES.columns, *ROLLUP_COLUMNS))
-TIER_METRICS = replace(METRICS, tables=(TIER_SAMPLES, SERIES))
+TIER_SERIES = replace(SERIES, columns=(*SERIES.columns, SERIES_SKETCH))
+TIER_METRICS = replace(METRICS, tables=(TIER_SAMPLES, TIER_SERIES))
 
 
 def finer_tiers(tier_s: int) -> tuple[int, ...]:
