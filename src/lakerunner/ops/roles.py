@@ -76,12 +76,15 @@ def _of_stage(name: str, sentence: str) -> RoleEntry:
     return RoleEntry(name, sentence, partial(_stage_role, name))
 
 
-#: Worker and boxer of each stage of the pipeline: name and sentence.
+_ALL_SIGNALS = ("logs", "metrics", "traces")
+#: Boxer and worker of each stage of the pipeline: name, sentence, and the signals that it has.
 _STAGES = (
-    ("ingest", "Turn raw objects of all signals into segments, on Spark."),
-    ("boxer-ingest", "Gather raw objects of all signals into work items for ingest."),
-    ("compact", "Merge small segments of all signals into large ones, on Spark."),
-    ("boxer-compact", "Gather segments of all signals into work items for compact."),
+    ("boxer-ingest", "Gather raw objects of all signals into work items for ingest.", _ALL_SIGNALS),
+    ("ingest", "Turn raw objects of all signals into segments, on Spark.", _ALL_SIGNALS),
+    ("boxer-compact", "Gather segments of all signals into work items for compact.", _ALL_SIGNALS),
+    ("compact", "Merge small segments of all signals into large ones, on Spark.", _ALL_SIGNALS),
+    ("boxer-rollup", "Gather windows of all signals into work items for rollup.", ("metrics",)),
+    ("rollup", "Roll samples of all signals up to coarser tiers, on Spark.", ("metrics",)),
 )
 
 #: What `serve` runs, in the order in which it starts them.
@@ -100,7 +103,7 @@ ROLES: tuple[RoleEntry, ...] = (
         "Announce again what nobody ended, and delete what is no longer needed. One leads; others stand by.",
         _sweeper,
     ),
-    *(_of_stage(name, sentence) for name, sentence in _STAGES),
+    *(_of_stage(name, sentence) for name, sentence, _ in reversed(_STAGES)),
     RoleEntry(
         "pubsub", "Discover new raw objects by queue, webhook or folder, and record each in the ledger once.", _pubsub
     ),
@@ -117,6 +120,6 @@ DEMO_ROLES: tuple[RoleEntry, ...] = (
 #: The stages again, one role per signal.
 ROLES_BY_SIGNAL: tuple[RoleEntry, ...] = tuple(
     _of_stage(f"{name}-{signal}", sentence.replace("all signals", signal))
-    for name, sentence in reversed(_STAGES)
-    for signal in ("logs", "metrics", "traces")
+    for name, sentence, signals in _STAGES
+    for signal in signals
 )
