@@ -82,7 +82,8 @@ def _codes(column: pa.ChunkedArray, rows: Ints) -> Ints:
     """Number the distinct values of these rows from 0; null is a value."""
     values = whole(column).take(pa.array(rows))
     if pa.types.is_nested(values.type):
-        values = pa.array([str(each) for each in values.to_pylist()])
+        # A row without overflow has null in one table and an empty map in the next.
+        values = pa.array([str(each) if each else "" for each in values.to_pylist()])
     elif pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
