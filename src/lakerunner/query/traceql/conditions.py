@@ -118,6 +118,8 @@ class Conditions:
     def _compared(self, op: str, left: ast.FieldExpr, right: ast.FieldExpr, domain: _Domain) -> Mask:
         for value, other in ((left, right), (right, left)):
             if isinstance(value, ast.Literal) and value.type == ast.NIL:
+                if isinstance(other, ast.Literal):
+                    return np.zeros(domain.size, np.bool_)
                 nil = np.broadcast_to(self._value(other, domain).kind == NIL, domain.size)
                 return nil if op == "=" else ~nil
         left, right = _full_id(left, right), _full_id(right, left)
@@ -151,6 +153,21 @@ class Conditions:
         if values is None or not len(values):
             return Values.nil(domain.size)
         return values.take(np.where(rows >= 0, rows, 0)).only(rows >= 0)
+
+
+def satisfying(where: ast.FieldExpr, values: Values) -> Mask:
+    """Which values satisfy one of the comparisons of a field with literals, which are joined by `||`."""
+    assert isinstance(where, ast.Binary)
+    if where.op == "||":
+        return satisfying(where.left, values) | satisfying(where.right, values)
+    literal = where.right
+    assert isinstance(literal, ast.Literal)
+    if literal.type == ast.NIL:
+        nil: Mask = values.kind == NIL
+        return nil if where.op == "=" else ~nil
+    if where.op in ("=~", "!~"):
+        return matched(where.op, values, str(literal.value))
+    return np.broadcast_to(compared(where.op, values, Values.of_literal(literal), len(values)), len(values))
 
 
 def _full_id(expr: ast.FieldExpr, other: ast.FieldExpr) -> ast.FieldExpr:

@@ -34,7 +34,8 @@ def decoded_label(text: str) -> dict[str, Any]:
         case "i":
             return {"intValue": text[1:]}
         case "f":
-            return {"doubleValue": float(text[1:])}
+            number = float(text[1:])
+            return {"doubleValue": int(number) if number.is_integer() and abs(number) < 1e15 else number}
         case "b":
             return {"boolValue": text == "btrue"}
     return {"stringValue": text[1:]}

@@ -68,6 +68,8 @@ class TraceQl:
             return SearchPlan(query, times, options)
         if isinstance(query.root, ast.Pipeline):
             raise BadInput("not a metrics query", hint="end it with a metric such as | rate()")
+        if (hint := query.hint("extrapolate")) is not None and hint.value is True:
+            raise BadInput("the hint extrapolate is not supported", hint="spans are counted as they are stored")
         check_steps(times, options.max_steps)
         return MetricPlan(query, times, options)
 

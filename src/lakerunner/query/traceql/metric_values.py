@@ -54,21 +54,36 @@ def _ranked(block: Block, stage: ast.Ranked) -> Block:
 
 
 def with_operator(op: str, left: Block | float, right: Block | float) -> Block:
-    """Series with the same labels are calculated with each other; a number, with every series."""
+    """Series with the same labels are calculated with each other; a number or a series without labels, with all."""
     calculate = _CALCULATE[op]
     with np.errstate(all="ignore"):
         if isinstance(left, Block) and isinstance(right, Block):
             return _paired(calculate, left, right)
         if isinstance(left, Block):
-            return left.mapped(calculate(left.values, right))
+            return _finite(left.mapped(calculate(left.values, right)))
         assert isinstance(right, Block)
-        return right.mapped(calculate(left, right.values))
+        return _finite(right.mapped(calculate(left, right.values)))
+
+
+def _finite(block: Block) -> Block:
+    """What is divided by zero has no value."""
+    return block.masked(np.isfinite(block.values)).pruned()
 
 
 def _paired(calculate: Callable[[Any, Any], Any], left: Block, right: Block) -> Block:
     place: dict[LabelSet, int] = {labels: row for row, labels in enumerate(right.labels)}
-    pairs = [(row, place[labels]) for row, labels in enumerate(left.labels) if labels in place]
+    if _is_alone(right):
+        pairs = [(row, 0) for row in range(len(left.labels))]
+    elif _is_alone(left):
+        pairs = [(0, row) for row in range(len(right.labels))]
+    else:
+        pairs = [(row, place[labels]) for row, labels in enumerate(left.labels) if labels in place]
     a, b = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
     values = calculate(left.values[a], right.values[b])
     valid = left.valid[a] & right.valid[b]
-    return Block([left.labels[row] for row in a.tolist()], values, valid, np.zeros(len(a), bool)).pruned()
+    labels = [left.labels[i] if len(left.labels[i]) else right.labels[j] for i, j in pairs]
+    return _finite(Block(labels, values, valid, np.zeros(len(a), bool)))
+
+
+def _is_alone(block: Block) -> bool:
+    return len(block.labels) == 1 and not len(block.labels[0])

@@ -27,7 +27,7 @@ from lakerunner.query.traceql.pushdown import candidates
 from lakerunner.query.traceql.shown import all_fields
 from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
 from lakerunner.query.traceql.spansets import PipelineRun
-from lakerunner.query.traceql.values import DURATION, NIL, Values
+from lakerunner.query.traceql.values import DURATION, FLOAT, NIL, Values
 
 HISTOGRAM = "histogram_over_time"
 P, BUCKET = "p", "__bucket"
@@ -174,7 +174,7 @@ class MetricRun:
             present, values = found.is_number, np.where(found.kind == DURATION, found.number / _NS_PER_S, found.number)
             if aggregate.function in (QUANTILE, HISTOGRAM):
                 buckets, counted = bucketed(found)
-                columns.append((BUCKET, Values.numbers(3, buckets)))
+                columns.append((BUCKET, Values.numbers(FLOAT, buckets)))
                 present = present & counted
         if aggregate.function in (QUANTILE, HISTOGRAM):
             rows, place, values = rows[present], place[present], values[present]
@@ -221,7 +221,7 @@ def bucketed(values: Values) -> tuple[Floats, np.ndarray]:
     """The bound of each number's bucket, a power of two of nanoseconds or of the number; and which numbers have one."""
     with np.errstate(all="ignore"):
         bounds = np.exp2(np.ceil(np.log2(values.number)))
-    counted = np.where(values.kind == 3, values.number > 0, values.number >= 1) & (values.kind != NIL)
+    counted = np.where(values.kind == FLOAT, values.number > 0, values.number >= 2) & (values.kind != NIL)
     return np.where(values.kind == DURATION, bounds / _NS_PER_S, bounds), counted
 
 
@@ -246,7 +246,12 @@ def _reduced(
     found: Groups = {}
     for number, row in enumerate(first.tolist()):
         pairs = {name: encoded_label(*column.plain(row)) for name, column in columns if column.kind[row] != NIL}
-        found[LabelSet.of(pairs)] = Cells(count[number].astype(np.int64), total[number], least[number], most[number])
+        cells = Cells(count[number].astype(np.int64), total[number], least[number], most[number])
+        labels = LabelSet.of(pairs)
+        if labels in found:
+            found[labels].add(cells)
+        else:
+            found[labels] = cells
     return found
 
 
@@ -258,7 +263,7 @@ def _quantiles(groups: dict[LabelSet, list[tuple[float, Cells]]], quantiles: Seq
         bounds = np.array([bound for bound, _ in buckets])
         counts = np.stack([cells.count for _, cells in buckets])
         for quantile in quantiles:
-            labels.append(group.with_label(P, encoded_label(3, quantile)))
+            labels.append(group.with_label(P, encoded_label(FLOAT, quantile)))
             rows.append(quantile_of(bounds, counts, quantile))
     if not rows:
         return Block.empty(steps)
@@ -275,7 +280,12 @@ def quantile_of(bounds: Floats, counts: Ints, quantile: float) -> Floats:
     before = running[bucket, steps] - counts[bucket, steps]
     share = (wanted - before) / np.maximum(counts[bucket, steps], 1)
     upper = bounds[bucket]
-    found: Floats = np.where(totals > 0, upper / 2 * np.exp2(share), 0.0)
+    # The bucket begins where the one before it ends, of those that have something at the step.
+    filled = np.where(counts > 0, np.arange(len(bounds))[:, np.newaxis], -1)
+    filled[np.arange(len(bounds))[:, np.newaxis] >= bucket] = -1
+    previous = filled.max(axis=0)
+    lower = np.where(previous >= 0, bounds[np.maximum(previous, 0)], upper / 2)
+    found: Floats = np.where(totals > 0, lower * np.power(upper / lower, share), 0.0)
     return found
 
 

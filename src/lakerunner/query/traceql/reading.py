@@ -35,8 +35,7 @@ def attributes_in(batch: pa.RecordBatch) -> list[ast.Attribute]:
     for column, keys in keys_of(batch.schema).items():
         scope = next((scope for scope, prefix in PREFIXES.items() if column.startswith(f"{prefix}_")), None)
         if scope is not None:
-            hidden = ("name", "version") if scope == "instrumentation" else ()
-            found += [ast.Attribute(scope, key) for key in keys if key not in hidden]
+            found += [ast.Attribute(scope, key) for key in keys]
     return found
 
 
@@ -62,12 +61,23 @@ class AttributeReader:
             if spilled.null_count < size:
                 found = found.or_else(self._typed(spilled, self._sent.get(column, {})))
         found = found.only(self._has_key(column, name))
+        if scope == "instrumentation" and name in ("name", "version"):
+            return self._shared(column)
         second = f"{PREFIXES[scope]}_{name}"
         if second != column and OVERFLOW in self._names:
             spilled = overflow_values(self._batch.column(OVERFLOW), second)
             if spilled.null_count < size:
                 found = found.or_else(self._typed(spilled, self._sent.get(second, {})))
         return found
+
+    def _shared(self, column: str) -> Values:
+        """An attribute that is called as the name or version of its scope, which has the column unless it is marked."""
+        size = self._batch.num_rows
+        marked = np.logical_or.reduce([np.zeros(size, np.bool_), *self._sent.get(column, {}).values()])
+        own = self._stored(column).only(marked) if column in self._names else Values.nil(size)
+        if OVERFLOW not in self._names:
+            return own
+        return own.or_else(Values.of_texts(overflow_values(self._batch.column(OVERFLOW), column)).only(~marked))
 
     def _has_key(self, column: str, name: str) -> Mask:
         """The rows whose value in the column has this key, not another one of the same column."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.query.language import Check, RowSource
 from lakerunner.query.traceql import ast
+from lakerunner.query.traceql.conditions import satisfying
 from lakerunner.query.traceql.fields import INTRINSICS, SERVICE_NAME, level_of
 from lakerunner.query.traceql.literals import duration_text
 from lakerunner.query.traceql.loading import REACH_NS, chunks, find_candidates, load_traces
@@ -20,7 +21,7 @@ from lakerunner.query.traceql.pushdown import candidates
 from lakerunner.query.traceql.shown import Shown, all_fields, shown_fields
 from lakerunner.query.traceql.spans import Spans
 from lakerunner.query.traceql.spansets import PipelineRun, SpanSets
-from lakerunner.query.traceql.values import ARRAY, BOOL, DURATION, FLOAT, INT, NIL, Values
+from lakerunner.query.traceql.values import ARRAY, BOOL, DURATION, FLOAT, INT, NIL, Values, from_python
 
 TIME = TRACES.time_column
 SCHEMA = pa.schema([pa.field(TIME, pa.timestamp("ns", "UTC")), pa.field("document", pa.string())])
@@ -157,10 +158,24 @@ class _Descriptions:
             if shown.field == ast.Intrinsic("name"):
                 document["name"] = values.plain(row)[1]
             elif not isinstance(shown.field, ast.Intrinsic) or INTRINSICS[shown.field.name].shown:
-                attributes.append(_pair(shown.name, values, row))
+                attributes += _shown_pair(shown, values, row)
         if attributes:
             document["attributes"] = attributes
         return document
+
+
+def _shown_pair(shown: Shown, values: Values, row: int) -> list[dict[str, Any]]:
+    """The value of a span. Of an array, the elements that were compared for."""
+    if values.kind[row] != ARRAY:
+        return [_pair(shown.name, values, row)]
+    value = values.texts[values.code[row]]
+    elements = from_python(orjson.loads(value))
+    keep = np.ones(len(elements), np.bool_) if shown.where is None else satisfying(shown.where, elements)
+    chosen = [each for each, is_kept in zip(orjson.loads(value), keep.tolist(), strict=True) if is_kept]
+    if not chosen:
+        return []
+    kept = from_python([chosen])
+    return [_pair(shown.name, kept, 0)]
 
 
 def _visible(shown: Shown, run: PipelineRun, spans: Spans) -> tuple[Any, Values]:

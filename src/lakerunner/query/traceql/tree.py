@@ -28,7 +28,7 @@ class Trees:
     #: Numbers of the nested sets; 0 where the span is not connected to a root.
     left: Ints
     right: Ints
-    #: Equal for spans that share a parent, stored or not; -1 for spans without a parent id.
+    #: Equal for spans that share a parent, and for the roots of a trace; -1 for spans whose parent is not there.
     family: Ints
     children: Ints
 
@@ -82,7 +82,7 @@ def trees_of(trace: Ints, span: Ints, parent: Ints) -> Trees:
     up = np.where(found, by_id[at_safe], NO_PARENT) if size else np.zeros(0, np.int64)
     up[up == np.arange(size)] = NO_PARENT
     family = np.full(size, -1, np.int64)
-    has = parent >= 0
+    has = found | (parent < 0)
     if has.any():
         _, family[has] = np.unique(wanted[has], return_inverse=True)
     order, left, right, up = _walk(up.astype(np.int64), parent < 0, trace)

@@ -159,8 +159,10 @@ class Values:
         return inverse.astype(np.int64), first.astype(np.int64)
 
     def plain(self, row: int) -> tuple[int, Any]:
-        """One value as Python has it, with its type."""
+        """One value as Python has it, with its type. An array of one element is shown as that element."""
         kind = int(self.kind[row])
+        if kind == ARRAY and len(items := _elements(self.texts[self.code[row]])) == 1:
+            return from_python(items).plain(0)
         if kind in (STRING, ARRAY):
             return kind, self.texts[self.code[row]]
         if kind in (INT, DURATION):
@@ -212,7 +214,7 @@ def from_python(items: Sequence[Any]) -> Values:
             case str():
                 made.kind[row], made.code[row] = STRING, len(texts)
                 texts.append(item)
-            case list() if _is_plain_list(item):
+            case list() if not item or _is_plain_list(item):
                 made.kind[row], made.code[row] = ARRAY, len(texts)
                 texts.append(orjson.dumps(item).decode())
     return Values(made.kind, made.number, made.whole, made.code, np.array(texts, dtype=object))

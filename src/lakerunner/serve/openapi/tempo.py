@@ -78,6 +78,9 @@ OPERATIONS = (
     _tempo("/api/echo", "GET POST PUT DELETE OPTIONS", "A sign of life.", STRING, media=TEXT),
     _tempo("/api/status/buildinfo", "GET", "The Tempo version whose API is implemented.", mapping(STRING)),
     _tempo("/status/version", "GET", "The same as text.", STRING, media=TEXT),
+    _tempo("/status/services", "GET", "That this process runs.", STRING, media=TEXT),
+    _tempo("/status/endpoints", "GET", "Where all paths are described.", STRING, media=TEXT),
+    _tempo("/status/runtime_config", "GET", "Empty: settings do not change at run time.", STRING, media=TEXT),
     _tempo(
         "/api/traces/{id}",
         "GET",

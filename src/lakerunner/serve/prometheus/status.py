@@ -131,11 +131,12 @@ def health_routes(api: Api) -> list[BaseRoute]:
         return PlainTextResponse("Lakerunner is healthy.\n")
 
     # A plain function, so that it runs in a thread: the ping blocks.
-    def ready(_: Request) -> Response:
+    def ready(request: Request) -> Response:
         try:
             api.service.lake.ping()
         except LakeError as error:
             return PlainTextResponse(f"Lakerunner is not ready: {error}\n", 503)
-        return PlainTextResponse("Lakerunner is ready.\n")
+        # Loki and Tempo say it in one word.
+        return PlainTextResponse("ready\n" if request.url.path == "/ready" else "Lakerunner is ready.\n")
 
     return [Route("/-/healthy", healthy), Route("/-/ready", ready), Route("/ready", ready)]

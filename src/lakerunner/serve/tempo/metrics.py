@@ -17,17 +17,19 @@ from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.series.results import MatrixResult, QueryResult, VectorResult
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.traceql.labels import decoded_label
+from lakerunner.query.traceql.language import compiled
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.params import Params, wants_fresh
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.service import Question
 from lakerunner.serve.tempo.answers import document, tempo_route
+from lakerunner.serve.tempo.exemplars import MAX_EXEMPLARS, add_exemplars
 from lakerunner.serve.tempo.search import TRACEQL
 from lakerunner.serve.tempo.times import Bounds, parse_duration_ns, read_bounds
 
-#: A range without a step is cut into about as many.
-_POINTS = 60
+#: A range without a step is cut into about as many, each a multiple of five seconds.
+_POINTS, _STEP_NS = 240, 5_000_000_000
 _LEAST_STEP_NS = 1_000_000
 
 
@@ -39,14 +41,14 @@ def metric_routes(api: Api) -> list[BaseRoute]:
         start_ns = bounds.start_ns // step_ns * step_ns
         end_ns = -(-bounds.end_ns // step_ns) * step_ns
         times = QueryTimes.of_ns(start_ns, end_ns, step_ns // NS_PER_MS)
-        return await _run(api, request, params, "tempo_query_range", times, 0)
+        return await _run(api, request, params, "tempo_query_range", times, 0, bounds)
 
     async def query(request: Request) -> Response:
         params = await Params.of(request)
         bounds = _bounds(params)
         width_ms = -(-(bounds.end_ns - bounds.start_ns) // NS_PER_MS)
         times = QueryTimes.of_ns(bounds.end_ns, bounds.end_ns, 0)
-        return await _run(api, request, params, "tempo_query", times, width_ms)
+        return await _run(api, request, params, "tempo_query", times, width_ms, bounds)
 
     return [
         tempo_route("/api/metrics/query_range", query_range, ("GET", "POST")),
@@ -66,23 +68,29 @@ def _bounds(params: Params) -> Bounds:
 def _step_ns(params: Params, bounds: Bounds) -> int:
     range_ns = bounds.end_ns - bounds.start_ns
     if not params.text("step"):
-        return max(range_ns // _POINTS // 1_000_000_000, 1) * 1_000_000_000
+        return max(range_ns // _POINTS // _STEP_NS * _STEP_NS, _STEP_NS)
     step_ns = parse_duration_ns("step", params.text("step"))
     if step_ns < _LEAST_STEP_NS:
         raise BadInput(f'invalid parameter "step": {params.text("step")[:50]} is less than 1ms')
     return step_ns // NS_PER_MS * NS_PER_MS
 
 
-async def _run(api: Api, request: Request, params: Params, kind: str, times: QueryTimes, width_ms: int) -> Response:
+async def _run(
+    api: Api, request: Request, params: Params, kind: str, times: QueryTimes, width_ms: int, bounds: Bounds
+) -> Response:
     caller = await api.caller(request)
     text = params.required("q")
     fresh = wants_fresh(request) or params.flag("nocache")
     question = Question(TRACEQL, text, times, lookback_ms=width_ms, fresh=fresh)
 
+    wanted = _exemplars(params, text)
+
     def answer(query: RunningQuery) -> Response:
         plan = api.service.compile(question, caller)
         found = api.service.answer_of(plan, question, query)
         series = _series(found.result)
+        if series and wanted:
+            add_exemplars(api, query, text, bounds, series, wanted)
         missed = len(found.stats.segments_failed)
         metrics = {
             "inspectedBytes": str(found.stats.read_bytes),
@@ -97,6 +105,19 @@ async def _run(api: Api, request: Request, params: Params, kind: str, times: Que
         return document(request, json_text(body))
 
     return await api.in_turn(request, caller, kind, text, answer)
+
+
+def _exemplars(params: Params, text: str) -> int:
+    """How many are asked for, by the parameter or by a hint."""
+    asked = params.text("exemplars")
+    hint = compiled(text).hint("exemplars")
+    if hint is not None and hint.value is False:
+        return 0
+    if asked.isascii() and asked.isdigit():
+        return min(int(asked[:9]), MAX_EXEMPLARS)
+    if hint is not None:
+        return min(int(hint.value), MAX_EXEMPLARS) if isinstance(hint.value, int) and hint.value > 1 else MAX_EXEMPLARS
+    return 0
 
 
 def _series(result: QueryResult) -> list[dict[str, Any]]:

@@ -40,8 +40,23 @@ def status_routes(api: Api) -> list[BaseRoute]:
         await api.caller(request)
         return PlainTextResponse(f"tempo, version {TEMPO_VERSION} (lakerunner {__version__})\n")
 
+    async def services(request: Request) -> Response:
+        await api.caller(request)
+        return PlainTextResponse("query-api: Running\n")
+
+    async def endpoints(request: Request) -> Response:
+        await api.caller(request)
+        return PlainTextResponse("/api/v1/openapi.json describes every path\n")
+
+    async def runtime_config(request: Request) -> Response:
+        await api.caller(request)
+        return PlainTextResponse("{}\n")
+
     return [
         tempo_route("/api/echo", echo, _ANY_METHOD, light=True),
         tempo_route("/api/status/buildinfo", buildinfo, light=True),
         tempo_route("/status/version", version, light=True),
+        tempo_route("/status/services", services, light=True),
+        tempo_route("/status/endpoints", endpoints, light=True),
+        tempo_route("/status/runtime_config", runtime_config, light=True),
     ]
