@@ -14,6 +14,7 @@ MODULES = {
     "promql": "lakerunner.query.promql.language",
     "rows": "lakerunner.query.rows.language",
     "traceql": "lakerunner.query.traceql.language",
+    "traceql-tags": "lakerunner.query.traceql.tag_language",
     "traces": "lakerunner.query.traces.language",
 }
 

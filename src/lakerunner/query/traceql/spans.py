@@ -201,6 +201,11 @@ class Spans:
         return len(self._order)
 
     @property
+    def places(self) -> Ints:
+        """The place of each span among the rows of all parts."""
+        return self._order
+
+    @property
     def span_ids(self) -> pa.Array:
         return self._ids.take(pa.array(self._order))
 

@@ -9,6 +9,7 @@ from lakerunner.serve.api import Api
 from lakerunner.serve.tempo.metrics import metric_routes
 from lakerunner.serve.tempo.search import search_routes
 from lakerunner.serve.tempo.status import status_routes
+from lakerunner.serve.tempo.tags import tag_routes
 from lakerunner.serve.tempo.traces import trace_routes
 
 
@@ -17,5 +18,6 @@ def tempo_routes(api: Api) -> list[BaseRoute]:
         *search_routes(api),
         *metric_routes(api),
         *status_routes(api),
+        *tag_routes(api),
         *trace_routes(api),
     ]
