@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import Bug, LimitHit
+from lakerunner.model.segment import Segment
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.model.time import MAX_TIME_NS, NS_PER_S, TimeRange
 from lakerunner.query.language import QueryOptions, RowPlan
@@ -41,6 +42,8 @@ class FoundTrace:
     #: More spans may come: raw objects wait that arrived after the trace began, or its last span is recent.
     arriving: bool
     considered: int
+    #: Where it lies.
+    segments: Sequence[Segment]
 
     def __len__(self) -> int:
         return int(self.spans.num_rows)
@@ -74,7 +77,9 @@ def read_trace(
         )
     spans = _once(pa.Table.from_batches(batches, SCHEMA) if batches else SCHEMA.empty_table())
     arriving = _is_arriving(spans, located.watermark_ms, now_ns)
-    return FoundTrace(trace_id, spans, source.stats, located.watermark_ms, arriving, located.considered)
+    return FoundTrace(
+        trace_id, spans, source.stats, located.watermark_ms, arriving, located.considered, located.segments
+    )
 
 
 def _once(spans: pa.Table) -> pa.Table:

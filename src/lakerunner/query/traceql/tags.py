@@ -232,7 +232,7 @@ def go_float(value: float) -> str:
     if value != value or value in (float("inf"), float("-inf")):
         return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"
     scientific = str(np.format_float_scientific(value, trim="-", exp_digits=2))
-    if value and not -4 <= int(scientific.partition("e")[2]) < 21:
+    if value and not -4 <= int(scientific.partition("e")[2]) < 6:
         return scientific
     text = str(np.format_float_positional(value, trim="-"))
     return text if "." in text else f"{text}.0"
@@ -250,4 +250,3 @@ def _fields_of(expr: ast.FieldExpr | None) -> tuple[ast.Field, ...]:
             case ast.Attribute() | ast.Intrinsic() as field:
                 found[field] = None
     return tuple(found)
-

@@ -239,7 +239,8 @@ def _canonical_codes(values: Values) -> Ints:
         return values.code
     first: dict[str, int] = {}
     codes = np.array([first.setdefault(text, len(first)) for text in values.texts], np.int64)
-    return codes[values.code]
+    # The codes of other values mean nothing.
+    return codes[np.where(np.isin(values.kind, (STRING, ARRAY)), values.code, 0)]
 
 
 def per_text(values: Values, judge: Callable[[Texts], Mask]) -> Mask:

@@ -23,6 +23,10 @@ _TIME: Schema = {
 }
 _PARAMETERS: dict[str, Schema] = {
     "q": _TRACEQL,
+    "scope": {"enum": ["resource", "span", "event", "link", "instrumentation", "intrinsic", "none"]},
+    "keep_hierarchy": schemas.FLAG,
+    "match_depth": schemas.COUNT,
+    "ancestor_depth": schemas.COUNT,
     "start": _TIME,
     "end": _TIME,
     "since": schemas.SPAN,
@@ -81,6 +85,10 @@ OPERATIONS = (
     _tempo("/status/services", "GET", "That this process runs.", STRING, media=TEXT),
     _tempo("/status/endpoints", "GET", "Where all paths are described.", STRING, media=TEXT),
     _tempo("/status/runtime_config", "GET", "Empty: settings do not change at run time.", STRING, media=TEXT),
+    _tempo("/api/search/tags", "GET", "Names of attributes.", mapping({}), "scope q start end"),
+    _tempo("/api/v2/search/tags", "GET", "Names of attributes by scope.", mapping({}), "scope q start end"),
+    _tempo("/api/search/tag/{tag}/values", "GET", "Values of an attribute, as text.", mapping({}), "start end"),
+    _tempo("/api/v2/search/tag/{tag}/values", "GET", "Values with their types.", mapping({}), "q start end"),
     _tempo(
         "/api/traces/{id}",
         "GET",
@@ -91,8 +99,8 @@ OPERATIONS = (
     _tempo(
         "/api/v2/traces/{id}",
         "GET",
-        "The same with its completeness. An unknown id is answered with an empty trace.",
+        "The same with its completeness, or the spans of a filter. An unknown id is answered with an empty trace.",
         mapping({}),
-        "start end",
+        "start end q keep_hierarchy match_depth ancestor_depth",
     ),
 )

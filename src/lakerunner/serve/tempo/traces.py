@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from lakerunner.model.errors import BadInput, Missing
+from lakerunner.model.errors import Missing
 from lakerunner.query.traces.otlp import resource_spans_json, to_otlp
 from lakerunner.query.traces.trace_id import full_trace_id
 from lakerunner.serve.admission.running import RunningQuery
@@ -17,6 +18,7 @@ from lakerunner.serve.params import Params
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.tempo.answers import document, tempo_route
 from lakerunner.serve.tempo.range import read_range
+from lakerunner.serve.tempo.span_filter import SpanFilter
 from lakerunner.serve.trace_reader import FoundTrace, read_trace
 
 _PROTOBUF = "application/protobuf"
@@ -27,7 +29,7 @@ _STATUS_FIELD, _STATUS_PARTIAL, _MESSAGE_FIELD = 3, 1, 4
 
 def trace_routes(api: Api) -> list[BaseRoute]:
     async def first(request: Request) -> Response:
-        def render(found: FoundTrace) -> Response:
+        def render(found: FoundTrace, query: RunningQuery) -> Response:
             if not len(found):
                 raise Missing(f"cannot find trace {found.trace_id}")
             data = to_otlp(found.spans, flags=False)
@@ -38,11 +40,12 @@ def trace_routes(api: Api) -> list[BaseRoute]:
         return await _answer(api, request, render)
 
     async def second(request: Request) -> Response:
-        if (await Params.of(request)).text("q").strip():
-            raise BadInput("cannot filter the spans of a trace: `q` is not supported here yet", where="q")
+        chosen = SpanFilter.of(await Params.of(request))
 
-        def render(found: FoundTrace) -> Response:
-            return _second(request, found)
+        def render(found: FoundTrace, query: RunningQuery) -> Response:
+            if chosen is not None:
+                found = replace(found, spans=chosen.applied(api.service, query, found))
+            return _second(request, found, filtered=chosen is not None)
 
         return await _answer(api, request, render)
 
@@ -52,14 +55,14 @@ def trace_routes(api: Api) -> list[BaseRoute]:
     ]
 
 
-async def _answer(api: Api, request: Request, render: Callable[[FoundTrace], Response]) -> Response:
+async def _answer(api: Api, request: Request, render: Callable[[FoundTrace, RunningQuery], Response]) -> Response:
     caller = await api.caller(request)
     params = await Params.of(request)
     trace_id = full_trace_id(request.path_params["id"])
     within = read_range(params)
 
     def run(query: RunningQuery) -> Response:
-        return render(read_trace(api.service, query, trace_id, within))
+        return render(read_trace(api.service, query, trace_id, within), query)
 
     return await api.in_turn(request, caller, "tempo_trace", trace_id, run)
 
@@ -75,9 +78,11 @@ def _headers(found: FoundTrace) -> dict[str, str]:
     return headers
 
 
-def _second(request: Request, found: FoundTrace) -> Response:
+def _second(request: Request, found: FoundTrace, *, filtered: bool) -> Response:
     data = to_otlp(found.spans, flags=False)
-    missed = found.stats.warnings()
+    missed = list(found.stats.warnings())
+    if filtered:
+        missed.append("only the spans of the filter are shown")
     if _wants_protobuf(request):
         body = _field(1, data.SerializeToString())
         if missed:
