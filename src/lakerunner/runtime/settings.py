@@ -451,6 +451,11 @@ class LimitSettings(Section):
     max_entries: Count = Field(
         50_000, description="Maximum number of log entries in one answer of Loki's API. Streams and exports have none."
     )
+    max_tier_s: Annotated[int, Field(ge=0)] = Field(
+        86_400,
+        description="Coarsest tier of metrics that queries may read instead of raw samples, in seconds (60, 300, 3600, "
+        "86400); 0 means raw samples only. Answers are the same; see promql.md.",
+    )
     org_queries: Count = Field(4, description="Concurrent queries per org.")
     org_tails: Count = Field(10, description="Concurrent live tails per org and API process.")
 

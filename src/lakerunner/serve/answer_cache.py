@@ -34,6 +34,8 @@ class AnswerKey:
     lookback_ms: int
     #: Hash of the live segments that the query reads.
     fingerprint: str
+    #: The coarsest tier that may have been read: sums over tiers may differ in their last digit.
+    max_tier_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

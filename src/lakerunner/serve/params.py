@@ -122,6 +122,20 @@ def wants_fresh(request: Request) -> bool:
     return "no-cache" in control or "no-store" in control
 
 
+def parse_tier_s(name: str, text: str) -> int:
+    """Parse the coarsest tier that a query may read, in seconds or as a duration; 0 or `off` for none.
+
+    >>> parse_tier_s("max_tier", "1h"), parse_tier_s("max_tier", "off"), parse_tier_s("max_tier", "300")
+    (3600, 0, 300)
+    """
+    if text.lower() in ("off", "raw"):
+        return 0
+    span_ms = parse_span_ms(name, text)
+    if span_ms < 0:
+        raise _bad_span(name, text)
+    return span_ms // 1000
+
+
 def parse_span_ms(name: str, text: str) -> int:
     """Parse a number of seconds, or a duration, to milliseconds.
 

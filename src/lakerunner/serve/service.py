@@ -47,6 +47,8 @@ class Question:
     fresh: bool = False
     #: Whether the answer may leave out unreadable data, with a warning.
     partial: bool = True
+    #: The coarsest tier that may stand for raw samples; None: what the org's limits allow.
+    max_tier_s: int | None = None
     #: Only for row queries: the signal, the maximum number of rows, their order and their columns.
     signal: str = ""
     limit: int | None = None
@@ -123,6 +125,7 @@ class QueryService:
             max_series=limits.max_series,
             max_steps=limits.max_steps,
             timeout_s=limits.timeout_s + _GRACE_S,
+            max_tier_s=_max_tier_s(question, limits),
             signal=question.signal,
             limit=question.limit,
             newest_first=question.newest_first,
@@ -144,7 +147,9 @@ class QueryService:
         if question.fresh or not self.settings.cache_bytes or not plan.leaves or fingerprint is None:
             return Opened(plan, source, None)
         times, lookback_ms = question.times, question.lookback_ms
-        key = AnswerKey(query.caller.org_id, plan.language, plan.canonical, times, lookback_ms, fingerprint)
+        key = AnswerKey(
+            query.caller.org_id, plan.language, plan.canonical, times, lookback_ms, fingerprint, plan.options.max_tier_s
+        )
         return Opened(plan, source, key)
 
     def rows(
@@ -200,6 +205,11 @@ class QueryService:
         """The default time range, in milliseconds, for requests for labels or metadata."""
         end_ms = now_ms()
         return end_ms - round(self.settings.metadata_range_s * 1000), end_ms
+
+
+def _max_tier_s(question: Question, limits: LimitSettings) -> int:
+    asked = question.max_tier_s
+    return limits.max_tier_s if asked is None else min(asked, limits.max_tier_s)
 
 
 def _check_range(plan: Plan, limits: LimitSettings) -> None:

@@ -34,6 +34,12 @@ app = typer.Typer(no_args_is_help=True, help="Query values, labels and series, a
 MatchOption = Annotated[
     list[str] | None, typer.Option("--match", help="Series selector; may be repeated.", show_default="all series")
 ]
+MaxTierOption = Annotated[
+    str,
+    typer.Option(
+        help="Coarsest tier to read instead of raw samples: 1m, 5m, 1h, 1d, or off.", show_default="what the API allows"
+    ),
+]
 Expression = Annotated[str, typer.Argument(help="PromQL expression.", metavar="EXPR")]
 
 
@@ -49,6 +55,10 @@ def metrics(
     plot: Annotated[bool, typer.Option("--plot", help="Draw each series as a sparkline.")] = False,
     limit: Annotated[int, typer.Option(help="Stop after this many points; 0 means no limit.", min=0)] = 0,
     fresh: Annotated[bool, typer.Option("--no-cache", help="Ignore cached results.")] = False,
+    max_tier: MaxTierOption = "",
+    explained: Annotated[
+        bool, typer.Option("--explain", help="Show how the query ran, and which tiers it read, instead of its values.")
+    ] = False,
     url: UrlOption = "",
     key: KeyOption = "",
     org: OrgOption = "",
@@ -57,7 +67,9 @@ def metrics(
     """Show the values of an expression over a time range, as they arrive."""
     if plot and output is not DataFormat.TEXT:
         raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
-    body = _body(expr, since, start, end, step) | {"limit": limit, "nocache": fresh}
+    if explained:
+        return _explained(cli, expr, _body(expr, since, start, end, step, max_tier), url, key, org)
+    body = _body(expr, since, start, end, step, max_tier) | {"limit": limit, "nocache": fresh}
     return pointing_at_errors(
         lambda: _parse_promql(expr),
         lambda: write_points(points_of(client_of(cli, url, key, org).stream(body)), output, plot=plot),
@@ -73,12 +85,17 @@ def explain(
     start: StartOption = "",
     end: EndOption = "now",
     step: StepOption = "",
+    max_tier: MaxTierOption = "",
     url: UrlOption = "",
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> int:
-    """Run an expression and show how it ran: segments considered, pruned (and by what), read, and the cost."""
-    body = _body(expr, since, start, end, step) | {"explain": True, "nocache": True}
+    """Run an expression and show how it ran: segments considered, pruned (and by what), read, tiers, and the cost."""
+    return _explained(cli, expr, _body(expr, since, start, end, step, max_tier), url, key, org)
+
+
+def _explained(cli: Cli, expr: str, asked: dict[str, object], url: str, key: str, org: str) -> int:
+    body = asked | {"explain": True, "nocache": True}
 
     def run() -> None:
         for kind, data in client_of(cli, url, key, org).stream(body):
@@ -180,9 +197,10 @@ def rows(
     return pointing_at_errors(lambda: _parse_filter(where), show)
 
 
-def _body(expr: str, since: str, start: str, end: str, step: str) -> dict[str, object]:
+def _body(expr: str, since: str, start: str, end: str, step: str, max_tier: str) -> dict[str, object]:
     start_ms, end_ms = times_ms(since, start, end)
-    return {"q": expr, "s": start_ms, "e": end_ms, **({"step": step} if step else {})}
+    optional = {name: value for name, value in (("step", step), ("max_tier", max_tier)) if value}
+    return {"q": expr, "s": start_ms, "e": end_ms, **optional}
 
 
 def _parse_promql(expr: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakerunner.model.labels import METRIC_NAME
-from lakerunner.model.segment import RAW_TIER_S, Segment
+from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.time import MAX_TIME_NS, NS_PER_MS, TimeRange
 from lakerunner.query.series.matchers import Matcher, MatchKind
@@ -103,10 +103,8 @@ class Explain:
     pieces: tuple[Piece, ...] = ()
     tier_reasons: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
-
-    @property
-    def tiers_s(self) -> frozenset[int]:
-        return frozenset(piece.tier_s for piece in self.pieces) or frozenset({RAW_TIER_S})
+    #: The tiers of the segments.
+    tiers_s: frozenset[int] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         return {

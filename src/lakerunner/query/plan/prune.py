@@ -40,7 +40,7 @@ def prune(
         segments = kept
     explain = Explain(
         leaf, considered, considered_bytes, tuple(steps), len(segments), _bytes(segments), looked_up_in,
-        tiers.pieces, tiers.reasons, tiers.missed,
+        tiers.pieces, tiers.reasons, tiers.missed, frozenset(segment.tier_s for segment in segments),
     )  # fmt: skip
     return LeafPlan(leaf, segments, explain)
 

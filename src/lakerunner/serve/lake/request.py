@@ -10,14 +10,14 @@ from lakerunner.model.errors import BadInput
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.lake.cursor import Cursor
 from lakerunner.serve.lake.fields import count_field, flag_field, read_fields, span_field_ms, text_field, time_field_ms
-from lakerunner.serve.params import wants_fresh
+from lakerunner.serve.params import parse_tier_s, wants_fresh
 from lakerunner.serve.service import Question
 
 #: Default steps, in seconds: the first that gives at most `_POINTS` points, about as many as a screen shows.
 _STEPS_S = (10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)
 _POINTS = 360
 _FLAGS = frozenset({"nocache", "partial", "explain", "summary", "reverse"})
-_KNOWN = frozenset({"q", "s", "e", "step", "limit", "lookback", "timeout", "fields"}) | _FLAGS
+_KNOWN = frozenset({"q", "s", "e", "step", "limit", "lookback", "timeout", "fields", "max_tier"}) | _FLAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,10 @@ async def read_stream_request(request: Request, language: str, lookback_ms: int,
     if times.end_ms < times.start_ms:
         raise BadInput("cannot run the query: `e` is before `s`", where="e")
     fresh, partial = flag_field(fields, "nocache") or wants_fresh(request), flag_field(fields, "partial", default=True)
+    asked = fields.get("max_tier")
+    max_tier_s = None if asked in (None, "") else parse_tier_s("max_tier", str(asked))
     return StreamRequest(
-        Question(language, text, times, lookback_ms, fresh, partial),
+        Question(language, text, times, lookback_ms, fresh, partial, max_tier_s),
         count_field(fields),
         span_field_ms("timeout", fields["timeout"]) / 1000 if fields.get("timeout") else None,
         flag_field(fields, "explain"),

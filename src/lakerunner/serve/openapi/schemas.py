@@ -21,6 +21,10 @@ LOGQL: Schema = {
     "minLength": 1,
     "examples": ['sum by (level) (count_over_time({service_name="cart"}[5m]))'],
 }
+TIER: Schema = {
+    "description": "Coarsest tier that may stand for raw samples, in seconds or as a duration; `off` for none.",
+    "anyOf": [{"type": "integer", "minimum": 0, "maximum": 10**9}, {"enum": ["off", "1m", "5m", "1h", "1d"]}],
+}
 TIME: Schema = {
     "description": "Seconds since the epoch, or an RFC 3339 time.",
     "anyOf": [NUMBER, {"type": "string", "format": "date-time"}],
@@ -63,6 +67,7 @@ PARAMETERS: dict[str, Schema] = {
     "metric": STRING,
     "nocache": FLAG,
     "partial": FLAG,
+    "max_tier": TIER,
     "explain": FLAG,
     "stats": {"type": "string", "enum": ["all"]},
     "name": {"type": "string", "minLength": 1, "examples": ["job", "U__http_2e_method"]},
@@ -81,6 +86,7 @@ STREAM_PARAMETERS: dict[str, Schema] = {
     "timeout": _STREAM_SPAN,
     "nocache": FLAG,
     "partial": FLAG,
+    "max_tier": TIER,
     "explain": FLAG,
     "summary": FLAG,
     "reverse": {"const": False, "description": "Not supported for metrics."},

@@ -12,7 +12,7 @@ from lakerunner.query.series.results import MatrixResult, QueryResult, VectorRes
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
-from lakerunner.serve.params import Params, wants_fresh
+from lakerunner.serve.params import Params, parse_tier_s, wants_fresh
 from lakerunner.serve.prometheus.answers import TRUNCATED, prometheus_route, success
 from lakerunner.serve.rendering.values import data_json
 from lakerunner.serve.service import Answer, Question, now_ms
@@ -52,7 +52,9 @@ async def _run(api: Api, request: Request, params: Params, kind: str, times: Que
     limit = params.count("limit")
     partial = params.flag("partial", default=True)
     fresh = wants_fresh(request) or params.flag("nocache")
-    question = Question(PromQl.name, text, times, lookback_ms, fresh, partial)
+    asked = params.text("max_tier")
+    max_tier_s = parse_tier_s("max_tier", asked) if asked else None
+    question = Question(PromQl.name, text, times, lookback_ms, fresh, partial, max_tier_s)
     explain, stats = params.flag("explain"), bool(params.text("stats"))
 
     def answer(query: RunningQuery) -> Response:

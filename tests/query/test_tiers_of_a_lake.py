@@ -1,0 +1,216 @@
+"""Tiers of a real lake: chosen by the windows in the index, pushed down to workers, explained, and switched off."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakerunner.model.ids import fresh_id
+from lakerunner.model.labels import LabelSet
+from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
+from lakerunner.model.signals.tiers import TIER_METRICS
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.pipeline.rollup.roll_up import roll_up
+from lakerunner.query.fanout.flight_workers import FlightWorkers
+from lakerunner.query.fanout.open import local_workers
+from lakerunner.query.lake_query import LakeQuery
+from lakerunner.query.plan.planner import Planner
+from lakerunner.query.promql.language import LANGUAGE
+from lakerunner.query.run import run
+from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
+from lakerunner.query.series.memory_source import MemorySource
+from lakerunner.query.series.results import MatrixResult, QueryResult
+from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.vectors.context import EngineOptions
+from lakerunner.query.worker.server import WorkerServer
+from lakerunner.store import keys
+from lakerunner.store.segment_writer import describe, encode_tables, segment_of
+from tests.query.lake_of_series import LakeOfSeries, samples_table, series_table
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+START_MS = 20_000 * DAY_MS
+TIMES = QueryTimes(START_MS + HOUR_MS, START_MS + 72 * HOUR_MS, HOUR_MS)
+TOKEN = "a shared secret"
+
+
+def _loaded() -> MemorySource:
+    rng = np.random.default_rng(7)
+    loaded = MemorySource()
+    times = START_MS + np.arange(1, 72 * 120 + 1) * 30_000
+    for number in range(4):
+        labels = {"job": f"j{number % 2}", "n": str(number)}
+        values = np.cumsum(rng.integers(0, 9, len(times))).astype(float)
+        values[5_000:] -= values[5_000]
+        loaded.add(LabelSet.of({"__name__": "m_total", **labels}), times, values)
+        counts = np.cumsum(rng.integers(0, 5, (3, 72 * 12)), axis=1)
+        hists = [
+            Histogram(
+                schema=CUSTOM_SCHEMA, count=float(one.sum()), sum=float(one.sum()), bounds=np.array([1.0, 2.0]),
+                pos_index=np.arange(3), pos_count=one.astype(float),
+            )
+            for one in counts.T
+        ]  # fmt: skip
+        loaded.add(LabelSet.of({"__name__": "h", **labels}), times[9::10], np.zeros(len(hists)), histograms=hists)
+    return loaded
+
+
+def _put_tier(lake: LakeOfSeries, org: uuid.UUID, loaded: MemorySource, tier_s: int, window_ms: int) -> None:
+    """The tier's segments, one per window, and their windows, all clean."""
+    series = list(loaded._series.values())
+    table, described = roll_up(samples_table(series), tier_s), series_table(series, "cumulative")
+    at = table.column("timestamp").cast(pa.int64()).to_numpy()
+    segments = []
+    starts = range((START_MS // window_ms) * window_ms, int(at.max()), window_ms)
+    for start_ms in starts:
+        rows = table.filter(pa.array((at > start_ms) & (at <= start_ms + window_ms)))
+        tables = {SAMPLES.suffix: rows, SERIES.suffix: described}
+        files = encode_tables(TIER_METRICS, tables)
+        statistics = describe(METRICS, rows)
+        segment = segment_of(
+            METRICS, statistics, segment_id=fresh_id(), org_id=org, collector="rollup", tier_s=tier_s,
+            size_bytes=sum(file.size for file in files),
+        )  # fmt: skip
+        for key, file in zip(keys.segment_keys(segment), files, strict=True):
+            lake.store.put(key, memoryview(file))
+        segments.append(segment)
+    lake.commit(org, segments)
+    with lake.database.transaction() as tx:
+        for start_ms in starts:
+            tx.execute(
+                "INSERT INTO rollup_window (org_id, tier_s, start_ns, end_ns, made_generation, dirty)"
+                " VALUES (%s, %s, %s, %s, 1, false) ON CONFLICT (org_id, tier_s, start_ns)"
+                " DO UPDATE SET dirty = false, made_generation = rollup_window.generation",
+                [org, tier_s, start_ms * NS_PER_MS, (start_ms + window_ms) * NS_PER_MS],
+            )
+
+
+@pytest.fixture(scope="module")
+def org(lake: LakeOfSeries) -> uuid.UUID:
+    loaded = _loaded()
+    org = lake.write(loaded, temporality="cumulative")
+    _put_tier(lake, org, loaded, 300, HOUR_MS)
+    _put_tier(lake, org, loaded, 3_600, DAY_MS)
+    return org
+
+
+@pytest.fixture(scope="module")
+def worker(lake: LakeOfSeries) -> Iterator[FlightWorkers]:
+    local = local_workers(lake.settings, "tiers-test")
+    server = WorkerServer("grpc://127.0.0.1:0", local, TOKEN, 8, 1 << 30)
+    flight = FlightWorkers(lambda: [f"127.0.0.1:{server.port}"], TOKEN, last_resort=local)
+    yield flight
+    flight.close()
+    server.shutdown()
+    local.close()
+
+
+def _ask(source: LakeQuery, text: str, times: QueryTimes = TIMES, **options: int) -> QueryResult:
+    plan = LANGUAGE.compile(text, times, EngineOptions(**options))
+    source.prepare(plan.leaves)
+    return run(plan, source, lambda: None)
+
+
+def _values(result: QueryResult) -> dict[str, tuple[list[int], list[float]]]:
+    assert isinstance(result.value, MatrixResult)
+    return {str(one.labels): (one.timestamps_ms.tolist(), one.values.tolist()) for one in result.value.series}
+
+
+def _state(lake: LakeOfSeries, org: uuid.UUID, tier_s: int, day: int, change: str) -> None:
+    with lake.database.transaction() as tx:
+        tx.execute(
+            f"UPDATE rollup_window SET {change} WHERE org_id = %s AND tier_s = %s AND start_ns >= %s AND start_ns < %s",
+            [org, tier_s, (START_MS + day * DAY_MS) * NS_PER_MS, (START_MS + (day + 1) * DAY_MS) * NS_PER_MS],
+        )
+
+
+EXPRESSIONS = [
+    "m_total",
+    "sum by (job) (rate(m_total[1h]))",
+    "increase(m_total[2h] offset 1h)",
+    "max_over_time(m_total[1h]) - min_over_time(m_total[1h])",
+    "avg_over_time(m_total[3h])",
+    "count_over_time(h[1h])",
+    "histogram_quantile(0.9, sum by (job) (rate(h[1h])))",
+    "histogram_quantile(0.9, sum by (le) (rate(h_bucket[1h])))",
+    "rate(h_count[1h])",
+    "sum_over_time(h_bucket[1h])",
+    "histogram_sum(sum_over_time(h[1h]))",
+]
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_tiers_answer_as_raw_here_and_on_workers(
+    lake: LakeOfSeries, org: uuid.UUID, worker: FlightWorkers, text: str
+) -> None:
+    raw = lake.lake.query(org, small=True)
+    expected = _values(_ask(raw, text, max_tier_s=0))
+    assert expected
+    assert raw.stats.to_json()["tiersSeconds"] == [0]
+    here = lake.lake.query(org, small=True)
+    assert _values(_ask(here, text)) == expected
+    there = LakeQuery(org, Planner(lake.lake._catalog, org), worker)
+    assert _values(_ask(there, text)) == expected
+    if "sum_over_time(h" in text:
+        # A tier has no sums of histograms, nor of the classic series that are made of them.
+        assert 0 in here.stats.explains[-1].tiers_s
+    else:
+        assert here.stats.to_json()["tiersSeconds"] == there.stats.to_json()["tiersSeconds"] == [3_600]
+        assert there.stats.pushed
+        assert here.stats.rows < raw.stats.rows / 5
+
+
+def test_dirty_windows_are_read_from_finer_tiers_and_raw_samples(lake: LakeOfSeries, org: uuid.UUID) -> None:
+    text = "sum by (job) (rate(m_total[1h]))"
+    expected = _values(_ask(lake.lake.query(org, small=True), text, max_tier_s=0))
+    before = lake.lake.query(org, small=True).prepare(LANGUAGE.compile(text, TIMES, EngineOptions()).leaves)
+    _state(lake, org, 3_600, 1, "dirty = true, generation = generation + 1")
+    try:
+        source = lake.lake.query(org, small=True)
+        assert _values(_ask(source, text)) == expected
+        (explain,) = source.stats.explains
+        assert [piece.tier_s for piece in explain.pieces] == [3_600, 300, 3_600]
+        assert explain.tier_reasons[-1] == (
+            "no tier coarser than 1h tier: the edges of the windows are multiples of 1h, not of 1d"
+        )
+        # The answer before must not be served from the cache now.
+        assert source.prepare(LANGUAGE.compile(text, TIMES, EngineOptions()).leaves) != before
+        _state(lake, org, 300, 1, "dirty = true, generation = generation + 1")
+        source = lake.lake.query(org, small=True)
+        assert _values(_ask(source, text)) == expected
+        assert source.stats.to_json()["tiersSeconds"] == [0, 3_600]
+    finally:
+        _state(lake, org, 3_600, 1, "dirty = false, made_generation = generation")
+        _state(lake, org, 300, 1, "dirty = false, made_generation = generation")
+
+
+def test_a_query_that_needs_expired_raw_samples_says_what_it_misses(lake: LakeOfSeries) -> None:
+    loaded = _loaded()
+    org = lake.write(loaded)
+    _put_tier(lake, org, loaded, 300, HOUR_MS)
+    _state(lake, org, 300, 0, "sealed = true")
+    with lake.database.transaction() as tx:
+        tx.execute(
+            "UPDATE segment SET state = 'superseded', superseded_at = now(), superseded_by = segment_id WHERE org_id = %s AND tier_s = 0",
+            [org],
+        )
+    source = lake.lake.query(org, small=True)
+    _ask(source, "sum(rate(m_total[1h]))")
+    assert source.stats.warnings() == []
+    source = lake.lake.query(org, small=True)
+    _ask(source, "sum(irate(m_total[1h]))")
+    (warning,) = source.stats.warnings()
+    assert "have expired, and are missing from this answer" in warning
+    assert "irate needs samples that tiers do not keep" in warning
+
+
+def test_steps_inside_of_buckets_read_raw_samples(lake: LakeOfSeries, org: uuid.UUID) -> None:
+    source = lake.lake.query(org, small=True)
+    _ask(source, "rate(m_total[1h])", replace(TIMES, start_ms=TIMES.start_ms + 7_000))
+    (explain,) = source.stats.explains
+    assert explain.tiers_s == {0}
+    assert "the windows begin or end inside of buckets: their edges are multiples of 1s" in explain.tier_reasons[0]
