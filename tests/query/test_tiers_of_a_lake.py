@@ -195,7 +195,8 @@ def test_a_query_that_needs_expired_raw_samples_says_what_it_misses(lake: LakeOf
     _state(lake, org, 300, 0, "sealed = true")
     with lake.database.transaction() as tx:
         tx.execute(
-            "UPDATE segment SET state = 'superseded', superseded_at = now(), superseded_by = segment_id WHERE org_id = %s AND tier_s = 0",
+            "UPDATE segment SET state = 'superseded', superseded_at = now(), superseded_by = segment_id"
+            " WHERE org_id = %s AND tier_s = 0",
             [org],
         )
     source = lake.lake.query(org, small=True)
