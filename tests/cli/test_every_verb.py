@@ -34,13 +34,13 @@ from lakerunner.model.errors import BadInput
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
 from lakerunner.model.row_report import Effect, RowReport, Sample
-from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
+from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.settings import Settings
 from tests.cli.hostile_api import HOSTILE, STORABLE, hostile_api
 from tests.components.postgres import PostgresServer
 
 #: Roles and `serve` run until they are stopped and show only logs. tests/ops starts them.
-RUN_UNTIL_STOPPED = {("serve",), *((role.name,) for role in (*ROLES, *DEMO_ROLES, *ROLES_BY_SIGNAL))}
+RUN_UNTIL_STOPPED = {("serve",), *((role.name,) for role in (*ROLES, *CANARY_ROLES, *DEMO_ROLES, *ROLES_BY_SIGNAL))}
 TOPIC = "segments.logs.ingest"
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202e\U000e0041]")
 

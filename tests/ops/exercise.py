@@ -21,7 +21,7 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S, TimeRange
-from lakerunner.ops.monitor import Monitor
+from lakerunner.ops.monitor.role import Monitor
 from lakerunner.ops.supervisor import Supervisor
 from lakerunner.ops.sweeper import Sweeper
 from lakerunner.pipeline.ingest.stage import INGEST

@@ -2,8 +2,8 @@
 
 import psycopg
 
-from lakerunner.ops.monitor import Monitor
-from lakerunner.runtime.metrics import STATUS_DEGRADED
+from lakerunner.ops.monitor.gauges import STATUS_DEGRADED
+from lakerunner.ops.monitor.role import Monitor
 from lakerunner.runtime.settings import IndexSettings, Settings
 from lakerunner.runtime.stop import Stop
 

@@ -11,7 +11,7 @@ from lakerunner import __version__
 from lakerunner.cli.verb import role_command
 from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query, simulate, sweep
 from lakerunner.cli.verbs import query_logs as _query_logs  # noqa: F401  (adds verbs to `query`)
-from lakerunner.ops.roles import DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
+from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.exit_code import EXIT_MISUSE
 
 app = typer.Typer(
@@ -44,7 +44,7 @@ _DEPLOYMENT = (
 )  # fmt: skip
 for _function in _DEPLOYMENT:
     app.command(rich_help_panel="Deployment")(_function)
-for _role in (*ROLES, *ROLES_BY_SIGNAL, *DEMO_ROLES):
+for _role in (*ROLES, *ROLES_BY_SIGNAL, *CANARY_ROLES, *DEMO_ROLES):
     if _role.name != "ingest":  # a noun too, which runs the role when no verb follows it
         app.command(_role.name, rich_help_panel="Single roles")(role_command(_role))
 for _noun in (bus, config, ingest, key, org, profile, query):

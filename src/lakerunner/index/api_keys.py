@@ -91,6 +91,15 @@ def revoke_key(tx: Connection, key_id: uuid.UUID) -> ApiKey:
     return _one(tx, "key_id = %s", key_id)
 
 
+def delete_keys(tx: Connection, name: str, org_id: uuid.UUID) -> None:
+    """Delete the keys of this name that cover this org and no other. For processes that make their own keys."""
+    tx.execute(
+        "DELETE FROM api_key k WHERE name = %s AND ARRAY(SELECT o.org_id FROM api_key_org o"
+        " WHERE o.key_id = k.key_id) = ARRAY[%s::uuid]",
+        [name, org_id],
+    )
+
+
 def authenticate(tx: Connection, secret: str) -> ApiKey:
     """Return the key of a secret. The error is the same for unknown and revoked, so that it reveals nothing."""
     try:

@@ -1,4 +1,4 @@
-"""The status of the index: raw objects, work items, segments, watermarks, the outbox, leaders of singleton roles."""
+"""The status of the index: what is stored, what waits and how long, objectives, leaders of singleton roles."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TypeVar
 
 from psycopg.errors import QueryCanceled
 
-from lakerunner.index import leases, ledger, outbox, tally, work
+from lakerunner.index import backlog, canary_rounds, leases, ledger, objectives, outbox, tally, work
+from lakerunner.index.backlog import SignalFreshness, StageBacklog, TierLag
+from lakerunner.index.canary_rounds import CanarySignal
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.ledger import Freshness
+from lakerunner.index.objectives import Burn
 from lakerunner.index.outbox import Backlog
-from lakerunner.index.tally import SegmentCount
+from lakerunner.index.tally import LevelCount, OrgCost, SegmentCount
 from lakerunner.index.watermark import Watermark, furthest_behind
 from lakerunner.runtime.metrics import SWALLOWED
 
@@ -21,6 +24,10 @@ T = TypeVar("T")
 _PART_S = 3.0
 #: Watermarks shown, those furthest behind first.
 _WATERMARKS = 100
+#: Orgs whose cost is shown, those that store most first.
+_COSTS = 100
+#: Windows of burn rates: short ones notice soon, long ones do not forget.
+BURN_WINDOWS_S = (300, 1_800, 3_600, 21_600, 259_200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,14 @@ class IndexStatus:
     outbox: Backlog | None
     #: Singleton role -> the process that leads it.
     leaders: dict[str, str] | None
+    #: Open items by stage.
+    stages: list[StageBacklog] | None
+    signals: list[SignalFreshness] | None
+    levels: list[LevelCount] | None
+    tiers: list[TierLag] | None
+    costs: list[OrgCost] | None
+    burns: list[Burn] | None
+    canary: list[CanarySignal] | None
     degraded: list[str]
 
 
@@ -66,5 +81,12 @@ def index_status(database: Database, part_s: float = _PART_S) -> IndexStatus:
             watermarks=part("watermarks", lambda tx: furthest_behind(tx, _WATERMARKS)),
             outbox=part("outbox", outbox.backlog),
             leaders=part("leaders", leases.holders),
+            stages=part("stages", backlog.open_items),
+            signals=part("signals", backlog.freshness_by_signal),
+            levels=part("levels", tally.count_levels),
+            tiers=part("tiers", backlog.tier_lag),
+            costs=part("costs", lambda tx: tally.cost_by_org(tx, _COSTS)),
+            burns=part("burns", lambda tx: objectives.burns(tx, BURN_WINDOWS_S)),
+            canary=part("canary", canary_rounds.by_signal),
             degraded=degraded,
         )

@@ -6,6 +6,7 @@ statement, so the sum is exact at any time. It costs as much as there are orgs a
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 
 _BOTH = "(SELECT * FROM tally WHERE {where} UNION ALL SELECT * FROM tally_delta WHERE {where})"
+_LEVELS = _BOTH.format(where="subject = 'segment_level'")
+_COSTS = _BOTH.format(where="subject IN ('segment', 'raw_object')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,57 @@ def count_segments(tx: Connection) -> list[SegmentCount]:
         {"subject": "segment"},
     ).fetchall()
     return [SegmentCount(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelCount:
+    """The live segments of one signal, level and tier."""
+
+    signal: str
+    level: int
+    tier_s: int
+    segments: int
+    rows: int
+    bytes: int
+
+
+def count_levels(tx: Connection) -> list[LevelCount]:
+    """The numbers of live segments, rows and bytes by signal, level and tier."""
+    rows = tx.execute(
+        "SELECT signal, split_part(state, '/', 1)::int AS level, split_part(state, '/', 2)::int AS tier_s,"  # noqa: S608
+        " sum(count)::bigint AS segments, sum(row_count)::bigint AS rows, sum(size_bytes)::bigint AS bytes"
+        f" FROM {_LEVELS} AS t GROUP BY signal, state"
+        " HAVING sum(count) <> 0 ORDER BY signal, tier_s, level",
+    ).fetchall()
+    return [LevelCount(**row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class OrgCost:
+    """What an org's data costs: the bytes of its segments in the bucket, and the requests that made them.
+
+    A raw object is one HEAD and one GET, and each segment at least one PUT. Both count what the index remembers.
+    """
+
+    org_id: uuid.UUID
+    segments: int
+    bytes: int
+    raw_objects: int
+    requests: int
+
+
+def cost_by_org(tx: Connection, limit: int) -> list[OrgCost]:
+    """The orgs that store most, largest first."""
+    rows = tx.execute(
+        "SELECT org_id, segments, bytes, raw_objects, 2 * raw_objects + segments AS requests FROM (SELECT org_id,"  # noqa: S608
+        " coalesce(sum(count) FILTER (WHERE subject = 'segment'), 0)::bigint AS segments,"
+        " coalesce(sum(size_bytes) FILTER (WHERE subject = 'segment'), 0)::bigint AS bytes,"
+        " coalesce(sum(count) FILTER (WHERE subject = 'raw_object' AND state = 'done'), 0)::bigint AS raw_objects"
+        f" FROM {_COSTS} AS t GROUP BY org_id) AS orgs"
+        " ORDER BY bytes DESC, org_id LIMIT %s",
+        [limit],
+    ).fetchall()
+    return [OrgCost(**row) for row in rows]
 
 
 def fold(tx: Connection, limit: int) -> int:

@@ -12,6 +12,7 @@ from lakerunner.intake.azure import AzureQueueSource
 from lakerunner.intake.folder import FolderSource, Watched, watched_folders
 from lakerunner.intake.gcp import PubsubSource
 from lakerunner.intake.loop import SourceLoop
+from lakerunner.intake.metrics import INTAKE_METRICS
 from lakerunner.intake.reconcile import Reconciler
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.source import EventSource
@@ -28,6 +29,7 @@ from lakerunner.runtime.telemetry import log
 class Pubsub(IndexedRole):
     name = "pubsub"
     sentence = "Discover new raw objects by queue, webhook or folder, and record each in the ledger once."
+    registries = (INTAKE_METRICS,)
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -185,10 +185,10 @@ def main() -> int:
 
 
 def _preload(roles: Sequence[str]) -> None:
-    from lakerunner.ops.roles import DEMO_ROLES, ROLES
+    from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES
     from lakerunner.runtime import run  # noqa: F401
 
-    for entry in (*ROLES, *DEMO_ROLES):
+    for entry in (*ROLES, *CANARY_ROLES, *DEMO_ROLES):
         if entry.name in roles:
             entry.load().preload()
 

@@ -31,7 +31,7 @@ def _query_api() -> type[Role]:
 
 
 def _monitor() -> type[Role]:
-    from lakerunner.ops.monitor import Monitor
+    from lakerunner.ops.monitor.role import Monitor
 
     return Monitor
 
@@ -58,6 +58,12 @@ def _query_worker() -> type[Role]:
     from lakerunner.query.worker.role import QueryWorker
 
     return QueryWorker
+
+
+def _canary() -> type[Role]:
+    from lakerunner.ops.canary.role import Canary
+
+    return Canary
 
 
 def _demo() -> type[Role]:
@@ -92,7 +98,7 @@ ROLES: tuple[RoleEntry, ...] = (
     RoleEntry(
         "query-api", "Answer queries: the HTTP APIs of Prometheus and Loki, streams, and live tails.", _query_api
     ),
-    RoleEntry("monitor", "Serve the status API, and export metrics of the whole deployment.", _monitor),
+    RoleEntry("monitor", "Serve the status API, export metrics of the whole deployment, and send alerts.", _monitor),
     RoleEntry(
         "relay",
         "Publish the messages that committed transactions left in the outbox. One leads; others stand by.",
@@ -115,6 +121,15 @@ ROLES: tuple[RoleEntry, ...] = (
 #: What `serve --demo` runs besides.
 DEMO_ROLES: tuple[RoleEntry, ...] = (
     RoleEntry("demo-shop", "Write the telemetry of a small shop into the raw bucket, live.", _demo),
+)
+
+#: What `serve` runs besides if `canary.enabled` is set.
+CANARY_ROLES: tuple[RoleEntry, ...] = (
+    RoleEntry(
+        "canary",
+        "Write known rows of all signals and check them through the query API. One leads; others stand by.",
+        _canary,
+    ),
 )
 
 #: The stages again, one role per signal.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Metric, generate_latest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -28,6 +28,8 @@ class Health:
     """The health of this process. Written by the runner and the prober, read over HTTP."""
 
     role: str
+    #: Metrics of this role, besides those of every role.
+    registries: Sequence[CollectorRegistry] = ()
     phase: str = "starting"
     #: Dependency -> why it does not answer. An empty reason means that it does.
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +67,20 @@ class Health:
         return JSONResponse(self.document(), status_code=200 if self.ready else 503)
 
     async def _metrics(self, _: Request) -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics_page(self.registries), media_type=CONTENT_TYPE_LATEST)
+
+
+class _Used:
+    """The metrics of the process that have values. The others belong to roles that were forked from the same image."""
+
+    def collect(self) -> Iterator[Metric]:
+        return (family for family in REGISTRY.collect() if family.samples)
+
+
+def metrics_page(registries: Sequence[CollectorRegistry] = ()) -> bytes:
+    used = CollectorRegistry()
+    used.register(_Used())
+    return b"".join(generate_latest(registry) for registry in (used, *registries))
 
 
 class Prober(threading.Thread):

@@ -1,4 +1,8 @@
-"""Metrics that every role exports, in one registry per process."""
+"""Metrics that any role may export, in the registry of the process.
+
+What one role alone measures is in a registry of its own (`Role.registries`): all roles are forks of one process, and
+a role must not export zeros for what it does not know.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +29,6 @@ STAGE_LAG = Gauge(
 )
 
 OBJECTS_QUARANTINED = Counter("lakerunner_objects_quarantined", "Raw objects that could not be read.", ["signal"])
-
-OUTBOX_PENDING = Gauge("lakerunner_outbox_pending", "Messages waiting to be published.")
-OUTBOX_OLDEST_SECONDS = Gauge("lakerunner_outbox_oldest_seconds", "Age of the oldest message waiting to be published.")
-OBJECTS = Gauge("lakerunner_raw_objects", "Raw objects in the ledger.", ["state"])
-ITEMS = Gauge("lakerunner_work_items", "Work items in the index.", ["state"])
-STATUS_DEGRADED = Gauge("lakerunner_status_degraded", "Parts of the status that the index did not return in time.")
 
 ROLE_READY = Gauge("lakerunner_role_ready", "1 while this role is ready.", ["role"])
 ROLE_LEADER = Gauge("lakerunner_role_leader", "1 while this process leads its singleton role.", ["role"])

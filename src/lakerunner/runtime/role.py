@@ -10,6 +10,7 @@ from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from starlette.routing import BaseRoute
 
 #: Returns when a dependency answers; raises a LakeError when it does not.
@@ -31,6 +32,8 @@ class Role(ABC):
     name: ClassVar[str]
     #: One sentence, for `--help` and the docs.
     sentence: ClassVar[str]
+    #: Metrics that only this role exports.
+    registries: ClassVar[tuple[CollectorRegistry, ...]] = ()
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -29,7 +29,7 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
     stop = Stop()
     _stop_on_signals(stop)
     _stop_with_supervisor(stop)
-    health = Health(role_class.name)
+    health = Health(role_class.name, role_class.registries)
     role: Role | None = None
     server: HttpServer | None = None
     try:

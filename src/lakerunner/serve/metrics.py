@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-_SECONDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+API_BUCKETS_S = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+#: Exported by the query API alone.
+API_METRICS = CollectorRegistry()
 
 API_SECONDS = Histogram(
-    "lakerunner_api_query_seconds", "Duration of a query, including its wait.", ["kind", "outcome"], buckets=_SECONDS
+    "lakerunner_api_query_seconds",
+    "Duration of a query, including its wait.",
+    ["kind", "outcome"],
+    buckets=API_BUCKETS_S,
+    registry=API_METRICS,
 )
-API_QUERIES = Gauge("lakerunner_api_queries", "Queries that are running or waiting.")
-API_LANES = Counter("lakerunner_api_lane", "Requests by lane.", ["lane"])
-API_LANE_RESTARTS = Counter("lakerunner_api_lane_restarts", "Restarts of the slow lane's process.")
-API_CACHE = Counter("lakerunner_api_cache", "Answer cache lookups by outcome.", ["outcome"])
+API_QUERIES = Gauge("lakerunner_api_queries", "Queries that are running or waiting.", registry=API_METRICS)
+API_LANES = Counter("lakerunner_api_lane", "Requests by lane.", ["lane"], registry=API_METRICS)
+API_LANE_RESTARTS = Counter(
+    "lakerunner_api_lane_restarts", "Restarts of the slow lane's process.", registry=API_METRICS
+)
+API_CACHE = Counter("lakerunner_api_cache", "Answer cache lookups by outcome.", ["outcome"], registry=API_METRICS)

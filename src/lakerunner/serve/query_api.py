@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from starlette.routing import BaseRoute
 
 from lakerunner.index.role import IndexedRole
 from lakerunner.query.lake import open_lake
+from lakerunner.query.metrics import QUERY_METRICS
 from lakerunner.query.warm import warm
 from lakerunner.runtime.memory import limit_malloc_arenas, trim
 from lakerunner.runtime.settings import Settings
@@ -18,6 +20,8 @@ from lakerunner.serve.api import Api
 from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import Authenticator
 from lakerunner.serve.lanes.slow import SlowLane
+from lakerunner.serve.latency_objective import LatencyObjective
+from lakerunner.serve.metrics import API_METRICS
 from lakerunner.serve.rendering.warm import warm_rendering
 
 #: How often freed memory is returned to the system: while the API is idle, and while it is busy.
@@ -28,6 +32,7 @@ _LOOK_S = 1.0
 class QueryApi(IndexedRole):
     name = "query-api"
     sentence = "Answer queries: the HTTP APIs of Prometheus and Loki, streams, and live tails."
+    registries = (API_METRICS, QUERY_METRICS)
     fail_fast = True
 
     @classmethod
@@ -53,7 +58,9 @@ class QueryApi(IndexedRole):
 
     def run(self, stop: Stop) -> None:
         trimmed_at = time.monotonic()
+        objective = LatencyObjective(self.database, self.settings.monitor.query_target_s)
         while not stop.wait(_LOOK_S):
+            objective.tick(datetime.now(UTC))
             # Memory that queries freed lies between cached answers, so the allocator keeps it. Trimming the heap blocks
             # concurrent allocations, so it happens while the API is idle, and seldom otherwise.
             age_s = time.monotonic() - trimmed_at

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lakerunner.cli.render import OutputFormat, shown
 from lakerunner.cli.verb import Cli, verb
-from lakerunner.ops.roles import DEMO_ROLES, ROLES
+from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES
 
 if TYPE_CHECKING:
     from lakerunner.ops.supervisor import Supervisor
 
 _WATCH_S = 2.0
+#: Orgs whose cost is shown as text. JSON has more.
+_SHOWN_ORGS = 10
 
 
 @verb
@@ -29,7 +31,7 @@ def serve(
     from lakerunner.runtime.telemetry import configure_telemetry
 
     configure_telemetry("serve", cli.settings)
-    roles = (*ROLES, *DEMO_ROLES) if demo else ROLES
+    roles = [*ROLES, *(CANARY_ROLES if cli.settings.canary.enabled else ()), *(DEMO_ROLES if demo else ())]
     return Supervisor(cli.settings, [role.name for role in roles], _announce).run()
 
 
@@ -61,17 +63,23 @@ def status(
     cli: Cli,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds, until Ctrl-C.")] = False,
 ) -> None:
-    """Show processes, objects, work items, segments, freshness, leaders and consumer lag."""
+    """Show what runs, what is stored and waits, freshness, lag, cost, objectives and current problems."""
     from lakerunner.bus.open import open_bus
     from lakerunner.ops.supervisor import read_serve_state
     from lakerunner.serve.admin.status import status_document
+    from lakerunner.store.config import StoreConfig
+    from lakerunner.store.open import open_store
 
     with cli.index() as database:
-        bus = open_bus(cli.settings, database)
+        bus, store = open_bus(cli.settings, database), open_store(StoreConfig.of(cli.settings))
         try:
             while True:
                 _show_status(
-                    cli, {**status_document(database, bus), "serve": read_serve_state(cli.settings.data.dir.resolve())}
+                    cli,
+                    {
+                        **status_document(cli.settings, database, bus, store),
+                        "serve": read_serve_state(cli.settings.data.dir.resolve()),
+                    },
                 )
                 if not watch:
                     return
@@ -124,7 +132,44 @@ def _status_rows(document: dict[str, object]) -> list[dict[str, object]]:
     leaders = (index["leaders"] or {}).items()
     rows += [{"what": f"leader of {name}", "state": holder, "count": 1} for name, holder in leaders]
     rows += [{"what": lag["topic"], "state": f"lag of {lag['group']}", "count": lag["lag"]} for lag in bus]
-    return rows
+    return rows + _monitored_rows(document, index)
+
+
+def _monitored_rows(document: dict[str, Any], index: dict[str, Any]) -> list[dict[str, object]]:
+    """What the monitor watches: backlog and freshness, levels and tiers, cost, objectives, the canary, problems."""
+    rows: list[dict[str, object]] = []
+    for stage in index["stages"] or ():
+        state = f"open, the oldest for {stage['oldest_s']:.0f} s"
+        rows.append({"what": f"items of {stage['stage']}", "state": state, "count": stage["open"]})
+    for signal in index["signals"] or ():
+        if signal["objects"]:
+            state = f"visible after p50 {signal['p50_s']:.1f} s, p99 {signal['p99_s']:.1f} s"
+            rows.append({"what": f"objects of {signal['signal']}", "state": state, "count": signal["objects"]})
+    for level in index["levels"] or ():
+        tier = f", tier {level['tier_s']} s" if level["tier_s"] else ""
+        what, state = f"segments of {level['signal']}", f"level {level['level']}{tier}"
+        rows.append({"what": what, "state": state, "count": level["segments"]})
+    for tier in index["tiers"] or ():
+        state = f"{tier['lag_s']:.0f} s behind"
+        rows.append({"what": f"tier of {tier['tier_s']} s", "state": state, "count": f"{tier['windows']} windows"})
+    for cost in (index["costs"] or ())[:_SHOWN_ORGS]:
+        state = f"{cost['bytes']:,} bytes, about {cost['requests']:,} requests"
+        rows.append({"what": f"org {cost['org_id']}", "state": state, "count": cost["segments"]})
+    for each in document["objectives"]:
+        state = f"burn rate {each['burn_rate']:.2f} over {each['window_s'] // 60} min"
+        rows.append({"what": f"objective {each['objective']}", "state": state, "count": "-"})
+    for each in index["canary"] or ():
+        state = f"lost {each['lost']}, doubled {each['doubled']}, waiting for {each['waiting_s']:.0f} s"
+        rows.append({"what": f"canary of {each['signal']}", "state": state, "count": f"{each['rounds']} rounds"})
+    if document["bucket"] is not None:
+        state = document["bucket"]["error"] or f"answers in {document['bucket']['seconds'] * 1000:.1f} ms"
+        rows.append({"what": "bucket", "state": state, "count": "-"})
+    if document["dead_letters"]:
+        rows.append({"what": "dead letters", "state": "see `lakerunner bus dead`", "count": document["dead_letters"]})
+    return rows + [
+        {"what": f"PROBLEM {each['name']}", "state": each["summary"], "count": each["severity"]}
+        for each in document["problems"]
+    ]
 
 
 @verb

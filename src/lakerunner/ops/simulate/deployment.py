@@ -28,7 +28,7 @@ from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
 #: Roles that answer questions. A simulation asks the index and the bucket itself.
-_IDLE_ROLES = frozenset({"query-api", "query-worker", "monitor", "canary"})
+_IDLE_ROLES = frozenset({"query-api", "query-worker", "monitor"})
 _RESTART = Backoff(base_s=0.25, cap_s=5.0)
 #: Short waits: a simulated hour passes in a second or two. A setting that the user gave wins.
 _IMPATIENT: dict[str, dict[str, Any]] = {

@@ -15,6 +15,7 @@ from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.fanout.tls import scheme_of, server_tls
 from lakerunner.query.fanout.token import worker_token
+from lakerunner.query.metrics import QUERY_METRICS
 from lakerunner.query.warm import warm
 from lakerunner.query.worker.memory_watch import MemoryWatch
 from lakerunner.query.worker.server import WorkerServer
@@ -34,6 +35,7 @@ _DRAIN_POLL_S = 0.05
 class QueryWorker(Role):
     name = "query-worker"
     sentence = "Read segments for queries and evaluate over them: fetch, cache, scan, answer."
+    registries = (QUERY_METRICS,)
 
     @classmethod
     def preload(cls) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 
 from starlette.concurrency import run_in_threadpool
@@ -15,26 +14,44 @@ from lakerunner.bus.contract import Bus
 from lakerunner.index.api_keys import Scope
 from lakerunner.index.database import Database
 from lakerunner.index.migrate import schema_version
+from lakerunner.index.objectives import FRESHNESS, QUERY_LATENCY
 from lakerunner.index.row_reports import count_reports
-from lakerunner.index.status import index_status
 from lakerunner.intake.rejections import count_rejected
 from lakerunner.model.errors import Denied
-from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.settings import MonitorSettings, Settings
+from lakerunner.serve.admin.conditions import problems
+from lakerunner.serve.admin.observation import Observation, observe
 from lakerunner.serve.auth import key_of
 from lakerunner.serve.dialect import DialectRoute
 from lakerunner.serve.errors import OWN
 from lakerunner.serve.rendering.json import json_response
+from lakerunner.store.object_store import ObjectStore
 
 
-def status_document(database: Database, bus: Bus) -> dict[str, object]:
+def status_document(settings: Settings, database: Database, bus: Bus, store: ObjectStore) -> dict[str, object]:
     """The document that `lakerunner status -o json` prints and this route returns."""
+    seen = observe(database, bus, store)
     return {
         "version": __version__,
         "schema": schema_version(database),
-        "index": asdict(index_status(database)),
+        "index": asdict(seen.index),
+        "objectives": _objectives(seen, settings.monitor),
         "losses": _losses(database),
-        "bus": _lag_by_topic(bus),
+        "bus": [asdict(lag) for lag in seen.lags or ()],
+        "dead_letters": seen.dead_letters,
+        "bucket": None if seen.bucket is None else asdict(seen.bucket),
+        "problems": [asdict(problem) for problem in problems(seen, settings.monitor, settings.canary)],
     }
+
+
+def _objectives(seen: Observation, settings: MonitorSettings) -> list[dict[str, object]]:
+    """The burn rate of each objective and window."""
+    shares = {FRESHNESS: settings.freshness_share, QUERY_LATENCY: settings.query_share}
+    return [
+        {"objective": burn.objective, "window_s": burn.window_s, "burn_rate": burn.rate(shares[burn.objective])}
+        for burn in seen.index.burns or ()
+        if burn.objective in shares
+    ]
 
 
 def _losses(database: Database) -> dict[str, object]:
@@ -43,14 +60,7 @@ def _losses(database: Database) -> dict[str, object]:
         return {"rows": [asdict(count) for count in count_reports(tx)], "events": count_rejected(tx)}
 
 
-def _lag_by_topic(bus: Bus) -> list[dict[str, object]]:
-    behind: Counter[tuple[str, str]] = Counter()
-    for lag in bus.lag():
-        behind[lag.group, lag.topic] += lag.behind
-    return [{"group": group, "topic": topic, "lag": lag} for (group, topic), lag in sorted(behind.items())]
-
-
-def status_routes(settings: Settings, database: Database, bus: Bus) -> list[BaseRoute]:
+def status_routes(settings: Settings, database: Database, bus: Bus, store: ObjectStore) -> list[BaseRoute]:
     def answer(request: Request) -> Response:
         if settings.auth.required:
             key = key_of(request, database, Scope.ADMIN)
@@ -59,7 +69,7 @@ def status_routes(settings: Settings, database: Database, bus: Bus) -> list[Base
                     f"cannot show the state of all orgs to the key {key.name!r}: it is for {len(key.org_ids)} of them",
                     hint="use an admin key without an org",
                 )
-        return json_response(status_document(database, bus))
+        return json_response(status_document(settings, database, bus, store))
 
     async def status(request: Request) -> Response:
         # In a thread: the database calls block.
