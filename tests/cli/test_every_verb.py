@@ -196,7 +196,7 @@ CASES: dict[tuple[str, ...], Case] = {
     ("query", "series"): Case(lambda _: ["up"], "[/red][bold]"),
     ("query", "volume"): Case(lambda _: [], "[/red][bold]"),
     # Refused, because a simulation takes too long for here: tests/ops/simulate runs one.
-    ("simulate",): Case(lambda world: ["--keep", str(world.folder)], code=2),
+    ("simulate",): Case(lambda world: [str(world.object() or "--keep"), str(world.folder)], code=2),
     ("status",): Case(lambda _: []),
     ("sweep",): Case(lambda _: ["--dry-run"]),
 }  # fmt: skip

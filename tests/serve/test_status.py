@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,8 +12,10 @@ from lakerunner.index import api_keys, orgs
 from lakerunner.index.api_keys import Scope
 from lakerunner.index.database import Database
 from lakerunner.runtime.http import HttpServer
-from lakerunner.runtime.settings import AuthSettings, Settings
+from lakerunner.runtime.settings import AuthSettings, DataSettings, Settings
 from lakerunner.serve.admin.status import status_routes
+from lakerunner.store.config import StoreConfig
+from lakerunner.store.open import open_store
 
 
 @pytest.fixture(params=[True, False], ids=["guarded", "open"])
@@ -21,11 +24,11 @@ def guarded(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def client(database: Database, guarded: bool) -> Iterator[httpx.Client]:
-    settings = Settings(auth=AuthSettings(required=guarded))
+def client(database: Database, guarded: bool, tmp_path: Path) -> Iterator[httpx.Client]:
+    settings = Settings(auth=AuthSettings(required=guarded), data=DataSettings(dir=tmp_path))
     bus = open_bus(settings, database)
     # As the monitor serves them: nothing else may be needed to render an error.
-    server = HttpServer("127.0.0.1", 0, status_routes(settings, database, bus))
+    server = HttpServer("127.0.0.1", 0, status_routes(settings, database, bus, open_store(StoreConfig.of(settings))))
     server.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
         yield client
