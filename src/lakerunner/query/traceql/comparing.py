@@ -58,14 +58,14 @@ def _add(
     labels.append(LabelSet.of({META: f"s{meta}_total", name: "snil"}))
     counts.append(np.bincount(at, minlength=steps))
     taken = values.take(chosen)
-    if (taken.kind == ARRAY).any():
-        owner, elements = taken.elements()
-        plain = np.flatnonzero(taken.kind != ARRAY)
-        _values(labels, counts, name, meta, elements, at[owner], top, steps)
-        if not len(plain):
-            return
-        taken, at = taken.take(plain), at[plain]
-    _values(labels, counts, name, meta, taken, at, top, steps)
+    is_array = taken.kind == ARRAY
+    if is_array.any():
+        # Arrays have no value of their own.
+        labels.append(LabelSet.of({META: f"s{meta}", name: "snil"}))
+        counts.append(np.bincount(at[is_array], minlength=steps))
+        taken, at = taken.take(np.flatnonzero(~is_array)), at[~is_array]
+    if len(taken):
+        _values(labels, counts, name, meta, taken, at, top, steps)
 
 
 def _values(

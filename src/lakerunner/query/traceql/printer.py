@@ -107,7 +107,7 @@ def field_expr(expr: ast.FieldExpr) -> str:
 
 def _inner(expr: ast.FieldExpr) -> str:
     text = field_expr(expr)
-    return f"({text})" if isinstance(expr, ast.Binary | ast.Unary) else text
+    return f"({text})" if isinstance(expr, ast.Binary | ast.Unary) or text.startswith("-") else text
 
 
 def field(value: ast.Field) -> str:

@@ -1,0 +1,197 @@
+"""Search agrees with brute force over assembled traces, whichever segments the spans of a trace lie in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakerunner.formats.attributes import with_keys
+from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.traceql.language import compiled
+from lakerunner.query.traceql.search import Search, search
+from lakerunner.query.traceql.spans import Part, Spans
+
+T = TypeVar("T")
+_NOW_NS = 1_700_000_000_000_000_000
+Span = dict[str, Any]
+
+
+class Rows:
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
+        names = [name for name in self._batch.schema.names if columns is None or name in columns]
+        return self._batch.select(names)
+
+
+class Segments:
+    """Row groups in memory. Every row is a candidate: what is pushed down may be ignored."""
+
+    def __init__(self, parts: Sequence[Sequence[Span]]) -> None:
+        self._parts = [table_of(spans) for spans in parts if spans]
+
+    def mapped(self, scan: RowScan, make: Callable[[Any], T]) -> Iterator[T]:
+        return (make(Rows(part)) for part in self._parts)
+
+
+def table_of(spans: Sequence[Span]) -> pa.RecordBatch:
+    columns = {
+        "trace_id": pa.array([span["trace"].rjust(32, "0") for span in spans], pa.string()),
+        "span_id": pa.array([span["id"] for span in spans], pa.string()),
+        "parent_span_id": pa.array([span["parent"] for span in spans], pa.string()),
+        "start_timestamp": pa.array([_NOW_NS + span["start"] for span in spans], pa.timestamp("ns", "UTC")),
+        "duration_ns": pa.array([span["duration"] for span in spans], pa.int64()),
+        "name": pa.array([span["name"] for span in spans], pa.string()),
+        "status_code": pa.array(["unset"] * len(spans), pa.string()),
+        "service_name": pa.array(["s"] * len(spans), pa.string()),
+        "attr_x": pa.array([span["x"] for span in spans], pa.float64()),
+    }
+    table = with_keys(pa.table(columns), {"attr_x": ["x"]})
+    return table.combine_chunks().to_batches()[0]
+
+
+def found(query: str, parts: Sequence[Sequence[Span]], limit: int = 1000) -> dict[str, list[set[str]]]:
+    """The span ids of the sets of each trace."""
+    root = compiled(query).root
+    asked = Search(root, _NOW_NS - 10**12, _NOW_NS + 10**12, limit, 1000)  # type: ignore[arg-type]
+    answer: dict[str, list[set[str]]] = {}
+    starts: list[int] = []
+    for batch in search(asked, Segments(parts), lambda: None):  # type: ignore[arg-type]
+        for text in batch.column("document").to_pylist():
+            trace = json.loads(text)
+            starts.append(int(trace["startTimeUnixNano"]))
+            sets = [{span["spanID"] for span in one["spans"]} for one in trace["spanSets"]]
+            answer[trace["traceID"]] = sorted(sets, key=sorted)
+    assert starts == sorted(starts, reverse=True)
+    return answer
+
+
+_RELATIONS: dict[str, Callable[[Span, Span, dict[str, Span]], bool]] = {
+    ">": lambda a, b, _: b["parent"] == a["id"],
+    "<": lambda a, b, _: a["parent"] == b["id"],
+    ">>": lambda a, b, spans: a["id"] in _ancestors(b, spans),
+    "<<": lambda a, b, spans: b["id"] in _ancestors(a, spans),
+    "~": lambda a, b, spans: a["id"] != b["id"] and a["parent"] == b["parent"] and _has_family(a, spans),
+}
+
+
+def _has_family(span: Span, spans: dict[str, Span]) -> bool:
+    return span["parent"] is None or span["parent"] in spans
+
+
+def _ancestors(span: Span, spans: dict[str, Span]) -> set[str]:
+    seen: set[str] = set()
+    at = spans.get(span["parent"])
+    while at is not None and at["id"] not in seen:
+        seen.add(at["id"])
+        at = spans.get(at["parent"])
+    return seen
+
+
+def brute_force(op: str, left: str, right: str, spans: Sequence[Span]) -> dict[str, list[set[str]]]:
+    answer = {}
+    for trace in {span["trace"] for span in spans}:
+        own = {span["id"]: span for span in spans if span["trace"] == trace}
+        a = [span for span in own.values() if span["name"] == left]
+        b = [span for span in own.values() if span["name"] == right]
+        relation = _RELATIONS[op.lstrip("!&")]
+        related = {two["id"] for two in b if any(relation(one, two, own) for one in a)}
+        if op[0] == "!":
+            related = {two["id"] for two in b} - related
+        if op[0] == "&":
+            related |= {one["id"] for one in a if any(relation(one, two, own) for two in b)}
+        if related:
+            answer[trace.lstrip("0")] = [related]
+    return answer
+
+
+@st.composite
+def lakes(draw: st.DrawFn) -> list[list[Span]]:
+    """Traces without circles, whose spans lie in up to three segments."""
+    parts: list[list[Span]] = [[], [], []]
+    for trace in range(draw(st.integers(1, 4))):
+        size = draw(st.integers(1, 8))
+        for number in range(size):
+            parent = draw(st.sampled_from([None, "f" * 16, *(f"{trace}{other:015}" for other in range(number))]))
+            span = {
+                "trace": f"{trace + 1:x}",
+                "id": f"{trace}{number:015}",
+                "parent": parent,
+                "start": draw(st.integers(0, 50)) * 1_000_000,
+                "duration": draw(st.integers(0, 50)) * 1_000_000,
+                "name": draw(st.sampled_from("abc")),
+                "x": draw(st.sampled_from([None, 0.0, 1.0, 2.5])),
+            }
+            parts[draw(st.integers(0, 2))].append(span)
+    return parts
+
+
+@settings(max_examples=150, deadline=None)
+@given(lakes(), st.sampled_from(sorted(_RELATIONS)), st.sampled_from(["", "!", "&"]))
+def test_relations(parts: list[list[Span]], relation: str, prefix: str) -> None:
+    op = prefix + relation
+    spans = [span for part in parts for span in part]
+    assert found(f'{{ name = "a" }} {op} {{ name = "b" }}', parts) == brute_force(op, "a", "b", spans)
+
+
+@settings(max_examples=80, deadline=None)
+@given(lakes(), st.integers(1, 4))
+def test_aggregates_and_limit(parts: list[list[Span]], limit: int) -> None:
+    spans = [span for part in parts for span in part]
+    wanted = {}
+    for trace in {span["trace"] for span in spans}:
+        own = [span for span in spans if span["trace"] == trace and span["x"] is not None and span["x"] >= 1]
+        if own and sum(span["x"] for span in own) > 2:
+            start = min(span["start"] for span in spans if span["trace"] == trace)
+            wanted[trace] = (start, [{span["id"] for span in own}])
+    answer = found("{ span.x >= 1 } | sum(span.x) > 2", parts, limit)
+    assert len(answer) == min(limit, len(wanted))
+    assert all(answer[trace] == wanted[trace][1] for trace in answer)
+    newest = sorted((start for start, _ in wanted.values()), reverse=True)[:limit]
+    assert sorted((wanted[trace][0] for trace in answer), reverse=True) == newest
+
+
+def _chain(size: int, parent: Callable[[int], int | None]) -> list[Span]:
+    return [
+        {
+            "trace": "1",
+            "id": f"{number:016x}",
+            "parent": None if (up := parent(number)) is None else f"{up:016x}",
+            "start": number,
+            "duration": 1,
+            "name": "a" if number == 0 else "b",
+            "x": None,
+        }
+        for number in range(size)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spans", "matches"),
+    [
+        pytest.param(_chain(20_000, lambda number: number - 1 if number else None), 19_999, id="20,000 levels"),
+        pytest.param(_chain(100_000, lambda number: 0 if number else None), 99_999, id="100,000 children"),
+        pytest.param(_chain(1_000, lambda number: (number + 1) % 1_000), 999, id="a circle of parents"),
+        pytest.param(_chain(1, lambda number: number), 0, id="its own parent"),
+    ],
+)
+def test_odd_trees(spans: list[Span], matches: int) -> None:
+    answer = Spans([Part.of(table_of(spans), ())])
+    names = np.array([span["name"] for span in spans])
+    below = answer.trees.with_ancestor_in(names == "a")
+    assert int((below & (names == "b")).sum()) == matches
+
+
+def test_ids_of_other_lengths_and_negative_durations() -> None:
+    spans = _chain(3, lambda number: number - 1 if number else None)
+    spans[1] |= {"id": "ab", "duration": -5}
+    spans[2] |= {"parent": "ab"}
+    assert found("{ duration < 0ns }", [spans]) == {"1": [{"ab"}]}
