@@ -66,6 +66,13 @@ def cases_of(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
+def differences() -> dict[str, str]:
+    """Cases whose answer differs on purpose, and why."""
+    lines = (_HERE / "differences.txt").read_text().splitlines()
+    pairs = (line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {words[0]: words[1] for words in pairs}
+
+
 def shown(case: dict[str, Any]) -> str:
     asked = next((case[key] for key in ("q", "tag", "trace", "path") if key in case), "")
     return f"{case['kind']} {asked!r} {case['params']}"

@@ -38,6 +38,7 @@ from lakerunner.query.traceql.parser import parse
 from lakerunner.query.traceql.printer import print_query
 from lakerunner.query.traceql.search import SCHEMA, Search, search
 from lakerunner.query.traceql.shown import all_fields
+from lakerunner.query.traceql.tree import trees_of
 from lakerunner.query.vectors.annotations import Annotations
 
 CODEC = TreeCodec(
@@ -87,7 +88,10 @@ class TraceQl:
         return Stream(search(query, source, check), dict)
 
     def warm(self) -> None:
-        pass
+        one = np.zeros(1, np.int64)
+        trees = trees_of(one, one, one - 1)
+        trees.with_ancestor_in(one == 0)
+        trees.with_descendant_in(one == 0)
 
 
 LANGUAGE = TraceQl()

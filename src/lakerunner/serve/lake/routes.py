@@ -9,6 +9,7 @@ from lakerunner.serve.lake.limits import limit_routes
 from lakerunner.serve.lake.logs import log_routes
 from lakerunner.serve.lake.queries import running_routes
 from lakerunner.serve.lake.rows import row_routes
+from lakerunner.serve.lake.spans import span_routes
 from lakerunner.serve.lake.stream import stream_routes
 from lakerunner.serve.lake.tail import tail_routes
 from lakerunner.serve.lanes.slow import SlowLane
@@ -18,6 +19,7 @@ def lake_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
     return [
         *stream_routes(api),
         *log_routes(api),
+        *span_routes(api),
         *tail_routes(api),
         *row_routes(api),
         *running_routes(api, lane),

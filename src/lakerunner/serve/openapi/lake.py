@@ -38,6 +38,14 @@ OPERATIONS = (
         EVENTS,
     ),
     _stream(
+        "spans/query",
+        "A TraceQL search as server-sent events, one per trace, newest first.",
+        "q! s e limit timeout partial summary",
+        schemas.SPAN_PARAMETERS,
+        schemas.EVENT,
+        EVENTS,
+    ),
+    _stream(
         "logs/tail",
         "Log entries as they arrive, as server-sent events.",
         "q! s limit fields",

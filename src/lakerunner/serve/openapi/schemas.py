@@ -100,6 +100,10 @@ LOG_PARAMETERS: dict[str, Schema] = {
     "reverse": {"type": "boolean", "description": "Whether the newest entries come first, which is the default."},
     "fields": {"type": "array", "items": STRING, "description": "Labels to show."},
 }
+SPAN_PARAMETERS: dict[str, Schema] = {
+    **STREAM_PARAMETERS,
+    "q": {"type": "string", "format": "traceql", "minLength": 1, "examples": ["{ status = error && duration > 1s }"]},
+}
 ROW_PARAMETERS: dict[str, Schema] = {
     "where": {
         "type": "string",
