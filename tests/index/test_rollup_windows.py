@@ -191,3 +191,20 @@ def test_ingest_marks_and_other_stages_do_not(database: Database) -> None:
     with database.transaction() as tx:
         windows.mark_inserted(tx, [raw])
     assert len(states(database)) == 4
+
+
+def test_windows_wait_while_rows_are_deleted(database: Database) -> None:
+    mark(database, ROWS)
+    with database.transaction() as tx:
+        tx.execute(
+            "INSERT INTO deletion (deletion_id, org_id, signal, selector, condition, start_ns, end_ns, state,"
+            " created_by, begins_at) VALUES (%s, %s, 'metrics', '{}', '{}', %s, %s, 'pending', 'me', now())",
+            [uuid.uuid4(), ORG, ROWS.start_ns, ROWS.end_ns],
+        )
+    hour = Window(ORG, 60, DAY_NS + NS_PER_HOUR, DAY_NS + 2 * NS_PER_HOUR)
+    with database.transaction() as tx:
+        assert hour.start_ns not in {window.start_ns for window in windows.due_windows(tx, 0.0)}
+        assert not windows.read_generations(tx, [hour])[1]
+        tx.execute("UPDATE deletion SET state = 'done', ended_at = now()")
+        assert hour.start_ns in {window.start_ns for window in windows.due_windows(tx, 0.0)}
+        assert windows.read_generations(tx, [hour])[1]

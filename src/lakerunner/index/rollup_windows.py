@@ -33,11 +33,17 @@ from lakerunner.model.time import NS_PER_DAY, TimeRange
 _PER_ORG, _PER_SCAN = 500, 5_000
 
 _COLUMNS = "w.org_id, w.tier_s, w.start_ns, w.end_ns, w.generation"
+#: Rows that an open deletion hides from queries are still in the raw segments: until they are gone, nothing is made.
+_DELETING = (
+    "EXISTS (SELECT FROM deletion x WHERE x.org_id = w.org_id AND x.signal = 'metrics'"
+    " AND x.state IN ('pending', 'running') AND x.start_ns <= w.end_ns AND x.end_ns > w.start_ns)"
+)
 #: A window of a day is made of finer tiers, so these come first.
 _IS_READY = (
     "w.dirty AND w.item_id IS NULL AND NOT w.sealed AND w.end_ns <= %(over_ns)s"
     " AND (w.tier_s <= %(source)s OR NOT EXISTS (SELECT FROM rollup_window f WHERE f.org_id = w.org_id"
     " AND f.tier_s = %(source)s AND f.dirty AND NOT f.sealed AND f.start_ns >= w.start_ns AND f.start_ns < w.end_ns))"
+    f" AND NOT {_DELETING}"
 )
 
 
@@ -183,12 +189,13 @@ def windows_of_items(tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid
 
 
 def read_generations(tx: Connection, windows: Sequence[Window]) -> tuple[list[Window], bool]:
-    """The windows with their present generations; and whether the finer tier that they are made of is complete.
+    """The windows with their present generations; and whether they can be made: the finer tier that they are made of
+    is complete, and no deletion is under way.
 
     Must run in the snapshot in which the segments are listed.
     """
     rows = tx.execute(
-        f"SELECT {_COLUMNS} FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns) IN"  # noqa: S608
+        f"SELECT {_COLUMNS}, {_DELETING} AS deleting FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns) IN"  # noqa: S608
         " (SELECT * FROM unnest(%s::uuid[], %s::int[], %s::bigint[])) ORDER BY w.tier_s, w.start_ns",
         [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]],
     ).fetchall()
@@ -199,7 +206,8 @@ def read_generations(tx: Connection, windows: Sequence[Window]) -> tuple[list[Wi
         " WHERE f.tier_s = %s AND f.dirty AND NOT f.sealed LIMIT 1",
         [[w.org_id for w in coarse], [w.start_ns for w in coarse], [w.end_ns for w in coarse], DAY_SOURCE_TIER_S],
     ).fetchone()
-    return [_window(row) for row in rows], missing is None
+    deleting = [row.pop("deleting") for row in rows]
+    return [_window(row) for row in rows], missing is None and not any(deleting)
 
 
 def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -> int:

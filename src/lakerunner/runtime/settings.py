@@ -329,9 +329,9 @@ class PipelineSettings(Section):
         description="How long a boxer waits for more changes of a window that is over before it is rolled up (again).",
     )
     rollup_piece_rows: Count = Field(
-        2_097_152, description="Samples that a rollup task holds in memory at a time, about; each takes 200 bytes."
+        524_288, description="Samples that a rollup task holds in memory at a time, about; each takes 200 bytes."
     )
-    rollup_segment_rows: Count = Field(4_194_304, description="Rows at which a segment of a tier is written.")
+    rollup_segment_rows: Count = Field(1_048_576, description="Rows at which a segment of a tier is written.")
     reconcile_after_s: Seconds = Field(
         300.0, description="Age at which an unfinished raw object or work item is announced again."
     )

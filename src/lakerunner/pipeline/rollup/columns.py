@@ -1,4 +1,4 @@
-"""Columns of a table of samples as flat numpy arrays."""
+"""Columns of a table of samples as flat numpy arrays. A column that is missing counts as one that is all null."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.signals.metrics import SPAN
 from lakerunner.pipeline.rollup.kernels import Floats, Ints
 
 
 def bucket_indexes(table: pa.Table, spans_name: str, counts_name: str) -> tuple[Ints, Ints, Floats]:
     """The offsets of each row's buckets, the index of each bucket, and its count."""
-    span_offsets, spans = _flat(table, spans_name)
-    offsets, counts = _flat(table, counts_name)
+    span_offsets, spans = _flat(table, spans_name, SPAN)
+    offsets, counts = _flat(table, counts_name, pa.float64())
     skip = spans.field("offset").to_numpy(zero_copy_only=False).astype(np.int64)
     length = spans.field("length").to_numpy(zero_copy_only=False).astype(np.int64)
     reached = np.cumsum(skip + length)
@@ -27,11 +28,13 @@ def bucket_indexes(table: pa.Table, spans_name: str, counts_name: str) -> tuple[
 
 def list_offsets(table: pa.Table, name: str) -> tuple[Ints, Floats]:
     """The offsets and the flat values of a column of lists of numbers. A null list counts as empty."""
-    offsets, values = _flat(table, name)
+    offsets, values = _flat(table, name, pa.float64())
     return offsets, values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
 
 
-def _flat(table: pa.Table, name: str) -> tuple[Ints, pa.Array]:
+def _flat(table: pa.Table, name: str, kind: pa.DataType) -> tuple[Ints, pa.Array]:
+    if name not in table.column_names:
+        return np.zeros(table.num_rows + 1, np.int64), pa.array([], kind)
     array = _whole(table, name)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     offsets = np.zeros(len(lengths) + 1, np.int64)
@@ -41,7 +44,11 @@ def _flat(table: pa.Table, name: str) -> tuple[Ints, pa.Array]:
 
 def numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
     """A column of numbers, 0 where it is null. The bits of a stale marker stay."""
+    if name not in table.column_names:
+        return np.zeros(table.num_rows)
     array = _whole(table, name)
+    if array.null_count == len(array):
+        return np.zeros(table.num_rows, np.int64 if pa.types.is_timestamp(array.type) else array.type.to_pandas_dtype())
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
     if array.null_count:
@@ -51,6 +58,8 @@ def numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
 
 def is_valid(table: pa.Table, name: str) -> npt.NDArray[np.bool_]:
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, np.bool_)
     array = _whole(table, name)
     if not array.null_count:
         return np.ones(len(array), np.bool_)

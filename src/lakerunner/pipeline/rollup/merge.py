@@ -105,7 +105,8 @@ def _rows_below(table: pa.Table, key: Key) -> int:
 def merged(
     files: Sequence[tuple[pa.NativeFile, TimeRange]], description: Table, rows: TimeRange, piece_rows: int
 ) -> Iterator[pa.Table]:
-    """The samples within a range of time, in pieces of about so many rows; a series is never cut.
+    """The samples within a range of time, in pieces of about so many rows; a series is never cut, and columns that are
+    all null are missing.
 
     `files` are ordered: the first of two equal samples stays. Each comes with the range of its own rows.
     """
@@ -145,7 +146,7 @@ def _in_order(parts: Sequence[tuple[int, pa.Table]], description: Table) -> pa.T
     order = sort_order(table, description.sort_key)
     if order is not None:
         table = take(table, order)
-    return _padded(_once(table), description)
+    return _once(table)
 
 
 def _once(table: pa.Table) -> pa.Table:
@@ -159,12 +160,3 @@ def _once(table: pa.Table) -> pa.Table:
 def _ints(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
     found: np.ndarray[Any, np.dtype[np.int64]] = whole(table.column(name)).cast(pa.int64()).to_numpy()
     return found
-
-
-def _padded(table: pa.Table, description: Table) -> pa.Table:
-    """With the columns that were empty, which were left out of the sorting."""
-    columns = [
-        table.column(column.name) if column.name in table.column_names else pa.nulls(table.num_rows, column.type)
-        for column in description.columns
-    ]
-    return pa.table(columns, names=[column.name for column in description.columns])

@@ -31,7 +31,7 @@ def roll_up(samples: pa.Table, tier_s: int) -> pa.Table:
     """Roll raw samples or a finer tier up to a tier. Equal to rolling up step by step, and to rolling up the raw.
 
     Samples must be sorted by metric, series and time, each (series, time) once. What belongs to one bucket must be in
-    one table.
+    one table. Columns that are all null may be missing.
     """
     return roll_up_tiers(samples, (tier_s,))[tier_s]
 
@@ -101,7 +101,7 @@ def _kinds(samples: pa.Table, values: Floats, is_histogram: Bools) -> Ints:
 
 def _histograms(samples: pa.Table, is_histogram: Bools) -> HistogramRows:
     columns = [column.name for column in SAMPLES.columns if column.name.startswith("h_")]
-    table = samples.select(columns)
+    table = samples.select([name for name in columns if name in samples.column_names])
     if not is_histogram.all():
         table = table.filter(pa.array(is_histogram))
     row = np.where(is_histogram, np.cumsum(is_histogram) - 1, -1).astype(np.int64)
@@ -134,6 +134,9 @@ def _kept(samples: pa.Table, rows: Ints) -> list[pa.Array]:
     index = pa.array(rows)
     kept = []
     for column in SAMPLES.columns:
+        if column.name not in samples.column_names:
+            kept.append(pa.nulls(len(rows), column.type))
+            continue
         array = samples.column(column.name).combine_chunks()
         if isinstance(array, pa.ChunkedArray):
             array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)

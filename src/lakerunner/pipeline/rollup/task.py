@@ -49,8 +49,8 @@ class RollupTask:
     segments: tuple[Segment, ...]
     target: StoreConfig
     #: Rows that are merged and rolled up at a time, and rows of one segment that is written.
-    piece_rows: int = 1 << 21
-    segment_rows: int = 1 << 22
+    piece_rows: int = 1 << 19
+    segment_rows: int = 1 << 20
     fetches: int = 8
 
 
