@@ -32,10 +32,24 @@ def segments_counted(tx: Connection) -> list[tuple[str, str, int, int, int]]:
     return [(row["signal"], row["state"], row["n"], row["r"], row["b"]) for row in rows]
 
 
+def levels_counted(tx: Connection) -> list[tuple[str, int, int, int, int, int]]:
+    rows = tx.execute(
+        "SELECT signal, level, tier_s, count(*) AS n, sum(row_count)::bigint AS r, sum(size_bytes)::bigint AS b"
+        " FROM segment WHERE state = 'live' GROUP BY signal, level, tier_s ORDER BY signal, tier_s, level"
+    ).fetchall()
+    return [(row["signal"], row["level"], row["tier_s"], row["n"], row["r"], row["b"]) for row in rows]
+
+
+def bytes_counted(tx: Connection) -> dict[uuid.UUID, int]:
+    rows = tx.execute("SELECT org_id, sum(size_bytes)::bigint AS b FROM segment GROUP BY org_id").fetchall()
+    return {row["org_id"]: row["b"] for row in rows}
+
+
 def segment(choice: random.Random, org_id: uuid.UUID) -> Segment:
     # Two months, so that statements touch two partitions.
     start_ns = choice.choice([0, 40 * 86_400 * 10**9])
-    return Segment(fresh_id(), org_id, "edge", "logs", TimeRange(start_ns, start_ns + 1), choice.randint(1, 9), 100)
+    time_range, level = TimeRange(start_ns, start_ns + 1), choice.randint(0, 2)
+    return Segment(fresh_id(), org_id, "edge", "logs", time_range, choice.randint(1, 9), 100, level=level)
 
 
 def happenings(database: Database, choice: random.Random) -> Iterator[None]:
@@ -82,6 +96,9 @@ def test_counts_equal_the_rows_after_every_change(database: Database) -> None:
                 states |= counted(tx, table).keys()
             totals = [(t.signal, t.state, t.segments, t.rows, t.bytes) for t in tally.count_segments(tx)]
             assert totals == segments_counted(tx)
+            levels = [(t.signal, t.level, t.tier_s, t.segments, t.rows, t.bytes) for t in tally.count_levels(tx)]
+            assert levels == levels_counted(tx)
+            assert {cost.org_id: cost.bytes for cost in tally.cost_by_org(tx, 9) if cost.bytes} == bytes_counted(tx)
             states |= {state for _, state, *_ in totals}
     assert states >= {"seen", "done", "quarantined", "open", "live", "superseded"}
 

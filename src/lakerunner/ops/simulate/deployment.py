@@ -38,7 +38,14 @@ _IMPATIENT: dict[str, dict[str, Any]] = {
         "folder_full_scan_s": 3_600.0,
         "reconcile_interval_s": 0.0,
     },
-    "pipeline": {"bundle_idle_s": 0.3, "bundle_age_s": 3.0, "batch_items": 64},
+    "pipeline": {
+        "bundle_idle_s": 0.3,
+        "bundle_age_s": 3.0,
+        "batch_items": 64,
+        "compact_wait_s": 5.0,
+        "rollup_pause_s": 5.0,
+        "reconcile_after_s": 120.0,
+    },
     "upkeep": {"interval_s": 5.0},
     "log": {"level": "warning"},
 }

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lakerunner.bus.open import open_bus
-from lakerunner.index import ledger, outbox, work
+from lakerunner.index import backlog, ledger, outbox, work
 from lakerunner.index.database import Database
 from lakerunner.index.orgs import create_org
 from lakerunner.model.errors import LimitHit
@@ -99,13 +99,14 @@ class _Run:
             waiting = self._waiting()
             if waiting:
                 quiet_since = time.monotonic()
-            self._progress(f"all ingested; {waiting:,} items and messages wait")
+            self._progress(f"all ingested; {waiting:,} items, messages and tier windows wait")
             self._pause("settle")
 
     def _waiting(self) -> int:
         with self._deployment.database.transaction() as tx:
-            items, backlog = work.count_by_state(tx)["open"], outbox.backlog(tx).count
-        return items + backlog + sum(lag.behind for lag in self._bus.lag())
+            items, messages = work.count_by_state(tx)["open"], outbox.backlog(tx).count
+            windows = sum(tier.windows for tier in backlog.tier_lag(tx))
+        return items + messages + windows + sum(lag.behind for lag in self._bus.lag())
 
     def _pause(self, what: str) -> None:
         self._deployment.check()
