@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.signal import Table
+from lakerunner.pipeline.ordering import whole
 from lakerunner.store.nanos import SUFFIX, split_nanos
 from lakerunner.store.object_store import ObjectStore
 
@@ -36,13 +37,11 @@ class TableSource:
                     copy.write(part)
             self._file = self._opened(self._path)
 
+        self.schema: pa.Schema = self._file.schema_arrow
+
     @staticmethod
     def _opened(source: Path | pa.BufferReader) -> pq.ParquetFile:
         return pq.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._file.schema_arrow
 
     @property
     def row_count(self) -> int:
@@ -53,14 +52,27 @@ class TableSource:
         return int(self._file.metadata.num_row_groups)
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows in order, as they are stored."""
+        """The rows in order, as they are stored, about so many at a time."""
+        gathered: list[pa.RecordBatch] = []
+        count = 0
+        # Arrow ends a batch at every page of a column with a dictionary. Such batches have a few hundred rows.
         for batch in self._file.iter_batches(rows, columns=columns, use_threads=False):
-            yield pa.Table.from_batches([batch], batch.schema.with_metadata(self.schema.metadata))
+            gathered.append(batch)
+            count += batch.num_rows
+            if count >= rows:
+                yield self._table(gathered)
+                gathered, count = [], 0
+        if gathered:
+            yield self._table(gathered)
+
+    def _table(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+        table = pa.Table.from_batches(batches)
+        schema = table.schema.with_metadata(self.schema.metadata)
+        return pa.Table.from_arrays([whole(column) for column in table.columns], schema=schema)
 
     def head(self, row_group: int, rows: int) -> pa.Table:
         """The first rows of a row group."""
-        batch = next(self._file.iter_batches(rows, row_groups=[row_group], use_threads=False))
-        return pa.Table.from_batches([batch], batch.schema.with_metadata(self.schema.metadata))
+        return self._table([next(self._file.iter_batches(rows, row_groups=[row_group], use_threads=False))])
 
     def present(self) -> dict[str, int]:
         """Column -> rows with a value, from the footer; for a nested column, all rows."""

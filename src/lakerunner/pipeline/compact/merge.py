@@ -45,8 +45,12 @@ class Key:
 class SortedInput:
     """One input: what was read of it and not handed on yet."""
 
-    def __init__(self, batches: Iterator[pa.Table], row_count: int, sort_key: Sequence[str]) -> None:
+    def __init__(
+        self, batches: Iterator[pa.Table], row_count: int, sort_key: Sequence[str], enough_rows: int = 1
+    ) -> None:
         self._batches = batches
+        #: Read more while there are fewer rows. If inputs ran empty one by one, each would hold up all others.
+        self._enough_rows = enough_rows
         self._left = row_count
         self._sort_key = sort_key
         self._rows: pa.Table | None = None
@@ -61,8 +65,8 @@ class SortedInput:
         return self._left == 0
 
     def fill(self) -> bool:
-        """Read until there are rows; return whether there are."""
-        while not len(self) and not self.is_read:
+        """Read until there are enough rows; return whether there are any."""
+        while len(self) < self._enough_rows and not self.is_read:
             self.read_more()
         return len(self) > 0
 

@@ -173,7 +173,7 @@ class _Merge:
     ) -> Iterator[Chunk]:  # fmt: skip
         at_once = min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS_AT_ONCE // len(sources)))
         sort_key = stored_sort_key(description, columns.schema)
-        inputs = [SortedInput(columns.batches(each, at_once), each.row_count, sort_key) for each in sources]
+        inputs = [SortedInput(columns.batches(each, at_once), each.row_count, sort_key, at_once) for each in sources]
         chunks = merged(inputs, sort_key)
         while True:
             with _reading():
