@@ -25,6 +25,8 @@ from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
 from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
+from lakerunner.pipeline.rollup.stage import ROLLUP, RollupRunner
+from lakerunner.pipeline.rollup.task import run_rollup
 from lakerunner.pipeline.stages import boxer_role, worker_role
 from lakerunner.runtime import crash
 from lakerunner.runtime.role import Role
@@ -57,11 +59,21 @@ def run_here(tasks: Sequence[IngestTask]) -> list[TaskResult]:
 #: Ingest whose tasks run in the worker's own process: a death within a task is the death of all.
 WITHOUT_SPARK = replace(INGEST, runner=lambda settings, database: IngestRunner(settings, database, run_here))
 
+#: Likewise the rollup.
+ROLLUP_WITHOUT_SPARK = replace(
+    ROLLUP,
+    runner=lambda settings, database: RollupRunner(
+        settings, database, lambda tasks: [run_rollup(task) for task in tasks]
+    ),
+)
+
 ROLES: dict[str, type[Role]] = {
     "intake": EventIntake,
     "relay": Relay,
     "boxer": boxer_role(INGEST),
     "ingest": worker_role(WITHOUT_SPARK),
+    "boxer-rollup": boxer_role(ROLLUP),
+    "rollup": worker_role(ROLLUP_WITHOUT_SPARK),
 }
 
 
