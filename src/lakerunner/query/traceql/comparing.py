@@ -12,7 +12,7 @@ from lakerunner.query.traceql.labels import encoded_label
 from lakerunner.query.traceql.printer import field as field_text
 from lakerunner.query.traceql.spans import Spans
 from lakerunner.query.traceql.spansets import PipelineRun
-from lakerunner.query.traceql.values import ARRAY, NIL, Mask, Values
+from lakerunner.query.traceql.values import ARRAY, NIL, Mask, Values, concat
 
 META = "__meta_type"
 _INTRINSICS = (
@@ -60,10 +60,16 @@ def _add(
     taken = values.take(chosen)
     is_array = taken.kind == ARRAY
     if is_array.any():
-        # Arrays have no value of their own.
-        labels.append(LabelSet.of({META: f"s{meta}", name: "snil"}))
-        counts.append(np.bincount(at[is_array], minlength=steps))
-        taken, at = taken.take(np.flatnonzero(~is_array)), at[~is_array]
+        # An array of one element counts as that element; others have no value of their own.
+        owner, elements = taken.elements()
+        alone = np.flatnonzero(np.bincount(owner, minlength=len(taken))[owner] == 1)
+        others = is_array.copy()
+        others[owner[alone]] = False
+        if others.any():
+            labels.append(LabelSet.of({META: f"s{meta}", name: "snil"}))
+            counts.append(np.bincount(at[others], minlength=steps))
+        at = np.concatenate([at[~is_array], at[owner[alone]]])
+        taken = concat([taken.take(np.flatnonzero(~is_array)), elements.take(alone)])
     if len(taken):
         _values(labels, counts, name, meta, taken, at, top, steps)
 
