@@ -23,6 +23,8 @@ from lakerunner.bus.relay import Relay
 from lakerunner.index.role import IndexedRole
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
+from lakerunner.pipeline.compact.stage import COMPACT, CompactRunner
+from lakerunner.pipeline.compact.task import run_task as run_compact_task
 from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.rollup.stage import ROLLUP, RollupRunner
@@ -58,6 +60,12 @@ def run_here(tasks: Sequence[IngestTask]) -> list[TaskResult]:
 
 #: Ingest whose tasks run in the worker's own process: a death within a task is the death of all.
 WITHOUT_SPARK = replace(INGEST, runner=lambda settings, database: IngestRunner(settings, database, run_here))
+COMPACT_WITHOUT_SPARK = replace(
+    COMPACT,
+    runner=lambda settings, database: CompactRunner(
+        settings, database, lambda tasks: [run_compact_task(task) for task in tasks]
+    ),
+)
 
 #: Likewise the rollup.
 ROLLUP_WITHOUT_SPARK = replace(
@@ -74,6 +82,8 @@ ROLES: dict[str, type[Role]] = {
     "ingest": worker_role(WITHOUT_SPARK),
     "boxer-rollup": boxer_role(ROLLUP),
     "rollup": worker_role(ROLLUP_WITHOUT_SPARK),
+    "boxer-compact": boxer_role(COMPACT),
+    "compact": worker_role(COMPACT_WITHOUT_SPARK),
 }
 
 

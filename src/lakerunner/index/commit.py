@@ -14,7 +14,7 @@ from lakerunner.index.outbox import Outgoing
 from lakerunner.index.rollup_windows import end_windows, mark_inserted, release_windows
 from lakerunner.index.row_reports import put_reports
 from lakerunner.index.segment_inputs import release_segments
-from lakerunner.index.segment_sources import record_sources
+from lakerunner.index.segment_sources import forget_sources, record_sources
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
 from lakerunner.index.work import ItemState, end_item
 from lakerunner.model.errors import Bug, Missing
@@ -95,6 +95,7 @@ def _apply(tx: Connection, result: ItemResult) -> None:
         # Only raw objects bring new rows; other stages write the same rows again.
         mark_inserted(tx, result.made)
     record_sources(tx, result.made, result.sources)
+    forget_sources(tx, result.superseded)
     if result.releases_inputs:
         release_segments(tx, result.item_id)
     outbox.put(tx, result.follow_ups)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lakerunner.index import sweep_ledger
 from lakerunner.index.database import Connection
 from lakerunner.index.deletion_end import end_pending
+from lakerunner.index.segment_sources import forget_sources
 from lakerunner.index.segments import SEGMENT_COLUMNS, SegmentRef, ref, segment_of_row
 from lakerunner.index.sweep_ledger import Entry
 from lakerunner.model.segment import Segment
@@ -60,7 +61,9 @@ def forget_segments(tx: Connection, ended: Sequence[Ended]) -> int:
             for each in gone
         ],
     )  # fmt: skip
-    _release(tx, [ref(each.segment) for each in gone])
+    refs = [ref(each.segment) for each in gone]
+    _release(tx, refs)
+    forget_sources(tx, refs)
     return len(gone)
 
 

@@ -44,10 +44,11 @@ def sources_of(tx: Connection, refs: Sequence[SegmentRef]) -> dict[SegmentRef, f
     return {SegmentRef(row["dateint"], row["segment_id"]): frozenset(row["object_ids"]) for row in rows}
 
 
-def forget_superseded(tx: Connection, limit: int) -> int:
-    """Delete up to `limit` rows of segments that are no longer live; return their number."""
-    return tx.execute(
-        "DELETE FROM segment_source WHERE (dateint, segment_id) IN (SELECT s.dateint, s.segment_id FROM segment s"
-        " JOIN segment_source USING (dateint, segment_id) WHERE s.state <> 'live' LIMIT %s)",
-        [limit],
-    ).rowcount
+def forget_sources(tx: Connection, refs: Sequence[SegmentRef]) -> None:
+    """Forget the sources of segments that are no longer live."""
+    if refs:
+        tx.execute(
+            "DELETE FROM segment_source USING unnest(%s::int[], %s::uuid[]) AS r(dateint, segment_id)"
+            " WHERE segment_source.dateint = r.dateint AND segment_source.segment_id = r.segment_id",
+            [[each.dateint for each in refs], [each.segment_id for each in refs]],
+        )
