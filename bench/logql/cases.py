@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.logql.records import ABSENT, NEEDLE, NEEDLE_TRACE, RANGE_S, START_NS
 
 from lakerunner.model.time import NS_PER_S
 
+_NEWEST = "| sort by (_time desc) limit 100"
+_LOGSQL = {
+    "last 100 of a service": f'{{service.name="pay-api"}} {_NEWEST}',
+    "needle": f'"{NEEDLE}" {_NEWEST}',
+    "absent needle": f'"{ABSENT}" {_NEWEST}',
+    "trace id": f'trace_id:="{NEEDLE_TRACE.hex()}" {_NEWEST}',
+    "id in a field": f'user.id:="u-777" {_NEWEST}',
+    "rare regexp with a literal": f'_msg:~"payment-00000[0-9]{{2}} of" {_NEWEST}',
+    "rare regexp without a literal": f'_msg:~"[a-z]{{6}}-0{{4}}[0-9]+ " {_NEWEST}',
+    "count by level": "* | stats by (_time:1m, severity) count()",
+    "count by level with a needle": "card | stats by (_time:1m, severity) count()",
+    "count by regexp": '_msg:~"u-1[0-9]+ in 9" | stats by (_time:1m) count()',
+    "volume histogram": '{service.name="pay-api"} | stats by (_time:1m, severity) count()',
+    "json parse and aggregate": (
+        '{service.name="pay-api"} "order handled" | unpack_json | filter latency_ms:>50 '
+        "| stats by (_time:5m, order.region) count()"
+    ),
+    "group by 20,000 values": "* | stats by (user.id) count()",
+    "top 10": "* | top 10 by (user.id)",
+    "quantile of a field": "* | stats by (_time:5m, service.name) quantile(0.99, duration_ms)",
+}
 Fields = tuple[tuple[str, str], ...]
 _ALL, _ONE = '{service_namespace="shop"}', '{service_name="pay-api"}'
 
@@ -21,6 +42,8 @@ class Case:
     most_cpu: float | None = None
     #: Several series may have equal values, so which of them are shown is not compared.
     any_of_equals: bool = False
+    #: The same question in the language of VictoriaLogs.
+    logsql: str = ""
 
 
 #: Path and fields of a request that counts all records.
@@ -31,6 +54,10 @@ COUNT_ALL = (
 
 
 def cases() -> list[Case]:
+    return [replace(case, logsql=_LOGSQL[case.name]) for case in _cases()]
+
+
+def _cases() -> list[Case]:
     return [
         _logs("last 100 of a service", _ONE, 0.03),
         _logs("needle", f'{_ALL} |= "{NEEDLE}"', 0.03),

@@ -10,15 +10,17 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import bench.logql
 from bench.logql import lake
 from bench.logql.answers import difference
-from bench.logql.cases import COUNT_ALL, Case, cases
+from bench.logql.cases import COUNT_ALL, cases
 from bench.logql.loki import Loki
 from bench.logql.records import objects
+from bench.logql.victoria import QUERY, VictoriaLogs, fields_of
 from bench.served.folder import is_filled, kept_folder, note_filled
 from bench.served.index import postgres
 from bench.served.measure import Spent, cold, hot
@@ -48,19 +50,24 @@ def main() -> int:
     with kept_folder(options.keep) as folder, postgres(folder / "lake") as (database, index_pid):
         records = _QUICK_RECORDS if options.quick else _RECORDS
         own, loki = Lake(folder / "lake", index_pid, _MAX_SAMPLES), Loki(folder / "loki", binary)
+        other = find_peer("victoria-logs")
+        victoria = VictoriaLogs(folder / "victoria-logs", other) if other is not None else None
+        servers = [own, loki, *([] if victoria is None else [victoria])]
         try:
             _fill_lake(database, folder / "lake", records)
             _fill_loki(loki, records)
-            own.start()
-            loki.start()
+            if victoria is not None:
+                _fill_victoria(victoria, records)
+            for server in servers:
+                server.start()
             _require_all(loki, records)
-            return _bench(own, loki, options)
+            return _bench(own, loki, victoria, options)
         finally:
-            own.stop()
-            loki.stop()
+            for server in servers:
+                server.stop()
 
 
-def _bench(own: Lake, loki: Loki, options: argparse.Namespace) -> int:
+def _bench(own: Lake, loki: Loki, victoria: VictoriaLogs | None, options: argparse.Namespace) -> int:
     report = Report()
     wrong: dict[str, str] = {}
     for case in cases():
@@ -71,9 +78,15 @@ def _bench(own: Lake, loki: Loki, options: argparse.Namespace) -> int:
             wrong[case.name] = found
             say(f"different answer: {case.name}: {found}")
             continue
-        report.tell(*_figures(f"{case.name} hot", case, hot([own, loki], case, options.rounds), case.most_cpu))
-        if options.cold:
-            report.tell(*_figures(f"{case.name} cold", case, cold([own, loki], case, options.cold), None))
+        for kind, measure, rounds in (("hot", hot, options.rounds), ("cold", cold, options.cold)):
+            if not rounds:
+                continue
+            name, most_cpu = f"{case.name} {kind}", case.most_cpu if kind == "hot" else None
+            spent = measure([own, loki], case, rounds)
+            report.tell(*_figures(name, spent, Loki.name, most_cpu))
+            if victoria is not None:
+                (theirs,) = measure([victoria], replace(case, path=QUERY, fields=fields_of(case.logsql)), rounds)
+                report.tell(*_figures(name, [spent[0], theirs], VictoriaLogs.name, 1.0))
     report.conclude(
         "answer caches are bypassed; Loki has the records in its store; "
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
@@ -83,10 +96,10 @@ def _bench(own: Lake, loki: Loki, options: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _figures(name: str, case: Case, spent: Sequence[Spent], most_cpu: float | None) -> Iterator[Figure]:
+def _figures(name: str, spent: Sequence[Spent], peer: str, most_cpu: float | None) -> Iterator[Figure]:
     ours, theirs = spent
-    yield _figure(f"{name} wall", ours.wall_ms, "ms", Loki.name, theirs.wall_ms)
-    yield _figure(f"{name} cpu", ours.cpu_ms, "ms", Loki.name, theirs.cpu_ms, most_cpu)
+    yield _figure(f"{name} wall", ours.wall_ms, "ms", peer, theirs.wall_ms)
+    yield _figure(f"{name} cpu", ours.cpu_ms, "ms", peer, theirs.cpu_ms, most_cpu)
 
 
 def _fill_lake(database: Database, folder: Path, records: int) -> None:
@@ -116,6 +129,23 @@ def _fill_loki(loki: Loki, records: int) -> None:
     finally:
         loki.stop()
     note_filled(loki.folder, contents)
+
+
+def _fill_victoria(victoria: VictoriaLogs, records: int) -> None:
+    contents = f"{_VERSION} {records}"
+    if is_filled(victoria.folder, contents):
+        return
+    shutil.rmtree(victoria.folder, ignore_errors=True)
+    victoria.start()
+    began = time.monotonic()
+    try:
+        for body in objects(records):
+            victoria.write(body)
+        victoria.flush(records)
+        say(f"victoria-logs: {records:,} records sent in {time.monotonic() - began:.0f} s")
+    finally:
+        victoria.stop()
+    note_filled(victoria.folder, contents)
 
 
 def _require_all(loki: Loki, records: int) -> None:

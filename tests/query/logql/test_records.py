@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakerunner.formats.attributes import keys_of
 from lakerunner.formats.read import read_object
@@ -20,7 +22,7 @@ from lakerunner.pipeline.ingest.split import merged
 from lakerunner.pipeline.ordering import sorted_table
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.query.logql.entries import Category, Entries, plain
-from lakerunner.query.logql.records import STREAM_KEYS, columns_for, entries_of
+from lakerunner.query.logql.records import _FEW_ROWS, STREAM_KEYS, _texts, columns_for, entries_of
 
 Labels = dict[str, str]
 #: Time, line, labels of the stream, structured metadata.
@@ -256,3 +258,19 @@ def test_recorded_data_has_the_recorded_labels() -> None:
         for stream in case.get("expect_categorized", {}).get("result", []):
             for at, line, shown in (value for value in stream["values"] if len(value) == 3 and value[2]):
                 assert found[at, line] == shown["structuredMetadata"].get("detected_level", found[at, line])
+
+
+@given(
+    st.one_of(
+        st.lists(st.none() | st.floats(), min_size=1).map(lambda values: pa.array(values, pa.float64())),
+        st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1).map(lambda each: pa.array(each, pa.int64())),
+        st.lists(st.none() | st.sampled_from(["", "a", "b"]), min_size=1).map(lambda each: pa.array(each, pa.string())),
+    )
+)
+def test_labels_of_few_rows_are_those_of_many(values: pa.Array) -> None:
+    """Few rows are made into labels without Arrow's kernels; repeated often enough, the same rows are many."""
+    many = pa.concat_arrays([values] * (_FEW_ROWS + 1))
+    few, expected = _texts(values), _texts(many)
+    assert (few is None) == (expected is None)
+    if few is not None and expected is not None:
+        assert plain(few).to_pylist() == plain(expected).to_pylist()[: len(values)]

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW, as_text
+from lakerunner.formats.number_text import float_text
 from lakerunner.formats.spelling import spelled_rows
 from lakerunner.formats.unify_tables import exploded
 from lakerunner.model.labels import loki_label
@@ -70,6 +71,8 @@ DEFAULTS: Mapping[str, str] = {SERVICE_NAME: UNKNOWN_SERVICE, DETECTED_LEVEL: UN
 #: Columns of the signal that hold labels as they are written. Other columns may hold numbers.
 TEXT_COLUMNS = frozenset({*ALWAYS.values(), "severity", "trace_id", "span_id"})
 _TIME, LINE = "timestamp", "message"
+#: Of fewer rows, labels are made without looking for repeats.
+_FEW_ROWS = 512
 _LEVELS = ("attr", "resource", "scope")
 _SCOPE_FIELDS = ("scope_name", "scope_version")
 
@@ -290,6 +293,8 @@ def _texts(values: pa.Array) -> pa.Array | None:
         return None
     if pa.types.is_dictionary(values.type):
         return _without_empty_words(values)
+    if len(values) <= _FEW_ROWS:
+        return _few_texts(values)
     if not pa.types.is_string(values.type):
         # Numbers repeat, so their texts are made once for each distinct one.
         encoded = values.dictionary_encode()
@@ -297,6 +302,24 @@ def _texts(values: pa.Array) -> pa.Array | None:
     if pc.min(pc.binary_length(values)).as_py() == 0:
         return _where(values, pc.fill_null(pc.not_equal(values, ""), False).to_numpy(zero_copy_only=False))
     return values
+
+
+def _few_texts(values: pa.Array) -> pa.Array | None:
+    """The same for few rows: each call of an Arrow kernel takes longer than looking at all of them here."""
+    if pa.types.is_float64(values.type):
+        return pa.array([None if each is None else _float_text(each) for each in values.to_pylist()], pa.string())
+    texts = values if pa.types.is_string(values.type) else _number_texts(values)
+    words = texts.to_pylist()
+    if "" not in words:
+        return texts
+    left = [word or None for word in words]
+    return pa.array(left, pa.string()) if any(left) else None
+
+
+def _float_text(value: float) -> str:
+    text = repr(value)
+    # Numbers with an exponent, `inf` and `nan` are written in another way.
+    return float_text(value) if "e" in text or "n" in text else text.removesuffix(".0")
 
 
 def _without_empty_words(values: pa.DictionaryArray) -> pa.Array | None:
