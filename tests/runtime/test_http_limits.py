@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ from collections.abc import Iterator
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+from websockets.sync.client import connect
 
 from lakerunner.runtime import http_limits
 from lakerunner.runtime.http import HttpServer
@@ -28,7 +31,14 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     async def large(_: Request) -> Response:
         return Response(b"x" * LARGE)
 
-    server = HttpServer("127.0.0.1", 0, [Route("/", small), Route("/large", large)])
+    async def late(socket: WebSocket) -> None:
+        await socket.accept()
+        await asyncio.sleep(1.2)
+        await socket.send_text("late")
+        await socket.close()
+
+    routes = [Route("/", small), Route("/large", large), WebSocketRoute("/late", late)]
+    server = HttpServer("127.0.0.1", 0, routes)
     server.start()
     yield server.port
     server.close()
@@ -99,3 +109,9 @@ def test_an_answer_that_is_taken_slowly(port: int) -> None:
             if taken < LARGE // 2:
                 time.sleep(0.02)
         assert taken > LARGE
+
+
+def test_a_websocket_may_be_silent(port: int) -> None:
+    """A tail has nothing to send for as long as nothing is logged."""
+    with connect(f"ws://127.0.0.1:{port}/late") as tail:
+        assert tail.recv(timeout=5) == "late"

@@ -23,6 +23,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     _head_bytes = 0
     _in_head = False
+    _upgraded = False
     _late: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
@@ -32,6 +33,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._upgraded:
+            return
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
@@ -51,6 +54,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         # From here on, another protocol has the connection.
+        self._upgraded = True
         self._late, self._stalled = _cancelled(self._late), _cancelled(self._stalled)
         super().handle_websocket_upgrade()
 
