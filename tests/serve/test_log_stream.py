@@ -63,6 +63,13 @@ def test_entries_are_events(client: httpx.Client) -> None:
     assert list(chosen) == ["number"]
 
 
+def test_explain_shows_what_the_scan_was_asked_for(client: httpx.Client) -> None:
+    body = {**BODY, "q": '{service_name="cart"} |= "line 19"', "limit": 5, "explain": True}
+    summary = next(data for kind, _, data in frames(client, body) if kind == "summary")
+    scan = summary["rowScan"]
+    assert "pruned_by_needles" in scan and "line 19" in str(scan["predicates"]) and "cart" in str(scan["predicates"])
+
+
 @pytest.mark.parametrize("reverse", [True, False])
 @pytest.mark.parametrize("limit", [0, 150])
 def test_a_stream_is_resumed_anywhere(client: httpx.Client, reverse: bool, limit: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer
 from lakerunner.query.plan.leaf import Explain
@@ -38,6 +39,8 @@ class QueryStats:
     worker_cpu_s: float = 0.0
     #: Of row scans: row groups looked at, and what pruned them.
     row_scan: dict[str, int] = field(default_factory=dict)
+    #: The conditions that the scans of rows decided by themselves, as JSON.
+    predicates: list[dict[str, Any]] = field(default_factory=list)
     #: Guards every count: += of two threads at once would lose one.
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -93,6 +96,7 @@ class QueryStats:
             self.segments_read += segments - len(tally["failed"])
             self.rows += tally["rows"]
             self.read_bytes += tally["read_bytes"]
+            self.predicates += [each for each in answer.note["predicates"] if each not in self.predicates]
             self.cache_hits += tally["hits"]
             self.cache_misses += tally["misses"]
             self.worker_cpu_s += answer.cpu_s
@@ -152,7 +156,7 @@ class QueryStats:
             "stageSeconds": {stage: round(seconds, 6) for stage, seconds in self.seconds.items()},
             "pushDown": {"stepsByWorker": dict(self.pushed), "workerCpuSeconds": round(self.worker_cpu_s, 6)},
             "selectors": [explain.to_json() for explain in self.explains],
-            **({"rowScan": dict(self.row_scan)} if self.row_scan else {}),
+            **({"rowScan": {**self.row_scan, "predicates": self.predicates}} if self.row_scan else {}),
         }
 
     def __getstate__(self) -> dict[str, object]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 import pyarrow as pa
 
 from lakerunner.model.errors import BadInput, Bug, LakeError, Unavailable
@@ -16,6 +17,7 @@ from lakerunner.query.fanout.errors import Unread
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.rows.predicate import Predicate, to_json
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import row_schema, scan_segments
 from lakerunner.query.scan.rows.segment import ReadableRows, Shape
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from lakerunner.query.fanout.local_workers import LocalWorkers
 
 T = TypeVar("T")
+#: How many predicates a note names, and how large one may be.
+_MAX_PREDICATES, _MAX_PREDICATE_BYTES = 8, 4_096
 
 
 class FragmentEvaluation:
@@ -48,6 +52,7 @@ class FragmentEvaluation:
         self._reads = {read.leaf: read for read in request.fragment.reads}
         self._answers: list[SegmentAnswer] = []
         self._tally = RowTally()
+        self._predicates: list[Predicate] = []
         #: The language's note, the costs and the failures. Set after the last batch.
         self.note: dict[str, Any] = {}
 
@@ -73,6 +78,7 @@ class FragmentEvaluation:
         self.note = {**note, "cpu_s": cpu_s, "costs": costs}
         if fragment.rows:
             self.note["tally"] = self._tally.to_json()
+            self.note["predicates"] = [_shown(predicate) for predicate in self._predicates]
 
     @property
     def stopped(self) -> bool:
@@ -121,12 +127,14 @@ class FragmentEvaluation:
         return batch
 
     def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
+        self._remember(scan.predicate)
         workers, segments = self._workers, self._row_segments()
         return scan_segments(
             workers.row_opener, segments, scan, self._spend, self._tally, _leave_out, workers.pool, shape
         )
 
     def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
+        self._remember(scan.predicate)
         workers, segments = self._workers, self._row_segments()
         before = self._tally.rows_found
         yield from map_groups(
@@ -136,6 +144,11 @@ class FragmentEvaluation:
 
     def row_schema(self, scan: RowScan) -> pa.Schema:
         return row_schema(self._workers.row_opener, self._row_segments(), scan, self._spend, self._tally, _leave_out)
+
+    def _remember(self, predicate: Predicate) -> None:
+        """Remember for EXPLAIN what the scans were asked for; the pieces of one query ask for the same."""
+        if len(self._predicates) < _MAX_PREDICATES and predicate not in self._predicates:
+            self._predicates.append(predicate)
 
     def _row_segments(self) -> list[RowSegment]:
         return [
@@ -151,6 +164,13 @@ class FragmentEvaluation:
         if self._stopped:
             raise Unavailable("cannot continue the evaluation: the client has gone")
         self._check()
+
+
+def _shown(predicate: Predicate) -> dict[str, Any]:
+    """The predicate as JSON, if it is not too large to be read."""
+    document = to_json(predicate)
+    size_bytes = len(orjson.dumps(document))
+    return document if size_bytes <= _MAX_PREDICATE_BYTES else {"omitted": f"{size_bytes:,} bytes"}
 
 
 def _leave_out(segment: RowSegment, error: LakeError) -> None:
