@@ -170,7 +170,8 @@ def _call(case: Any, session: Any, tally: Tally) -> None:
     took_s = time.monotonic() - began
     if took_s > tally.slowest_s:
         tally.slowest_s, tally.slowest = took_s, told
-    if response.status_code == 503 and "longer than" in response.text and "timeout" in told:
+    # Prometheus says 503, Loki 504.
+    if response.status_code in (503, 504) and "longer than" in response.text and "timeout" in told:
         tally.timed_out_as_asked += 1
         return
     tally.statuses[response.status_code] += 1
