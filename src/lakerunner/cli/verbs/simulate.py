@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -15,6 +16,10 @@ from lakerunner.model.errors import BadInput
 from lakerunner.model.time import NS_PER_DAY
 
 _ALL = "logs,metrics,traces"
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @verb
@@ -63,6 +68,9 @@ def simulate(
     workload = Workload(days, orgs, objects_per_day, rows_per_object, chosen, seed, start_ns)
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise BadInput(f"cannot simulate in {keep}: it is not empty", hint="name a new folder", where="--keep")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Raised in the main thread, which then stops the roles, Spark and the index of the simulation.
+        signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="lakerunner-simulate-", ignore_cleanup_errors=True) as folder:
         settings = simulated_settings(cli.settings, keep or Path(folder), objects_per_item)
         configure_telemetry("simulate", settings)

@@ -1,0 +1,129 @@
+"""How long a query takes to find its segments, as the index grows to millions of segments.
+
+    python -m bench.lifecycle.lookups [--segments 1000000 10000000] [--quick]
+
+The rows are those of `bench/index.py`: 20 orgs, three signals, 360 segments an hour. Half of those in the last tenth
+are superseded, as compaction leaves them within the grace. Each case is asked many times for random orgs and hours. The
+peer is the target of 20 ms, or the same case over the smaller index. `cpu` is the mean CPU time of client and server,
+which other work on the machine disturbs less than a percentile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import orjson
+import psutil
+import psycopg
+from bench.index import END_NS, ORGS, days_of, fill
+
+from lakerunner.index.database import Database
+from lakerunner.index.lookup import Want, find, load_segments
+from lakerunner.index.segments import ensure_partitions
+from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR, TimeRange
+from tests.components.postgres import PostgresServer
+
+_RUNS = 300
+_TARGET_MS = 20.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--segments", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--quick", action="store_true", help="50,000 segments")
+    args = parser.parse_args()
+    sizes = [50_000] if args.quick else args.segments
+    with tempfile.TemporaryDirectory(prefix="lakerunner-bench-", ignore_cleanup_errors=True) as folder:
+        server = PostgresServer(Path(folder))
+        server.start()
+        try:
+            before: dict[str, float] = {}
+            for size in sorted(sizes):
+                before = measure(server.new_database(), size, before)
+        finally:
+            server.stop()
+    return 0
+
+
+def measure(url: str, segments: int, before: dict[str, float]) -> dict[str, float]:
+    database = Database(url, statement_timeout_s=600)
+    ensure_partitions(database, days_of(segments))
+    with psycopg.connect(url, autocommit=True) as connection:
+        fill(connection, {"segment": segments}, waiting=0)
+        connection.execute("SET session_replication_role = replica")
+        connection.execute(
+            "UPDATE segment SET state = 'superseded', superseded_at = now() WHERE start_ns > %s AND hashtext("
+            "segment_id::text) %% 2 = 0",
+            [END_NS - segments // (10 * 360) * NS_PER_HOUR],
+        )
+        connection.execute("ANALYZE segment")
+    chance = random.Random(1)
+    hours = segments // 360
+
+    def lookup(width_ns: int, signal: str = "logs", newest: bool = False) -> None:
+        org_id = uuid.UUID(int=1 + chance.randrange(ORGS))
+        end_ns = END_NS if newest else END_NS - chance.randrange(max(1, hours - width_ns // NS_PER_HOUR)) * NS_PER_HOUR
+        want = Want(signal, TimeRange(end_ns - width_ns, end_ns))
+        assert database.read(lambda tx: find(tx, org_id, [want])).refs
+
+    def load() -> None:
+        org_id = uuid.UUID(int=1 + chance.randrange(ORGS))
+        end_ns = END_NS - chance.randrange(1, hours) * NS_PER_HOUR
+        refs = database.read(lambda tx: find(tx, org_id, [Want("logs", TimeRange(end_ns - NS_PER_HOUR, end_ns))])).refs
+        assert database.read(lambda tx: load_segments(tx, refs))
+
+    cases: dict[str, Callable[[], None]] = {
+        "find, last hour": lambda: lookup(NS_PER_HOUR, newest=True),
+        "find, any hour": lambda: lookup(NS_PER_HOUR),
+        "find, any hour of metrics": lambda: lookup(NS_PER_HOUR, "metrics"),
+        "find, any day": lambda: lookup(NS_PER_DAY),
+        "find and load, any hour": load,
+    }
+    percentiles = {}
+    for case, call in cases.items():
+        for name, value in percentiles_ms(call).items():
+            percentiles[f"{case}, {name}"] = value
+            report(f"{case}, {name}", value, segments, before.get(f"{case}, {name}"))
+    database.close()
+    return percentiles
+
+
+def percentiles_ms(call: Callable[[], None]) -> dict[str, float]:
+    for _ in range(10):
+        call()
+    took = []
+    cpu_s = _cpu_s()
+    for _ in range(_RUNS):
+        started = time.perf_counter()
+        call()
+        took.append((time.perf_counter() - started) * 1000)
+    cpu_ms = (_cpu_s() - cpu_s) * 1000 / _RUNS
+    return {"p50": float(np.percentile(took, 50)), "p99": float(np.percentile(took, 99)), "cpu": cpu_ms}
+
+
+def _cpu_s() -> float:
+    """CPU time of this process and of the server's, which are its children."""
+    me = psutil.Process()
+    return sum(sum(process.cpu_times()[:2]) for process in (me, *me.children(recursive=True)))
+
+
+def report(case: str, value: float, segments: int, smaller: float | None) -> None:
+    peer, peer_value = ("target", _TARGET_MS) if smaller is None else ("the same over the smaller index", smaller)
+    line = {
+        "bench": "lifecycle-lookups", "case": case, "value": round(value, 3), "unit": "ms", "better": "lower",
+        "peer": peer, "peer_value": round(peer_value, 3), "ratio": round(value / peer_value, 3), "segments": segments,
+    }  # fmt: skip
+    sys.stdout.write(orjson.dumps(line).decode() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
