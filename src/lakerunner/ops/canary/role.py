@@ -1,7 +1,7 @@
 """The canary role: writes a round of known rows now and then, and looks for those of former rounds.
 
-It uses an org and an API key of its own. Its raw objects are deleted once their rows are visible, and its rounds are
-forgotten after `canary.keep_s`. One process leads.
+It uses an org and an API key of its own. Its raw objects are deleted once their rows are visible, its rounds are
+forgotten after `canary.keep_s`, and its segments go by the org's retention. One process leads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from lakerunner.index import api_keys, canary_rounds, orgs
+from lakerunner.index import api_keys, canary_rounds, orgs, retention
 from lakerunner.index.api_keys import Scope
 from lakerunner.index.canary_rounds import CanaryRound
 from lakerunner.index.leases import Lease
@@ -45,6 +45,7 @@ VISIBLE_SECONDS = Histogram(
 
 COLLECTOR = "canary"
 _KEY_NAME = "canary"
+_DAY_S = 86_400.0
 _LOOK_EVERY_S = 1.0
 #: Rounds looked at in one go, so that a pipeline that stands still does not make the canary a load.
 _MAX_WAITING = 9
@@ -133,6 +134,9 @@ class Canary(SingletonRole):
                 org = orgs.create_org(tx, self.settings.canary.org)
             if org.org_id == orgs.DEFAULT_ORG_ID:
                 raise BadInput("cannot use the default org for the canary", hint="set canary.org", where="canary.org")
+            # Twice as long, and a day more: a look must never find less because of the retention.
+            keep_s = 2 * self.settings.canary.keep_s + _DAY_S
+            retention.set_keep(tx, org.org_id, dict.fromkeys(retention.ALL_KEPT, keep_s))
             # A former process's key: nobody knows its secret any more.
             api_keys.delete_keys(tx, _KEY_NAME, org.org_id)
             made = api_keys.create_key(tx, _KEY_NAME, [Scope.QUERY], [org.org_id])
