@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lakerunner.model.signals import SIGNALS
+from lakerunner.model.column import Column
+from lakerunner.model.signal import Table
+from lakerunner.model.signals import METRICS, SIGNALS
+from lakerunner.model.signals.tiers import TIER_METRICS
 from lakerunner.runtime.settings_table import TABLE, sections
 from tests.docs.fields_page import fields
 
@@ -113,6 +116,11 @@ This page is generated from `src/lakerunner/model/signals/` by `make docs`.
 """
 
 
+_TIERS_HEAD = """Segments of tiers ([rollups](../rollups.md)) are in the folder `rollup-{tier}s` in place of the
+collector's. They have the columns above and these besides, which are null but in the row of a bucket's last sample.
+The file's metadata says which tier it is (`lakerunner.tier_s`)."""
+
+
 def segments() -> str:
     """docs/formats/segments.md."""
     parts = [_SEGMENTS_HEAD]
@@ -121,25 +129,33 @@ def segments() -> str:
         parts.append(f"Event time: `{signal.time_column}`. Kept in the index for pruning: {_names(signal.pruning)}.")
         if signal.dedup_key:
             parts.append(f"Rows with equal {_names(signal.dedup_key)} are duplicates; one is kept.")
-        for table in signal.tables:
-            parts.append(f"\n### `tbl_{{id}}{table.suffix}.parquet`, sorted by {_names(table.sort_key)}\n")
-            parts.append("| column | type | | |\n|---|---|---|---|")
-            for column in table.columns:
-                marks = ", ".join(
-                    mark
-                    for mark, holds in (
-                        ("bloom", column.bloom),
-                        ("needles", column.needles),
-                        ("never null", not column.nullable),
-                        ("if any", column.sparse),
-                    )
-                    if holds
-                )
-                kind = str(column.type).replace("|", "or")
-                parts.append(f"| `{column.name}` | `{kind}` | {marks} | {column.doc} |")
-            if table.attributes:
-                parts.append("| `resource_*`, `scope_*`, `attr_*` | as sent | | Attributes, one column each. |")
+        parts += [line for table in signal.tables for line in _table(table, table.columns)]
+        if signal is METRICS:
+            parts.append(f"\n## {signal.name}: tiers\n\n{_TIERS_HEAD}")
+            for table, raw in zip(TIER_METRICS.tables, signal.tables, strict=True):
+                parts += _table(table, table.columns[len(raw.columns) :])
     return "\n".join(parts) + "\n"
+
+
+def _table(table: Table, columns: Sequence[Column]) -> list[str]:
+    parts = [f"\n### `tbl_{{id}}{table.suffix}.parquet`, sorted by {_names(table.sort_key)}\n"]
+    parts.append("| column | type | | |\n|---|---|---|---|")
+    for column in columns:
+        marks = ", ".join(
+            mark
+            for mark, holds in (
+                ("bloom", column.bloom),
+                ("needles", column.needles),
+                ("never null", not column.nullable),
+                ("if any", column.sparse),
+            )
+            if holds
+        )
+        kind = str(column.type).replace("|", "or")
+        parts.append(f"| `{column.name}` | `{kind}` | {marks} | {column.doc} |")
+    if table.attributes:
+        parts.append("| `resource_*`, `scope_*`, `attr_*` | as sent | | Attributes, one column each. |")
+    return parts
 
 
 def _names(names: tuple[str, ...]) -> str:

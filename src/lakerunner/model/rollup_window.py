@@ -12,8 +12,6 @@ from lakerunner.model.signals import METRICS
 from lakerunner.model.signals.tiers import ROLLED_TIERS_S
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR, NS_PER_MS, NS_PER_S, TimeRange
 
-#: Under this name stand the segments of tiers: a series may come from several collectors, and is rolled up once.
-ROLLUP_COLLECTOR = "rollup"
 #: The tier that tiers with windows of a day are made of.
 DAY_SOURCE_TIER_S = 300
 #: How long after its end a window waits for rows that come a little late.
@@ -43,12 +41,21 @@ class Window:
 
     @property
     def collector(self) -> str:
-        return ROLLUP_COLLECTOR
+        return tier_collector(self.tier_s)
 
     @property
     def row_range(self) -> TimeRange:
         """The half-open range of times of rows in it, which are whole milliseconds."""
         return TimeRange(self.start_ns + NS_PER_MS, self.end_ns + NS_PER_MS)
+
+
+def tier_collector(tier_s: int) -> str:
+    """The name under which the segments of a tier stand, in place of the collector's: a series may have several.
+
+    >>> tier_collector(60)
+    'rollup-60s'
+    """
+    return f"rollup-{tier_s}s"
 
 
 def width_ns(tier_s: int) -> int:

@@ -58,8 +58,8 @@ def run(example: str, bucket: Path, spark: SparkSession | None = None) -> dict[s
 
 
 def test_the_page_has_examples_of_both() -> None:
-    assert sum("import duckdb" in example for example in EXAMPLES) == 4
-    assert sum("SPARK.read" in example for example in EXAMPLES) == 1
+    assert sum("import duckdb" in example for example in EXAMPLES) == 5
+    assert sum("SPARK.read" in example for example in EXAMPLES) == 2
 
 
 @pytest.mark.parametrize("nth", range(3))

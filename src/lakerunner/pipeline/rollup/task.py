@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Bug, LakeError, LimitHit
 from lakerunner.model.ids import fresh_id
-from lakerunner.model.rollup_window import ROLLUP_COLLECTOR
+from lakerunner.model.rollup_window import tier_collector
 from lakerunner.model.segment import RAW_TIER_S, Segment, is_dated
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.model.signals.tiers import TIER_METRICS, TIER_SAMPLES
@@ -133,7 +133,7 @@ def _flush(
         described,
         segment_id=fresh_id(),
         org_id=task.org_id,
-        collector=ROLLUP_COLLECTOR,
+        collector=tier_collector(tier_s),
         size_bytes=sum(file.size for file in files),
         tier_s=tier_s,
         is_dated=is_dated(described.time_range, time.time_ns()),
