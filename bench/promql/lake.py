@@ -37,7 +37,8 @@ from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
-from lakerunner.store.segment_writer import SETTLED_LEVEL, describe, encode_tables, segment_of
+from lakerunner.store.segment_writer import describe, encode_tables, segment_of
+from lakerunner.store.table_writer import SETTLED_LEVEL
 
 
 def load(database: Database, data_dir: Path, sets: Sequence[MetricSet]) -> int:
