@@ -92,7 +92,7 @@ def _missed(
     tiers = " and ".join(map(_tier, kept))
     return tuple(
         f"raw samples {_times(each)} have expired, and are missing from this answer: what is kept there, {tiers}, "
-        f"cannot give it ({why})"
+        f"cannot give it{f' ({why})' if why else ''}"
         for each in _common(left, gone)
     )
 

@@ -9,6 +9,7 @@ samples.
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,13 +44,16 @@ class Reading:
     why: str = field(default="", compare=False)
 
     @classmethod
-    def of(cls, need: Need, what: str, edges_ms: Ints, max_tier_s: int) -> Reading:
-        """The reading of a function whose windows have these edges. `what` names the function in the reason."""
+    def of(cls, need: Need, what: str, ends_ms: Ints, width_ms: int, max_tier_s: int) -> Reading:
+        """The reading of a function whose windows have these ends, and this width, or 0 if only the ends matter.
+
+        `what` names the function in the reason.
+        """
         if need is Need.RAW:
             return cls(why=f"{what} needs samples that tiers do not keep")
         if max_tier_s < TIERS_S[0]:
             return cls(why="tiers are switched off")
-        grid_ms = int(np.gcd.reduce(edges_ms)) if len(edges_ms) else 0
+        grid_ms = math.gcd(_grid_ms(ends_ms), width_ms)
         fitting = [tier_s for tier_s in TIERS_S if grid_ms % (tier_s * 1000) == 0]
         allowed = [tier_s for tier_s in fitting if tier_s <= max_tier_s]
         if not allowed:
@@ -67,6 +71,21 @@ class Reading:
 
 #: A read of raw samples, whatever is done with them.
 RAW = Reading()
+
+
+def _grid_ms(times_ms: Ints) -> int:
+    """What all these times are multiples of.
+
+    >>> _grid_ms(np.array([60_000, 90_000, 120_000])), _grid_ms(np.array([50, 70, 75])), _grid_ms(np.array([-40]))
+    (30000, 5, 40)
+    """
+    if len(times_ms) < 2:
+        return abs(int(times_ms[0])) if len(times_ms) else 0
+    step_ms = int(times_ms[1] - times_ms[0])
+    # Steps are nearly always evenly spaced, and a query has up to thousands of them.
+    if bool((times_ms[1:] - times_ms[:-1] == step_ms).all()):
+        return math.gcd(int(times_ms[0]), step_ms)
+    return int(np.gcd.reduce(times_ms))
 
 
 def _span(ms: int) -> str:

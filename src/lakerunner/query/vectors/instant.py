@@ -23,7 +23,7 @@ from lakerunner.query.vectors.selection import select
 def select_latest(evaluation: Evaluation, matchers: tuple[Matcher, ...], at: Ints) -> SeriesBatch:
     """Read the samples that may be the latest ones at the times `at`."""
     lookback_ms = evaluation.options.lookback_ms
-    reading = Reading.of(Need.KEPT, "the selector", at, evaluation.options.max_tier_s)
+    reading = Reading.of(Need.KEPT, "the selector", at, 0, evaluation.options.max_tier_s)
     batch = select(evaluation, matchers, int(at[0]) - lookback_ms + 1, int(at[-1]), (at - lookback_ms, at), reading)
     evaluation.spend(len(batch.labels) * len(at))
     return batch
@@ -78,7 +78,7 @@ def _block_of(batch: SeriesBatch, index: Ints) -> Block:
 def smoothed_vector(evaluation: Evaluation, matchers: tuple[Matcher, ...], at: Ints, position: int) -> Block:
     """The values at the times `at`, interpolated between the samples before and after each."""
     lookback_ms = evaluation.options.lookback_ms
-    reading = Reading.of(Need.RAW, "a smoothed selector", at, evaluation.options.max_tier_s)
+    reading = Reading.of(Need.RAW, "a smoothed selector", at, 0, evaluation.options.max_tier_s)
     start_ms, end_ms = int(at[0]) - lookback_ms + 1, int(at[-1]) + lookback_ms
     batch = select(evaluation, matchers, start_ms, end_ms, reading=reading)
     samples = from_batch(batch)

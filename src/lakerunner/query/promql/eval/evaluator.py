@@ -194,7 +194,7 @@ class Evaluator(Calls):
         end_ms = int(until[-1]) + (reach if selector.smoothed else 0)
         options = self.evaluation.options
         need = Need.RAW if reach else ranges.need_of(function)
-        reading = Reading.of(need, function or "a range vector", np.concatenate([after, until]), options.max_tier_s)
+        reading = Reading.of(need, function or "a range vector", until, range_ms, options.max_tier_s)
         batch = select(self.evaluation, selector.matchers, start_ms, end_ms, (after, until), reading)
         return RangeVector(
             from_batch(batch), after, until, fixed, range_ms, node.start, selector.anchored, selector.smoothed, reach
