@@ -25,7 +25,7 @@ from lakerunner.query.traceql.parser import COUNTING, QUANTILE
 from lakerunner.query.traceql.printer import field as field_text
 from lakerunner.query.traceql.pushdown import candidates
 from lakerunner.query.traceql.shown import all_fields
-from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
+from lakerunner.query.traceql.spans import Part, Spans, flat_columns
 from lakerunner.query.traceql.spansets import PipelineRun
 from lakerunner.query.traceql.values import DURATION, FLOAT, NIL, Values
 
@@ -142,25 +142,32 @@ class MetricRun:
         ids = None if found.everything else found.trace_ids
         spans = load_traces(self._source, ids, fields, low, high, self._check)
         if len(spans):
-            yield self._grouped(spans, pipeline, aggregate)
+            run = PipelineRun(spans)
+            yield self._grouped(spans, run, run.run(pipeline.stages).rows, aggregate)
 
     def _flat(
         self, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate, fields: Sequence[ast.Field]
     ) -> Iterator[Groups]:
         """Every span is judged by itself: row groups are counted where they are read."""
-        columns = tuple(dict.fromkeys((*BASE, *stored_columns(fields))))
+        columns = flat_columns(fields)
         window = self._window
         scan = RowScan(TRACES, candidates(pipeline.stages), columns, window.start_ns, window.end_ns, ordered=False)
 
         def counted(rows: ReadableRows) -> Groups:
             batch = rows.batch(columns, apart=True)
-            return self._grouped(Spans([Part.of(batch, fields)]), pipeline, aggregate) if batch.num_rows else {}
+            if not batch.num_rows:
+                return {}
+            spans = Spans.flat(Part.of(batch, fields, flat=True))
+            run = PipelineRun(spans)
+            mask = np.ones(len(spans), np.bool_)
+            for stage in pipeline.stages:
+                if isinstance(stage, ast.Filter):
+                    mask &= run.conditions.mask(stage.condition)
+            return self._grouped(spans, run, np.flatnonzero(mask), aggregate)
 
         yield from self._source.mapped(scan, counted)
 
-    def _grouped(self, spans: Spans, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate) -> Groups:
-        run = PipelineRun(spans)
-        rows = run.run(pipeline.stages).rows
+    def _grouped(self, spans: Spans, run: PipelineRun, rows: Ints, aggregate: ast.MetricAggregate) -> Groups:
         place = self._window.place(spans.start_ns[rows])
         rows, place = rows[place >= 0], place[place >= 0]
         if not len(rows):
@@ -180,7 +187,8 @@ class MetricRun:
             rows, place, values = rows[present], place[present], values[present]
             columns = [(name, column.take(np.flatnonzero(present))) for name, column in columns]
             present = np.ones(len(rows), np.bool_)
-        return _reduced(columns, place, values, present, len(self._window.steps_ns))
+        extremes = aggregate.function in ("min_over_time", "max_over_time")
+        return _reduced(columns, place, values, present, len(self._window.steps_ns), extremes=extremes)
 
     def _finished(self, aggregate: ast.MetricAggregate, groups: Groups) -> Block:
         steps = len(self._window.steps_ns)
@@ -226,7 +234,13 @@ def bucketed(values: Values) -> tuple[Floats, np.ndarray]:
 
 
 def _reduced(
-    columns: Sequence[tuple[str, Values]], place: Ints, values: Floats, present: np.ndarray, steps: int
+    columns: Sequence[tuple[str, Values]],
+    place: Ints,
+    values: Floats,
+    present: np.ndarray,
+    steps: int,
+    *,
+    extremes: bool,
 ) -> Groups:
     """Aggregates of every group and step."""
     group = np.zeros(len(place), np.int64)
@@ -240,8 +254,9 @@ def _reduced(
     count = np.bincount(cell[shown], minlength=size * steps).reshape(size, steps)
     total = np.bincount(cell[shown], weights=values[shown], minlength=size * steps).reshape(size, steps)
     low, high = np.full(size * steps, np.inf), np.full(size * steps, -np.inf)
-    np.minimum.at(low, cell[shown], values[shown])
-    np.maximum.at(high, cell[shown], values[shown])
+    if extremes:
+        np.minimum.at(low, cell[shown], values[shown])
+        np.maximum.at(high, cell[shown], values[shown])
     least, most = low.reshape(size, steps), high.reshape(size, steps)
     found: Groups = {}
     for number, row in enumerate(first.tolist()):

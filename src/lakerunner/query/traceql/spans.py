@@ -40,6 +40,16 @@ BASE = (
 )
 
 
+def flat_columns(fields: Sequence[ast.Field]) -> tuple[str, ...]:
+    """The columns that the fields need where spans are judged one by one."""
+    base = ["start_timestamp", "duration_ns"]
+    if ast.Intrinsic("status") in fields:
+        base.append("status_code")
+    if any(isinstance(field, ast.Attribute) and field.name == "service.name" for field in fields):
+        base.append("service_name")
+    return tuple(dict.fromkeys((*base, *stored_columns(fields))))
+
+
 def stored_columns(fields: Iterable[ast.Field]) -> tuple[str, ...]:
     """The columns from which the fields are read, beside `BASE`."""
     found: dict[str, None] = {}
@@ -81,16 +91,19 @@ class Part:
     links: Items | None
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch, fields: Sequence[ast.Field]) -> Part:
+    def of(cls, batch: pa.RecordBatch, fields: Sequence[ast.Field], *, flat: bool = False) -> Part:
+        """The spans of a batch. `flat` leaves out ids, and whatever the fields do not need."""
         reader = AttributeReader(batch)
         size = batch.num_rows
         names = set(batch.schema.names)
         start_ns = batch.column("start_timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
-        values: dict[ast.Field, Values] = {
-            ast.Intrinsic("name"): _texts(batch, "name", names),
-            ast.Intrinsic("status"): _named(batch, "status_code", ast.STATUSES, STATUS, names),
-            SERVICE_NAME: _texts(batch, "service_name", names),
-        }
+        values: dict[ast.Field, Values] = {}
+        if not flat or ast.Intrinsic("name") in fields:
+            values[ast.Intrinsic("name")] = _texts(batch, "name", names)
+        if not flat or ast.Intrinsic("status") in fields:
+            values[ast.Intrinsic("status")] = _named(batch, "status_code", ast.STATUSES, STATUS, names)
+        if not flat or any(isinstance(field, ast.Attribute) and field.name == "service.name" for field in fields):
+            values[SERVICE_NAME] = _texts(batch, "service_name", names)
         for field in fields:
             if isinstance(field, ast.Attribute):
                 plain = ast.Attribute(field.scope, field.name)
@@ -107,10 +120,11 @@ class Part:
                 values[field] = _named(batch, "kind", ast.KINDS, KIND, names)
             elif field.name in _TEXTS:
                 values[field] = _texts(batch, _TEXTS[field.name], names)
+        none = pa.nulls(0 if flat else size, pa.string())
         return cls(
-            _plain(batch.column("trace_id")),
-            _plain(batch.column("span_id")),
-            _plain(batch.column("parent_span_id")) if "parent_span_id" in names else pa.nulls(size, pa.string()),
+            none if flat else _plain(batch.column("trace_id")),
+            none if flat else _plain(batch.column("span_id")),
+            _plain(batch.column("parent_span_id")) if not flat and "parent_span_id" in names else none,
             start_ns,
             batch.column("duration_ns").to_numpy(zero_copy_only=False),
             values,
@@ -196,6 +210,15 @@ class Spans:
         self.duration_ns: Ints = np.concatenate([np.zeros(0, np.int64), *(part.duration_ns for part in parts)])[order]
         self._parts = parts
         self._values: dict[ast.Field, Values] = {}
+
+    @classmethod
+    def flat(cls, part: Part) -> Spans:
+        """Spans of which nothing is asked that concerns their traces. They stay in the order of the file."""
+        spans = cls([])
+        size = len(part.start_ns)
+        spans._order, spans._parts = np.arange(size), [part]
+        spans.start_ns, spans.duration_ns = part.start_ns, part.duration_ns
+        return spans
 
     def __len__(self) -> int:
         return len(self._order)

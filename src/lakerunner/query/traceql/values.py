@@ -153,6 +153,9 @@ class Values:
         bits = np.where(np.isin(self.kind, (INT, DURATION)), self.whole, self.number.view(np.int64))
         keyed = np.where(np.isin(self.kind, (STRING, ARRAY)), canonical, bits)
         keyed[self.kind == NIL] = 0
+        if len(self) and (self.kind == self.kind[0]).all():
+            _, first, inverse = np.unique(keyed, return_index=True, return_inverse=True)
+            return inverse.astype(np.int64), first.astype(np.int64)
         pairs = np.empty(len(self), dtype=[("kind", np.int8), ("value", np.int64)])
         pairs["kind"], pairs["value"] = self.kind, keyed
         _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
