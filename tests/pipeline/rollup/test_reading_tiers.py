@@ -1,11 +1,14 @@
-"""What docs/formats/reading.md shows of tiers is run here, on segments that the rollup wrote."""
+"""What docs/formats/reading.md shows of tiers is run here, on segments that the rollup wrote on Spark."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakerunner.pipeline.rollup.task import run_rollup
+from lakerunner.pipeline.spark.job import run_tasks
 from tests.pipeline.ingest.test_reading_without_us import EXAMPLES, run
 from tests.pipeline.lake import Lake
 from tests.pipeline.rollup.naive import Sample
@@ -19,7 +22,7 @@ def test_duckdb_and_spark_read_tiers(lake: Lake, spark: SparkSession) -> None:
     step_ms = 60_000
     values = {DAY_MS + step_ms * (n + 1): float((n * 37) % 101 + 1) for n in range(120)}
     add(lake, [Sample(1, time, value) for time, value in values.items()])
-    roll_up_all(lake)
+    roll_up_all(lake, partial(run_tasks, spark, "rollup", run_rollup))
     bucket = lake.settings.data.dir / "bucket"
     by_duckdb, by_spark = (example for example in EXAMPLES if "rollup-" in example and "filename" not in example)
     found = run(by_duckdb, bucket)["hours"]

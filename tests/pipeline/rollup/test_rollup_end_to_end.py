@@ -16,12 +16,14 @@ from lakerunner.index.segments import ref, supersede
 from lakerunner.model.signals import METRICS
 from lakerunner.model.signals.tiers import ROLLED_TIERS_S, TIER_SAMPLES
 from lakerunner.pipeline.boxer import Boxer
+from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
+from lakerunner.pipeline.ingest.task import run_task
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.rollup.roll_up import roll_up
 from lakerunner.pipeline.rollup.series import count_series
 from lakerunner.pipeline.rollup.stage import ROLLUP
 from lakerunner.pipeline.worker import Worker, run_batch
-from tests.pipeline.lake import Lake
+from tests.pipeline.lake import Lake, loaded, otlp
 from tests.pipeline.rollup.naive import STALE, Histogram, Sample, table_of
 from tests.pipeline.rollup.test_roll_up import same
 from tests.pipeline.rollup.tier_lake import ALWAYS, DAY_MS, HOUR_MS, ORG, add, item_of, roll_up_all, runner, tier_rows
@@ -175,3 +177,13 @@ def test_orgs_are_rolled_up_apart(lake: Lake) -> None:
     roll_up_all(lake)
     assert tier_rows(lake, 60).column("value").to_pylist() == [1.0]
     assert tier_rows(lake, 60, org_id=other).column("value").to_pylist() == [2.0]
+
+
+def test_ingest_marks_the_windows_of_its_rows(lake: Lake) -> None:
+    item = loaded(lake, lake.put(METRICS, otlp(METRICS, 8)))
+    ingest = IngestRunner(lake.settings, lake.database, lambda tasks: [run_task(task) for task in tasks])
+    assert run_batch(INGEST, lake.database, ingest, [item], {item.item_id: 1}) == {item.item_id: None}
+    ranges = [segment.time_range for segment in lake.segments(METRICS)]
+    with lake.database.transaction() as tx:
+        states = [state for each in ranges for state in rollup_windows.window_states(tx, ORG, each)]
+    assert {state.tier_s for state in states if state.dirty} == set(ROLLED_TIERS_S)

@@ -18,7 +18,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS, SERIES
 from lakerunner.model.time import NS_PER_DAY, NS_PER_MS, TimeRange
 from lakerunner.pipeline.items import load_items, make_item
-from lakerunner.pipeline.rollup.stage import ROLLUP, RollupRunner
+from lakerunner.pipeline.rollup.stage import ROLLUP, RollupRunner, RunTasks
 from lakerunner.pipeline.rollup.task import RollupResult, RollupTask, run_rollup
 from lakerunner.pipeline.stage import Item
 from lakerunner.pipeline.worker import run_batch
@@ -57,8 +57,8 @@ def add(lake: Lake, samples: list[Sample], org_id: uuid.UUID = ORG, collector: s
     return segment
 
 
-def runner(lake: Lake) -> RollupRunner:
-    return RollupRunner(lake.settings, lake.database, run_here)
+def runner(lake: Lake, run_tasks: RunTasks = run_here) -> RollupRunner:
+    return RollupRunner(lake.settings, lake.database, run_tasks)
 
 
 def item_of(lake: Lake, windows: Sequence[Window]) -> Item[Window]:
@@ -69,7 +69,7 @@ def item_of(lake: Lake, windows: Sequence[Window]) -> Item[Window]:
     return items[item_id]
 
 
-def roll_up_all(lake: Lake) -> int:
+def roll_up_all(lake: Lake, run_tasks: RunTasks = run_here) -> int:
     """Make windows until none is due; returns how many there were."""
     made = 0
     while True:
@@ -81,7 +81,8 @@ def roll_up_all(lake: Lake) -> int:
         for window in due:
             groups.setdefault((window.org_id, window.start_ns, window.end_ns), []).append(window)
         items = [item_of(lake, windows) for windows in groups.values()]
-        ends = run_batch(ROLLUP, lake.database, runner(lake), items, dict.fromkeys([i.item_id for i in items], 1))
+        attempts = dict.fromkeys([item.item_id for item in items], 1)
+        ends = run_batch(ROLLUP, lake.database, runner(lake, run_tasks), items, attempts)
         assert set(ends.values()) == {None}, ends
         made += len(due)
 
