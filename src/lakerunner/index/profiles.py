@@ -31,7 +31,12 @@ class StorageProfile:
     region: str = ""
     endpoint: str = ""
     credentials_ref: str = ""
+    #: How long after its ingest a raw object is deleted; None keeps it.
+    delete_raw_after_s: float | None = None
 
+
+#: A raw object is kept at least this long after its ingest, for people who look into it and for late commits.
+LEAST_RAW_S = 600.0
 
 _COLUMNS = ", ".join(field.name for field in fields(StorageProfile))
 
@@ -74,6 +79,11 @@ def _checked(profile: StorageProfile) -> StorageProfile:
         raise BadInput("cannot read raw objects from db/: segments are written there")
     if profile.signal is not None:
         signal_named(profile.signal)
+    if profile.delete_raw_after_s is not None and not LEAST_RAW_S <= profile.delete_raw_after_s < float("inf"):
+        raise BadInput(
+            f"cannot delete raw objects after {profile.delete_raw_after_s:g} s: they are kept for {LEAST_RAW_S:g} s",
+            hint="give a longer time, or none to keep them",
+        )
     return replace(profile, bucket=profile.bucket.rstrip("/"))
 
 

@@ -12,6 +12,7 @@ from lakerunner.index.singleton import SingletonRole
 from lakerunner.index.upkeep import Job, create_partitions, index_jobs, run_jobs
 from lakerunner.intake.rejections import forget_excess
 from lakerunner.model.errors import LimitHit
+from lakerunner.ops.sweeping.raw_objects import delete_raw_objects
 from lakerunner.ops.sweeping.round import sweep_round
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.stages import STAGES
@@ -60,6 +61,9 @@ class Sweeper(SingletonRole):
         if any(handled.values()):
             log().info("tidied", **{name: rows for name, rows in handled.items() if rows})
         self._sweep_segments(lease, until)
+        deleted = delete_raw_objects(self.settings, self.database, lease)
+        if deleted:
+            log().info("raw objects deleted", objects=deleted)
 
     def _sweep_segments(self, lease: Lease, until: Stop | None) -> None:
         """Delete expired and superseded segments. A bucket that is down is tried again in the next round."""

@@ -18,6 +18,7 @@ _COLLECTOR = "Name of the collector that writes there."
 _SIGNAL = "logs, metrics or traces, if the keys do not say."
 _REGION = "Region of the bucket."
 _ENDPOINT = "Endpoint of an S3-compatible service."
+_DELETE_RAW = "Seconds after its ingest at which a raw object is deleted, at least 600."
 _CREDENTIALS = "Prefix of the variables with its credentials: ACME means ACME_ACCESS_KEY_ID and so on."
 ProfileId = Annotated[str, typer.Argument(help="Id of the profile, from `lakerunner profile list`.")]
 
@@ -36,6 +37,7 @@ def create(
     credentials_ref: Annotated[
         str, typer.Option(help=_CREDENTIALS, show_default="the credentials of this machine")
     ] = "",
+    delete_raw_after_s: Annotated[float | None, typer.Option(help=_DELETE_RAW, show_default="kept")] = None,
 ) -> None:
     """Map a prefix of a bucket to an org. If several match a key, the longest prefix wins."""
     from lakerunner.index import orgs, profiles
@@ -53,6 +55,7 @@ def create(
                 region=region,
                 endpoint=endpoint,
                 credentials_ref=credentials_ref,
+                delete_raw_after_s=delete_raw_after_s,
             ),
         )
     cli.output.result(f"mapped {profile.bucket}/{profile.prefix} to {org}", profile)
@@ -82,17 +85,22 @@ def change(
     region: Annotated[str | None, typer.Option(help=_REGION, show_default="unchanged")] = None,
     endpoint: Annotated[str | None, typer.Option(help=_ENDPOINT, show_default="unchanged")] = None,
     credentials_ref: Annotated[str | None, typer.Option(help=_CREDENTIALS, show_default="unchanged")] = None,
+    delete_raw_after_s: Annotated[
+        float | None, typer.Option(help=f"{_DELETE_RAW} 0 keeps them.", show_default="unchanged")
+    ] = None,
 ) -> None:
     """Change a profile. Objects that are already in the ledger keep their org and collector."""
     from lakerunner.index import orgs, profiles
 
     given: dict[str, object] = {
         "collector": collector, "signal": signal, "region": region, "endpoint": endpoint,
-        "credentials_ref": credentials_ref,
+        "credentials_ref": credentials_ref, "delete_raw_after_s": delete_raw_after_s,
     }  # fmt: skip
     changes = {name: value for name, value in given.items() if value is not None}
     if signal == "":
         changes["signal"] = None
+    if delete_raw_after_s == 0:
+        changes["delete_raw_after_s"] = None
     with cli.index() as database, database.transaction() as tx:
         if org is not None:
             changes["org_id"] = orgs.find_org(tx, org).org_id
