@@ -14,11 +14,12 @@ from lakerunner.index.watermark import WATERMARK_MS
 from lakerunner.model.segment import RAW_TIER_S, UNDATED, Segment
 from lakerunner.model.signals import signal_named
 from lakerunner.model.signals.tiers import TIERS_S
-from lakerunner.model.time import TimeRange
+from lakerunner.model.time import NS_PER_DAY, TimeRange
 
 _NO_WINDOW: LiteralString = (
     "NULL::int AS tier_s, NULL::bigint AS start_ns, NULL::bigint AS end_ns, NULL::boolean AS sealed"
 )
+_SELECT_REFS: LiteralString = "SELECT s.dateint, s.segment_id FROM segment s WHERE s.org_id = %s AND s.state = 'live'"
 #: By the coarsest tier of a want. Written out, because an array as a parameter takes longer than the lookup.
 _OVERLAPS: dict[int, LiteralString] = {
     RAW_TIER_S: "(s.signal = %s AND s.tier_s = 0 AND s.start_ns < %s AND s.end_ns > %s)",
@@ -105,17 +106,23 @@ def _select_refs(org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[LiteralStrin
     """The statement and its parameters.
 
     They are scalars: preparing six arrays takes psycopg longer than PostgreSQL takes to answer. With the bounds of the
-    days, PostgreSQL skips the partitions of other days. An undated segment may lie anywhere.
+    days, PostgreSQL skips the partitions of other days. An undated segment may lie anywhere. It has a statement of its
+    own: as a condition of one statement, `OR dateint = 0` made PostgreSQL read the keys of all orgs' segments of those
+    days (1.09 ms instead of 0.06 ms for an hour among a million segments, and 151 buffers instead of 9; 2026-11).
     """
     days = [days_of(want.time_range) for want in wants]
-    overlaps = [_OVERLAPS[want.tier_s] for want in wants]
-    statement = (
-        "SELECT s.dateint, s.segment_id FROM segment s"
-        " WHERE s.org_id = %s AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s) AND "
-    )
-    bounds = [(want.signal, want.time_range.end_ns, want.time_range.start_ns) for want in wants]
     first, last = min(first for first, _ in days), max(last for _, last in days)
-    return statement + f"({' OR '.join(overlaps)})", [org_id, first, last, UNDATED, *chain.from_iterable(bounds)]
+    overlaps = [_OVERLAPS[want.tier_s] for want in wants]
+    bounds = [(want.signal, want.time_range.end_ns, want.time_range.start_ns) for want in wants]
+    # A dated segment is at most a day wide, so none that starts in the range ends later than this.
+    dated = [f"({overlap} AND s.end_ns <= %s)" for overlap in overlaps]
+    dated_bounds = [(*bound, min(bound[1] + NS_PER_DAY, (1 << 63) - 1)) for bound in bounds]
+    statement = (
+        f"{_SELECT_REFS} AND s.dateint BETWEEN %s AND %s AND ({' OR '.join(dated)})"
+        f" UNION ALL {_SELECT_REFS} AND s.dateint = %s AND ({' OR '.join(overlaps)})"
+    )
+    values = [org_id, first, last, *chain.from_iterable(dated_bounds), org_id, UNDATED, *chain.from_iterable(bounds)]
+    return statement, values
 
 
 def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:

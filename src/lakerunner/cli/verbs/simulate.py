@@ -44,6 +44,10 @@ def simulate(
     quiet: Annotated[
         float, typer.Option(min=0.5, help="Seconds without work after which the lake counts as settled.")
     ] = 5.0,
+    send_for: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(min=1, help="Seconds after which no further hours are sent.", show_default="all days"),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds after which the simulation is given up.")] = 3_600.0,
     keep: Annotated[
         Optional[Path],  # noqa: UP045
@@ -75,6 +79,6 @@ def simulate(
         settings = simulated_settings(cli.settings, keep or Path(folder), objects_per_item)
         configure_telemetry("simulate", settings)
         with progress_line() as progress:
-            facts = run(settings, workload, quiet_s=quiet, timeout_s=timeout, progress=progress)
+            facts = run(settings, workload, send_s=send_for, quiet_s=quiet, timeout_s=timeout, progress=progress)
     cli.output.document(facts)
     return 0 if facts["exact"] else 1

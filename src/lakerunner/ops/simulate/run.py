@@ -31,16 +31,25 @@ Progress = Callable[[str], None]
 
 
 def simulate(
-    settings: Settings, workload: Workload, *, quiet_s: float, timeout_s: float, progress: Progress
+    settings: Settings,
+    workload: Workload,
+    *,
+    send_s: float | None,
+    quiet_s: float,
+    timeout_s: float,
+    progress: Progress,
 ) -> dict[str, Any]:
-    """Return the facts. `quiet_s` is how long nothing must wait before the lake counts as settled."""
+    """Return the facts. `quiet_s` is how long nothing must wait before the lake counts as settled.
+
+    After `send_s`, no further hours are sent, and the facts are about those that were.
+    """
     started = time.monotonic()
     with running_deployment(settings) as deployment:
         _create_orgs(deployment.database, workload)
         deployment.start(simulated_roles())
         ready = time.monotonic()
         run = _Run(deployment, workload, ready + timeout_s, progress)
-        run.send()
+        run.send(None if send_s is None else ready + send_s)
         run.await_ingested(0)
         ingested = time.monotonic()
         run.await_quiet(quiet_s)
@@ -50,7 +59,7 @@ def simulate(
             "ingest_s": round(ingested - ready, 1),
             "settle_s": round(max(0.0, settled - ingested), 1),
         }
-        return {**_facts(deployment, workload, run.sent), "times": times}
+        return {**_facts(deployment, workload, run.sent, run.hours), "times": times}
 
 
 def _create_orgs(database: Database, workload: Workload) -> None:
@@ -69,9 +78,11 @@ class _Run:
         self._store = open_store(StoreConfig.of(deployment.settings))
         self._bus = open_bus(deployment.settings, deployment.database)
         self._objects = 0
+        #: Simulated hours that were sent.
+        self.hours = 0
 
-    def send(self) -> None:
-        """Write the hours in order, pausing while too much waits."""
+    def send(self, until_s: float | None) -> None:
+        """Write the hours in order, pausing while too much waits; no more of them after that time."""
         each_hour = max(1, self._workload.objects // (self._workload.days * 24))
         allowed = min(_MAX_WAITING, each_hour * _MAX_WAITING_HOURS)
         for _, parts in hours_of(self._workload):
@@ -79,7 +90,10 @@ class _Run:
                 self._store.put(part.key, part.body)
                 self.sent[part.signal] += part.rows
                 self._objects += 1
+            self.hours += 1
             self.await_ingested(allowed)
+            if until_s is not None and time.monotonic() > until_s:
+                return
 
     def await_ingested(self, allowed: int) -> None:
         """Wait until at most so many of the written objects are not ingested yet."""
@@ -115,7 +129,7 @@ class _Run:
         time.sleep(_POLL_S)
 
 
-def _facts(deployment: Deployment, workload: Workload, sent: Counter[str]) -> dict[str, Any]:
+def _facts(deployment: Deployment, workload: Workload, sent: Counter[str], hours: int) -> dict[str, Any]:
     database = deployment.database
     counts = facts.count_rows(database, open_store(StoreConfig.of(deployment.settings)), workload, sent)
     written = facts.bytes_by_stage()
@@ -126,6 +140,7 @@ def _facts(deployment: Deployment, workload: Workload, sent: Counter[str]) -> di
         per_day, most, sizes = facts.segments_per_org_day(tx), facts.most_per_org_day(tx), facts.index_sizes(tx)
     return {
         "workload": {**asdict(workload), "objects": workload.objects, "rows": workload.rows},
+        "sent_days": round(hours / 24, 2),
         "objects": states,
         "items": items,
         "rows": {signal: asdict(count) for signal, count in counts.items()},
