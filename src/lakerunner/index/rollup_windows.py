@@ -172,7 +172,13 @@ def bind_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) 
 
 def release_windows(tx: Connection, item_id: uuid.UUID) -> None:
     """Set the windows of an item free. The next attempt waits as if they had just become dirty."""
+    _lock_in_order(tx, item_id)
     tx.execute("UPDATE rollup_window SET item_id = NULL, dirty_at = now() WHERE item_id = %s", [item_id])
+
+
+def _lock_in_order(tx: Connection, item_id: uuid.UUID) -> None:
+    """Lock the windows of an item in the order in which `mark_dirty` does, so that the two do not deadlock."""
+    tx.execute("SELECT FROM rollup_window WHERE item_id = %s ORDER BY tier_s, start_ns FOR UPDATE", [item_id])
 
 
 def windows_of_items(tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[Window, float]]]:
@@ -217,6 +223,7 @@ def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -
     """
     if not windows:
         return 0
+    _lock_in_order(tx, item_id)
     ended = tx.execute(
         "UPDATE rollup_window w SET made_generation = w.generation, dirty = false, made_at = now(), item_id = NULL"
         " FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::bigint[]) AS k(org_id, tier_s, start_ns, generation)"
