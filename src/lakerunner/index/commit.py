@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from lakerunner.index import outbox
 from lakerunner.index.database import Connection, Database
+from lakerunner.index.derivation import Derivation, apply_derivation
 from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.rollup_windows import end_windows, mark_inserted, release_windows
@@ -46,6 +47,8 @@ class ItemResult:
     windows: Sequence[Window] = ()
     #: Segment made -> the raw objects that its rows come from. A segment that is not named has unknown sources.
     sources: Mapping[uuid.UUID, Sequence[uuid.UUID]] = field(default_factory=dict)
+    #: What derived metrics among `made` need to be counted exactly once.
+    derivation: Derivation | None = None
     #: The item did nothing with its segments: another item may take them.
     releases_inputs: bool = False
 
@@ -91,6 +94,8 @@ def _apply(tx: Connection, result: ItemResult) -> None:
         )
     put_reports(tx, result.objects)
     insert_segments(tx, result.made, result.item_id)
+    if result.derivation is not None and result.made:
+        apply_derivation(tx, result.made[0].org_id, result.derivation)
     if result.objects:
         # Only raw objects bring new rows; other stages write the same rows again.
         mark_inserted(tx, result.made)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from lakerunner.index import ledger, objectives, outbox, tally, work
+from lakerunner.index import derivation, ledger, objectives, outbox, tally, work
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.leases import Lease, require_held
 from lakerunner.index.ledger import ObjectState
@@ -17,7 +17,7 @@ from lakerunner.index.segments import ensure_partitions
 from lakerunner.model.errors import Conflict, LakeError
 from lakerunner.model.time import NS_PER_DAY, dateint
 from lakerunner.runtime.metrics import SWALLOWED
-from lakerunner.runtime.settings import UpkeepSettings
+from lakerunner.runtime.settings import DeriveSettings, UpkeepSettings
 from lakerunner.runtime.telemetry import log
 
 #: Partitions are created this far ahead, so that no ingest has to create one when a month begins.
@@ -29,6 +29,14 @@ _JOB_S = 20.0
 
 #: Deletes up to so many expired rows and returns how many; fewer when no more are expired.
 Job = Callable[[Connection, int], int]
+
+
+def derivation_jobs(settings: DeriveSettings) -> dict[str, Job]:
+    """The tables of derived metrics."""
+    return {
+        "service_graph_half": lambda tx, limit: derivation.forget_halves(tx, settings.pair_wait_s, limit),
+        "derived_slot": lambda tx, limit: derivation.forget_slots(tx, settings.slot_keep_s, limit),
+    }
 
 
 def index_jobs(settings: UpkeepSettings) -> dict[str, Job]:

@@ -9,7 +9,7 @@ from lakerunner.index import sweep_ledger
 from lakerunner.index.leases import Lease
 from lakerunner.index.overdue import Overdue
 from lakerunner.index.singleton import SingletonRole
-from lakerunner.index.upkeep import Job, create_partitions, index_jobs, run_jobs
+from lakerunner.index.upkeep import Job, create_partitions, derivation_jobs, index_jobs, run_jobs
 from lakerunner.intake.rejections import forget_excess
 from lakerunner.model.errors import LimitHit
 from lakerunner.ops.sweeping.raw_objects import delete_raw_objects
@@ -83,6 +83,7 @@ class Sweeper(SingletonRole):
         upkeep, bus = self.settings.upkeep, self.settings.bus
         jobs: dict[str, Job] = {
             **index_jobs(upkeep),
+            **derivation_jobs(self.settings.derive),
             "sweep_ledger": lambda tx, limit: sweep_ledger.forget(tx, self.settings.sweep.ledger_keep_s, limit),
             "intake_rejected": lambda tx, limit: forget_excess(
                 tx, upkeep.rejected_keep_s, upkeep.rejected_keep_rows, limit

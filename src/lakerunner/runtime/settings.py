@@ -208,6 +208,24 @@ class UpkeepSettings(Section):
     rejected_keep_rows: Count = Field(10_000, description="Maximum number of rejected events kept per kind.")
 
 
+class DeriveSettings(Section):
+    """Metrics that are derived from spans while they are ingested."""
+
+    span_metrics: bool = Field(True, description="Derive calls and latency of operations from spans.")
+    dimensions: str = Field(
+        "",
+        description="Attributes that are labels of span metrics too, with commas between them, "
+        "for example `http.method,resource.k8s.cluster.name`.",
+    )
+    service_graph: bool = Field(True, description="Derive requests between services from spans.")
+    pair_wait_s: Seconds = Field(
+        3_600.0, description="How long one side of a call waits for the other, if they come with different objects."
+    )
+    slot_keep_s: Seconds = Field(
+        2_678_400.0, description="How long the index remembers the times of derived samples, to keep them apart."
+    )
+
+
 class RetentionSettings(Section):
     """How long telemetry is kept, by event time. 0 keeps it for ever. `lakerunner org retention` differs for an org."""
 
@@ -546,6 +564,7 @@ class Settings(Section):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
+    derive: DeriveSettings = Field(default_factory=DeriveSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     sweep: SweepSettings = Field(default_factory=SweepSettings)
     monitor: MonitorSettings = Field(default_factory=MonitorSettings)

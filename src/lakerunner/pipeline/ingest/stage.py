@@ -15,12 +15,16 @@ from lakerunner.formats.limits import limits_of
 from lakerunner.formats.options import options_of
 from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Database
+from lakerunner.index.derivation import next_slots
 from lakerunner.index.profiles import list_profiles
 from lakerunner.index.series_key import series_key
 from lakerunner.intake.buckets import config_of
 from lakerunner.model.errors import Bug, LakeError, LimitHit, Unavailable
 from lakerunner.model.raw_object import RawObject, quarantined
-from lakerunner.model.signals import LOGS
+from lakerunner.model.signals import LOGS, TRACES
+from lakerunner.pipeline.derive.evaluate import SLOTS
+from lakerunner.pipeline.derive.spans import DeriveOptions
+from lakerunner.pipeline.ingest.complete import Completion, complete
 from lakerunner.pipeline.ingest.report import report
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.ingest.type_registry import TypeRegistry
@@ -29,6 +33,7 @@ from lakerunner.pipeline.inputs import RAW_OBJECTS
 from lakerunner.pipeline.packing import PackLimits, estimated_bytes
 from lakerunner.pipeline.spark.job import SparkJobs
 from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Runner, Stage
+from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import PipelineSettings, Settings
 from lakerunner.store.config import StoreConfig
@@ -103,7 +108,34 @@ class IngestRunner(Runner[RawObject]):
                 is_last = attempts[item.item_id] >= self._settings.bus.max_attempts
                 results = self._typed(item, tasks[item.item_id], found[item.item_id], is_last)
                 self._note(results)
-                yield _attempt(item, results)
+                yield self._completed(item, results)
+
+    def _completed(self, item: Item[RawObject], found: Found) -> Attempt:
+        """The attempt at an item, with the calls that its spans complete."""
+        if isinstance(found, LakeError) or not any(result.halves or result.slots for result in found):
+            return _attempt(item, found)
+        try:
+            [slot] = self._slots(1)
+            completion = complete(self._database, self._store, item, found, slot, self._options.metrics.series_key)
+        except LakeError as error:
+            return Attempt(item.item_id, error)
+        crash_point("ingest_after_complete")
+        return _attempt(item, found, completion)
+
+    def _slots(self, count: int) -> list[int]:
+        with self._database.transaction() as tx:
+            return next_slots(tx, count, SLOTS)
+
+    def _derive_options(self, item: Item[RawObject], count: int) -> list[DeriveOptions]:
+        """What each of so many tasks of the item derives."""
+        settings = self._settings.derive
+        if item.signal != TRACES.name or not (settings.span_metrics or settings.service_graph):
+            return [DeriveOptions()] * count
+        dimensions = tuple(name.strip() for name in settings.dimensions.split(",") if name.strip())
+        return [
+            DeriveOptions(slot, settings.span_metrics, dimensions, settings.service_graph)
+            for slot in self._slots(count)
+        ]
 
     def _typed(self, item: Item[RawObject], tasks: list[IngestTask], found: Found, is_last: bool) -> Found:
         """The results once all their columns have the recorded types. Tasks that wrote another type run again."""
@@ -152,6 +184,7 @@ class IngestRunner(Runner[RawObject]):
     def _tasks_of(self, item: Item[RawObject], sources: Mapping[str, StoreConfig | LakeError]) -> list[IngestTask]:
         settings = self._settings.pipeline
         types = self._types.types_of(item.org_id, item.signal)
+        runs = shares(item.inputs, settings.task_bytes, settings.expansion)
         return [
             IngestTask(
                 item_id=item.item_id,
@@ -165,8 +198,9 @@ class IngestRunner(Runner[RawObject]):
                 options=self._options,
                 types=types,
                 fetches=settings.fetches,
+                derive=derive,
             )
-            for share in shares(item.inputs, settings.task_bytes, settings.expansion)
+            for share, derive in zip(runs, self._derive_options(item, len(runs)), strict=True)
         ]
 
 
@@ -233,14 +267,15 @@ def _object_by_object(tasks: Sequence[IngestTask], run_tasks: RunTasks) -> Found
 
 def _alone(task: IngestTask, raw: RawObject, run_tasks: RunTasks) -> TaskResult:
     try:
-        [result] = run_tasks([replace(task, objects=(raw,))])
+        # Samples of several runs in one slot would have the same times, so these objects are not derived from.
+        [result] = run_tasks([replace(task, objects=(raw,), derive=DeriveOptions())])
     except Unavailable as error:
         reason = f"cannot read the object: the task that reads it dies, also alone: {error.message}"
         return TaskResult(task.item_id, objects=(quarantined(raw, reason),))
     return result
 
 
-def _attempt(item: Item[RawObject], found: Found) -> Attempt:
+def _attempt(item: Item[RawObject], found: Found, completion: Completion | None = None) -> Attempt:
     if isinstance(found, Bug | LimitHit):
         # What remains after reading object by object: the rows of some object cannot be merged, sorted or written.
         return Attempt(item.item_id, InputAtFault(str(found)))
@@ -257,8 +292,15 @@ def _attempt(item: Item[RawObject], found: Found) -> Attempt:
         for result in found
         for segment in result.segments
     }
+    if completion is not None:
+        segments += completion.segments
     result = ItemResult(
-        item.item_id, made=segments, objects=outcomes, follow_ups=segments_made(segments), sources=sources
+        item.item_id,
+        made=segments,
+        objects=outcomes,
+        follow_ups=segments_made(segments),
+        sources=sources,
+        derivation=None if completion is None else completion.derivation,
     )
     return Attempt(item.item_id, result, partial(report, item, result, found))
 

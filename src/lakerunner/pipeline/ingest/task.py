@@ -28,8 +28,9 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import CONTENT_VERSION, ObjectOutcome, RawObject, content_hash, quarantined
 from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal
-from lakerunner.model.signals import LOGS, signal_named
+from lakerunner.model.signals import LOGS, METRICS, TRACES, signal_named
 from lakerunner.model.time import MAX_TIME_NS
+from lakerunner.pipeline.derive.spans import DeriveOptions, derive_from_spans
 from lakerunner.pipeline.ingest.split import Tables, merged, parts, skewed_rows
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.runtime.crash import crash_point
@@ -62,6 +63,7 @@ class IngestTask:
     options: Options = field(default_factory=Options)
     types: AttributeTypes = field(default_factory=AttributeTypes)
     fetches: int = 8
+    derive: DeriveOptions = field(default_factory=DeriveOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ class TaskResult:
     #: Rows that landed with an event time far from the present.
     skewed: int = 0
     error: LakeError | None = None
+    #: Slot and interval of every derived sample.
+    slots: tuple[tuple[int, int], ...] = ()
+    #: Halves of calls whose other side is elsewhere (`derive/edges.py`), as an Arrow stream.
+    halves: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,8 @@ def _run(task: IngestTask) -> TaskResult:
     segments: list[Segment] = []
     added_types: dict[str, str] = {}
     skewed = 0
+    slots: tuple[tuple[int, int], ...] = ()
+    halves = b""
     if decoded:
         tables = merged(signal, [one.tables for one in decoded], task.types)
         decoded.clear()
@@ -126,8 +134,38 @@ def _run(task: IngestTask) -> TaskResult:
         now_ns = time.time_ns()
         skewed = skewed_rows(event_times_ns(signal, tables[signal.rows.suffix]), now_ns)
         segments = [_write(task, signal, part, target, now_ns) for part in parts(signal, tables, now_ns)]
+        if signal is TRACES:
+            made, slots, halves = _derive(task, tables[signal.rows.suffix], target, now_ns)
+            segments += made
     crash_point("ingest_after_write")
-    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), added_types, skewed)
+    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), added_types, skewed, slots=slots, halves=halves)
+
+
+def _derive(
+    task: IngestTask, spans: pa.Table, target: ObjectStore, now_ns: int
+) -> tuple[list[Segment], tuple[tuple[int, int], ...], bytes]:
+    """Write the metrics that follow from the spans. They become visible in the same commit."""
+    slot = task.derive.slot
+    if slot is None:
+        return [], (), b""
+    found = derive_from_spans(spans, task.derive, task.options.metrics.series_key)
+    segments = []
+    if found.tables is not None:
+        segments = [
+            write_part(task.org_id, task.collector, METRICS, part, target, now_ns)
+            for part in parts(METRICS, found.tables, now_ns)
+        ]
+    crash_point("ingest_after_derive")
+    return segments, tuple((slot, interval) for interval in found.intervals), _stream(found.halves)
+
+
+def _stream(table: pa.Table) -> bytes:
+    if not table.num_rows:
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcome, Decoded | None]]:
@@ -196,14 +234,21 @@ def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
 def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore, now_ns: int) -> Segment:
     if signal is LOGS:
         part = {**part, signal.rows.suffix: with_repeats(part[signal.rows.suffix])}
+    return write_part(task.org_id, task.collector, signal, part, target, now_ns)
+
+
+def write_part(
+    org_id: uuid.UUID, collector: str, signal: Signal, part: Tables, target: ObjectStore, now_ns: int
+) -> Segment:
+    """Write a sorted part as a segment that nobody sees yet."""
     described = describe(signal, part[signal.rows.suffix])
     files: Sequence[pa.Buffer] = encode_tables(signal, part)
     segment = segment_of(
         signal,
         described,
         segment_id=fresh_id(),
-        org_id=task.org_id,
-        collector=task.collector,
+        org_id=org_id,
+        collector=collector,
         size_bytes=sum(file.size for file in files),
         is_dated=is_dated(described.time_range, now_ns),
     )

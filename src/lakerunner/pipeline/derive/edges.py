@@ -1,0 +1,161 @@
+"""Requests between services: the client's and the server's span of a call are paired by trace and parent id.
+
+A *half* is a span that waits for its other side: a client (or producer) for the server whose parent it is, a server
+(or consumer) for its parent. A client whose call went to a database has no other side and is an edge at once. A client
+makes one call: once it is paired within its item, it waits for no further server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_CLIENTS, _SERVERS = ("client", "producer"), ("server", "consumer")
+#: Attributes of a client span that name the database it called; the first that it has is the node.
+_DATABASES = ("attr_db_name", "attr_db_namespace", "attr_db_system", "attr_db_system_name")
+_DATABASE, _MESSAGING = "database", "messaging_system"
+#: A service without a name.
+_UNKNOWN = "unknown"
+
+HALF = pa.schema(
+    [
+        #: Trace id and the client's span id.
+        pa.field("pair", pa.string()),
+        #: The server's own span id; empty for a client.
+        pa.field("own", pa.string()),
+        pa.field("is_client", pa.bool_()),
+        pa.field("service", pa.string()),
+        pa.field("start_ns", pa.int64()),
+        pa.field("duration_ns", pa.int64()),
+        pa.field("failed", pa.bool_()),
+        pa.field("messaging", pa.bool_()),
+    ]
+)
+EDGE = pa.schema(
+    [
+        pa.field("client", pa.string()),
+        pa.field("server", pa.string()),
+        pa.field("connection_type", pa.string()),
+        pa.field("failed", pa.string()),
+        pa.field("start_ns", pa.int64()),
+        pa.field("client_ns", pa.int64()),
+        pa.field("server_ns", pa.int64()),
+    ]
+)
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    edges: pa.Table
+    #: Halves without their other side.
+    left: pa.Table
+    #: Places, among the halves given, of those that were paired.
+    used: Ints
+
+
+def halves_of(spans: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the edges to databases, and the halves of calls to services. Spans without an id or parent are no half."""
+    kind = _plain(spans.column("kind"))
+    client = pc.and_(pc.is_in(kind, value_set=pa.array(_CLIENTS)), spans.column("span_id").is_valid())
+    server = pc.and_(pc.is_in(kind, value_set=pa.array(_SERVERS)), spans.column("parent_span_id").is_valid())
+    client, server = pc.fill_null(client, False), pc.fill_null(server, False)
+    database = [_plain(spans.column(name)) for name in _DATABASES if name in spans.column_names]
+    edges = EDGE.empty_table()
+    if database:
+        node = pc.coalesce(*(pc.cast(each, pa.string()) for each in database))
+        called = pc.and_(pc.and_(client, node.is_valid()), pc.not_equal(pc.fill_null(node, ""), ""))
+        edges = _database_edges(spans.filter(called), node.filter(called))
+        client = pc.and_(client, pc.invert(called))
+    parts = []
+    for mask, id_column, is_client in ((client, "span_id", True), (server, "parent_span_id", False)):
+        chosen = spans.filter(mask)
+        if chosen.num_rows:
+            parts.append(_halves(chosen, id_column, is_client=is_client))
+    return edges, pa.concat_tables(parts) if parts else HALF.empty_table()
+
+
+def pair(halves: pa.Table) -> Paired:
+    """Pair clients with servers. Each server is one call; a client may be paired with several servers."""
+    is_client = halves.column("is_client").to_numpy()
+    clients, servers = np.flatnonzero(is_client), np.flatnonzero(~is_client)
+    if not len(clients) or not len(servers):
+        return Paired(EDGE.empty_table(), halves, np.zeros(0, np.int64))
+    keys = halves.column("pair").combine_chunks()
+    found = pc.index_in(keys.take(pa.array(servers)), value_set=keys.take(pa.array(clients)))
+    match = found.fill_null(-1).to_numpy(zero_copy_only=False)
+    server, client = servers[match >= 0], clients[match[match >= 0]]
+    if not len(server):
+        return Paired(EDGE.empty_table(), halves, np.zeros(0, np.int64))
+    sides = {"client": halves.take(pa.array(client)), "server": halves.take(pa.array(server))}
+    failed = pc.or_(sides["client"].column("failed"), sides["server"].column("failed"))
+    messaging = pc.or_(sides["client"].column("messaging"), sides["server"].column("messaging"))
+    edges = pa.table(
+        [
+            sides["client"].column("service"),
+            sides["server"].column("service"),
+            pc.if_else(messaging, _MESSAGING, ""),
+            pc.if_else(failed, "true", "false"),
+            sides["client"].column("start_ns"),
+            sides["client"].column("duration_ns"),
+            sides["server"].column("duration_ns"),
+        ],
+        schema=EDGE,
+    )
+    used = np.unique(np.concatenate([client, server]))
+    left = np.ones(halves.num_rows, np.bool_)
+    left[used] = False
+    return Paired(edges, halves.filter(pa.array(left)), used)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _named(spans: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(_plain(spans.column("service_name")), _UNKNOWN)
+
+
+def _failed(spans: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(_plain(spans.column("status_code")), "error"), False)
+
+
+def _halves(spans: pa.Table, id_column: str, *, is_client: bool) -> pa.Table:
+    size = spans.num_rows
+    kind = _plain(spans.column("kind"))
+    own = pc.fill_null(spans.column("span_id"), "")
+    return pa.table(
+        [
+            pc.binary_join_element_wise(spans.column("trace_id"), spans.column(id_column), ""),
+            pa.array([""], pa.string()).take(pa.array(np.zeros(size, np.int64))) if is_client else own,
+            pa.array(np.full(size, is_client)),
+            _named(spans),
+            spans.column("start_timestamp").cast(pa.int64()),
+            spans.column("duration_ns"),
+            _failed(spans),
+            pc.is_in(kind, value_set=pa.array(["producer", "consumer"])),
+        ],
+        schema=HALF,
+    )
+
+
+def _database_edges(spans: pa.Table, node: pa.ChunkedArray) -> pa.Table:
+    zeros = pa.array(np.zeros(spans.num_rows, np.int64))
+    duration = spans.column("duration_ns")
+    return pa.table(
+        [
+            _named(spans),
+            node,
+            pa.array([_DATABASE], pa.string()).take(zeros),
+            pc.if_else(_failed(spans), "true", "false"),
+            spans.column("start_timestamp").cast(pa.int64()),
+            duration,
+            duration,
+        ],
+        schema=EDGE,
+    )

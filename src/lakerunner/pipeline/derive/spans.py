@@ -1,0 +1,66 @@
+"""What ingest derives from spans in one pass: the samples of the built-in rules, and halves of calls for later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakerunner.model.signals.metrics import SAMPLES, SERIES
+from lakerunner.pipeline.derive.edges import HALF, halves_of, pair
+from lakerunner.pipeline.derive.evaluate import Derived, evaluate
+from lakerunner.pipeline.derive.span_rules import SERVICE_GRAPH, span_metrics
+
+
+@dataclass(frozen=True, slots=True)
+class DeriveOptions:
+    """What a task derives. Without a slot, nothing: see `evaluate.py`."""
+
+    slot: int | None = None
+    span_metrics: bool = True
+    #: Attributes that are labels of the span metrics too.
+    dimensions: tuple[str, ...] = ()
+    service_graph: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedFromSpans:
+    #: The tables of metrics by suffix; None if there are no samples.
+    tables: dict[str, pa.Table] | None
+    intervals: tuple[int, ...]
+    #: Halves of calls whose other side is not among these spans.
+    halves: pa.Table
+
+
+def derive_from_spans(spans: pa.Table, options: DeriveOptions, series_key: bytes) -> DerivedFromSpans:
+    if options.slot is None or not spans.num_rows:
+        return DerivedFromSpans(None, (), HALF.empty_table())
+    found: list[Derived | None] = []
+    halves = HALF.empty_table()
+    if options.span_metrics:
+        times = spans.column("start_timestamp").cast(pa.int64()).to_numpy()
+        found.append(evaluate([span_metrics(options.dimensions)], spans, times, options.slot, series_key))
+    if options.service_graph:
+        to_databases, waiting = halves_of(spans)
+        paired = pair(waiting)
+        halves = paired.left
+        edges = pa.concat_tables([to_databases, paired.edges])
+        found.append(edge_metrics(edges, options.slot, series_key))
+    made = [each for each in found if each is not None]
+    return DerivedFromSpans(metric_tables(made), tuple(sorted({i for each in made for i in each.intervals})), halves)
+
+
+def edge_metrics(edges: pa.Table, slot: int, series_key: bytes) -> Derived | None:
+    if not edges.num_rows:
+        return None
+    return evaluate([SERVICE_GRAPH], edges, edges.column("start_ns").to_numpy(), slot, series_key)
+
+
+def metric_tables(made: list[Derived]) -> dict[str, pa.Table] | None:
+    """The tables of a part of metrics; None if there is nothing."""
+    if not made:
+        return None
+    return {
+        SAMPLES.suffix: pa.concat_tables([each.samples for each in made]),
+        SERIES.suffix: pa.concat_tables([each.series for each in made]),
+    }

@@ -1,0 +1,170 @@
+"""Calls on every edge equal a brute-force count, however the spans are split, ordered, repeated and raced."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
+
+from lakerunner.index.commit import ItemResult, Outcome, commit_item
+from lakerunner.model.errors import LakeError, Unavailable
+from lakerunner.model.signals import METRICS, TRACES
+from lakerunner.pipeline.derive.edges import halves_of, pair
+from lakerunner.pipeline.ingest.stage import IngestRunner
+from lakerunner.pipeline.ingest.task import run_task
+from lakerunner.query.lake import open_lake
+from lakerunner.query.language import QueryOptions
+from lakerunner.query.languages import language
+from lakerunner.query.run import run
+from lakerunner.query.series.times import QueryTimes
+from tests.formats.otlp_samples import pairs
+from tests.pipeline.lake import ORG, Lake, loaded
+
+SERVICES = ("gateway", "cart", "payments", "stock")
+Spans = list[tuple[str, Span]]
+
+
+def spans_of(rng: random.Random, traces: int, start_ns: int) -> Spans:
+    found: Spans = []
+    for _ in range(traces):
+        trace_id, parent, service = rng.randbytes(16), b"", "gateway"
+        for _ in range(rng.randint(1, 4)):
+            client, server, callee = rng.randbytes(8), rng.randbytes(8), rng.choice(SERVICES)
+            at = start_ns + rng.randrange(50_000_000_000)
+            messaging = rng.random() < 0.2
+            kinds = (Span.SPAN_KIND_PRODUCER, Span.SPAN_KIND_CONSUMER) if messaging else (3, 2)
+            sides = (
+                (service, Span(span_id=client, parent_span_id=parent, kind=kinds[0], name="call")),
+                (callee, Span(span_id=server, parent_span_id=client, kind=kinds[1], name="serve")),
+            )
+            lost = rng.random()
+            for number, (own, span) in enumerate(sides):
+                if lost < 0.2 and number == (lost < 0.1):
+                    continue
+                span.trace_id, span.start_time_unix_nano = trace_id, at
+                span.end_time_unix_nano = at + rng.randrange(1, 10**9)
+                if rng.random() < 0.2:
+                    span.status.code = Status.STATUS_CODE_ERROR
+                found.append((own, span))
+            if rng.random() < 0.3:
+                query = Span(trace_id=trace_id, span_id=rng.randbytes(8), parent_span_id=server, kind=3, name="select")
+                query.start_time_unix_nano, query.end_time_unix_nano = at, at + 5_000
+                query.attributes.extend(pairs({"db.system": "mysql"}))
+                found.append((callee, query))
+            parent, service = server, callee
+    return found
+
+
+def brute_force(spans: Spans) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Calls and failed calls per edge."""
+    clients = {(s.trace_id, s.span_id): (service, s) for service, s in spans if s.kind in (3, 4)}
+    calls: Counter[tuple[str, str]] = Counter()
+    failed: Counter[tuple[str, str]] = Counter()
+    for service, span in spans:
+        if span.kind in (2, 5) and (span.trace_id, span.parent_span_id) in clients:
+            caller, client = clients[span.trace_id, span.parent_span_id]
+            calls[caller, service] += 1
+            failed[caller, service] += 2 in (span.status.code, client.status.code)
+        elif span.name == "select":
+            calls[service, "mysql"] += 1
+    return calls, +failed
+
+
+def batch_of(spans: Sequence[tuple[str, Span]]) -> bytes:
+    batch = TracesData()
+    for service, span in spans:
+        parent = batch.resource_spans.add()
+        parent.resource.attributes.extend(pairs({"service.name": service}))
+        parent.scope_spans.add().spans.append(span)
+    return batch.SerializeToString()
+
+
+def counted(lake: Lake, metric: str) -> Counter[tuple[str, str]]:
+    """The sum of all samples per edge, as they are stored."""
+    samples, series = lake.rows(METRICS), lake.rows(METRICS, 1)
+    labels = {row["tid"]: dict(row["labels"]) for row in series.to_pylist()}
+    found: Counter[tuple[str, str]] = Counter()
+    for row in samples.filter(pc.equal(samples.column("metric_name"), metric)).to_pylist():
+        edge = labels[row["tid"]]
+        found[edge["client"], edge["server"]] += int(row["value"] if row["h_count"] is None else row["h_count"])
+    return found
+
+
+def here(tasks):
+    return [run_task(task) for task in tasks]
+
+
+def commit(lake: Lake, found: object) -> Outcome:
+    assert isinstance(found, ItemResult), found
+    return commit_item(lake.database, found)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_calls_equal_a_brute_force_count(lake: Lake, seed: int) -> None:
+    rng = random.Random(seed)
+    now_ns = time.time_ns() // 10**10 * 10**10
+    spans = spans_of(rng, 60, now_ns - 600 * 10**9)
+    rng.shuffle(spans)
+    cuts = sorted(rng.sample(range(len(spans)), 9))
+    parts = [spans[a:b] for a, b in zip([0, *cuts], [*cuts, len(spans)], strict=True) if b > a]
+    raws = [lake.put(TRACES, batch_of(part)) for part in parts]
+    runner = IngestRunner(lake.settings, lake.database, here)
+    waiting = [loaded(lake, *raws[at : at + 2]) for at in range(0, len(raws), 2)]
+    repeated = 0
+    while waiting:
+        # Two workers have done their work before either commits; one of them was told of its item twice.
+        at_once, waiting = waiting[:2], waiting[2:]
+        attempts = list(runner.run([*at_once, at_once[0]], {item.item_id: 1 for item in at_once}))
+        for item, attempt in zip([*at_once, at_once[0]], attempts, strict=True):
+            try:
+                outcome = commit(lake, attempt.result)
+            except Unavailable:
+                repeated += 1
+                waiting.append(item)
+                continue
+            except LakeError as error:
+                raise AssertionError(str(error)) from error
+            assert outcome in (Outcome.COMMITTED, Outcome.ALREADY)
+    calls, failed = brute_force(spans)
+    assert counted(lake, "traces_service_graph_request_total") == calls
+    assert counted(lake, "traces_service_graph_request_failed_total") == failed
+    assert counted(lake, "traces_service_graph_request_server_seconds") == calls
+    assert repeated, "no race was seen, so the test shows nothing about them"
+    alone = lake.value("SELECT count(*) FROM service_graph_half WHERE NOT is_client")
+    paired = sum(1 for _, span in spans if span.kind in (2, 5)) - alone
+    assert paired == sum(count for (_, server), count in calls.items() if server != "mysql")
+
+    opened = open_lake(lake.settings, lake.database)
+    try:
+        end_ms = now_ns // 10**6
+        for query, expected in (
+            ("sum(sum_over_time(traces_spanmetrics_calls_total[1h]))", len(spans)),
+            ("sum(increase(traces_spanmetrics_calls_total[1h]))", len(spans)),
+        ):
+            plan = language("promql").compile(query, QueryTimes(end_ms, end_ms, 0), QueryOptions())
+            value = run(plan, opened.query(ORG), lambda: None).value
+            assert float(value.values[0]) == pytest.approx(expected, rel=0.15 if "increase" in query else 1e-9)
+    finally:
+        opened.close()
+
+
+def test_no_halves_are_left_of_spans_without_ids() -> None:
+    columns = {
+        "kind": ["client", "server", None],
+        "span_id": [None, "b", "c"],
+        "parent_span_id": [None, None, None],
+        "trace_id": ["t", "t", "t"],
+        "service_name": [None, None, None],
+        "status_code": [None, None, None],
+    }
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    table = table.append_column("start_timestamp", pa.array([1, 2, 3]).cast(pa.timestamp("ns", "UTC")))
+    table = table.append_column("duration_ns", pa.array([1, -2, 3]))
+    edges, halves = halves_of(table)
+    assert edges.num_rows == 0 and pair(halves).edges.num_rows == 0 and halves.num_rows == 0
