@@ -11,6 +11,7 @@ from lakerunner import __version__
 from lakerunner.cli.verb import role_command
 from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query, simulate, sweep
 from lakerunner.cli.verbs import query_logs as _query_logs  # noqa: F401  (adds verbs to `query`)
+from lakerunner.cli.verbs import query_traces as _query_traces  # noqa: F401  (adds verbs to `query`)
 from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.exit_code import EXIT_MISUSE
 

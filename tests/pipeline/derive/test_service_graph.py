@@ -26,6 +26,7 @@ from lakerunner.query.series.times import QueryTimes
 from tests.formats.otlp_samples import pairs
 from tests.pipeline.lake import ORG, Lake, loaded
 
+SERVER = "traces_service_graph_request_server_seconds"
 SERVICES = ("gateway", "cart", "payments", "stock")
 Spans = list[tuple[str, Span]]
 
@@ -145,6 +146,11 @@ def test_calls_equal_a_brute_force_count(lake: Lake, seed: int) -> None:
         end_ms = now_ns // 10**6
         for query, expected in (
             ("sum(sum_over_time(traces_spanmetrics_calls_total[1h]))", len(spans)),
+            (
+                "count(histogram_quantile(0.5, sum by (client, server) (sum_over_time("
+                "traces_service_graph_request_server_seconds[1h]))) > 0)",
+                len(calls),
+            ),
             ("sum(increase(traces_spanmetrics_calls_total[1h]))", len(spans)),
         ):
             plan = language("promql").compile(query, QueryTimes(end_ms, end_ms, 0), QueryOptions())

@@ -10,8 +10,10 @@ from lakerunner.serve.lake.logs import log_routes
 from lakerunner.serve.lake.queries import running_routes
 from lakerunner.serve.lake.rows import row_routes
 from lakerunner.serve.lake.spans import span_routes
+from lakerunner.serve.lake.service_map import service_map_routes
 from lakerunner.serve.lake.stream import stream_routes
 from lakerunner.serve.lake.tail import tail_routes
+from lakerunner.serve.lake.traces import trace_routes
 from lakerunner.serve.lanes.slow import SlowLane
 
 
@@ -24,4 +26,6 @@ def lake_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
         *row_routes(api),
         *running_routes(api, lane),
         *limit_routes(api),
+        *trace_routes(api),
+        *service_map_routes(api),
     ]

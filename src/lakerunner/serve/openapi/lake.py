@@ -63,5 +63,8 @@ OPERATIONS = (
     ),
     _lake("queries", "GET", "Queries that are running or waiting.", schemas.ALL_RUNNING),
     _lake("queries/{query_id}", "DELETE", "Cancel a query.", schemas.RUNNING),
+    _lake("traces/{id}", "GET", "A trace, its spans in the order of a waterfall.", {"type": "object"}, "adjust"),
+    _lake("traces/{id}/logs", "GET", "The log records that carry the trace's id.", {"type": "object"}),
+    _lake("servicemap", "GET", "Services and the requests between them.", {"type": "object"}, "start end"),
     _lake("limits", "GET", "The limits of the caller's org.", schemas.LIMITS),
 )

@@ -69,6 +69,7 @@ PARAMETERS: dict[str, Schema] = {
     "partial": FLAG,
     "max_tier": TIER,
     "explain": FLAG,
+    "adjust": FLAG,
     "stats": {"type": "string", "enum": ["all"]},
     "name": {"type": "string", "minLength": 1, "examples": ["job", "U__http_2e_method"]},
     "query_id": {"type": "string", "minLength": 1},
