@@ -106,7 +106,7 @@ def commit(lake: Lake, found: object) -> Outcome:
     return commit_item(lake.database, found)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_calls_equal_a_brute_force_count(lake: Lake, seed: int) -> None:
     rng = random.Random(seed)
     now_ns = time.time_ns() // 10**10 * 10**10
@@ -146,11 +146,7 @@ def test_calls_equal_a_brute_force_count(lake: Lake, seed: int) -> None:
         end_ms = now_ns // 10**6
         for query, expected in (
             ("sum(sum_over_time(traces_spanmetrics_calls_total[1h]))", len(spans)),
-            (
-                "count(histogram_quantile(0.5, sum by (client, server) (sum_over_time("
-                "traces_service_graph_request_server_seconds[1h]))) > 0)",
-                len(calls),
-            ),
+            (f"count(histogram_quantile(0.5, sum by (client, server) (sum_over_time({SERVER}[1h]))) > 0)", len(calls)),
             ("sum(increase(traces_spanmetrics_calls_total[1h]))", len(spans)),
         ):
             plan = language("promql").compile(query, QueryTimes(end_ms, end_ms, 0), QueryOptions())

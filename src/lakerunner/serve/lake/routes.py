@@ -9,8 +9,8 @@ from lakerunner.serve.lake.limits import limit_routes
 from lakerunner.serve.lake.logs import log_routes
 from lakerunner.serve.lake.queries import running_routes
 from lakerunner.serve.lake.rows import row_routes
-from lakerunner.serve.lake.spans import span_routes
 from lakerunner.serve.lake.service_map import service_map_routes
+from lakerunner.serve.lake.spans import span_routes
 from lakerunner.serve.lake.stream import stream_routes
 from lakerunner.serve.lake.tail import tail_routes
 from lakerunner.serve.lake.traces import trace_routes
