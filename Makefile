@@ -28,7 +28,8 @@ BIN := $(VENV)/bin
 ##@ Use
 
 demo: $(VENV)/.run ## Start everything on this machine, with simulated telemetry of a small shop; Ctrl-C stops it
-	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA) --set auth.required=false
+	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA) --set auth.required=false \
+		--set derive.span_metrics=true --set derive.service_graph=true
 
 ##@ Develop
 

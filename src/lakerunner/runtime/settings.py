@@ -211,13 +211,13 @@ class UpkeepSettings(Section):
 class DeriveSettings(Section):
     """Metrics that are derived from spans while they are ingested."""
 
-    span_metrics: bool = Field(True, description="Derive calls and latency of operations from spans.")
+    span_metrics: bool = Field(False, description="Derive calls and latency of operations from spans.")
     dimensions: str = Field(
         "",
         description="Attributes that are labels of span metrics too, with commas between them, "
         "for example `http.method,resource.k8s.cluster.name`.",
     )
-    service_graph: bool = Field(True, description="Derive requests between services from spans.")
+    service_graph: bool = Field(False, description="Derive requests between services from spans.")
     pair_wait_s: Seconds = Field(
         3_600.0, description="How long one side of a call waits for the other, if they come with different objects."
     )

@@ -23,6 +23,7 @@ from lakerunner.query.language import QueryOptions
 from lakerunner.query.languages import language
 from lakerunner.query.run import run
 from lakerunner.query.series.times import QueryTimes
+from lakerunner.runtime.settings import DeriveSettings
 from tests.formats.otlp_samples import pairs
 from tests.pipeline.lake import ORG, Lake, loaded
 
@@ -115,7 +116,8 @@ def test_calls_equal_a_brute_force_count(lake: Lake, seed: int) -> None:
     cuts = sorted(rng.sample(range(len(spans)), 9))
     parts = [spans[a:b] for a, b in zip([0, *cuts], [*cuts, len(spans)], strict=True) if b > a]
     raws = [lake.put(TRACES, batch_of(part)) for part in parts]
-    runner = IngestRunner(lake.settings, lake.database, here)
+    derive = DeriveSettings(span_metrics=True, service_graph=True)
+    runner = IngestRunner(lake.settings.model_copy(update={"derive": derive}), lake.database, here)
     waiting = [loaded(lake, *raws[at : at + 2]) for at in range(0, len(raws), 2)]
     repeated = 0
     while waiting:
