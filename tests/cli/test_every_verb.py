@@ -193,6 +193,9 @@ CASES: dict[tuple[str, ...], Case] = {
     ("query", "metrics"): Case(lambda _: ["up"], HOSTILE),
     ("query", "patterns"): Case(lambda _: [], HOSTILE),
     ("query", "rows"): Case(lambda _: ["logs"], HOSTILE),
+    # Refused before the API is asked: tests/pipeline/derive and tests/query/traces have what they show.
+    ("query", "servicemap"): Case(lambda _: ["--start", "now", "--end", "now-1h"], code=2),
+    ("query", "trace"): Case(lambda _: ["xyz"], code=2),
     ("query", "series"): Case(lambda _: ["up"], "[/red][bold]"),
     ("query", "volume"): Case(lambda _: [], "[/red][bold]"),
     # Refused, because a simulation takes too long for here: tests/ops/simulate runs one.

@@ -55,6 +55,9 @@ def trace(
     ] = TraceFormat.TEXT,
 ) -> int:
     """Draw a trace: one line per span, services coloured, errors and the critical path marked."""
+    from lakerunner.query.traces.trace_id import full_trace_id
+
+    trace_id = full_trace_id(trace_id)
     client = client_of(cli, url, key, org)
 
     def show() -> None:
