@@ -12,6 +12,7 @@ import os
 import resource
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -88,12 +89,12 @@ def make_inputs(folder: Path, signal: Signal, inputs: int, rows: int) -> Compact
     for number in range(inputs):
         count = max(1, rows // OBJECT_ROWS)
         # Neighbours overlap: each begins before the one before it has ended.
-        parts = [_later(signal, decoded[n % _OBJECTS], number * count // 2 + n) for n in range(count)]
-        segments.append(_write(store, signal, parts, types))
+        parts = [later(signal, decoded[n % _OBJECTS], number * count // 2 + n) for n in range(count)]
+        segments.append(write_segment(store, signal, parts, types))
     return CompactTask(fresh_id(), signal.name, tuple(segments), config, str(folder / "scratch"), types)
 
 
-def _later(signal: Signal, tables: Tables, seconds: int) -> Tables:
+def later(signal: Signal, tables: Tables, seconds: int) -> Tables:
     rows = tables[""]
     at = rows.column_names.index(signal.time_column)
     shift = seconds * 1_000_000_000 // signal.time_unit_ns
@@ -113,7 +114,9 @@ def _random_ids(count: int, digits: int) -> pa.Array:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
-def _write(store: Any, signal: Signal, parts: Sequence[Tables], types: AttributeTypes) -> Segment:
+def write_segment(
+    store: Any, signal: Signal, parts: Sequence[Tables], types: AttributeTypes, org_id: uuid.UUID = _ORG
+) -> Segment:
     joined = merged(signal, parts, types)
     tables = {each.suffix: sorted_table(joined[each.suffix], each.sort_key) for each in signal.tables}
     if signal is LOGS:
@@ -121,7 +124,7 @@ def _write(store: Any, signal: Signal, parts: Sequence[Tables], types: Attribute
     files = encode_tables(signal, tables)
     about = describe(signal, tables[""])
     size = sum(file.size for file in files)
-    segment = segment_of(signal, about, segment_id=fresh_id(), org_id=_ORG, collector="bench", size_bytes=size)
+    segment = segment_of(signal, about, segment_id=fresh_id(), org_id=org_id, collector="bench", size_bytes=size)
     for key, file in zip(keys.segment_keys(segment), files, strict=True):
         store.put(key, memoryview(file))
     return segment

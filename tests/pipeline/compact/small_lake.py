@@ -20,7 +20,7 @@ from lakerunner.pipeline.items import load_items, make_item, make_items
 from lakerunner.pipeline.stage import Item
 from lakerunner.pipeline.worker import run_batch
 from lakerunner.store.nanos import join_nanos
-from tests.pipeline.lake import Lake, loaded
+from tests.pipeline.lake import ORG, Lake, loaded
 
 
 def run_here(tasks: Sequence[CompactTask]) -> list[CompactResult]:
@@ -58,12 +58,12 @@ def compact(lake: Lake, segments: Sequence[Segment]) -> None:
     assert compact_items(lake, [item]) == {item.item_id: None}
 
 
-def compact_until_settled(lake: Lake, signal: Signal) -> int:
+def compact_until_settled(lake: Lake, signal: Signal, org_id: uuid.UUID = ORG) -> int:
     """Gather and merge as boxer and worker do, until nothing is left to merge; return the number of items."""
     count = 0
     while True:
         made: list[uuid.UUID] = []
-        for segment in lake.segments(signal):
+        for segment in lake.segments(signal, org_id):
             made += make_items(lake.database, COMPACT, [segment], lake.settings.pipeline)
         if not made:
             return count
