@@ -24,12 +24,14 @@ from lakerunner.cli.main import app
 from lakerunner.cli.render import shown
 from lakerunner.index.api_keys import Scope, create_key
 from lakerunner.index.database import Database
+from lakerunner.index.deletions import request_deletion
 from lakerunner.index.ledger import record_seen
 from lakerunner.index.orgs import create_org
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.profiles import StorageProfile, create_profile
 from lakerunner.index.row_reports import put_reports
 from lakerunner.intake.rejections import RejectedKind, Rejection, put_rejected
+from lakerunner.model.deletion import DeletionRequest
 from lakerunner.model.errors import BadInput
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
@@ -61,6 +63,13 @@ class World:
     def org(self) -> str:
         with self.database.transaction() as tx:
             return str(create_org(tx, f"[/red] 漢 {next(self.numbers)}").org_id)
+
+    def with_deletion(self) -> str:
+        org = self.org()
+        wanted = DeletionRequest(uuid.UUID(org), "logs", STORABLE, "{}", 0, 1, STORABLE)
+        with self.database.transaction() as tx:
+            request_deletion(tx, wanted, 60.0, lambda _: True)
+        return org
 
     def key(self) -> str:
         org_id = uuid.UUID(self.org())
@@ -165,6 +174,9 @@ CASES: dict[tuple[str, ...], Case] = {
     ("config", "show"): Case(lambda _: ["--set", f"api.url={STORABLE}"], STORABLE),
     ("demo",): Case(lambda world: ["--past", "1s", "--rate", "1", "--seed", str(next(world.numbers))]),
     ("doctor",): Case(lambda _: [], "[red]data"),
+    ("delete", "cancel"): Case(lambda world: [str(uuid.uuid4()), "--org", world.org()], code=1),
+    ("delete", "list"): Case(lambda world: ["--org", world.with_deletion()], "pending"),
+    ("delete", "show"): Case(lambda world: [str(uuid.uuid4()), "--org", world.org()], code=1),
     ("ingest", "backfill"): Case(made(World.object, "otel-raw/")),
     ("ingest", "quarantine", "list"): Case(made(World.quarantined), STORABLE),
     ("ingest", "quarantine", "retry"): Case(lambda world: [world.quarantined()]),

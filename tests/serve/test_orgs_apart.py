@@ -349,3 +349,33 @@ def test_tails_are_apart(guarded: Served, two_orgs: TwoOrgs) -> None:
         assert "our_fresh" in (second := str(socket.recv(timeout=20))) and THEIRS not in second
         with pytest.raises(TimeoutError):
             socket.recv(timeout=1.5)
+
+
+def test_deletions_need_an_administrator_and_never_touch_another_org(guarded: Served, two_orgs: TwoOrgs) -> None:
+    ours, theirs = bearer(two_orgs.secrets["our_admin"]), bearer(two_orgs.secrets["theirs"])
+    wanted = {"signal": "metrics", "match": '{__name__!=""}', **TIMES}
+    attacks: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", "/api/v1/deletes", wanted),
+        ("GET", "/api/v1/deletes", {}),
+        ("POST", "/api/v1/admin/tsdb/delete_series", {"match[]": '{__name__!=""}'}),
+        ("POST", "/loki/api/v1/delete", {"query": '{service_name=~".+"}', "start": START_S, "end": END_S}),
+        ("GET", "/loki/api/v1/delete", {}),
+    ]
+    for method, path, params in attacks:
+        for headers in ({}, bearer(two_orgs.secrets["ours"]), theirs, {**ours, "X-Scope-OrgID": "theirs"}):
+            assert guarded.client.request(method, path, params=params, headers=headers).status_code == 401, path
+    before = send(guarded, "query", {"query": "count(secret_up)", "time": END_S, "nocache": 1}, theirs).json()["data"]
+    made = guarded.client.post("/api/v1/deletes", params=wanted, headers=ours).json()
+    assert made["state"] == "pending"
+    after = send(guarded, "query", {"query": "count(secret_up)", "time": END_S, "nocache": 1}, theirs).json()["data"]
+    assert before == after and before["result"]
+    path = f"/api/v1/deletes/{made['id']}"
+    admin = {**bearer(two_orgs.secrets["admin"]), "X-Scope-OrgID": "theirs"}
+    assert guarded.client.get("/api/v1/deletes", headers=admin).json() == {"deletes": []}
+    for method in ("GET", "DELETE"):
+        assert guarded.client.request(method, path, headers=admin).status_code == 404
+    assert guarded.client.get(path, headers=ours).json()["receipt"] is not None
+    assert guarded.client.delete(path, headers=ours).json()["state"] == "cancelled"
+    assert guarded.client.delete(path, headers=ours).status_code == 409
+    refused = guarded.client.post("/api/v1/deletes", params={**wanted, "match": "rate(up[5m])"}, headers=ours)
+    assert refused.status_code == 400 and "1:1" in refused.text

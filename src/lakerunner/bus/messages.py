@@ -20,12 +20,14 @@ VERSION_FIELD = "v"
 #: The stage that takes raw objects, and those that take segments. A name here makes the topics of that stage.
 OBJECT_STAGE = "ingest"
 SEGMENT_STAGES = ("compact", "rollup")
+#: Stages that take segments only when somebody asks for it: new segments are not announced to them.
+REQUESTED_STAGES = ("delete",)
 #: The one of them that takes windows of time, to which new segments add rows.
 WINDOW_STAGE = "rollup"
 
 
 def _known_stage(name: str) -> str:
-    if name not in (OBJECT_STAGE, *SEGMENT_STAGES):
+    if name not in (OBJECT_STAGE, *SEGMENT_STAGES, *REQUESTED_STAGES):
         raise ValueError(f"there is no stage {name!r}")
     return name
 

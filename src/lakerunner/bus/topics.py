@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakerunner.bus.messages import (
     OBJECT_STAGE,
+    REQUESTED_STAGES,
     SEGMENT_STAGES,
     WINDOW_STAGE,
     DeadLetter,
@@ -63,14 +64,14 @@ def dead(topic: str) -> Topic:
 
 
 def segment_stages(signal: Signal) -> tuple[str, ...]:
-    """The stages that take segments of the signal."""
+    """The stages to which new segments of the signal are announced."""
     return tuple(stage for stage in SEGMENT_STAGES if stage != WINDOW_STAGE or signal.rolls_up)
 
 
 def _check_stage(signal: Signal, stage: str) -> None:
     if stage == WINDOW_STAGE and not signal.rolls_up:
         raise BadInput(f"cannot name a rollup topic of {signal}: that signal has no coarser tiers")
-    if stage not in (OBJECT_STAGE, *SEGMENT_STAGES):
+    if stage not in (OBJECT_STAGE, *SEGMENT_STAGES, *REQUESTED_STAGES):
         raise BadInput(f"cannot name a topic of {stage}: there is no such stage")
 
 
@@ -78,7 +79,11 @@ def _of_signal(signal: Signal) -> tuple[Topic, ...]:
     return (
         objects(signal),
         work(signal, OBJECT_STAGE),
-        *(topic for stage in segment_stages(signal) for topic in (made(signal, stage), work(signal, stage))),
+        *(
+            topic
+            for stage in (*segment_stages(signal), *REQUESTED_STAGES)
+            for topic in (made(signal, stage), work(signal, stage))
+        ),
     )
 
 

@@ -9,7 +9,20 @@ import typer
 
 from lakerunner import __version__
 from lakerunner.cli.verb import role_command
-from lakerunner.cli.verbs import bus, config, demo, deployment, ingest, key, org, profile, query, simulate, sweep
+from lakerunner.cli.verbs import (
+    bus,
+    config,
+    delete,
+    demo,
+    deployment,
+    ingest,
+    key,
+    org,
+    profile,
+    query,
+    simulate,
+    sweep,
+)
 from lakerunner.cli.verbs import query_logs as _query_logs  # noqa: F401  (adds verbs to `query`)
 from lakerunner.cli.verbs import query_traces as _query_traces  # noqa: F401  (adds verbs to `query`)
 from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
@@ -46,9 +59,9 @@ _DEPLOYMENT = (
 for _function in _DEPLOYMENT:
     app.command(rich_help_panel="Deployment")(_function)
 for _role in (*ROLES, *ROLES_BY_SIGNAL, *CANARY_ROLES, *DEMO_ROLES):
-    if _role.name != "ingest":  # a noun too, which runs the role when no verb follows it
+    if _role.name not in ("ingest", "delete"):  # nouns too, which run the role when no verb follows
         app.command(_role.name, rich_help_panel="Single roles")(role_command(_role))
-for _noun in (bus, config, ingest, key, org, profile, query):
+for _noun in (bus, config, delete, ingest, key, org, profile, query):
     app.add_typer(_noun.app, name=_noun.__name__.rpartition(".")[2], rich_help_panel="Nouns")
 
 

@@ -7,17 +7,18 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakerunner.index import outbox
+from lakerunner.index import deletions, outbox
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.derivation import Derivation, apply_derivation
 from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.rollup_windows import end_windows, mark_inserted, release_windows
 from lakerunner.index.row_reports import put_reports
-from lakerunner.index.segment_inputs import release_segments
+from lakerunner.index.segment_inputs import release_segments, release_some
 from lakerunner.index.segment_sources import forget_sources, record_sources
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
 from lakerunner.index.work import ItemState, end_item
+from lakerunner.model.deletion import SegmentDeleted
 from lakerunner.model.errors import Bug, Missing
 from lakerunner.model.raw_object import ObjectOutcome
 from lakerunner.model.rollup_window import Window
@@ -51,6 +52,10 @@ class ItemResult:
     derivation: Derivation | None = None
     #: The item did nothing with its segments: another item may take them.
     releases_inputs: bool = False
+    #: Inputs that stay as they are, and that later items of the stage may take again.
+    released: Sequence[SegmentRef] = ()
+    #: What became of segments that deletions concern.
+    deletions: Sequence[SegmentDeleted] = ()
 
 
 class _Stale(Exception):
@@ -84,6 +89,12 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     superseded = supersede(tx, result.superseded, result.item_id)
     if superseded != len(result.superseded):
         raise _Stale(f"{len(result.superseded) - superseded} of {len(result.superseded)} input segments are not live")
+    unapplied = deletions.unapplied(tx, result.superseded, result.deletions)
+    if unapplied:
+        raise _Stale(f"{unapplied} deletions of its input segments are open")
+    release_some(tx, result.item_id, result.released)
+    if not deletions.apply_outcomes(tx, result.deletions):
+        raise _Stale("a deletion that it applies is not open any more")
     ended = end_windows(tx, result.windows, result.item_id)
     if ended != len(result.windows):
         raise _Stale(f"the rows of {len(result.windows) - ended} of {len(result.windows)} windows have changed since")

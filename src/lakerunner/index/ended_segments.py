@@ -75,6 +75,11 @@ def _release(tx: Connection, refs: Sequence[SegmentRef]) -> None:
         [[each.dateint for each in refs], [each.segment_id for each in refs]],
     ).fetchall()
     tx.execute(
+        "DELETE FROM segment_source o USING unnest(%s::int[], %s::uuid[]) AS r(dateint, segment_id)"
+        " WHERE o.dateint = r.dateint AND o.segment_id = r.segment_id",
+        [[each.dateint for each in refs], [each.segment_id for each in refs]],
+    )
+    tx.execute(
         "UPDATE work_item w SET state = 'stale', reason = 'its segments are gone', ended_at = now()"
         " WHERE item_id = ANY(%s) AND state = 'open'"
         " AND NOT EXISTS (SELECT FROM segment_input i WHERE i.item_id = w.item_id)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import LiteralString
 
@@ -20,6 +20,7 @@ _NO_WINDOW: LiteralString = (
     "NULL::int AS tier_s, NULL::bigint AS start_ns, NULL::bigint AS end_ns, NULL::boolean AS sealed"
 )
 _SELECT_REFS: LiteralString = "SELECT s.dateint, s.segment_id FROM segment s WHERE s.org_id = %s AND s.state = 'live'"
+_NEITHER: LiteralString = "NULL::bigint AS watermark_ms, NULL::uuid AS deletion_id"
 #: By the coarsest tier of a want. Written out, because an array as a parameter takes longer than the lookup.
 _OVERLAPS: dict[int, LiteralString] = {
     RAW_TIER_S: "(s.signal = %s AND s.tier_s = 0 AND s.start_ns < %s AND s.end_ns > %s)",
@@ -33,10 +34,16 @@ _OVERLAPS: dict[int, LiteralString] = {
 _SEALED_TIERS_S = [300, 3_600, 86_400]
 #: Clean windows that follow each other are one stretch, so that a month of them is a few rows.
 _STRETCHES: LiteralString = (
-    "SELECT NULL, NULL, tier_s, lower(stretch), upper(stretch), sealed, NULL FROM"
+    "SELECT NULL, NULL, tier_s, lower(stretch), upper(stretch), sealed, NULL, NULL FROM"
     " (SELECT w.tier_s, w.sealed, unnest(range_agg(int8range(w.start_ns, w.end_ns))) AS stretch FROM rollup_window w"
     " WHERE w.org_id = %s AND NOT w.dirty AND (w.tier_s = ANY(%s::int[]) OR w.sealed AND w.tier_s = ANY(%s::int[]))"
     " AND w.end_ns >= %s AND w.start_ns < %s GROUP BY w.tier_s, w.sealed) AS stretches"
+)
+#: Parameters: the org, and its signals with commas between them. Without open deletions, it reads a page of an index.
+_HIDDEN: LiteralString = (
+    f"SELECT s.dateint, s.segment_id, {_NO_WINDOW}, NULL::bigint, d.deletion_id FROM deletion d"  # noqa: S608
+    " JOIN deletion_segment s ON s.deletion_id = d.deletion_id AND s.state = 'pending'"
+    " WHERE d.org_id = %s AND d.signal = ANY(string_to_array(%s, ',')) AND d.state IN ('pending', 'running')"
 )
 
 
@@ -62,6 +69,8 @@ class Found:
     watermark_ms: int | None
     #: Where the windows of tiers are clean: the tier, start and end in nanoseconds, and whether raw rows have expired.
     stretches: list[tuple[int, int, int, bool]]
+    #: Segment -> the open deletions that hide rows of it.
+    hidden: dict[uuid.UUID, list[uuid.UUID]] = field(default_factory=dict)
 
 
 def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[SegmentRef]:
@@ -76,13 +85,15 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
 
 def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
-    """What `live_refs` returns, with the watermark of the signals and the clean windows of tiers."""
+    """What `live_refs` returns, with the watermark of the signals the clean windows of tiers, and hidden rows."""
     statement, values = _select_refs(org_id, wants)
     parts: list[LiteralString] = [
-        f"SELECT dateint, segment_id, {_NO_WINDOW}, NULL::bigint AS watermark_ms FROM ({statement}) AS refs",  # noqa: S608
-        f"SELECT NULL, NULL, {_NO_WINDOW}, watermark_ms FROM ({WATERMARK_MS}) AS least",  # noqa: S608
+        f"SELECT dateint, segment_id, {_NO_WINDOW}, {_NEITHER} FROM ({statement}) AS refs",  # noqa: S608
+        f"SELECT NULL, NULL, {_NO_WINDOW}, watermark_ms, NULL FROM ({WATERMARK_MS}) AS least",  # noqa: S608
+        _HIDDEN,
     ]
-    values += [org_id, ",".join({want.signal for want in wants})]
+    signals = ",".join({want.signal for want in wants})
+    values += [org_id, signals, org_id, signals]
     rolled = [want for want in wants if signal_named(want.signal).rolls_up]
     if rolled:
         parts.append(_STRETCHES)
@@ -93,7 +104,9 @@ def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
     found = Found([], None, [])
     watermark_ms = None
     for row in tx.execute(" UNION ALL ".join(parts), values).fetchall():
-        if row["segment_id"] is not None:
+        if row["deletion_id"] is not None:
+            found.hidden.setdefault(row["segment_id"], []).append(row["deletion_id"])
+        elif row["segment_id"] is not None:
             found.refs.append(SegmentRef(row["dateint"], row["segment_id"]))
         elif row["tier_s"] is not None:
             found.stretches.append((row["tier_s"], row["start_ns"], row["end_ns"], row["sealed"]))

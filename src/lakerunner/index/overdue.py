@@ -101,6 +101,25 @@ def untaken_segments(
     )
 
 
+def pending_deletions(
+    tx: Connection, stage: str, signals: Sequence[str], overdue: Overdue, after: Position
+) -> Page[Segment]:
+    """Live segments that a running deletion concerns and no item of the stage has taken, oldest request first."""
+    return _page(
+        tx,
+        SEGMENT_COLUMNS,
+        "(SELECT g.*, l.listed_at FROM deletion_segment l JOIN deletion d USING (deletion_id)"
+        " JOIN segment g USING (dateint, segment_id) WHERE l.state = 'pending' AND d.state = 'running'"
+        " AND d.signal = ANY(%(signals)s) AND g.state = 'live' AND NOT EXISTS (SELECT FROM segment_input i"
+        " WHERE i.stage = %(stage)s AND i.dateint = g.dateint AND i.segment_id = g.segment_id)) s WHERE true",
+        ("listed_at", "segment_id"),
+        overdue,
+        after,
+        segment_of_row,
+        {"stage": stage, "signals": list(signals)},
+    )
+
+
 def open_items(tx: Connection, stage: str, overdue: Overdue, after: Position) -> Page[WorkItem]:
     """Items of the stage that nobody ended, oldest first."""
     return _page(

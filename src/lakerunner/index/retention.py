@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakerunner.index.deletion_end import end_pending
+from lakerunner.index.rollup_windows import forget_windows, seal
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import BadInput
 from lakerunner.model.segment import RAW_TIER_S
-from lakerunner.model.signals import SIGNALS
+from lakerunner.model.signals import METRICS, SIGNALS
 from lakerunner.model.time import TimeRange
 from lakerunner.runtime.settings import RetentionSettings
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 TIERS = {"10s": 10, "1m": 60, "5m": 300, "1h": 3_600, "1d": 86_400}
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhdwy])")
+#: Windows of an expired tier that are forgotten with one batch of its segments.
+_WINDOWS = 10_000
 #: Words for "keep it for ever".
 _EVER = ("0", "forever", "ever")
 
@@ -171,6 +174,12 @@ def end_expired(tx: Connection, org_id: uuid.UUID, kept: Kept, keep_s: float, li
     ).fetchall()
     found = [_expired(org_id, kept, row) for row in rows]
     end_pending(tx, [each.ref for each in found])
+    if found and kept.signal == METRICS.name:
+        before_ns = max(each.time_range.end_ns for each in found)
+        # What was made of these samples is kept as it is, and never made again from nothing.
+        seal(tx, org_id, kept.tier_s, before_ns)
+        if kept.tier_s:
+            forget_windows(tx, org_id, kept.tier_s, before_ns, _WINDOWS)
     return found
 
 

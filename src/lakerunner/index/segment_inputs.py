@@ -45,6 +45,16 @@ def release_segments(tx: Connection, item_id: uuid.UUID) -> None:
     tx.execute("DELETE FROM segment_input WHERE item_id = %s", [item_id])
 
 
+def release_some(tx: Connection, item_id: uuid.UUID, refs: Sequence[SegmentRef]) -> None:
+    """Set some segments of an item free."""
+    if refs:
+        tx.execute(
+            "DELETE FROM segment_input i USING unnest(%s::int[], %s::uuid[]) AS r(dateint, segment_id)"
+            " WHERE i.item_id = %s AND i.dateint = r.dateint AND i.segment_id = r.segment_id",
+            [[each.dateint for each in refs], [each.segment_id for each in refs], item_id],
+        )
+
+
 def segments_of_items(tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[tuple[Segment, float]]]:
     """The segments of each item, whatever their state, each with the seconds since it was made; in order of time."""
     rows = tx.execute(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakerunner.model.errors import BadInput
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.time import NS_PER_DAY, TimeRange, dateint, hour_of_day
 
 #: Distinct values of a pruning column kept in the index; above this, the segment matches every value.
@@ -67,6 +68,8 @@ class Segment:
     is_dated: bool = True
     #: A filter of the ids in the segment (`id_filter.py`), set when the segment is made; lookups do not read it.
     id_filter: bytes = field(default=b"", repr=False, compare=False)
+    #: Rows that a deletion under way hides. Known to lookups for queries only.
+    hidden: tuple[HiddenRows, ...] = ()
 
     def __post_init__(self) -> None:
         if self.time_range.start_ns == self.time_range.end_ns or self.row_count <= 0:

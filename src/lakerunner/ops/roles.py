@@ -91,6 +91,12 @@ _STAGES = (
     ("compact", "Merge small segments of all signals into large ones, on Spark.", _ALL_SIGNALS),
     ("boxer-rollup", "Gather windows of all signals into work items for rollup.", ("metrics",)),
     ("rollup", "Roll samples of all signals up to coarser tiers, on Spark.", ("metrics",)),
+    (
+        "boxer-delete",
+        "Gather segments with rows to delete of all signals into work items for delete.",
+        _ALL_SIGNALS,
+    ),
+    ("delete", "Rewrite segments of all signals without the rows that are to be deleted, on Spark.", _ALL_SIGNALS),
 )
 
 #: What `serve` runs, in the order in which it starts them.

@@ -14,6 +14,7 @@ from lakerunner.intake.rejections import forget_excess
 from lakerunner.model.errors import LimitHit
 from lakerunner.ops.sweeping.raw_objects import delete_raw_objects
 from lakerunner.ops.sweeping.round import sweep_round
+from lakerunner.pipeline.delete.request import begin_due
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.stages import STAGES
 from lakerunner.runtime.metrics import SWALLOWED
@@ -60,6 +61,9 @@ class Sweeper(SingletonRole):
         handled = run_jobs(self.database, self._jobs(), lease)
         if any(handled.values()):
             log().info("tidied", **{name: rows for name, rows in handled.items() if rows})
+        begun = begin_due(self.database, lease)
+        if begun:
+            log().info("deletions begun", segments=begun)
         self._sweep_segments(lease, until)
         deleted = delete_raw_objects(self.settings, self.database, lease)
         if deleted:

@@ -10,6 +10,7 @@ from lakerunner.bus.role import BusRole
 from lakerunner.model.signal import Signal
 from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.compact.stage import COMPACT
+from lakerunner.pipeline.delete.stage import DELETE
 from lakerunner.pipeline.ingest.stage import INGEST
 from lakerunner.pipeline.rollup.stage import ROLLUP
 from lakerunner.pipeline.stage import AnyStage
@@ -18,7 +19,7 @@ from lakerunner.runtime.role import Probe, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 
-STAGES: tuple[AnyStage, ...] = (INGEST, COMPACT, ROLLUP)
+STAGES: tuple[AnyStage, ...] = (INGEST, COMPACT, ROLLUP, DELETE)
 
 
 class StageRole(BusRole):

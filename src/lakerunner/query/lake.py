@@ -33,7 +33,7 @@ class Lake:
     """One per process; each query gets its own `LakeQuery`. Safe to share between threads."""
 
     def __init__(self, database: Database, catalog: Catalog, workers: Workers) -> None:
-        self._database = database
+        self.database = database
         self._catalog = catalog
         self._workers = workers
         self._id_filters = IdFilters(database)
@@ -72,7 +72,7 @@ class Lake:
 
     def ping(self) -> None:
         """Raise when the index does not answer."""
-        self._database.ping()
+        self.database.ping()
 
     def close(self) -> None:
         self._workers.close()

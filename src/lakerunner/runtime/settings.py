@@ -308,6 +308,16 @@ class CanarySettings(Section):
     )
 
 
+class DeleteSettings(Section):
+    """Deletion of rows on request."""
+
+    wait_s: Keep = Field(
+        300.0,
+        description="How long a deletion waits before segments are rewritten. Its rows are hidden at once; until then "
+        "it can be cancelled.",
+    )
+
+
 class SparkSettings(Section):
     """The Spark session of ingest, compact and rollup."""
 
@@ -569,6 +579,7 @@ class Settings(Section):
     sweep: SweepSettings = Field(default_factory=SweepSettings)
     monitor: MonitorSettings = Field(default_factory=MonitorSettings)
     canary: CanarySettings = Field(default_factory=CanarySettings)
+    delete: DeleteSettings = Field(default_factory=DeleteSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     pipeline: PipelineSettings = Field(default_factory=PipelineSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)

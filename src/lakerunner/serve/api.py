@@ -30,15 +30,20 @@ class Api:
     admission: Admission
     service: QueryService
     tails: Tails
+    #: How long a deletion can be cancelled.
+    delete_wait_s: float
 
     @classmethod
-    def over(cls, settings: ApiSettings, lake: Lake, auth: Authenticator) -> Api:
+    def over(cls, settings: ApiSettings, lake: Lake, auth: Authenticator, delete_wait_s: float = 300.0) -> Api:
         admission = Admission(settings)
         service = QueryService(settings, lake, admission)
-        return cls(settings, auth, admission, service, Tails(service))
+        return cls(settings, auth, admission, service, Tails(service), delete_wait_s)
 
     async def caller(self, request: HTTPConnection) -> Caller:
         return await self.auth.caller(request)
+
+    async def administrator(self, request: Request) -> Caller:
+        return await self.auth.administrator(request)
 
     async def operator(self, request: Request) -> Caller:
         return await self.auth.operator(request)

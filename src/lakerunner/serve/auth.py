@@ -78,6 +78,32 @@ class Authenticator:
         """
         return await self._caller(request, _org_operated)
 
+    async def administrator(self, request: HTTPConnection) -> Caller:
+        """The caller of a route that changes data: a key with the scope admin, and one org.
+
+        An admin key without an org administers every org, and names the one that it means. Without a required key,
+        everybody administers the default org.
+        """
+        return await run_in_threadpool(self._administrator, request)
+
+    def _administrator(self, request: HTTPConnection) -> Caller:
+        org_name = request.headers.get(ORG_HEADER, "").strip()
+        if not self._required and not has_secret(request.headers):
+            return self._authenticate(request, _org_of)
+        secret = secret_in(request.headers)
+        with self._database.transaction() as tx:
+            key = authenticate(tx, secret)
+            require(key, Scope.ADMIN)
+            chosen = _named_org(lambda name: find_org(tx, name).org_id, org_name) if org_name else None
+        if not key.org_ids and not org_name:
+            raise BadInput(
+                f"cannot tell which org is meant: key {key.name!r} administers all",
+                hint="name one in the header X-Scope-OrgID",
+            )
+        if not key.org_ids and chosen is not None:
+            return Caller(chosen, key.name)
+        return Caller(_org_of(key, org_name, chosen), key.name)
+
     async def _caller(self, request: HTTPConnection, choose: OrgChoice) -> Caller:
         caller: Caller | None = request.scope.get(CALLER)
         if caller is None:

@@ -80,7 +80,6 @@ def test_values(loki: httpx.Client) -> None:
         ("query_range", {"query": "x" * 20_000}),
         ("series", {"match[]": '{service_name="cart"} |= "x"'}),
         ("index/volume", {"query": 'sum(rate({a="b"}[1m]))'}),
-        ("delete", {"query": '{service_name="cart"}'}),
         ("tail", {"query": '{service_name="cart"}'}),
     ],
 )

@@ -8,7 +8,6 @@ import typer
 
 from lakerunner.cli.verb import Cli, assignments, verb
 from lakerunner.index import org_limits, orgs
-from lakerunner.index import retention as retain
 
 app = typer.Typer(no_args_is_help=True, help="Orgs, the owners of data: create, list, set limits and retention.")
 
@@ -83,6 +82,8 @@ def retention(
 
     The sweeper ends older segments within a minute, and deletes their objects sweep.grace_s later. It cannot be undone.
     """
+    from lakerunner.index import retention as retain
+
     wanted = {retain.kept_named(name): retain.read_length(text) for name, text in assignments(set_ or []).items()}
     removed = [retain.kept_named(name) for name in unset or []]
     with cli.index() as database, database.transaction() as tx:

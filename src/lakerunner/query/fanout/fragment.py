@@ -152,7 +152,7 @@ class FragmentEvaluation:
 
     def _row_segments(self) -> list[RowSegment]:
         return [
-            RowSegment(each.segment_id, each.keys[0], each.size_bytes, each.start_ns, each.end_ns)
+            RowSegment(each.segment_id, each.keys[0], each.size_bytes, each.start_ns, each.end_ns, each.hidden)
             for each in self._request.segments
         ]
 

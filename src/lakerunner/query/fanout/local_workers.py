@@ -114,15 +114,26 @@ class LocalWorkers:
         try:
             if request.kind is Kind.SAMPLES:
                 spans, need = request.spans_ms(segment), needed(leaf.reading.need, segment.tier_s)
-                samples = scan_samples(self._opener, segment.keys, leaf.matchers, spans, budget.look, tally, need)
+                samples = scan_samples(
+                    self._opener, segment.keys, leaf.matchers, spans, budget.look, tally, need, segment.hidden
+                )
                 budget.settle(sum(part.size_bytes for part in samples))
             elif request.kind is Kind.SERIES:
-                table = scan_series(self._opener, segment.keys, leaf.matchers, budget.look, tally)
+                table = scan_series(self._opener, segment.keys, leaf.matchers, budget.look, tally, segment.hidden)
             elif request.kind is Kind.LABELS:
-                table = scan_labels(self._opener, segment.keys, leaf.matchers, request.label, budget.look, tally)
+                table = scan_labels(
+                    self._opener, segment.keys, leaf.matchers, request.label, budget.look, tally, segment.hidden
+                )
             else:
                 table = scan_exemplars(
-                    self._opener, segment.keys, leaf.matchers, leaf.start_ms, leaf.end_ms, budget.look, tally
+                    self._opener,
+                    segment.keys,
+                    leaf.matchers,
+                    leaf.start_ms,
+                    leaf.end_ms,
+                    budget.look,
+                    tally,
+                    segment.hidden,
                 )
         except LimitHit:
             raise

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from lakerunner.model.errors import BadInput
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.plan.leaf import Leaf, Piece
@@ -54,11 +55,15 @@ class SegmentObjects:
     start_ns: int = 0
     end_ns: int = 0
     tier_s: int = RAW_TIER_S
+    #: Rows of it that must not be seen.
+    hidden: tuple[HiddenRows, ...] = ()
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentObjects:
         times, names = segment.time_range, keys.segment_keys(segment)
-        return cls(segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s)
+        return cls(
+            segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s, segment.hidden
+        )
 
     @property
     def slot(self) -> int:
@@ -88,7 +93,15 @@ class _Request:
             "org": str(self.org_id),
             "query": str(self.query_id),
             "segments": [
-                [str(each.segment_id), each.keys, each.size_bytes, each.start_ns, each.end_ns, each.tier_s]
+                [
+                    str(each.segment_id),
+                    each.keys,
+                    each.size_bytes,
+                    each.start_ns,
+                    each.end_ns,
+                    each.tier_s,
+                    [hidden.to_json() for hidden in each.hidden],
+                ]
                 for each in self.segments
             ],
             "time_left_s": self.time_left_s,
@@ -191,9 +204,15 @@ def read_request(document: Mapping[str, Any]) -> Request:
             "query_id": uuid.UUID(document["query"]),
             "segments": tuple(
                 SegmentObjects(
-                    uuid.UUID(segment_id), tuple(names), int(size_bytes), int(start_ns), int(end_ns), int(tier_s)
+                    uuid.UUID(segment_id),
+                    tuple(names),
+                    int(size_bytes),
+                    int(start_ns),
+                    int(end_ns),
+                    int(tier_s),
+                    tuple(map(HiddenRows.from_json, hidden)),
                 )
-                for segment_id, names, size_bytes, start_ns, end_ns, tier_s in document["segments"]
+                for segment_id, names, size_bytes, start_ns, end_ns, tier_s, hidden in document["segments"]
             ),
             "deadline_s": time.monotonic() + float(document["time_left_s"]),
             "max_bytes": int(document["max_bytes"]),

@@ -65,7 +65,7 @@ class Pushed:
 
 def push_down(selector: ast.LogSelector) -> Pushed:
     parts: list[Predicate] = [_FIRST_OF_ITS_KIND]
-    parts += [_always(each) if each.name in ALWAYS else _matcher(each) for each in selector.matchers]
+    parts += [always(each) if each.name in ALWAYS else _matcher(each) for each in selector.matchers]
     matchers = tuple(each for each in selector.matchers if each.name not in ALWAYS)
     left: list[ast.Stage] = []
     #: What earlier stages may have made of the entry.
@@ -73,7 +73,7 @@ def push_down(selector: ast.LogSelector) -> Pushed:
     for stage in selector.stages:
         match stage:
             case ast.LineFilter() if line_is_stored:
-                exact = _line_filter(stage)
+                exact = line_predicate(stage)
                 if exact is not None:
                     parts.append(exact)
                     continue
@@ -107,7 +107,7 @@ def segment_matchers(selector: ast.LogSelector) -> tuple[Matcher, ...]:
 # -- labels ----------------------------------------------------------------------------------------------------------
 
 
-def _always(matcher: Matcher) -> Predicate:
+def always(matcher: Matcher) -> Predicate:
     """A matcher on a label that every entry has: the value of one column, or a default where it has none."""
     column = Column(ALWAYS[matcher.name])
     leaf = text_leaf(column, matcher)
@@ -164,7 +164,7 @@ def _equal(column: Column, text: str) -> Predicate:
 # -- lines -----------------------------------------------------------------------------------------------------------
 
 
-def _line_filter(stage: ast.LineFilter) -> Predicate | None:
+def line_predicate(stage: ast.LineFilter) -> Predicate | None:
     """The filter as a predicate, if it can be stated exactly. A row without a message has an empty line."""
     if any(is_address(stage, text) or not text.value for text in stage.texts):
         return None

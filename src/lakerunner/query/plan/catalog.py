@@ -6,10 +6,11 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lakerunner.index.database import Database
+from lakerunner.index.deletions import hidden_rows
 from lakerunner.index.lookup import Found, Want, find, load_segments
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
@@ -82,7 +83,22 @@ class Catalog:
             while len(self._known) > _MAX_SEGMENTS:
                 self._known.popitem(last=False)
         segments = sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
+        if answer.hidden:
+            segments = self._with_hidden(segments, answer.hidden)
         return segments, answer
+
+    def _with_hidden(
+        self, segments: Sequence[Segment], hidden: Mapping[uuid.UUID, Sequence[uuid.UUID]]
+    ) -> list[Segment]:  # fmt: skip
+        """The segments, with the rows that deletions hide. A deletion never changes, so it may be read later."""
+        ids = {each for found in hidden.values() for each in found}
+        known = self._database.read(lambda tx: hidden_rows(tx, list(ids)))
+        return [
+            replace(segment, hidden=tuple(known[each].in_tier(segment.tier_s) for each in sorted(found)))
+            if (found := hidden.get(segment.segment_id))
+            else segment
+            for segment in segments
+        ]
 
     def _split(self, refs: Sequence[SegmentRef]) -> tuple[list[Segment], list[SegmentRef]]:
         found, missing = [], []

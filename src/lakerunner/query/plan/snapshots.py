@@ -75,10 +75,12 @@ class Snapshot:
         )
 
     def fingerprint(self) -> str:
-        """A hash of the set of segments, and of where tiers may be read."""
+        """A hash of the set of segments, of what is hidden in them, and of where tiers may be read."""
         digest = xxhash.xxh3_128()
-        for segment_id in sorted(segment.segment_id.bytes for segment in self.looked.segments):
-            digest.update(segment_id)
+        for segment in sorted(self.looked.segments, key=lambda each: each.segment_id.bytes):
+            digest.update(segment.segment_id.bytes)
+            for hidden in segment.hidden:
+                digest.update(hidden.deletion_id.bytes)
         for stretch in sorted(self.looked.stretches, key=lambda one: (one.tier_s, one.start_ns, one.end_ns)):
             digest.update(repr(stretch).encode())
         return digest.hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from lakerunner.serve.api import Api
+from lakerunner.serve.lake.deletes import delete_routes
 from lakerunner.serve.lake.limits import limit_routes
 from lakerunner.serve.lake.logs import log_routes
 from lakerunner.serve.lake.queries import running_routes
@@ -28,4 +29,5 @@ def lake_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
         *limit_routes(api),
         *trace_routes(api),
         *service_map_routes(api),
+        *delete_routes(api),
     ]

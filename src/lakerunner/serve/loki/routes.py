@@ -6,6 +6,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.serve import paths  # noqa: F401  (registers `{…:text}` for route paths)
 from lakerunner.serve.api import Api
+from lakerunner.serve.loki.deletes import delete_routes
 from lakerunner.serve.loki.detected import detected_routes
 from lakerunner.serve.loki.labels import label_routes
 from lakerunner.serve.loki.language import language_routes
@@ -26,4 +27,5 @@ def loki_routes(api: Api) -> list[BaseRoute]:
         *tail_routes(api),
         *language_routes(api),
         *status_routes(api),
+        *delete_routes(api),
     ]

@@ -1,4 +1,4 @@
-"""Requests that clients send beside queries: the version, limits, rules and deletions."""
+"""Requests that clients send beside queries: the version, limits and rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from lakerunner import __version__
-from lakerunner.model.errors import BadInput
 from lakerunner.serve.api import Api
 from lakerunner.serve.dialect import Handler
 from lakerunner.serve.loki.answers import loki_route
@@ -45,20 +44,12 @@ def status_routes(api: Api) -> list[BaseRoute]:
         }
         return json_response({"limits": limits, "pattern_ingester_enabled": True, "version": LOKI_VERSION})
 
-    async def deletion(request: Request) -> Response:
-        await api.caller(request)
-        raise BadInput(
-            "cannot delete log lines: segments are immutable, and this API only reads them",
-            hint="let a retention rule of the bucket remove old segments",
-        )
-
     return [
         loki_route("/loki/api/v1/status/buildinfo", _fixed(api, _BUILD), ["GET"], light=True),
         loki_route("/loki/api/v1/drilldown-limits", drilldown_limits, ["GET"], light=True),
         loki_route("/loki/api/v1/rules", _fixed(api, {}), ["GET"], light=True),
         loki_route("/prometheus/api/v1/rules", _fixed(api, _success({"groups": []})), ["GET"], light=True),
         loki_route("/prometheus/api/v1/alerts", _fixed(api, _success({"alerts": []})), ["GET"], light=True),
-        loki_route("/loki/api/v1/delete", deletion, ["GET", "POST", "PUT", "DELETE"], light=True),
     ]
 
 

@@ -67,4 +67,14 @@ OPERATIONS = (
     _lake("traces/{id}/logs", "GET", "The log records that carry the trace's id.", {"type": "object"}),
     _lake("servicemap", "GET", "Services and the requests between them.", {"type": "object"}, "start end"),
     _lake("limits", "GET", "The limits of the caller's org.", schemas.LIMITS),
+    Operation(
+        "/api/v1/deletes",
+        "GET POST",
+        "List deletions, or request one. Needs the scope admin.",
+        schemas.DELETIONS,
+        "signal match start end now",
+        schemas.LAKE_ERROR,
+        known=schemas.DELETE_PARAMETERS,
+    ),
+    _lake("deletes/{deletion_id}", "GET DELETE", "A deletion with its receipt, or its cancellation.", schemas.DELETION),
 )

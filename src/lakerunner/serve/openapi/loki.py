@@ -27,6 +27,7 @@ _TIME: Schema = {
     "anyOf": [NUMBER, {"type": "string", "format": "date-time"}],
 }
 _PARAMETERS: dict[str, Schema] = {
+    "request_id": {"type": "string", "format": "uuid"},
     "query": schemas.LOGQL,
     "selector": _SELECTOR,
     "match[]": {"type": "array", "items": _SELECTOR},
@@ -177,5 +178,11 @@ OPERATIONS = (
     _loki("rules", "GET", "Empty: no rules are evaluated here.", mapping({})),
     _loki("/prometheus/api/v1/rules", "GET", "Empty: no rules are evaluated here.", _success(mapping({}))),
     _loki("/prometheus/api/v1/alerts", "GET", "Empty: no rules are evaluated here.", _success(mapping({}))),
-    _loki("delete", "GET POST PUT DELETE", "Refused: segments are immutable.", STRING),
+    _loki(
+        "delete",
+        "GET POST PUT DELETE",
+        "Request, list and cancel deletions of log lines.",
+        STRING,
+        "query start end request_id",
+    ),
 )

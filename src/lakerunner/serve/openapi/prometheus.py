@@ -58,4 +58,12 @@ OPERATIONS = (
     _prometheus("alerts", "GET", "Empty: no rules are evaluated here.", schemas.mapping({})),
     _prometheus("targets", "GET", "Empty: nothing is scraped here.", schemas.mapping({})),
     _prometheus("alertmanagers", "GET", "Empty: no alerts are sent from here.", schemas.mapping({})),
+    _prometheus(
+        "admin/tsdb/delete_series",
+        "POST PUT",
+        "Delete series. Needs the scope admin.",
+        schemas.STRING,
+        f"match[]! {_TIMES}",
+    ),
+    _prometheus("admin/tsdb/clean_tombstones", "POST PUT", "Nothing: there are no tombstones.", schemas.STRING),
 )

@@ -76,6 +76,14 @@ PARAMETERS: dict[str, Schema] = {
     "signal": {"enum": ["logs", "traces"]},
     "id": {"type": "string", "minLength": 1, "maxLength": 32, "pattern": "^[0-9a-fA-F]+$"},
     "tag": {"type": "string", "minLength": 1, "examples": ["service.name", "span.http.method"]},
+    "deletion_id": {"type": "string", "format": "uuid"},
+}
+DELETE_PARAMETERS: dict[str, Schema] = {
+    "signal": {"enum": ["logs", "metrics", "traces"]},
+    "match": {"type": "string", "minLength": 1, "examples": ['{service_name="cart"}']},
+    "start": TIME,
+    "end": TIME,
+    "now": FLAG,
 }
 STREAM_PARAMETERS: dict[str, Schema] = {
     "q": PROMQL,
@@ -199,6 +207,8 @@ _RUNNING = record(
     }
 )
 RUNNING = _RUNNING
+DELETION = mapping({})
+DELETIONS = mapping({})
 ALL_RUNNING = record({"queries": array(_RUNNING)})
 LIMITS = record({"org": STRING, "limits": record(dict.fromkeys(LIMIT_NAMES, NUMBER)), "own": array(STRING)})
 

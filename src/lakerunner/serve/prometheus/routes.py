@@ -6,6 +6,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.serve import paths  # noqa: F401  (registers `{…:text}` for route paths)
 from lakerunner.serve.api import Api
+from lakerunner.serve.prometheus.admin import admin_routes
 from lakerunner.serve.prometheus.exemplars import exemplar_routes
 from lakerunner.serve.prometheus.labels import label_routes
 from lakerunner.serve.prometheus.language import language_routes
@@ -22,5 +23,6 @@ def prometheus_routes(api: Api) -> list[BaseRoute]:
         *exemplar_routes(api),
         *language_routes(api),
         *status_routes(api),
+        *admin_routes(api),
         *health_routes(api),
     ]

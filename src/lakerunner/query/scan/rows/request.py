@@ -8,14 +8,17 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 from lakerunner.model.errors import BadInput
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
+from lakerunner.query.scan.hidden import hidden_predicates
 from lakerunner.query.scan.rows.predicate import (
     EVERYTHING,
     And,
     Column,
     Compare,
+    Not,
     Op,
     Predicate,
     Time,
@@ -57,6 +60,12 @@ class RowScan:
     def may_hold(self, segment: RowSegment) -> bool:
         """Whether the segment has rows of the time range."""
         return segment.start_ns < self.end_ns and self.start_ns < segment.end_ns
+
+    def of_segment(self, segment: RowSegment) -> Predicate:
+        """What the rows of a segment must satisfy: the predicate, the time range, and not to be hidden."""
+        if not segment.hidden:
+            return self.in_time
+        return And((self.in_time, *map(Not, hidden_predicates(segment.hidden, self.signal))))
 
     @property
     def in_time(self) -> Predicate:
@@ -109,21 +118,25 @@ class RowSegment:
     size_bytes: int
     start_ns: int
     end_ns: int
+    #: Rows of it that must not be seen.
+    hidden: tuple[HiddenRows, ...] = ()
 
     @classmethod
     def of(cls, segment: Segment) -> RowSegment:
         (key,) = keys.segment_keys(segment)
         times = segment.time_range
-        return cls(segment.segment_id, key, segment.size_bytes, times.start_ns, times.end_ns)
+        return cls(segment.segment_id, key, segment.size_bytes, times.start_ns, times.end_ns, segment.hidden)
 
     def to_json(self) -> list[Any]:
-        return [str(self.segment_id), self.key, self.size_bytes, self.start_ns, self.end_ns]
+        hidden = [each.to_json() for each in self.hidden]
+        return [str(self.segment_id), self.key, self.size_bytes, self.start_ns, self.end_ns, hidden]
 
     @classmethod
     def from_json(cls, document: Sequence[Any]) -> RowSegment:
         try:
-            segment_id, key, size_bytes, start_ns, end_ns = document
-            return cls(uuid.UUID(segment_id), str(key), int(size_bytes), int(start_ns), int(end_ns))
+            segment_id, key, size_bytes, start_ns, end_ns, hidden = document
+            rows = tuple(map(HiddenRows.from_json, hidden))
+            return cls(uuid.UUID(segment_id), str(key), int(size_bytes), int(start_ns), int(end_ns), rows)
         except (TypeError, ValueError) as reason:
             raise BadInput(f"cannot read a segment of a row scan: {reason!r}") from None
 

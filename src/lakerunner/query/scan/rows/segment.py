@@ -92,7 +92,7 @@ def find_rows(
 
     `last_ns` is called before each group, and returns the time after which rows are no longer wanted.
     """
-    time = scan.signal.time_column
+    time, wanted = scan.signal.time_column, scan.of_segment(opened.segment)
     first_times = [
         (_first_time(GroupReader(opened, number, spend, tally), time, newest=scan.newest_first), number)
         for number in range(opened.footer.metadata.num_row_groups)
@@ -102,7 +102,7 @@ def find_rows(
         group = GroupReader(opened, number, spend, tally)
         spend(0)
         tally.groups += 1
-        found = matching_rows(group, undecided(group, _until(scan, last_ns()), tally), tally)
+        found = matching_rows(group, undecided(group, _until(scan, wanted, last_ns()), tally), tally)
         if len(found):
             tally.rows_found += len(found)
             yield Found(group, found, group.column(time, found).cast(pa.int64()).to_numpy())
@@ -180,11 +180,11 @@ def answer_schema(schemas: Sequence[pa.Schema], scan: RowScan) -> pa.Schema:
     return output_schema(scan.signal, scan.columns, schemas)
 
 
-def _until(scan: RowScan, last_ns: int | None) -> Predicate:
+def _until(scan: RowScan, wanted: Predicate, last_ns: int | None) -> Predicate:
     if last_ns is None:
-        return scan.in_time
+        return wanted
     op = Op.GREATER_EQUAL if scan.newest_first else Op.LESS_EQUAL
-    return And((Compare(Column(scan.signal.time_column), op, Time(last_ns)), scan.in_time))
+    return And((Compare(Column(scan.signal.time_column), op, Time(last_ns)), wanted))
 
 
 def _first_time(group: GroupReader, time: str, *, newest: bool) -> int:

@@ -119,7 +119,6 @@ class _Unordered(Generic[T]):
     ) -> None:
         self._opener = opener
         self._scan = scan
-        self._predicate = scan.in_time
         self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
         self._spend = spend
         self._tally = tally
@@ -215,12 +214,13 @@ class _Unordered(Generic[T]):
     def _chosen_groups(self, work: _SegmentWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
         more = []
+        wanted = self._scan.of_segment(work.segment)
         with closing(self._opener.open(work.segment, tally, whole=self._whole)) as opened:
             for number in range(opened.footer.metadata.num_row_groups):
                 spend(0)
                 tally.groups += 1
                 group = GroupReader(opened, number, spend, tally)
-                left = undecided(group, self._predicate, tally)
+                left = undecided(group, wanted, tally)
                 if left != NOTHING:
                     more.append(_GroupWork(work.segment, number, group.rows, left))
         return _Outcome(tally, more=more)

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.labels import LabelSet
+from lakerunner.query.scan.samples.hidden import HiddenSeries, hidden_series, visible_rows
 from lakerunner.query.scan.samples.opened import OpenedFile, Opener, SampleTally
 from lakerunner.query.scan.samples.row_groups import Wanted, choose
 from lakerunner.query.scan.samples.segment import Spend
@@ -39,6 +41,7 @@ def scan_exemplars(
     end_ms: int,
     spend: Spend,
     tally: SampleTally,
+    hidden: Sequence[HiddenRows] = (),
 ) -> pa.Table:
     """One row per exemplar whose own time is in the range, both ends included.
 
@@ -52,10 +55,11 @@ def scan_exemplars(
     if not len(rows):
         return SCHEMA.empty_table()
     wanted = Wanted.of(table.names.codes[rows], table.names.values, table.tids[rows])
+    gone = hidden_series(hidden, table)
 
     def read() -> pa.Table:
         with opener.samples(samples_key, tally) as opened:
-            return _read(opened, wanted, start_ms, end_ms, spend)
+            return _read(opened, wanted, start_ms, end_ms, spend, gone)
 
     found = opener.again_if_bad(samples_key, read)
     labels = dict(zip(table.tids[rows].tolist(), table.label_sets(rows), strict=True))
@@ -66,15 +70,18 @@ def scan_exemplars(
     return pa.concat_tables(parts)
 
 
-def _read(opened: OpenedFile, wanted: Wanted, start_ms: int, end_ms: int, spend: Spend) -> pa.Table:
+def _read(
+    opened: OpenedFile, wanted: Wanted, start_ms: int, end_ms: int, spend: Spend, gone: Sequence[HiddenSeries]
+) -> pa.Table:
     """One row per exemplar: tid, the bounds of the histogram, and the exemplar's own fields."""
     parts = []
     # An exemplar is older than its sample, so later row groups may hold exemplars of the range too.
     for group in choose(opened.groups, wanted, start_ms, 1 << 62):
         spend(0)
         read = opened.file.read_row_group(
-            group.number, columns=["tid", "h_custom_values", "exemplars"], use_threads=False
+            group.number, columns=["tid", "timestamp", "h_custom_values", "exemplars"], use_threads=False
         )
+        read = visible_rows(read, gone)
         read = read.filter(
             pc.and_(pc.is_in(read.column("tid"), value_set=pa.array(wanted.tids)), read.column("exemplars").is_valid())
         ).combine_chunks()

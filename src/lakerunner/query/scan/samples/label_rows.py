@@ -8,7 +8,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.labels import METRIC_NAME
+from lakerunner.query.scan.samples.hidden import visible_choice
 from lakerunner.query.scan.samples.opened import Opener, SampleTally
 from lakerunner.query.scan.samples.segment import Spend
 from lakerunner.query.scan.samples.series_rows import classic_rows, scan_series
@@ -22,15 +24,23 @@ SCHEMA = pa.schema([pa.field("text", pa.string())])
 
 
 def scan_labels(
-    opener: Opener, keys: Sequence[str], matchers: Sequence[Matcher], label: str, spend: Spend, tally: SampleTally
+    opener: Opener,
+    keys: Sequence[str],
+    matchers: Sequence[Matcher],
+    label: str,
+    spend: Spend,
+    tally: SampleTally,
+    hidden: Sequence[HiddenRows] = (),
 ) -> pa.Table:
     """The distinct label names of matching series; or, if `label` is set, its distinct values."""
     table = opener.series(keys[1], tally)
     chosen = table.choose(tuple(matchers), partial(spend, 0))
+    if hidden:
+        chosen = visible_choice(opener, keys[0], table, chosen, hidden, tally)
     classic = classic_rows(opener, keys[0], table, chosen, spend, tally)
     if classic and (label == LE or any(matcher.name == LE for matcher in matchers)):
         # The bounds are stored with the samples, so these rare queries need the whole series.
-        found = _of_series(scan_series(opener, keys, matchers, spend, tally), label)
+        found = _of_series(scan_series(opener, keys, matchers, spend, tally, hidden), label)
     elif label:
         found = _values(table, chosen.stored, classic, label)
     else:

@@ -8,8 +8,10 @@ from functools import partial
 
 import numpy as np
 
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.query.scan.samples.classic import choose_classic, expand
 from lakerunner.query.scan.samples.decoded import ClassicGroup, DecodedGroup, choose, contained
+from lakerunner.query.scan.samples.hidden import hidden_series, visible_group
 from lakerunner.query.scan.samples.opened import Opener, SampleTally
 from lakerunner.query.scan.samples.row_groups import RowGroup, Wanted
 from lakerunner.query.scan.samples.row_groups import choose as choose_groups
@@ -31,6 +33,7 @@ def scan_samples(
     spend: Spend,
     tally: SampleTally,
     need: Need | None = None,
+    hidden: Sequence[HiddenRows] = (),
 ) -> list[Samples]:
     """All samples of the segment's matching series, classic series of histograms included.
 
@@ -44,6 +47,7 @@ def scan_samples(
     chosen = table.choose(tuple(matchers), check)
     if not len(chosen.wanted.tids):
         return []
+    gone = hidden_series(hidden, table)
 
     def read() -> list[Samples]:
         parts: list[Samples] = []
@@ -52,6 +56,8 @@ def scan_samples(
             for group, span in _read_groups(opened.groups, chosen.wanted, spans):
                 spend(held_bytes)
                 decoded = opened.read(group, need)
+                if gone:
+                    decoded = visible_group(decoded, gone)
                 cut = _cut(group, *span)
                 found = [_stored(decoded, table, chosen.stored_tids, cut)] if len(chosen.stored) else []
                 found += [

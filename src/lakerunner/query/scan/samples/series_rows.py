@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.labels import LabelSet
+from lakerunner.query.scan.samples.hidden import visible_choice
 from lakerunner.query.scan.samples.opened import OpenedFile, Opener, SampleTally
 from lakerunner.query.scan.samples.row_groups import Wanted, choose
 from lakerunner.query.scan.samples.segment import Spend
@@ -35,12 +37,19 @@ _ALL_TIME = (-(1 << 62), 1 << 62)
 
 
 def scan_series(
-    opener: Opener, keys: Sequence[str], matchers: Sequence[Matcher], spend: Spend, tally: SampleTally
+    opener: Opener,
+    keys: Sequence[str],
+    matchers: Sequence[Matcher],
+    spend: Spend,
+    tally: SampleTally,
+    hidden: Sequence[HiddenRows] = (),
 ) -> pa.Table:
     """One row per series, classic series of histograms included."""
     samples_key, series_key = keys
     table = opener.series(series_key, tally)
     chosen = table.choose(tuple(matchers), partial(spend, 0))
+    if hidden:
+        chosen = visible_choice(opener, samples_key, table, chosen, hidden, tally)
     classic = classic_rows(opener, samples_key, table, chosen, spend, tally)
     parts = [_rows(table, chosen.stored, table.tids[chosen.stored].tolist(), table.label_sets(chosen.stored))]
     for suffix, rows in classic.items():

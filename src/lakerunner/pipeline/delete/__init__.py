@@ -1,0 +1,1 @@
+"""The stage `delete`: rewrites segments without the rows that somebody asked to delete."""
