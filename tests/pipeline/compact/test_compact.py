@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lakerunner.bus.announce import segments_made
 from lakerunner.index import outbox
 from lakerunner.index.overdue import Overdue
+from lakerunner.model.errors import Unavailable
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, SIGNALS
-from lakerunner.pipeline.compact.stage import COMPACT
+from lakerunner.pipeline.compact.stage import COMPACT, CompactRunner
+from lakerunner.pipeline.compact.task import CompactResult, CompactTask, run_task
 from lakerunner.pipeline.items import make_items
 from lakerunner.pipeline.reconcile import reconcile
+from lakerunner.pipeline.spark.job import run_tasks
+from lakerunner.pipeline.worker import run_batch
 from tests.pipeline.compact.small_lake import (
     compact_items,
     compact_until_settled,
@@ -25,6 +32,9 @@ from tests.pipeline.compact.small_lake import (
     stored,
 )
 from tests.pipeline.lake import Lake, identities, otlp
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def lines(count: int, service: str = "cart", hour: str = "10", **more: object) -> bytes:
@@ -55,6 +65,38 @@ def test_rows_of_all_inputs_are_in_the_output(lake: Lake, signal: Signal) -> Non
     assert states(lake) == {"live": 1, "superseded": 3}
     last = outbox.pending(lake.database, 100)[-1].message
     assert last == segments_made([made], ["compact"])[0], "announced for the next level"
+
+
+def test_tasks_run_on_spark(lake: Lake, spark: SparkSession) -> None:
+    items = []
+    for signal in SIGNALS:
+        for seed in range(2):
+            ingest(lake, lake.put(signal, otlp(signal, 40, seed=seed + 1)))
+        items.append(item_of(lake, lake.segments(signal)))
+    runner = CompactRunner(lake.settings, lake.database, partial(run_tasks, spark, "compact", run_task))
+    ends = run_batch(COMPACT, lake.database, runner, items, {item.item_id: 1 for item in items})
+    assert ends == {item.item_id: None for item in items}
+    assert [len(lake.segments(signal)) for signal in SIGNALS] == [1, 1, 1]
+    paths = [str(lake.path(lake.segments(signal)[0])) for signal in SIGNALS]
+    counts = [spark.read.parquet(path).count() for path in paths]
+    assert counts == [lake.segments(signal)[0].row_count for signal in SIGNALS]
+
+
+def test_a_task_that_dies_fails_its_own_item_only(lake: Lake) -> None:
+    for signal in SIGNALS[:2]:
+        for seed in range(2):
+            ingest(lake, lake.put(signal, otlp(signal, 10, seed=seed + 1)))
+    good, bad = (item_of(lake, lake.segments(signal)) for signal in SIGNALS[:2])
+
+    def dying(tasks: Sequence[CompactTask]) -> list[CompactResult]:
+        if any(task.item_id == bad.item_id for task in tasks):
+            raise Unavailable("cannot finish a Spark job: the task crashed")
+        return [run_task(task) for task in tasks]
+
+    runner = CompactRunner(lake.settings, lake.database, dying)
+    ends = run_batch(COMPACT, lake.database, runner, [good, bad], {good.item_id: 1, bad.item_id: 1})
+    assert ends[good.item_id] is None
+    assert isinstance(ends[bad.item_id], Unavailable)
 
 
 def test_hours_and_orgs_are_not_mixed(lake: Lake) -> None:

@@ -22,7 +22,7 @@ from lakerunner.index.overdue import Overdue, Position
 from lakerunner.index.segment_inputs import lock_untaken
 from lakerunner.index.segment_sources import MAX_SOURCES, sources_of
 from lakerunner.index.segments import live_segments, ref
-from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.model.errors import LakeError, LimitHit, Unavailable
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.time import TimeRange
@@ -133,7 +133,7 @@ class CompactRunner(Runner[Segment]):
         """One job over all items."""
         by_id = {item.item_id: item for item in items}
         tasks, sources = self._tasks(items)
-        for result in self._run_tasks(tasks):
+        for result in _run_apart(tasks, self._run_tasks):
             item = by_id[result.item_id]
             yield _attempt(item, result, sources[item.item_id])
 
@@ -167,6 +167,16 @@ class CompactRunner(Runner[Segment]):
 
     def _deduplicates(self, item: Item[Segment]) -> bool:
         return not self._deduplicated.isdisjoint((f"{item.org_id}/{item.signal}", f"*/{item.signal}"))
+
+
+def _run_apart(tasks: Sequence[CompactTask], run_tasks: RunTasks) -> list[CompactResult]:
+    """Run all tasks in one job; when the job dies, one job per task, so that only the guilty item fails."""
+    try:
+        return run_tasks(tasks)
+    except Unavailable as error:
+        if len(tasks) == 1:
+            return [CompactResult(tasks[0].item_id, error=error)]
+    return [result for task in tasks for result in _run_apart([task], run_tasks)]
 
 
 def _readings(sources: Sequence[frozenset[uuid.UUID]]) -> tuple[tuple[int, ...], ...]:

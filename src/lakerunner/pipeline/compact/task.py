@@ -94,6 +94,9 @@ def run_task(task: CompactTask) -> CompactResult:
         return CompactResult(
             task.item_id, error=Bug(f"cannot compact the item: {type(error).__name__}: {error}", where=where)
         )
+    finally:
+        # The process lives on, and the next task may be small.
+        pa.default_memory_pool().release_unused()
 
 
 def _run(task: CompactTask) -> CompactResult:
