@@ -13,7 +13,7 @@ import pytest
 from lakerunner.model.errors import BadInput, Conflict, Denied, Missing, Unavailable
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import DiskFull
-from lakerunner.store.folder import STAGING
+from lakerunner.store.folder import STAGING, FolderBucket
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
 
@@ -155,3 +155,11 @@ def test_files_put_there_by_others_are_objects(store: ObjectStore, root: Path) -
     (meta,) = store.list("otel-raw/")
     assert store.get(meta.key) == b"{}"
     assert store.head(meta.key) == meta
+
+
+def test_a_folder_opens_while_another_process_finishes_a_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The staged file is renamed between the listing of the staging folder and the look at the file."""
+    staging = tmp_path / STAGING
+    staging.mkdir()
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter([staging / "renamed-meanwhile"]))
+    FolderBucket(tmp_path).put("a/b", b"x", create_only=True)

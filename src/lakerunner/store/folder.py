@@ -196,8 +196,10 @@ class FolderBucket:
     def _sweep_staging(self) -> None:
         limit = time.time() - _STAGING_KEEP_S
         for path in self._staging.iterdir():
-            if path.lstat().st_mtime < limit:
-                path.unlink(missing_ok=True)
+            # Another process may finish its put at any moment, which takes the file away.
+            with contextlib.suppress(FileNotFoundError):
+                if path.lstat().st_mtime < limit:
+                    path.unlink()
 
 
 def _listed_name(entry: os.DirEntry[str]) -> str:
