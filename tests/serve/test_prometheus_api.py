@@ -248,9 +248,15 @@ def test_lookback_limit_and_stats(served: Served) -> None:
     assert (explain["segmentsRead"], explain["cache"]) == (1, "bypass")
     (selector,) = explain["selectors"]
     assert (selector["selector"], selector["segments"]) == (["__name__='up'"], 1)
-    rules = ["by_signal", "by_time", "by_metric_name", "by_value"]
+    rules = ["by_tier", "by_signal", "by_time", "by_metric_name", "by_value"]
     assert [rule["rule"] for rule in selector["rules"]] == rules
     assert sum(explain["pushDown"]["stepsByWorker"].values()) == 1
+    assert selector["tiers"] == []
+    assert selector["tierReasons"][0].startswith("raw samples from ")
+    off = ask(served, "GET", "query", query="up", time=START_S, explain=1, nocache=1, max_tier="off").json()["explain"]
+    assert off["selectors"][0]["tierReasons"][0].endswith(": tiers are switched off")
+    refused = ask(served, "GET", "query", query="up", time=START_S, max_tier="often")
+    assert (refused.status_code, "max_tier" in refused.json()["error"]) == (400, True)
 
 
 def test_compression(served: Served) -> None:
