@@ -42,6 +42,9 @@ def results(settings: Settings, database: Database) -> list[ItemResult]:
     made = [make_item(database, DELETE, segments) for segments in by_group.values()]  # type: ignore[arg-type]
     ids = [item_id for item_id in made if item_id is not None]
     with database.transaction() as tx:
+        # What a killed worker left open.
+        rows = tx.execute("SELECT item_id FROM work_item WHERE stage = 'delete' AND state = 'open'").fetchall()
+        ids = sorted({*ids, *(row["item_id"] for row in rows)})
         items, _ = load_items(tx, DELETE, ids, settings.pipeline)
     runner = DeleteRunner(settings, database, lambda tasks: [run_task(task) for task in tasks])
     attempts = list(runner.run(list(items.values()), dict.fromkeys(items, 1))) if items else []
