@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
@@ -10,8 +11,8 @@ from lakerunner.index.deletions import Deletion, find_deletion
 from lakerunner.index.overdue import START, Overdue, pending_deletions
 from lakerunner.model.errors import LakeError
 from lakerunner.pipeline.delete.request import begin_due, request_deletion
-from lakerunner.pipeline.delete.stage import DELETE, DeleteRunner
-from lakerunner.pipeline.delete.task import run_task
+from lakerunner.pipeline.delete.stage import DELETE, DeleteRunner, RunTasks
+from lakerunner.pipeline.delete.task import RewriteResult, RewriteTask, run_task
 from lakerunner.pipeline.items import load_items, make_item
 from lakerunner.query.deletable import deletion_request
 from lakerunner.runtime.settings import Settings
@@ -32,7 +33,11 @@ def found(database: Database, org_id: uuid.UUID, deletion_id: uuid.UUID) -> Dele
         return find_deletion(tx, org_id, deletion_id)
 
 
-def results(settings: Settings, database: Database) -> list[ItemResult]:
+def _here(tasks: Sequence[RewriteTask]) -> list[RewriteResult]:
+    return [run_task(task) for task in tasks]
+
+
+def results(settings: Settings, database: Database, run_tasks: RunTasks = _here) -> list[ItemResult]:
     """What an attempt at everything that is due makes, not yet committed."""
     with database.transaction() as tx:
         page = pending_deletions(tx, DELETE.name, SIGNALS, Overdue(1e-6, float("inf")), START)
@@ -46,7 +51,7 @@ def results(settings: Settings, database: Database) -> list[ItemResult]:
         rows = tx.execute("SELECT item_id FROM work_item WHERE stage = 'delete' AND state = 'open'").fetchall()
         ids = sorted({*ids, *(row["item_id"] for row in rows)})
         items, _ = load_items(tx, DELETE, ids, settings.pipeline)
-    runner = DeleteRunner(settings, database, lambda tasks: [run_task(task) for task in tasks])
+    runner = DeleteRunner(settings, database, run_tasks)
     attempts = list(runner.run(list(items.values()), dict.fromkeys(items, 1))) if items else []
     done = []
     for attempt in attempts:
@@ -55,7 +60,7 @@ def results(settings: Settings, database: Database) -> list[ItemResult]:
     return done
 
 
-def work_off(settings: Settings, database: Database) -> list[Outcome]:
+def work_off(settings: Settings, database: Database, run_tasks: RunTasks = _here) -> list[Outcome]:
     """Do all deletions whose wait is over."""
     begin_due(database)
-    return [commit_item(database, result) for result in results(settings, database)]
+    return [commit_item(database, result) for result in results(settings, database, run_tasks)]
