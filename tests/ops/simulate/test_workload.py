@@ -37,7 +37,6 @@ def test_the_bytes_hold_the_rows_and_depend_on_the_seed_alone() -> None:
     for key, body in list(first.items())[:3]:
         signal = signal_named(key.rpartition("/")[2].partition("_")[0])
         table = read_object(body, signal).tables[""]
-        # Each of five services also makes a sample of `target_info`.
-        assert table.num_rows == (12 if signal.name == "metrics" else 7)
+        assert table.num_rows == 7
         times = table.column(signal.time_column).cast("int64").to_numpy() * signal.time_unit_ns
         assert times.min() >= START_NS and times.max() < START_NS + NS_PER_HOUR

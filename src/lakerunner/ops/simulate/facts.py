@@ -77,7 +77,7 @@ def _row_numbers(store: ObjectStore, segments: list[Segment]) -> Iterator[Intege
             yield _integers(pq.read_table(source, columns=[_ROW_COLUMN]).column(0))
             continue
         table = pq.read_table(source, columns=["metric_name", "value"])
-        # Each object also makes a sample of `target_info`.
+        # Resources may make samples of `target_info` besides.
         rows = table.filter(pc.equal(table.column("metric_name"), ROW_METRIC))
         yield _integers(rows.column("value"))
 
