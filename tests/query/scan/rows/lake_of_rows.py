@@ -22,7 +22,7 @@ from lakerunner.query.scan.rows.scan import scan_segments
 from lakerunner.query.scan.rows.segment import answer_schema
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.runtime.byte_lru import ByteLru
-from lakerunner.store import keys, segment_writer
+from lakerunner.store import keys, segment_writer, table_writer
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import describe, encode_tables, segment_of
@@ -99,10 +99,10 @@ def small_groups(monkeypatch: Any, rows: int = GROUP_ROWS) -> None:
 
 def small_pages(monkeypatch: Any, rows: int) -> None:
     """A few rows per page, so that few rows make several."""
-    parquet = segment_writer.pq
+    parquet = table_writer.pq
 
     class Module:
         ParquetWriter = functools.partial(parquet.ParquetWriter, max_rows_per_page=rows, write_batch_size=1)
         SortingColumn = parquet.SortingColumn
 
-    monkeypatch.setattr(segment_writer, "pq", Module)
+    monkeypatch.setattr(table_writer, "pq", Module)
