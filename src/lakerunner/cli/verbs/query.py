@@ -28,6 +28,7 @@ from lakerunner.cli.render import DataFormat
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
+from lakerunner.model.time import parse_duration_s
 
 app = typer.Typer(no_args_is_help=True, help="Query values, labels and series, and explain queries.")
 
@@ -199,6 +200,9 @@ def rows(
 
 def _body(expr: str, since: str, start: str, end: str, step: str, max_tier: str) -> dict[str, object]:
     start_ms, end_ms = times_ms(since, start, end)
+    if step and not start:
+        # Whoever gives a length, and no start, does not mind points at multiples of the step: tiers have those.
+        start_ms -= start_ms % max(1, round(parse_duration_s(step) * 1000))
     optional = {name: value for name, value in (("step", step), ("max_tier", max_tier)) if value}
     return {"q": expr, "s": start_ms, "e": end_ms, **optional}
 

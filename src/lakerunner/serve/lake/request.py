@@ -43,11 +43,12 @@ async def read_stream_request(request: Request, language: str, lookback_ms: int,
     text = text_field(fields, "q")
     end_ms = time_field_ms("e", fields.get("e", "now"), now_ms, now_ms)
     start_ms = time_field_ms("s", fields.get("s", "e-1h"), end_ms, now_ms)
-    step_ms = (
-        span_field_ms("step", fields["step"])
-        if fields.get("step") not in (None, "")
-        else default_step_ms(end_ms - start_ms)
-    )
+    if fields.get("step") in (None, ""):
+        step_ms = default_step_ms(end_ms - start_ms)
+        # Aligned, so that neighbouring requests share their points, and tiers of metrics can be read.
+        start_ms -= start_ms % step_ms if start_ms <= end_ms else 0
+    else:
+        step_ms = span_field_ms("step", fields["step"])
     if fields.get("lookback"):
         lookback_ms = span_field_ms("lookback", fields["lookback"])
     times = QueryTimes(start_ms, end_ms, step_ms)
