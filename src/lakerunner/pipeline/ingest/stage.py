@@ -119,7 +119,7 @@ class IngestRunner(Runner[RawObject]):
             completion = complete(self._database, self._store, item, found, slot, self._options.metrics.series_key)
         except LakeError as error:
             return Attempt(item.item_id, error)
-        crash_point("ingest_after_complete")
+        crash_point("derive_after_complete")
         return _attempt(item, found, completion)
 
     def _slots(self, count: int) -> list[int]:

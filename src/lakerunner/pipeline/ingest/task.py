@@ -155,7 +155,7 @@ def _derive(
             write_part(task.org_id, task.collector, METRICS, part, target, now_ns)
             for part in parts(METRICS, found.tables, now_ns)
         ]
-    crash_point("ingest_after_derive")
+    crash_point("derive_after_write")
     return segments, tuple((slot, interval) for interval in found.intervals), _stream(found.halves)
 
 

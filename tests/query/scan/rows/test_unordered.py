@@ -139,7 +139,7 @@ def test_work_ends_when_the_reader_goes(lake: LakeOfRows, monkeypatch: pytest.Mo
     segments = [lake.write_table(table(start)) for start in range(0, 3 * ROWS, ROWS)]
     reads: list[int] = []
     original = segment.group_batch
-    monkeypatch.setattr(segment, "group_batch", lambda *given: reads.append(1) or original(*given))
+    monkeypatch.setattr(segment, "group_batch", lambda *given, **named: reads.append(1) or original(*given, **named))
     found = scan_segments(
         lake.opener, segments, RowScan(LOGS, ordered=False), lambda held_bytes: None, RowTally(), pool=POOL
     )
