@@ -96,10 +96,9 @@ def _of_window(
 
 
 class CompactRunner(Runner[Segment]):
-    """A Spark driver. With `run_tasks`, tasks run there instead, and no Spark is started."""
+    """A Spark driver, whose session starts with the first merge. With `run_tasks`, tasks run there instead."""
 
     def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
-        self._settings = settings
         self._database = database
         self._store_config = StoreConfig.of(settings)
         self._store = open_store(self._store_config)
@@ -110,10 +109,6 @@ class CompactRunner(Runner[Segment]):
             self._spark = SparkJobs(_NAME, settings.spark, run_task, settings.pipeline.jobs)
             run_tasks = self._spark.run
         self._run_tasks = run_tasks
-
-    def start(self) -> None:
-        if self._spark is not None:
-            self._spark.start(CompactTask(uuid.UUID(int=0), "logs", (), self._store_config, self._scratch))
 
     def probes(self) -> Mapping[str, Probe]:
         return {"store": self._store.ping}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from lakerunner.bus.announce import segments_made
@@ -40,13 +38,14 @@ class DeleteRunner(Runner[Segment]):
     """A Spark driver, which starts with the first deletion: most days have none. With `run_tasks`, it has no Spark."""
 
     def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
-        self._settings = settings
         self._database = database
         self._target = StoreConfig.of(settings)
         self._store = open_store(self._target)
         self._spark: SparkJobs[RewriteTask, RewriteResult] | None = None
+        if run_tasks is None:
+            self._spark = SparkJobs(NAME, settings.spark, run_task, settings.pipeline.jobs)
+            run_tasks = self._spark.run
         self._run_tasks = run_tasks
-        self._starting = threading.Lock()
 
     def probes(self) -> Mapping[str, Probe]:
         return {"store": self._store.ping}
@@ -76,18 +75,10 @@ class DeleteRunner(Runner[Segment]):
             if (hidden := pending.get(ref(segment)))
         ]  # fmt: skip
         results: defaultdict[uuid.UUID, list[RewriteResult]] = defaultdict(list)
-        for result in self._run(tasks) if tasks else ():
+        for result in self._run_tasks(tasks):
             results[result.item_id].append(result)
         for item in items:
             yield _attempt(item, results[item.item_id], sources)
-
-    def _run(self, tasks: Sequence[RewriteTask]) -> list[RewriteResult]:
-        with self._starting:
-            if self._run_tasks is None:
-                spark = SparkJobs(NAME, self._settings.spark, run_task, self._settings.pipeline.jobs)
-                spark.start(replace(tasks[0], hidden=()))
-                self._spark, self._run_tasks = spark, spark.run
-        return self._run_tasks(tasks)
 
 
 def _attempt(

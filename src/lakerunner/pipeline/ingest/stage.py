@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from lakerunner.model.raw_object import RawObject, quarantined
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.derive.evaluate import SLOTS
 from lakerunner.pipeline.derive.spans import DeriveOptions
+from lakerunner.pipeline.grouped_tasks import run_grouped
 from lakerunner.pipeline.ingest.complete import Completion, complete
 from lakerunner.pipeline.ingest.report import report
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
@@ -102,7 +102,7 @@ class IngestRunner(Runner[RawObject]):
                 yield Attempt(item.item_id, InputAtFault(unknown[0].message) if is_mixed else unknown[0])
             else:
                 tasks[item.item_id] = self._tasks_of(item, sources)
-        found = _run_grouped(tasks, self._run_tasks)
+        found = run_grouped(tasks, self._run_tasks)
         for item in items:
             if item.item_id in tasks:
                 is_last = attempts[item.item_id] >= self._settings.bus.max_attempts
@@ -149,7 +149,7 @@ class IngestRunner(Runner[RawObject]):
                 return found
             types = self._types.types_of(item.org_id, item.signal)
             tasks = [replace(task, types=types) for task in tasks]
-            found = _run_grouped({item.item_id: tasks}, self._run_tasks)[item.item_id]
+            found = run_grouped({item.item_id: tasks}, self._run_tasks)[item.item_id]
         return Unavailable(f"cannot commit item {item.item_id}: its attribute columns keep changing their types")
 
     def _probe(self) -> None:
@@ -221,25 +221,6 @@ def shares(objects: Sequence[RawObject], task_bytes: int, expansion: float) -> l
         runs[(2 * before + weight) * count // (2 * total)].append(raw)
         before += weight
     return [tuple(run) for run in runs if run]
-
-
-def _run_grouped(tasks: Mapping[uuid.UUID, Sequence[IngestTask]], run_tasks: RunTasks) -> dict[uuid.UUID, Found]:
-    """Run all tasks in one job; when the job dies, one job per item, so that only the guilty item fails."""
-    grouped: dict[uuid.UUID, Found] = {}
-    try:
-        results = run_tasks([task for mine in tasks.values() for task in mine])
-    except Unavailable as error:
-        if len(tasks) == 1:
-            return dict.fromkeys(tasks, error)
-        for item_id, mine in tasks.items():
-            grouped |= _run_grouped({item_id: mine}, run_tasks)
-        return grouped
-    by_item: defaultdict[uuid.UUID, list[TaskResult]] = defaultdict(list)
-    for result in results:
-        by_item[result.item_id].append(result)
-    for item_id, made in by_item.items():
-        grouped[item_id] = next((result.error for result in made if result.error is not None), made)
-    return grouped
 
 
 def _object_by_object(tasks: Sequence[IngestTask], run_tasks: RunTasks) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from lakerunner.model.errors import Bug, LakeError, Unavailable
 from lakerunner.model.rollup_window import Window, source_tier_s
 from lakerunner.model.signals import METRICS
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.grouped_tasks import run_grouped
 from lakerunner.pipeline.inputs import WINDOWS
 from lakerunner.pipeline.packing import PackLimits
 from lakerunner.pipeline.rollup.metrics import ROLLUP_SAMPLES, ROLLUP_WINDOWS
@@ -37,7 +37,7 @@ _MAX_WINDOWS = 64
 
 
 class RollupRunner(Runner[Window]):
-    """A Spark driver. With `run_tasks`, tasks run there instead, and no Spark is started."""
+    """A Spark driver, whose session starts with the first window. With `run_tasks`, tasks run there instead."""
 
     def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
         self._settings = settings
@@ -47,23 +47,11 @@ class RollupRunner(Runner[Window]):
         self._spark: SparkJobs[RollupTask, RollupResult] | None = None
         if run_tasks is None:
             self._spark = SparkJobs("rollup", settings.spark, run_rollup, settings.pipeline.jobs)
-            run_tasks = self._run_on_spark
+            run_tasks = self._spark.run
         self._run_tasks = run_tasks
-        self._starting = threading.Lock()
-        self._is_started = False
         #: Why tasks could not use the bucket, until one could; and until when no further task tries.
         self._trouble: LakeError | None = None
         self._retry_at_s = 0.0
-
-    def _run_on_spark(self, tasks: Sequence[RollupTask]) -> list[RollupResult]:
-        """One job. The session starts with the first window: windows are rare, and Java takes memory while it waits."""
-        assert self._spark is not None
-        with self._starting:
-            if not self._is_started:
-                nil = uuid.UUID(int=0)
-                self._spark.start(RollupTask(nil, nil, TimeRange(0, 0), (), (), self._target))
-                self._is_started = True
-        return self._spark.run(tasks)
 
     def probes(self) -> Mapping[str, Probe]:
         return {"store": self._probe}
@@ -75,7 +63,7 @@ class RollupRunner(Runner[Window]):
         return isinstance(error, StoreUnavailable)
 
     def close(self) -> None:
-        if self._spark is not None and self._is_started:
+        if self._spark is not None:
             self._spark.close()
 
     def run(self, items: Sequence[Item[Window]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
@@ -89,7 +77,7 @@ class RollupRunner(Runner[Window]):
                 yield Attempt(item.item_id, ItemResult(item.item_id, windows=[_unread(item)]))
             else:
                 read[item.item_id], tasks[item.item_id] = windows, planned
-        found = _run_grouped(tasks, self._run_tasks)
+        found = run_grouped(tasks, self._run_tasks)
         for item_id, windows in read.items():
             results = found.get(item_id, [])
             self._note(results)
@@ -144,29 +132,6 @@ def _unread(item: Item[Window]) -> Window:
     """A window of the item with a generation that none has."""
     window = item.inputs[0]
     return Window(window.org_id, window.tier_s, window.start_ns, window.end_ns, generation=0)
-
-
-def _run_grouped(
-    tasks: Mapping[uuid.UUID, Sequence[RollupTask]], run_tasks: RunTasks
-) -> dict[uuid.UUID, list[RollupResult] | LakeError]:
-    """Run all tasks in one job; when the job dies, one job per item, so that only the guilty item fails."""
-    grouped: dict[uuid.UUID, list[RollupResult] | LakeError] = {}
-    if not any(tasks.values()):
-        return grouped
-    try:
-        results = run_tasks([task for mine in tasks.values() for task in mine])
-    except Unavailable as error:
-        if len(tasks) == 1:
-            return dict.fromkeys(tasks, error)
-        for item_id, mine in tasks.items():
-            grouped |= _run_grouped({item_id: mine}, run_tasks)
-        return grouped
-    by_item: defaultdict[uuid.UUID, list[RollupResult]] = defaultdict(list)
-    for result in results:
-        by_item[result.item_id].append(result)
-    for item_id, made in by_item.items():
-        grouped[item_id] = next((result.error for result in made if result.error is not None), made)
-    return grouped
 
 
 def _attempt(item_id: uuid.UUID, windows: Sequence[Window], found: list[RollupResult] | LakeError) -> Attempt:

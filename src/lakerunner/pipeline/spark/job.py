@@ -7,6 +7,7 @@ An RDD of tasks rather than a data frame of their descriptions: no query is plan
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -34,6 +35,7 @@ class SparkJobs(Generic[Task, Result]):
         self._run = run
         self._pools = pools
         self._spark: SparkSession | None = None
+        self._starting = threading.Lock()
         self._job_numbers = itertools.count()
 
     def start(self, nothing: Task) -> None:
@@ -41,18 +43,29 @@ class SparkJobs(Generic[Task, Result]):
 
         That lets the Python workers import what they need, so that ready means ready (about 3 s).
         """
-        self._spark = spark_session(self._settings)
-        run_tasks(self._spark, "warm-up", self._run, [nothing] * self._spark.sparkContext.defaultParallelism)
+        spark = self._session()
+        run_tasks(spark, "warm-up", self._run, [nothing] * spark.sparkContext.defaultParallelism)
 
     def run(self, tasks: Sequence[Task]) -> list[Result]:
-        """One job over the tasks."""
-        assert self._spark is not None
+        """One job over the tasks. A stage that was not started starts its session now.
+
+        Stages that are seldom busy leave it at that: an idle session takes memory.
+        """
+        if not tasks:
+            return []
         # Pools take turns, and concurrent jobs have different ones: a small job does not wait behind a large one.
         pool = f"{self._name}-{next(self._job_numbers) % self._pools}"
-        return run_tasks(self._spark, pool, self._run, tasks)
+        return run_tasks(self._session(), pool, self._run, tasks)
 
     def close(self) -> None:
-        stop_session()
+        if self._spark is not None:
+            stop_session()
+
+    def _session(self) -> SparkSession:
+        with self._starting:
+            if self._spark is None:
+                self._spark = spark_session(self._settings)
+            return self._spark
 
 
 def run_tasks(spark: SparkSession, pool: str, run: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
