@@ -1,0 +1,1 @@
+"""Answers parts of queries from materialization rules, where that is provably the same."""
