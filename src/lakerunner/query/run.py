@@ -127,7 +127,7 @@ class StepRun:
 
     def _evaluate(self, steps: Ints) -> Evaluated:
         self._check_samples()
-        return _evaluated(self._plan, steps, self._source, self._check, self._plan.options.max_samples - self.samples)
+        return evaluated(self._plan, steps, self._source, self._check, self._plan.options.max_samples - self.samples)
 
     def _check(self) -> None:
         if self._abandoned:
@@ -144,7 +144,7 @@ def run(plan: Plan, source: SeriesSource, check: Check) -> QueryResult:
     if plan.times.step_ms:
         steps = StepRun(plan, source, check)
         return joined(steps, [group.matrix for group in steps])
-    found = _evaluated(plan, plan.times.steps(), source, check, plan.options.max_samples)
+    found = evaluated(plan, plan.times.steps(), source, check, plan.options.max_samples)
     value = vector_of(found.block, plan.times.start_ms)
     return QueryResult(value, found.notes.warnings(), found.notes.infos(), found.samples)
 
@@ -155,7 +155,7 @@ def joined(steps: StepRun, matrices: list[MatrixResult]) -> QueryResult:
     return QueryResult(MatrixResult(steps=joined_steps(parts)), steps.warnings(), steps.infos(), steps.samples)
 
 
-def _evaluated(plan: StepPlan, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
+def evaluated(plan: StepPlan, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
     """Where the segments are if the source can do that, else here."""
     if plan.pushable and _pushes(source):
         found = source.push_down(plan, steps, max_samples)

@@ -353,5 +353,14 @@ class LabelReplace:
     end: int = _position()
 
 
-MetricExpr: TypeAlias = RangeAggregate | VectorAggregate | Binary | Number | VectorLiteral | LabelReplace
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A part of the query whose value is known already: the number of a block that the evaluator is given."""
+
+    number: int
+    start: int = _position()
+    end: int = _position()
+
+
+MetricExpr: TypeAlias = RangeAggregate | VectorAggregate | Binary | Number | VectorLiteral | LabelReplace | Given
 Expr: TypeAlias = LogSelector | MetricExpr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -41,6 +41,7 @@ from lakerunner.query.logql.warm import warm
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series.batch import SeriesSource
+from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.results import QueryResult, ScalarResult
@@ -197,6 +198,18 @@ class LogSteps(_MetricPlan, StepPlan):
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         return Annotations.from_json(self.text, document)
 
+    def part(self, expr: ast.MetricExpr) -> LogSteps:
+        """The plan of one of its sub-expressions, at the same times."""
+        text = print_expr(expr)
+        return LogSteps(_Parsed(text, expr, _CODEC.encode(expr), text), expr, self.times, self.options)
+
+    def combined(
+        self, expr: ast.MetricExpr, given: Sequence[Block], steps: Ints, check: Check, max_samples: int
+    ) -> Evaluated:
+        """The value of an expression that reads nothing but what it is given."""
+        options = dataclasses.replace(self.options, max_samples=max_samples)
+        return _evaluate(expr, self.steps_ns(steps), NoSegments(), check, options, given)
+
 
 class LogValue(_MetricPlan, ValuePlan):
     """An instant query whose value is a scalar, and which therefore reads nothing."""
@@ -208,9 +221,14 @@ class LogValue(_MetricPlan, ValuePlan):
 
 
 def _evaluate(
-    expr: ast.MetricExpr, steps_ns: Ints, source: RowSource, check: Check, options: EngineOptions
+    expr: ast.MetricExpr,
+    steps_ns: Ints,
+    source: RowSource,
+    check: Check,
+    options: EngineOptions,
+    given: Sequence[Block] = (),
 ) -> Evaluated:
-    evaluator = Evaluator(ScannedEntries(source, check), check, options)
+    evaluator = Evaluator(ScannedEntries(source, check), check, options, given)
     # Division by zero and NaN are values here, not mistakes.
     with np.errstate(all="ignore"):
         block = evaluator.block(expr, steps_ns).pruned()

@@ -7,6 +7,7 @@ import itertools
 from lakerunner.query.logql.ast import (
     Binary,
     Expr,
+    Given,
     LabelReplace,
     LineFilter,
     LogRange,
@@ -65,7 +66,7 @@ def pretty(expr: Expr, level: int = 0) -> str:
             texts = (expr.target, expr.replacement, expr.source, expr.pattern)
             arguments = "".join(f",\n{indent}  {quote(text)}" for text in texts)
             return f"{indent}label_replace(\n{pretty(expr.expr, level + 1)}{arguments}\n{indent})"
-        case Number() | VectorLiteral():
+        case Number() | VectorLiteral() | Given():
             return indent + line
 
 
@@ -84,7 +85,7 @@ def _line(expr: Expr) -> str:
         case VectorLiteral(value=value):
             fixed = f"{value:f}"
             return f"vector({fixed if float(fixed) == value else plain(value)})"
-        case LogSelector() | RangeAggregate() | Number():
+        case LogSelector() | RangeAggregate() | Number() | Given():
             return print_expr(expr)
 
 

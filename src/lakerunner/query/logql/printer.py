@@ -15,6 +15,7 @@ from lakerunner.query.logql.ast import (
     DurationFilter,
     Expr,
     Extraction,
+    Given,
     Grouping,
     IpFilter,
     Json,
@@ -81,6 +82,8 @@ def print_expr(expr: Expr) -> str:
         case LabelReplace():
             texts = (expr.target, expr.replacement, expr.source, expr.pattern)
             return f"label_replace({print_expr(expr.expr)},{','.join(map(quote, texts))})"
+        case Given(number=number):
+            return f"given({number})"
 
 
 def _binaries(expr: Binary) -> str:

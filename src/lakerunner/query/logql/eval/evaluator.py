@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -46,8 +47,9 @@ def evaluate(expr: ast.MetricExpr, steps_ns: Ints, source: EntrySource, check: C
 class Evaluator:
     """Evaluates the steps of one query. Scalars are arrays, vectors are blocks."""
 
-    def __init__(self, source: EntrySource, check: Check, limits: EngineOptions) -> None:
+    def __init__(self, source: EntrySource, check: Check, limits: EngineOptions, given: Sequence[Block] = ()) -> None:
         self._source = source
+        self._given = given
         # The shared operations on vectors never read series.
         notes = Annotations("", "LogQL")
         self.evaluation = Evaluation(MemorySource(), QueryTimes(0, 0, 0), limits, notes, cancelled=check)
@@ -80,6 +82,8 @@ class Evaluator:
                 return self._chain(expr, steps)
             case ast.LabelReplace():
                 return self._label_replace(expr, steps)
+            case ast.Given(number=place):
+                return self._given[place]
             case _:
                 raise Bug(f"cannot evaluate {type(expr).__name__}: it has no value at a step")
 

@@ -1,0 +1,198 @@
+"""Decides which parts of a query rules answer: guards first, then coverage in the snapshot of the query's segments."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+from lakerunner.model.errors import LakeError
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.query.language import Plan, StepPlan
+from lakerunner.query.languages import language
+from lakerunner.query.logql.language import LogSteps
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.rules import logs
+from lakerunner.query.rules.coverage import CoverageWant, Gap, Windows
+from lakerunner.query.rules.guards import GUARDS, Case, Guard, refusal
+from lakerunner.query.rules.logs_substitution import LogSubstitution
+from lakerunner.query.rules.rule import Candidate, Rule, RuleVersion
+from lakerunner.query.rules.ruled_plan import RuledPart, RuledSteps, Substitution
+from lakerunner.query.rules.selection import Selection
+from lakerunner.query.rules.target import target_of
+
+PROMQL = "promql"
+#: Parts of one query that are compared with rules. Generated queries have thousands.
+_MAX_PARTS = 64
+_NO_INDEX = "the index does not answer, and so it is not known which rows the rule has"
+
+
+class Part(Protocol):
+    """A part of a query, in the forms in which a rule may answer it; or why no rule can."""
+
+    @property
+    def node(self) -> object: ...
+    @property
+    def candidates(self) -> tuple[Candidate, ...]: ...
+    @property
+    def refusal(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What became of one part of a query and one rule, for EXPLAIN."""
+
+    part: str
+    #: Empty: no rule could answer.
+    rule: str
+    version: int
+    #: Why the rule does not answer; empty if it does.
+    refusal: str = ""
+    #: What the rule's series are asked for, and where raw rows are read instead.
+    promql: str = ""
+    gaps: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        if self.refusal:
+            return {"part": self.part, "rule": self.rule, "rewritten": False, "reason": self.refusal}
+        found = {"part": self.part, "rule": self.rule, "version": self.version, "rewritten": True}
+        return {**found, "query": self.promql, "raw": list(self.gaps)}
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A plan, the parts that rules answer if they have all rows, and what was refused already."""
+
+    raw: StepPlan
+    options: tuple[RuledPart, ...]
+    #: By option: what to ask the index.
+    wants: tuple[CoverageWant, ...]
+    refused: tuple[Note, ...]
+    substitution: Substitution | None = None
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Everything that may be read, whatever the index says."""
+        return tuple(dict.fromkeys((*self.raw.leaves, *(leaf for each in self.options for leaf in each.plan.leaves))))
+
+    def decided(self, gaps: Mapping[CoverageWant, Sequence[Gap]]) -> tuple[Plan, tuple[Note, ...]]:
+        """The plan with the rules that have rows, for each part the one that lacks the fewest steps."""
+        steps = self.raw.times.steps()
+        best: dict[int, tuple[int, RuledPart]] = {}
+        notes = list(self.refused)
+        for option, want in zip(self.options, self.wants, strict=True):
+            known = gaps.get(want)
+            if known is None:
+                notes.append(_refused(option, _NO_INDEX))
+                continue
+            part = replace(option, gaps=tuple(known))
+            covered = part.covered(steps)
+            number = int(covered.sum()) if self.raw.splittable else len(steps) * int(covered.all())
+            if not number:
+                notes.append(_refused(option, f"the rule lacks rows: {known[0].sentence}" if known else "no steps"))
+            elif id(part.node) not in best or number > best[id(part.node)][0]:
+                best[id(part.node)] = number, part
+        parts = [part for _, part in best.values()]
+        if not parts or self.substitution is None:
+            return self.raw, tuple(notes)
+        notes += [
+            Note(part.text, part.rule, part.version, "", part.target.promql, tuple(gap.sentence for gap in part.gaps))
+            for part in parts
+        ]
+        return RuledSteps(self.raw, parts, self.substitution), tuple(notes)
+
+
+def _refused(option: RuledPart, reason: str) -> Note:
+    return Note(option.text, option.rule, option.version, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriter:
+    """Compares the parts of plans with rules."""
+
+    guards: tuple[Guard, ...] = field(default=GUARDS)
+
+    def consider(self, plan: Plan, versions: Sequence[RuleVersion]) -> Considered | None:
+        """What rules could answer of the plan; None if there is nothing to compare."""
+        if not isinstance(plan, StepPlan) or not versions:
+            return None
+        found = _parts(plan)
+        if found is None:
+            return None
+        parts, substitution = found
+        options: list[RuledPart] = []
+        wants: list[CoverageWant] = []
+        notes: list[Note] = []
+        for part in parts[:_MAX_PARTS]:
+            if part.refusal:
+                notes.append(Note(part.text, "", 0, part.refusal))
+                continue
+            for version in versions:
+                made = self._answer(plan, part, version)
+                if isinstance(made, Note):
+                    notes.append(made)
+                else:
+                    options.append(made)
+                    wants.append(_want(made, version, plan))
+        return Considered(plan, tuple(options), tuple(wants), tuple(notes), substitution)
+
+    def _answer(self, plan: StepPlan, part: Part, version: RuleVersion) -> RuledPart | Note:
+        """The part as the rule answers it, or why it does not."""
+        rule = _rule(version)
+        if rule is None:
+            return Note(part.text, version.name, version.version, "the rule's selection is not one of this release")
+        reasons: list[str] = []
+        for candidate in part.candidates:
+            case = Case(candidate, rule, plan.times.start_ns, plan.times.step_ms * NS_PER_MS)
+            reason = refusal(case, self.guards)
+            if reason is None:
+                return self._ruled(plan, part, case)
+            reasons.append(reason)
+        return Note(part.text, version.name, version.version, reasons[-1])
+
+    def _ruled(self, plan: StepPlan, part: Part, case: Case) -> RuledPart:
+        target = target_of(case)
+        times = replace(plan.times, start_rest_ns=0, end_rest_ns=0)
+        compiled = language(PROMQL).compile(target.promql, times, plan.options)  # type: ignore[arg-type]
+        assert isinstance(compiled, StepPlan)
+        windows = Windows(case.candidate.range_ns, case.candidate.offset_ns)
+        version = case.rule.version
+        return RuledPart(part.node, part.text, version.name, version.version, target, compiled, windows)
+
+
+def _want(part: RuledPart, version: RuleVersion, plan: StepPlan) -> CoverageWant:
+    start_ns, end_ns = part.windows.extent(plan.times.steps() * NS_PER_MS)
+    return CoverageWant(version.rule_id, version.version, start_ns, end_ns)
+
+
+def _parts(plan: StepPlan) -> tuple[Sequence[Part], Substitution] | None:
+    if isinstance(plan, LogSteps):
+        return list(_first(logs.parts_of(plan.expr))), LogSubstitution(plan)
+    return None
+
+
+def _first(parts: Iterator[Part]) -> Iterator[Part]:
+    for number, part in enumerate(parts):
+        if number > _MAX_PARTS:
+            return
+        yield part
+
+
+def _rule(version: RuleVersion) -> Rule | None:
+    selection = _selection(version.signal, version.match)
+    return None if selection is None else Rule(version, selection)
+
+
+_SELECTIONS: Mapping[Hashable, Any] = {"logs": logs.selection_of}
+
+
+@lru_cache(maxsize=1024)
+def _selection(signal: str, match: str) -> Selection | None:
+    read = _SELECTIONS.get(signal)
+    try:
+        return None if read is None else read(match)
+    except LakeError:
+        return None

@@ -1,0 +1,66 @@
+"""What a rule answers a part of a query with: a PromQL query over its series, and what is then done to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakerunner.model.labels import LabelSet
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.query.rules.guards import Case, matchers_of_series
+from lakerunner.query.rules.rule import Function
+from lakerunner.query.series.block import Block
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.syntax.strings import quote
+
+#: How the samples of a window, and then those of a group, are put together.
+_TARGETS = {
+    Function.COUNT: ("sum", "sum_over_time"),
+    Function.BYTES: ("sum", "sum_over_time"),
+    Function.SUM: ("sum", "sum_over_time"),
+    Function.MIN: ("min", "min_over_time"),
+    Function.MAX: ("max", "max_over_time"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A query over the series of a rule, and the names of its labels in the answer."""
+
+    promql: str
+    #: Label of the series -> label of the answer.
+    names: tuple[tuple[str, str], ...]
+    divisor: float = 1.0
+
+    def shaped(self, block: Block) -> Block:
+        """The result as the part of the query would have it."""
+        renamed = any(label != name for label, name in self.names)
+        labels: Sequence[LabelSet] = [self._renamed(each) for each in block.labels] if renamed else block.labels
+        values = block.values if self.divisor == 1.0 else block.values / self.divisor
+        return Block(labels, values, block.valid, np.zeros(len(labels), np.bool_))
+
+    def _renamed(self, labels: LabelSet) -> LabelSet:
+        found = {name: value for label, name in self.names if (value := labels.get(label))}
+        return LabelSet.of(found)
+
+
+def target_of(case: Case) -> Target:
+    candidate, rule = case.candidate, case.rule
+    outer, inner = _TARGETS[candidate.function]
+    pairs = [(label, name) for name in candidate.by if (label := rule.label_of(name)) is not None]
+    selector = f"{rule.name}{{{', '.join(map(_matcher, matchers_of_series(case)))}}}"
+    offset = f" offset {_duration(candidate.offset_ns)}" if candidate.offset_ns else ""
+    by = ", ".join(label for label, _ in pairs)
+    promql = f"{outer} by ({by}) ({inner}({selector}[{_duration(candidate.range_ns)}]{offset}))"
+    return Target(promql, tuple(pairs), candidate.divisor)
+
+
+def _duration(width_ns: int) -> str:
+    sign = "-" if width_ns < 0 else ""
+    return f"{sign}{abs(width_ns) // NS_PER_MS}ms"
+
+
+def _matcher(matcher: Matcher) -> str:
+    return f"{matcher.name}{matcher.kind.value}{quote(matcher.value)}"
