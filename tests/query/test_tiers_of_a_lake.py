@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakerunner.model.errors import LimitHit
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
@@ -18,7 +19,7 @@ from lakerunner.model.time import NS_PER_MS
 from lakerunner.pipeline.rollup.roll_up import roll_up
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
-from lakerunner.query.lake_query import LakeQuery
+from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.promql.language import LANGUAGE
 from lakerunner.query.run import run
@@ -162,6 +163,37 @@ def test_tiers_answer_as_raw_here_and_on_workers(
         assert here.stats.to_json()["tiersSeconds"] == there.stats.to_json()["tiersSeconds"] == [3_600]
         assert there.stats.pushed
         assert here.stats.rows < raw.stats.rows / 5
+
+
+@pytest.mark.parametrize("text", [EXPRESSIONS[number] for number in (0, 1, 4, 6, 9)])
+def test_joined_segments_of_a_tier_answer_as_raw_at_any_time(
+    lake: LakeOfSeries, org: uuid.UUID, worker: FlightWorkers, text: str
+) -> None:
+    """The second and third time, the samples of 72 segments come from memory as one, and parts of them are asked."""
+    steps = 3_600_000
+    for _ in range(3):
+        for first, last in ((1, 72), (5, 70), (30, 41)):
+            times = QueryTimes(START_MS + first * HOUR_MS, START_MS + last * HOUR_MS - 600_000, steps)
+            expected = _values(_ask(lake.lake.query(org, small=True), text, times, max_tier_s=0))
+            here, there = lake.lake.query(org), LakeQuery(org, Planner(lake.lake._catalog, org), worker)
+            assert _values(_ask(here, text, times, max_tier_s=300)) == expected
+            assert _values(_ask(there, text, times, max_tier_s=300)) == expected
+            assert here.stats.segments_read == there.stats.segments_read == here.stats.segments_planned
+            if "sum_over_time(h" not in text:
+                assert here.stats.rows == there.stats.rows
+
+
+def test_joined_segments_that_are_too_many_for_the_query_are_refused_from_memory_too(
+    lake: LakeOfSeries, org: uuid.UUID
+) -> None:
+    text = "count_over_time(m_total[1h])"
+    for _ in range(3):
+        _ask(lake.lake.query(org), text, max_tier_s=300)
+    plan = LANGUAGE.compile(text, TIMES, EngineOptions(max_tier_s=300))
+    source = lake.lake.query(org, QueryLimits(max_samples=1_000))
+    source.prepare(plan.leaves)
+    with pytest.raises(LimitHit, match="cannot hold the samples"):
+        run(plan, source, lambda: None)
 
 
 def test_dirty_windows_are_read_from_finer_tiers_and_raw_samples(lake: LakeOfSeries, org: uuid.UUID) -> None:

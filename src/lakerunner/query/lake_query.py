@@ -13,6 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import LimitHit, Unavailable
+from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer, Workers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
 from lakerunner.query.language import Evaluated, NoSegments, RowPlan, StepPlan, received_steps
@@ -32,6 +33,8 @@ from lakerunner.query.stats import QueryStats
 T = TypeVar("T")
 #: Time, value and start: what a sample weighs while it is held. A histogram weighs more, but there are fewer.
 _BYTES_PER_SAMPLE = 24
+#: Below this many samples, a second worker request costs more than it saves.
+SMALL_SAMPLES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,17 @@ class LakeQuery:
         """
         if leaves:
             self._timed("plan", lambda: self._planner.prepare(leaves))
+            self.small = self.small or self._reads_few(leaves)
         return self._planner.fingerprint()
+
+    def _reads_few(self, leaves: Sequence[Leaf]) -> bool:
+        """Whether the leaves read tiers, and few rows of them whichever series match."""
+        if not all(leaf.signal == METRICS.name and leaf.reading.tier_s for leaf in leaves):
+            return False
+        plans = [self._plan(leaf) for leaf in leaves]
+        if not any(plan.explain.pieces for plan in plans):
+            return False
+        return sum(segment.row_count for plan in plans for segment in plan.segments) < SMALL_SAMPLES
 
     def keep_snapshot(self) -> str | None:
         """Keep what was looked up for a later query; returns its fingerprint, or None if the index does not answer."""
@@ -273,6 +286,7 @@ class LakeQuery:
             leaf=leaf,
             pieces=plan.explain.pieces,
             label=label,
+            small=self.small,
         )
         started = time.perf_counter()
         missed: list[str] = []

@@ -10,10 +10,9 @@ import threading
 import uuid
 from collections import OrderedDict
 
+from lakerunner.query.lake_query import SMALL_SAMPLES
 from lakerunner.query.language import Plan
 
-#: Below this many samples, a second worker request costs more than it saves.
-_SMALL_SAMPLES = 200_000
 #: Rows that a worker found in less time are sent by the thread that finds them.
 _SMALL_CPU_S = 0.02
 _MAX_QUERIES = 10_000
@@ -31,7 +30,7 @@ class QuerySizes:
 
     def record_samples(self, org_id: uuid.UUID, plan: Plan, samples: int) -> None:
         """A query for values has read so many samples."""
-        self._record(_key(org_id, plan), samples < _SMALL_SAMPLES)
+        self._record(_key(org_id, plan), samples < SMALL_SAMPLES)
 
     def record_rows(self, org_id: uuid.UUID, plan: Plan, worker_cpu_s: float) -> None:
         """A query for rows has taken so much time of its workers."""

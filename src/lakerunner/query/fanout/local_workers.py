@@ -14,6 +14,7 @@ from lakerunner.model.errors import LakeError, LimitHit, Unavailable
 from lakerunner.query.fanout.answer import Check, Cost, EvaluateAnswer, SegmentAnswer
 from lakerunner.query.fanout.budget import Budget, Budgets
 from lakerunner.query.fanout.fragment import FragmentEvaluation
+from lakerunner.query.fanout.joined_tiers import JoinedTiers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects
 from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
 from lakerunner.query.scan.object_cache import DAMAGED_HINT
@@ -28,6 +29,8 @@ from lakerunner.query.scan.samples.series_rows import scan_series
 
 #: How often a thread that waits for a scan checks whether the answer is still wanted.
 _POLL_S = 0.1
+#: Choosing series and times among this many decoded rows takes a few milliseconds.
+_QUICK_ROWS = 1_000_000
 
 
 class LocalWorkers:
@@ -38,6 +41,7 @@ class LocalWorkers:
         self.row_opener = row_opener
         self._closing = False
         self.budgets = Budgets()
+        self._joined = JoinedTiers(opener.memory)
         self._share = max(1, threads // 2)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
 
@@ -51,10 +55,18 @@ class LocalWorkers:
             yield from self._answers(request, budget)
 
     def _answers(self, request: ScanRequest, budget: Budget) -> Iterator[SegmentAnswer]:
-        if (request.small or len(request.segments) == 1) and all(
-            self._opener.is_local(segment.keys) for segment in request.segments
-        ):
-            # There is nothing to wait for: threads of the pool would only add thread switches.
+        def settle(held_bytes: int) -> None:
+            budget.look(held_bytes)
+            budget.settle(held_bytes)
+
+        answers, rest = self._joined.answer(request, lambda part: self._one_by_one(part, budget), settle)
+        yield from answers
+        if rest.segments:
+            yield from self._one_by_one(rest, budget)
+
+    def _one_by_one(self, request: ScanRequest, budget: Budget) -> Iterator[SegmentAnswer]:
+        if self._is_quick(request):
+            # Threads of the pool would only add thread switches.
             for segment in request.segments:
                 yield self._scan(request, segment, budget)
             return
@@ -71,10 +83,27 @@ class LocalWorkers:
                 budget.look()
                 for future in done:
                     yield future.result()
-        finally:
+        except BaseException:
             budget.stop(Unavailable("cannot continue the scan: the client has gone"))
+            raise
+        finally:
             for future in waiting:
                 future.cancel()
+
+    def _is_quick(self, request: ScanRequest) -> bool:
+        """Whether there is nothing to wait for, and little to do."""
+        opener, segments = self._opener, request.segments
+        if request.small or len(segments) == 1:
+            return all(opener.is_local(segment.keys) for segment in segments)
+        if request.kind is not Kind.SAMPLES:
+            return False
+        total = 0
+        for segment in segments:
+            rows = opener.decoded_rows(segment.keys, needed(request.leaf.reading.need, segment.tier_s))
+            if rows is None:
+                return False
+            total += rows
+        return total <= _QUICK_ROWS
 
     @property
     def count(self) -> int:

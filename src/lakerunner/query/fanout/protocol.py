@@ -32,6 +32,9 @@ SLOT_NS = 600 * NS_PER_S
 _EVALUATE = "evaluate"
 #: Actions: end all requests of a query; ask whether the worker accepts new work.
 CANCEL, PING = "cancel", "ping"
+#: The keys of recently read segments, at about half a kilobyte each.
+_KEYS: dict[tuple[uuid.UUID, uuid.UUID], tuple[str, ...]] = {}
+_MAX_KEYS = 50_000
 
 
 class Kind(enum.StrEnum):
@@ -42,6 +45,17 @@ class Kind(enum.StrEnum):
     EXEMPLARS = "exemplars"
     #: Label names; or, if `label` is set, the values of that label.
     LABELS = "labels"
+
+
+def _keys(segment: Segment) -> tuple[str, ...]:
+    """The keys of a segment's objects. They never change, and making them takes as long as scanning a small segment."""
+    name = segment.org_id, segment.segment_id
+    found = _KEYS.get(name)
+    if found is None:
+        if len(_KEYS) >= _MAX_KEYS:
+            _KEYS.clear()
+        found = _KEYS[name] = keys.segment_keys(segment)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +74,7 @@ class SegmentObjects:
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentObjects:
-        times, names = segment.time_range, keys.segment_keys(segment)
+        times, names = segment.time_range, _keys(segment)
         return cls(
             segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s, segment.hidden
         )

@@ -41,6 +41,8 @@ class Planner:
         self._org_id = org_id
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
+        #: The plans of leaves with this snapshot.
+        self._plans: dict[Leaf, LeafPlan] = {}
         self.lookups = 0
 
     def prepare(self, leaves: Sequence[Leaf]) -> None:
@@ -54,10 +56,17 @@ class Planner:
             snapshot = self._snapshot
             if snapshot is None or not snapshot.covers(leaf):
                 snapshot = self._look_up([leaf])
+            known = self._plans.get(leaf)
         looked = snapshot.looked
         looked.require_usable()
+        if known is not None:
+            return known
         tiers = choose_tiers(leaf, looked.stretches, looked.segments) if leaf.signal == METRICS.name else RAW_ONLY
-        return prune(leaf, looked.segments, looked.looked_up_in, self._check, tiers)
+        plan = prune(leaf, looked.segments, looked.looked_up_in, self._check, tiers)
+        with self._lock:
+            if self._snapshot is snapshot:
+                self._plans[leaf] = plan
+        return plan
 
     def fingerprint(self) -> str | None:
         """A hash of the set of live segments; None while the index does not answer."""
@@ -85,6 +94,7 @@ class Planner:
                 )
             kept.looked.require_usable()
             self._snapshot = kept
+            self._plans.clear()
 
     def require_usable(self) -> None:
         """Raise if objects that the plan names may have been deleted: an answer would be short."""
@@ -108,6 +118,7 @@ class Planner:
         # The index was asked for one org only. Segments of another org must not pass even if that ever fails.
         of_org = [segment for segment in looked.segments if segment.org_id == self._org_id]
         self._snapshot = Snapshot(wants, replace(looked, segments=of_org))
+        self._plans.clear()
         self.lookups += 1
         return self._snapshot
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +20,7 @@ from lakerunner.query.series.arrays import allocated, offsets_of
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.column import with_rows
 from lakerunner.query.series.histograms.histogram import Ints
+from lakerunner.query.series.label_columns import LabelColumns
 from lakerunner.query.series.label_columns import concatenated as concatenated_labels
 from lakerunner.query.series.label_list import LabelList, in_order
 from lakerunner.query.series.rollup import Rollup, rollup_of_raw
@@ -40,8 +41,19 @@ def merge(parts: Sequence[Samples], org_id: uuid.UUID, since_ms: int = 0) -> Ser
     parts = [part for part in parts if len(part)]
     if not parts:
         return SeriesBatch.empty()
+    if len(parts) == 1 and parts[0].merged:
+        return _batch(parts[0])
     gathered, tidy = _gathered(parts, _known_series(parts, org_id), since_ms)
     return _batch(gathered if tidy else _once(gathered))
+
+
+def joined(parts: Sequence[Samples], org_id: uuid.UUID) -> Samples:
+    """All parts as one that `merge` need not merge again, for a query of any time."""
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return Samples.none()
+    gathered, tidy = _gathered(parts, _known_series(parts, org_id), since_ms=0)
+    return replace(gathered if tidy else _once(gathered), merged=True)
 
 
 def _batch(samples: Samples) -> SeriesBatch:
@@ -214,20 +226,28 @@ def _repeats(labels: LabelList) -> npt.NDArray[np.bool_]:
 
 def _labels_of(tids: Ints, runs: Ints, parts: Sequence[Samples]) -> LabelList:
     """The labels of some series. Each series' labels come from its first run."""
-    part_of = np.searchsorted(np.cumsum([len(part.tids) for part in parts]), runs, side="right")
-    numbers = np.unique(part_of).tolist()
-    tables: dict[int, SeriesTable] = {}
-    table_of_part = np.zeros(len(parts), np.int64)
-    for number in numbers:
+    ends = np.cumsum([len(part.tids) for part in parts])
+    part_of = np.searchsorted(ends, runs, side="right")
+    # Usually one source: the labels of the same series in later segments are not read.
+    sources: dict[int, SeriesTable | LabelColumns] = {}
+    source_of_part = np.zeros(len(parts), np.int64)
+    for number in np.unique(part_of).tolist():
         labels = parts[number].labels
-        if not isinstance(labels, TableLabels):
+        source = labels.table if isinstance(labels, TableLabels) else getattr(labels, "columns", None)
+        if source is None:
             all_labels = [each for part in parts for each in part.labels]
             return LabelList([all_labels[run] for run in runs.tolist()])
-        tables[id(labels.table)] = labels.table
-        table_of_part[number] = id(labels.table)
-    # Usually one table: the labels of the same series in later segments are not read.
-    indexes = [np.flatnonzero(table_of_part[part_of] == known) for known in tables]
-    columns = [table.columns(table.rows_of(tids[index])) for table, index in zip(tables.values(), indexes, strict=True)]
+        sources[id(source)] = source
+        source_of_part[number] = id(source)
+    begins = ends - [len(part.tids) for part in parts]
+    columns, indexes = [], []
+    for known, source in sources.items():
+        index = np.flatnonzero(source_of_part[part_of] == known)
+        indexes.append(index)
+        if isinstance(source, LabelColumns):
+            columns.append(source.take(runs[index] - begins[part_of[index]]))
+        else:
+            columns.append(source.columns(source.rows_of(tids[index])))
     if len(columns) == 1:
         return LabelList.of_columns(columns[0])
     back = np.empty(len(tids), np.int64)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Bug
-from lakerunner.query.scan.object_cache import ObjectCache
+from lakerunner.query.scan.object_cache import Cached, ObjectCache
 from lakerunner.query.scan.samples.decoded import DecodedGroup, decoded
 from lakerunner.query.scan.samples.row_groups import RowGroup, row_groups
 from lakerunner.query.scan.samples.series_table import SeriesTable
@@ -33,6 +33,8 @@ _READ_AS_DICTIONARY = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIO
 #: Estimated size of a footer per row group, and the fraction (1/8) of the memory for footers.
 _FOOTER_BYTES_PER_GROUP = 8_192
 _FOOTER_SHARE = 8
+#: A segment with more row groups than this is not asked whether all of them are in memory.
+_FEW_GROUPS = 8
 
 
 @dataclass(slots=True)
@@ -49,18 +51,26 @@ class SampleTally:
 class Footer:
     metadata: pq.FileMetaData
     groups: list[RowGroup]
+    #: The size of the object.
+    size_bytes: int
 
 
 class OpenedFile:
     """A samples file. It is opened only when something must be read that is not in memory."""
 
-    def __init__(self, key: str, source: Source, footer: Footer | None, decoded_groups: ByteLru[DecodedGroup]) -> None:
+    def __init__(
+        self,
+        key: str,
+        file: pq.ParquetFile | Callable[[], pq.ParquetFile],
+        footer: Footer,
+        decoded_groups: ByteLru[DecodedGroup],
+    ) -> None:
+        """`file` is open already, or is opened by a call."""
         self._key = key
-        self._source = source
+        self._given = file
+        self._file = file if isinstance(file, pq.ParquetFile) else None
         self._decoded = decoded_groups
-        self._file: pq.ParquetFile | None = None
-        self._metadata: pq.FileMetaData | None = footer.metadata if footer else None
-        self.footer = footer or Footer(self.file.metadata, row_groups(self.file.metadata))
+        self.footer = footer
 
     @property
     def groups(self) -> list[RowGroup]:
@@ -69,15 +79,13 @@ class OpenedFile:
     @property
     def file(self) -> pq.ParquetFile:
         if self._file is None:
-            # Pages without a checksum, of earlier releases, are read unchecked.
-            self._file = pq.ParquetFile(
-                self._source, memory_map=True, metadata=self._metadata, page_checksum_verification=True
-            )
+            assert not isinstance(self._given, pq.ParquetFile)
+            self._file = self._given()
         return self._file
 
     def read(self, group: RowGroup, need: Need | None = None) -> DecodedGroup:
         """The samples of one row group, with what a need asks of a tier. Those read often come from memory."""
-        name = f"{self._key}#{group.number}" if need is None else f"{self._key}#{group.number}#{need.value}"
+        name = _group_name(self._key, group, need)
         found = self._decoded.get(name)
         if found is None:
             columns = group.columns(need)
@@ -88,6 +96,15 @@ class OpenedFile:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _group_name(key: str, group: RowGroup, need: Need | None) -> str:
+    return f"{key}#{group.number}" if need is None else f"{key}#{group.number}#{need.value}"
+
+
+def _file_of(source: Source, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    # Pages without a checksum, of earlier releases, are read unchecked.
+    return pq.ParquetFile(source, memory_map=True, metadata=metadata, page_checksum_verification=True)
 
 
 def _read_series(source: Source) -> SeriesTable:
@@ -120,6 +137,11 @@ class Opener:
         self._tables: ByteLru[SeriesTable] = ByteLru(memory_bytes - memory_bytes // _FOOTER_SHARE)
         self._footers: ByteLru[Footer] = ByteLru(memory_bytes // _FOOTER_SHARE)
 
+    @property
+    def memory(self) -> ByteLru[Any]:
+        """The cache of decoded samples, for what else is made of them."""
+        return self._decoded
+
     def forget(self) -> None:
         """Empty the caches in memory."""
         self._decoded.clear()
@@ -137,14 +159,33 @@ class Opener:
         if table is not None:
             tally.hits += 1
             return table
-        table = self._reading(key, tally, _read_series)
+        table = self._reading(key, tally, lambda found: _read_series(found.source))
         self._tables.put(key, table, table.size_bytes)
         return table
 
+    def decoded_rows(self, keys: Sequence[str], need: Need | None) -> int | None:
+        """The number of rows of a segment that is in memory as a whole; None if anything must be read or decoded."""
+        samples_key, series_key = keys
+        footer = self._footers.get(samples_key)
+        if footer is None or len(footer.groups) > _FEW_GROUPS or not self._tables.has(series_key):
+            return None
+        if not all(self._decoded.has(_group_name(samples_key, group, need)) for group in footer.groups):
+            return None
+        return sum(group.rows for group in footer.groups)
+
     @contextmanager
     def samples(self, key: str, tally: SampleTally) -> Iterator[OpenedFile]:
-        """The opened samples file. Reads from it may still find bad bytes: see `again_if_bad`."""
-        opened = self._reading(key, tally, lambda source: self._open(key, source))
+        """The opened samples file. Reads from it may still find bad bytes: see `again_if_bad`.
+
+        While the footer is in memory, the file on the disk is not touched before something must be read from it.
+        """
+        footer = self._footers.get(key)
+        if footer is None:
+            opened = self._reading(key, tally, lambda found: self._opened(key, found))
+        else:
+            tally.hits, tally.read_bytes = tally.hits + 1, tally.read_bytes + footer.size_bytes
+            metadata = footer.metadata
+            opened = OpenedFile(key, lambda: self._file(key, metadata, tally), footer, self._decoded)
         try:
             yield opened
         finally:
@@ -158,14 +199,22 @@ class Opener:
             self._cache.discard(key)
             return read()
 
-    def _open(self, key: str, source: Source) -> OpenedFile:
-        known = self._footers.get(key)
-        opened = OpenedFile(key, source, known, self._decoded)
-        if known is None:
-            self._footers.put(key, opened.footer, _FOOTER_BYTES_PER_GROUP * max(1, len(opened.groups)))
-        return opened
+    def _opened(self, key: str, found: Cached) -> OpenedFile:
+        file = _file_of(found.source)
+        footer = Footer(file.metadata, row_groups(file.metadata), found.size_bytes)
+        self._footers.put(key, footer, _FOOTER_BYTES_PER_GROUP * max(1, len(footer.groups)))
+        return OpenedFile(key, file, footer, self._decoded)
 
-    def _reading(self, key: str, tally: SampleTally, read: Callable[[Source], T]) -> T:
+    def _file(self, key: str, metadata: pq.FileMetaData, tally: SampleTally) -> pq.ParquetFile:
+        """The file of a known footer. If it was evicted or damaged since, `again_if_bad` asks again."""
+        started = time.perf_counter()
+        found = self._cache.get(key)
+        tally.fetch_s += time.perf_counter() - started
+        if not found.hit:
+            tally.hits, tally.misses = tally.hits - 1, tally.misses + 1
+        return _file_of(found.source, metadata)
+
+    def _reading(self, key: str, tally: SampleTally, read: Callable[[Cached], T]) -> T:
         for fresh in (False, True):
             started = time.perf_counter()
             found = self._cache.get(key)
@@ -173,7 +222,7 @@ class Opener:
             tally.hits, tally.misses = tally.hits + found.hit, tally.misses + (not found.hit)
             tally.read_bytes += found.size_bytes
             try:
-                return read(found.source)
+                return read(found)
             except BAD_BYTES:
                 # Evicted after `get`, or damaged on the disk. Either way the store has the object.
                 self._cache.discard(key)

@@ -41,6 +41,8 @@ class Samples:
     may_be_stale: bool = True
     #: What the samples of a tier stand for, where a query needs more than the samples themselves.
     rollup: Rollup | None = None
+    #: Whether each series has one run, with ascending times, and the series are in the order of their labels.
+    merged: bool = False
 
     @classmethod
     def none(cls) -> Samples:
