@@ -14,6 +14,15 @@ from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.rollup_windows import end_windows, mark_inserted, release_windows
 from lakerunner.index.row_reports import put_reports
+from lakerunner.index.rule_catalog import (
+    Evaluated,
+    Hole,
+    RulesUsed,
+    differing_versions,
+    mark_evaluated,
+    record_holes,
+    require_not_retired,
+)
 from lakerunner.index.segment_inputs import release_segments, release_some
 from lakerunner.index.segment_sources import forget_sources, record_sources
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
@@ -56,6 +65,14 @@ class ItemResult:
     released: Sequence[SegmentRef] = ()
     #: What became of segments that deletions concern.
     deletions: Sequence[SegmentDeleted] = ()
+    #: The rules of which `made` has samples.
+    rules: RulesUsed | None = None
+    #: Stretches of time in which samples of rules differ from their rows from now on.
+    holes: Sequence[Hole] = ()
+    #: Live segments of which `made` has the samples of further rules.
+    evaluated: Sequence[Evaluated] = ()
+    #: The version of the rules that superseded segments had when they were read. Those not named had none.
+    rules_versions: Mapping[uuid.UUID, int] = field(default_factory=dict)
 
 
 class _Stale(Exception):
@@ -89,6 +106,12 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     superseded = supersede(tx, result.superseded, result.item_id)
     if superseded != len(result.superseded):
         raise _Stale(f"{len(result.superseded) - superseded} of {len(result.superseded)} input segments are not live")
+    differing = differing_versions(tx, result.superseded, result.rules_versions)
+    if differing:
+        raise _Stale(f"rules were evaluated over {differing} of its input segments meanwhile")
+    evaluated = mark_evaluated(tx, result.evaluated)
+    if evaluated != len(result.evaluated):
+        raise _Stale(f"{len(result.evaluated) - evaluated} of {len(result.evaluated)} segments were replaced meanwhile")
     unapplied = deletions.unapplied(tx, result.superseded, result.deletions)
     if unapplied:
         raise _Stale(f"{unapplied} deletions of its input segments are open")
@@ -107,14 +130,25 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     insert_segments(tx, result.made, result.item_id)
     if result.derivation is not None and result.made:
         apply_derivation(tx, result.made[0].org_id, result.derivation)
-    if result.objects:
-        # Only raw objects bring new rows; other stages write the same rows again.
+    _apply_rules(tx, result)
+    if result.objects or result.evaluated:
+        # Only raw objects and rules bring new rows; other stages write the same rows again.
         mark_inserted(tx, result.made)
     record_sources(tx, result.made, result.sources)
     forget_sources(tx, result.superseded)
     if result.releases_inputs:
         release_segments(tx, result.item_id)
     outbox.put(tx, result.follow_ups)
+
+
+def _apply_rules(tx: Connection, result: ItemResult) -> None:
+    if result.rules is None and not result.holes:
+        return
+    row = tx.execute("SELECT org_id FROM work_item WHERE item_id = %s", [result.item_id]).fetchone()
+    assert row is not None
+    if result.rules is not None:
+        require_not_retired(tx, row["org_id"], result.rules)
+    record_holes(tx, row["org_id"], result.holes)
 
 
 def _lost_to(tx: Connection, item_id: uuid.UUID) -> Outcome:

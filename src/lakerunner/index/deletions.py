@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 from lakerunner.index.database import Connection
 from lakerunner.index.deletion_end import end_complete
 from lakerunner.index.rollup_windows import mark_dirty
+from lakerunner.index.rule_catalog import record_gone
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, ref, segment_of_row
 from lakerunner.model.deletion import DeletionRequest, DeletionState, SegmentDeleted
 from lakerunner.model.errors import Conflict, LimitHit, Missing
@@ -58,11 +59,17 @@ class Deletion:
 
 
 def request_deletion(
-    tx: Connection, request: DeletionRequest, wait_s: float, may_hold: Callable[[Segment], bool]
-) -> uuid.UUID:  # fmt: skip
+    tx: Connection,
+    request: DeletionRequest,
+    wait_s: float,
+    may_hold: Callable[[Segment], bool],
+    *,
+    makes_holes: bool = True,
+) -> uuid.UUID:
     """Store a deletion and the segments that may hold its rows. They are hidden from the commit on.
 
-    It begins `wait_s` later; until then it may be cancelled.
+    It begins `wait_s` later; until then it may be cancelled. What rules made of such rows is no longer right, or gone;
+    without `makes_holes`, the caller knows that no rule is concerned.
     """
     # One request of an org at a time, so that the number of open ones is exact.
     tx.execute("SELECT pg_advisory_xact_lock(hashtextextended('lakerunner-delete ' || %s::text, 0))", [request.org_id])
@@ -90,6 +97,10 @@ def request_deletion(
         ],
     )  # fmt: skip
     _touch_windows(tx, segments, request.start_ns, request.end_ns)
+    if makes_holes and segments:
+        record_gone(
+            tx, request.org_id, request.signal, request.start_ns, request.end_ns, "rows were deleted on request"
+        )
     return deletion_id
 
 

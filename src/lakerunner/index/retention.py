@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakerunner.index.deletion_end import end_pending
 from lakerunner.index.rollup_windows import forget_windows, seal
+from lakerunner.index.rule_catalog import record_gone
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import BadInput
 from lakerunner.model.segment import RAW_TIER_S
@@ -174,6 +175,9 @@ def end_expired(tx: Connection, org_id: uuid.UUID, kept: Kept, keep_s: float, li
     ).fetchall()
     found = [_expired(org_id, kept, row) for row in rows]
     end_pending(tx, [each.ref for each in found])
+    if found and kept.tier_s == RAW_TIER_S:
+        before_ns = max(each.time_range.end_ns for each in found)
+        record_gone(tx, org_id, kept.signal, 0, before_ns, f"{kept.signal} have expired")
     if found and kept.signal == METRICS.name:
         before_ns = max(each.time_range.end_ns for each in found)
         # What was made of these samples is kept as it is, and never made again from nothing.

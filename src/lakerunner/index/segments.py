@@ -22,7 +22,7 @@ _PARTITION_LOCK = 0x6C72_7061
 #: What `segment_of_row` reads.
 SEGMENT_COLUMNS = (
     "s.segment_id, s.org_id, s.collector, s.signal, s.start_ns, s.end_ns, s.row_count, s.size_bytes,"
-    " s.tier_s, s.level, s.format_version, s.pruning, s.dateint"
+    " s.tier_s, s.level, s.format_version, s.pruning, s.dateint, s.rules_version"
 )
 SELECT_SEGMENTS = f"SELECT {SEGMENT_COLUMNS} FROM segment s"  # noqa: S608
 
@@ -78,17 +78,17 @@ def insert_segments(tx: Connection, segments: Sequence[Segment], made_by: uuid.U
             segment.segment_id, segment.org_id, segment.collector, segment.signal, segment.index_day,
             segment.time_range.start_ns, segment.time_range.end_ns, segment.row_count, segment.size_bytes,
             segment.tier_s, segment.level, segment.format_version, Jsonb(segment.pruning.to_json()),
-            segment.id_filter or None,
+            segment.id_filter or None, segment.rules_version,
         )
         for segment in segments
     ]  # fmt: skip
     try:
         tx.execute(
             "INSERT INTO segment (segment_id, org_id, collector, signal, dateint, start_ns, end_ns, row_count,"
-            " size_bytes, tier_s, level, format_version, pruning, id_filter, made_by)"
+            " size_bytes, tier_s, level, format_version, pruning, id_filter, rules_version, made_by)"
             " SELECT s.*, %s FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::int[], %s::bigint[],"
             " %s::bigint[], %s::bigint[], %s::bigint[], %s::int[], %s::int[], %s::int[], %s::jsonb[],"
-            " %s::bytea[]) AS s",
+            " %s::bytea[], %s::bigint[]) AS s",
             [made_by, *map(list, zip(*columns, strict=True))],
         )
     except CheckViolation as error:

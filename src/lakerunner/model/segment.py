@@ -66,6 +66,9 @@ class Segment:
     pruning: Pruning = field(default_factory=Pruning)
     #: False when the index stores it apart from its day. A segment that is wider than a day never has one.
     is_dated: bool = True
+    #: The version of the catalog of rules with which its rows were evaluated. Backfill raises it, so that a description
+    #: that is kept for long may have an earlier one.
+    rules_version: int = field(default=0, compare=False)
     #: A filter of the ids in the segment (`id_filter.py`), set when the segment is made; lookups do not read it.
     id_filter: bytes = field(default=b"", repr=False, compare=False)
     #: Rows that a deletion under way hides. Known to lookups for queries only.

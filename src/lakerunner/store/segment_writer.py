@@ -65,6 +65,7 @@ def segment_of(
     tier_s: int = RAW_TIER_S,
     level: int = 0,
     is_dated: bool = True,
+    rules_version: int = 0,
 ) -> Segment:
     return Segment(
         segment_id=segment_id,
@@ -79,6 +80,7 @@ def segment_of(
         format_version=FORMAT_VERSION,
         pruning=statistics.pruning,
         is_dated=is_dated,
+        rules_version=rules_version,
         id_filter=statistics.id_filter,
     )
 

@@ -19,6 +19,7 @@ from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.overdue import Overdue, Position
+from lakerunner.index.rule_catalog import Hole
 from lakerunner.index.segment_inputs import lock_untaken
 from lakerunner.index.segment_sources import MAX_SOURCES, sources_of
 from lakerunner.index.segments import live_segments, ref
@@ -126,6 +127,11 @@ class CompactRunner(Runner[Segment]):
 
     def run(self, items: Sequence[Item[Segment]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         """One job over all items."""
+        mixed = [item for item in items if len({each.rules_version for each in item.inputs}) > 1]
+        for item in mixed:
+            # Backfill was faster with some inputs. They are gathered again by what they were evaluated with.
+            yield Attempt(item.item_id, ItemResult(item.item_id, releases_inputs=True))
+        items = [item for item in items if item not in mixed]
         by_id = {item.item_id: item for item in items}
         tasks, sources = self._tasks(items)
         for result in _run_apart(tasks, self._run_tasks):
@@ -196,8 +202,18 @@ def _attempt(item: Item[Segment], result: CompactResult, sources: Sequence[uuid.
         superseded=[ref(each) for each in item.inputs],
         follow_ups=segments_made([result.segment], [_NAME]),
         sources={result.segment.segment_id: sources},
+        rules_versions={each.segment_id: each.rules_version for each in item.inputs},
+        holes=_holes(item, result),
     )
     return Attempt(item.item_id, committed, partial(_report, item, result))
+
+
+def _holes(item: Item[Segment], result: CompactResult) -> list[Hole]:
+    """Rules have counted rows that queries do not see any more."""
+    if result.unseen_ns is None:
+        return []
+    first_ns, last_ns = result.unseen_ns
+    return [Hole(item.signal, 0, first_ns, last_ns + 1, "compaction found rows that were stored twice")]
 
 
 def _report(item: Item[Segment], result: CompactResult) -> None:

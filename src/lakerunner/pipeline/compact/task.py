@@ -26,6 +26,7 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal, Table
 from lakerunner.model.signals import LOGS, signal_named
+from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.compact.columns import MergedColumns
 from lakerunner.pipeline.compact.duplicates import Readings, without_duplicates
 from lakerunner.pipeline.compact.merge import Chunk, SortedInput, merged
@@ -39,7 +40,7 @@ from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import segment_of
-from lakerunner.store.statistics import StatisticsBuilder
+from lakerunner.store.statistics import StatisticsBuilder, event_times_ns
 
 #: Rows of all inputs together that are in memory, and the least and most of one.
 _ROWS_AT_ONCE, _LEAST_ROWS, _MOST_ROWS = 1 << 18, 1 << 11, 1 << 16
@@ -77,6 +78,8 @@ class CompactResult:
     segment: Segment | None = None
     #: Rows that were removed as duplicates.
     removed: int = 0
+    #: First and last time of rows that queries saw before and do not see any more; None if there are none.
+    unseen_ns: tuple[int, int] | None = None
     error: LakeError | None = None
 
 
@@ -127,11 +130,12 @@ def _run(task: CompactTask) -> CompactResult:
             size_bytes=sum(sizes),
             level=1 + max(each.level for each in task.inputs),
             is_dated=is_dated(statistics.time_range, time.time_ns()),
+            rules_version=first.rules_version,
         )
         for key, path in zip(keys.segment_keys(segment), merge.paths, strict=True):
             store.put_file(key, path, create_only=True)
             crash_point("compact_after_upload")
-    return CompactResult(task.item_id, segment, merge.removed)
+    return CompactResult(task.item_id, segment, merge.removed, merge.unseen_ns)
 
 
 class _Merge:
@@ -142,6 +146,7 @@ class _Merge:
         self._folder = folder
         self.statistics = StatisticsBuilder(signal)
         self.removed = 0
+        self.unseen_ns: tuple[int, int] | None = None
         self.paths = [folder / f"merged{number}.parquet" for number in range(len(signal.tables))]
 
     def write(self, number: int) -> int:
@@ -186,14 +191,29 @@ class _Merge:
             yield chunk
 
     def _counted(self, chunk: Chunk) -> pa.Table:
-        before = chunk.rows.num_rows
+        before, seen = chunk.rows, _seen(chunk.rows)
         readings: Readings = self._task.readings
         if self._task.deduplicates or any(readings):
             chunk = without_duplicates(chunk, self._signal, readings, all_once=self._task.deduplicates)
-            self.removed += before - chunk.rows.num_rows
+            self.removed += before.num_rows - chunk.rows.num_rows
         rows = with_repeats(without_marks(chunk.rows)) if self._signal is LOGS else chunk.rows
+        if _seen(rows) != seen:
+            self._note_unseen(before)
         self.statistics.add(rows)
         return rows
+
+    def _note_unseen(self, rows: pa.Table) -> None:
+        """Rows of this chunk are gone or marked as repeats of rows of another input."""
+        times = event_times_ns(self._signal, rows)
+        first, last = int(times.min()), int(times.max())
+        if self.unseen_ns is not None:
+            first, last = min(first, self.unseen_ns[0]), max(last, self.unseen_ns[1])
+        self.unseen_ns = first, last
+
+
+def _seen(rows: pa.Table) -> int:
+    """How many rows queries see."""
+    return int(rows.column(REPEAT).null_count) if REPEAT in rows.column_names else int(rows.num_rows)
 
 
 def _first_of_each(chunk: Chunk, description: Table) -> pa.Table:

@@ -51,6 +51,8 @@ class Window(NamedTuple):
     #: Half open. All rows of a segment of the window lie within.
     start_ns: int
     end_ns: int
+    #: The rules that evaluated the rows: a merged segment has one answer to what its rows were evaluated with.
+    rules_version: int = 0
 
     def is_over(self, now_ns: int, settings: PipelineSettings) -> bool:
         """Whether few rows are still to come. Scattered times have no end to wait for."""
@@ -65,7 +67,7 @@ def window_of(segment: Segment, now_ns: int, settings: PipelineSettings) -> Wind
         day_ns = first // NS_PER_DAY * NS_PER_DAY
         if day_ns + NS_PER_DAY + settings.compact_day_age_s * NS_PER_S <= now_ns:
             unit, start_ns, end_ns = Unit.DAY, day_ns, day_ns + NS_PER_DAY
-    return Window(segment.collector, segment.is_dated, unit, start_ns, end_ns)
+    return Window(segment.collector, segment.is_dated, unit, start_ns, end_ns, segment.rules_version)
 
 
 def _narrowest(first_ns: int, last_ns: int) -> tuple[Unit, int, int]:

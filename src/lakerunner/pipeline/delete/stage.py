@@ -103,6 +103,7 @@ def _attempt(
                 for each in results
                 if each.made is not None
             },
+            rules_versions={segment.segment_id: segment.rules_version for segment in changed},
             released=[ref(segment) for segment in item.inputs if segment.segment_id not in superseded],
         ),
     )

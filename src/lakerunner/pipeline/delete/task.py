@@ -174,6 +174,7 @@ def _write(
         tier_s=old.tier_s,
         level=old.level,
         is_dated=old.is_dated,
+        rules_version=old.rules_version,
     )
     checksums = {}
     for key, file in zip(keys.segment_keys(made), files, strict=True):
