@@ -25,6 +25,7 @@ from lakerunner.query.plan.planner import Planner
 from lakerunner.query.rules.coverage import CoverageWant, Gap
 from lakerunner.query.rules.rule import Compute, RuleVersion
 from lakerunner.query.run import run
+from lakerunner.query.series.block import EvaluationError
 from lakerunner.query.series.memory_source import MemorySeries
 from lakerunner.query.series.results import MatrixResult
 from lakerunner.query.series.times import QueryTimes
@@ -98,9 +99,8 @@ class SmallLake:
         assert not refused, refused
         self.items += 1
         made = [each for each in result.segments if each.signal == signal.name]
-        self.raw += [Stored(each, frozenset(rule.rule_id for rule in rules)) for each in made]
-        for rule in rules:
-            self._derive(rule, made)
+        known = frozenset(rule.rule_id for rule in rules if self._derive(rule, made))
+        self.raw += [Stored(each, known) for each in made]
 
     def gaps(self, want: CoverageWant, rule_signal: str = LOGS.name) -> list[Gap]:
         return [
@@ -112,13 +112,16 @@ class SmallLake:
             and stored.segment.time_range.end_ns - 1 > want.start_ns
         ]
 
-    def _derive(self, rule: RuleVersion, made: Sequence[Segment]) -> None:
+    def _derive(self, rule: RuleVersion, made: Sequence[Segment]) -> bool:
         first = min(each.time_range.start_ns for each in made) // 1_000_000 // BUCKET_MS * BUCKET_MS
         last = max(each.time_range.end_ns for each in made) // 1_000_000 // BUCKET_MS * BUCKET_MS + 2 * BUCKET_MS
         by = ", ".join(name for name, _ in rule.dimensions)
         text = _QUERIES[rule.compute].format(by=by, match=rule.match, field=rule.field)
         plan = language("logql").compile(text, QueryTimes(first, last, BUCKET_MS), QueryOptions())
-        result = run(plan, self.source(made), lambda: None)
+        try:
+            result = run(plan, self.source(made), lambda: None)
+        except EvaluationError:
+            return False
         assert isinstance(result.value, MatrixResult)
         labels = dict(rule.dimensions)
         series = []

@@ -1,0 +1,176 @@
+"""Random materialization rules over logs, and queries that they may answer, nearly answer, or do not."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from lakerunner.query.rules.rule import Compute, RuleVersion
+
+MATCHERS = (
+    '{service_name=~".+"}',
+    '{service_name="api"}',
+    '{service_name=~"api|cart"}',
+    '{service_name=~"api.*"}',
+    '{service_name=~".+", service_name!="cart"}',
+    '{service_name=~".+", cloud_region="eu"}',
+    '{service_name=~".+", cloud_region=~"eu.*"}',
+    '{service_name=~"api|cart", cloud_region!="us"}',
+    '{service_name=~".+", host!="own"}',
+)
+#: Narrower or other matchers that a query may have in place of the rule's.
+NARROWER = (
+    *MATCHERS,
+    '{service_name="cart"}',
+    '{service_name="api-test"}',
+    '{service_name=~".+", cloud_region="us"}',
+    '{service_name="api", cloud_region="eu-2"}',
+    '{service_name=~".+", route="/a"}',
+    '{service_name=~"api", host="h1"}',
+    '{service_name=~".+", detected_level="error"}',
+)
+STAGES = (
+    "",
+    "",
+    '|= "o"',
+    '|= "error" or "500"',
+    '!= "refused"',
+    '|~ "time|err"',
+    '| json | __error__=""',
+    '| json | __error__="" | status="500"',
+    '| json | status >= 500 | __error__=""',
+    '| json status="status" | __error__="" | status=~"500|503"',
+    '| logfmt | __error__=""',
+    '|= "status" | logfmt | __error__="" | host!=""',
+    '| regexp "(?P<status>[0-9]{3})"',
+    '| regexp "(?P<status>[0-9]{3})" | status!="200"',
+    '| route="/a"',
+    '| route=~"/a|/b"',
+    '| json | __error__="" | label_format host="{{.status}}" | __error__=""',
+    '| json | __error__="" | drop host',
+    '| json | __error__="" | keep status, service_name',
+    '| line_format "{{.route}}" |= "/" | __error__=""',
+)
+#: Stages that may fail, or that ask about failures. Rules with them seldom answer.
+ODD_STAGES = (
+    "| json",
+    '| json | status="500"',
+    "| logfmt",
+    "| label_format route=host",
+    '| __error__="" | json',
+    '| json | __error__!=""',
+)
+#: What queries add to the stages of a rule.
+FURTHER = (
+    '| route="/a"',
+    '| host="h1"',
+    '| status="500"',
+    '| status=~"500|503"',
+    '| detected_level!="info"',
+    '| route=~"/a.*"',
+    '| status >= 500 | __error__=""',
+    '|= "o"',
+    '| __error__=""',
+    '| service_name="parsed"',
+    "| json",
+)
+VALUES = {
+    "service_name": ("api", "cart", "api-test", "unknown_service"),
+    "cloud_region": ("eu", "us"),
+    "route": ("/a", "/b", ""),
+    "host": ("h1", "own", ""),
+    "status": ("500", "200"),
+    "detected_level": ("info", "error", "unknown"),
+    "msg": ("ok", "timeout"),
+}
+DIMENSIONS = ("service_name", "cloud_region", "route", "host", "status", "detected_level", "msg")
+FIELDS = ("took", "size", "status", "duration(took)")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    text: str
+    start_s: int
+    end_s: int
+    step_s: float
+
+
+def rule(rng: random.Random, number: int) -> RuleVersion:
+    dimensions = rng.sample(DIMENSIONS, rng.randrange(0, 5))
+    compute = rng.choice((Compute.COUNT, Compute.COUNT, Compute.BYTES, Compute.SUM, Compute.MIN, Compute.MAX))
+    field = rng.choice(("took", "size", "status")) if compute not in (Compute.COUNT, Compute.BYTES) else ""
+    stages = rng.choice(STAGES if rng.random() < 0.9 else ODD_STAGES)
+    match = f"{rng.choice(MATCHERS)} {stages}".strip()
+    pairs = tuple((name, name) for name in dimensions)
+    return RuleVersion(number, 1, f"rule_{number}", "logs", match, pairs, compute, field)
+
+
+def query(rng: random.Random, rules: list[RuleVersion]) -> Query:
+    """Mostly about what one of the rules keeps, with something changed."""
+    part = _part(rng, rng.choice(rules))
+    roll = rng.random()
+    if roll < 0.12:
+        part = f"{part} {rng.choice(('/', '+', '-', '>', 'or', 'and', 'unless'))} {_part(rng, rng.choice(rules))}"
+    elif roll < 0.24:
+        form = rng.choice(("topk(2, {})", "max({})", "{} > 2", "2 * {}", "{} or vector(0)", "count({})", "sort({})"))
+        part = form.format(part)
+    elif roll < 0.28:
+        part = f'label_replace({part}, "x", "$1", "route", "/(.*)")'
+    start_s = rng.choice((0, 60, 120, 240)) + rng.choice((0, 10, 20) if rng.random() < 0.95 else (5,))
+    if rng.random() < 0.15:
+        return Query(part, start_s, start_s, 0)
+    return Query(
+        part,
+        start_s,
+        start_s + rng.choice((60, 180, 240)),
+        rng.choice((10, 20, 30, 60) if rng.random() < 0.95 else (15,)),
+    )
+
+
+def _part(rng: random.Random, rule: RuleVersion) -> str:
+    cut = rule.match.index("}") + 1
+    matchers, stages = rule.match[:cut], rule.match[cut:]
+    kept = [name for name, _ in rule.dimensions]
+    if rng.random() < 0.1:
+        matchers = rng.choice(NARROWER)
+    elif rng.random() < 0.3:
+        # A further matcher, so that the rule's are implied.
+        matchers = f"{matchers[:-1]}, {_matcher(rng, kept)}}}"
+    if rng.random() < 0.05:
+        stages = f" {rng.choice((*STAGES, *ODD_STAGES))}"
+    if rng.random() < 0.1:
+        stages = f"{stages} {rng.choice(FURTHER)}"
+    elif rng.random() < 0.3:
+        stages = f"{stages} | {_matcher(rng, kept)}"
+    by = rng.sample(kept, rng.randrange(0, len(kept) + 1))
+    if rng.random() < 0.05:
+        by.append(rng.choice(DIMENSIONS))
+    grouping = f"by ({', '.join(dict.fromkeys(by))})"
+    if rng.random() < 0.02:
+        grouping = f"without ({rng.choice(DIMENSIONS)})"
+    width = rng.choice(("10s", "30s", "1m", "2m") if rng.random() < 0.95 else ("15s", "1m5s"))
+    offset = rng.choice(("", "", "", " offset 30s", " offset -20s") if rng.random() < 0.95 else (" offset 5s",))
+    compute = rule.compute if rng.random() < 0.95 else rng.choice(list(Compute))
+    if compute in (Compute.COUNT, Compute.BYTES):
+        over = "count_over_time" if compute is Compute.COUNT else "bytes_over_time"
+        rate = "rate" if compute is Compute.COUNT else "bytes_rate"
+        outer = "sum" if rng.random() < 0.97 else rng.choice(("max", "avg"))
+        return f"{outer} {grouping} ({rng.choice((over, over, rate))}({matchers}{stages} [{width}]{offset}))"
+    field = (rule.field or "took") if rng.random() < 0.95 else rng.choice(FIELDS)
+    errors = ' | __error__=""' if rng.random() < 0.97 else ""
+    inner = f"{matchers}{stages} | unwrap {field}{errors} [{width}]{offset}"
+    if compute in (Compute.MIN, Compute.MAX):
+        name = str(compute)
+        if rng.random() < 0.5:
+            return f"{name}_over_time({inner}) {grouping}"
+        return f"{name} {grouping} ({name}_over_time({inner}))"
+    return f"sum {grouping} ({rng.choice(('sum_over_time', 'sum_over_time', 'rate'))}({inner}))"
+
+
+def _matcher(rng: random.Random, kept: list[str]) -> str:
+    """A condition on a label, mostly one that the rule keeps."""
+    name = rng.choice(kept) if kept and rng.random() < 0.9 else rng.choice(DIMENSIONS)
+    values = VALUES[name]
+    if rng.random() < 0.3:
+        return f'{name}{rng.choice(("=~", "!~"))}"{"|".join(rng.sample(values, 2))}"'
+    return f'{name}{rng.choice(("=", "=", "!="))}"{rng.choice(values)}"'
