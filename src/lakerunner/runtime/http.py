@@ -28,6 +28,8 @@ class HttpServer:
     def __init__(self, host: str, port: int, app: ASGIApp | Sequence[BaseRoute]) -> None:
         if not callable(app):
             app = Starlette(routes=list(app))
+            # A path with a slash too many does not exist, as with the servers whose APIs are spoken here.
+            app.router.redirect_slashes = False
         self._socket = _bind(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]

@@ -7,7 +7,7 @@ import math
 from hypothesis import strategies as st
 
 from lakerunner.query.traceql import ast
-from lakerunner.query.traceql.fields import INTRINSICS
+from lakerunner.query.traceql.fields import SPELLINGS
 
 _NAMES = st.one_of(
     st.sampled_from(["http.status_code", "x", "a b", 'q"uote', "back\\slash", "größe", "a.b-c/d", "span.inner"]),
@@ -15,7 +15,7 @@ _NAMES = st.one_of(
 )
 _FIELDS = st.one_of(
     st.builds(ast.Attribute, st.sampled_from(ast.SCOPES), _NAMES),
-    st.sampled_from([ast.Intrinsic(name) for name in INTRINSICS]),
+    st.sampled_from([ast.Intrinsic(name) for name in sorted({*SPELLINGS.values()})]),
 )
 _WHOLE = st.integers(-(1 << 62), 1 << 62)
 _REAL = st.floats(allow_nan=False, allow_infinity=False)

@@ -41,7 +41,9 @@ _ALL = (
     IntrinsicInfo("instrumentation:name", ast.STRING),
     IntrinsicInfo("instrumentation:version", ast.STRING),
 )
-INTRINSICS = {info.name: info for info in _ALL}
+#: What queries cannot name but evaluation reads.
+TRACE_STATE = ast.Intrinsic("traceState")
+INTRINSICS = {info.name: info for info in (*_ALL, IntrinsicInfo(TRACE_STATE.name, ast.STRING, shown=False))}
 #: Other spellings.
 SPELLINGS = {
     "span:name": "name",
@@ -52,7 +54,7 @@ SPELLINGS = {
     "trace:duration": "traceDuration",
     "trace:rootName": "rootName",
     "trace:rootService": "rootServiceName",
-    **{name: name for name in INTRINSICS},
+    **{info.name: info.name for info in _ALL},
 }
 SERVICE_NAME = ast.Attribute("resource", "service.name")
 

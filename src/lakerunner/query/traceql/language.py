@@ -69,8 +69,6 @@ class TraceQl:
             return SearchPlan(query, times, options)
         if isinstance(query.root, ast.Pipeline):
             raise BadInput("not a metrics query", hint="end it with a metric such as | rate()")
-        if (hint := query.hint("extrapolate")) is not None and hint.value is True:
-            raise BadInput("the hint extrapolate is not supported", hint="spans are counted as they are stored")
         check_steps(times, options.max_steps)
         return MetricPlan(query, times, options)
 
@@ -80,11 +78,11 @@ class TraceQl:
             if "metric" in document:
                 return step_stream(_steps(document, source, check))
             pipeline = CODEC.decode(document["pipeline"])
-            start_ns, end_ns, limit, spans_per_set = map(int, document["search"])
+            start_ns, end_ns, limit, spans_per_set, reach_ns = map(int, document["search"])
             with_sets = bool(document["with_sets"])
         except (ValueError, KeyError, TypeError) as reason:
             raise BadInput(f"cannot read an encoded query: {reason!r}") from None
-        query = Search(pipeline, start_ns, end_ns, limit, spans_per_set, with_sets)
+        query = Search(pipeline, start_ns, end_ns, limit, spans_per_set, with_sets, reach_ns)
         return Stream(search(query, source, check), dict)
 
     def warm(self) -> None:
@@ -104,17 +102,18 @@ class SearchPlan(RowPlan):
     schema = SCHEMA
     together = True
 
-    def __init__(self, query: ast.Query, times: QueryTimes, options: QueryOptions) -> None:
+    def __init__(self, query: ast.Query, times: QueryTimes, options: QueryOptions, reach_ns: int = REACH_NS) -> None:
         if times.end_ns < times.start_ns:
             raise BadInput("cannot search traces: the end is before the start")
+        self._reach_ns = reach_ns
         self.canonical, self.times, self.options = print_query(query), times, options
         self.pipeline = _pipeline_of(query.root)
         limit = options.limit if options.limit is not None else 20
         self.scan = RowScan(
             TRACES,
             columns=tuple(SCHEMA.names),
-            start_ns=times.start_ns - REACH_NS,
-            end_ns=times.end_ns + REACH_NS,
+            start_ns=times.start_ns - reach_ns,
+            end_ns=times.end_ns + reach_ns,
             newest_first=True,
             limit=limit,
         )
@@ -126,13 +125,21 @@ class SearchPlan(RowPlan):
         return dumps(
             {
                 "pipeline": CODEC.encode(self.pipeline),
-                "search": [*times, self.spans_per_set],
+                "search": [*times, self.spans_per_set, self._reach_ns],
                 "with_sets": self.with_sets,
             }
         )
 
     def schema_payload(self) -> bytes:
         raise Bug("cannot ask for the columns of a search: they are known")
+
+
+def exemplar_plan(query: ast.Query, times: QueryTimes, options: QueryOptions) -> SearchPlan:
+    """A search for spans that a metric counts. Where each is judged by itself, nothing beyond the times is read."""
+    assert not isinstance(query.root, ast.Pipeline)
+    plan = SearchPlan(query, times, options, 0 if _is_flat(query.root) else REACH_NS)
+    plan.spans_per_set = 1
+    return plan
 
 
 class MetricPlan(StepPlan):
@@ -146,6 +153,8 @@ class MetricPlan(StepPlan):
         self.canonical, self.times, self.options = print_query(query), times, options
         self._root, self._encoded = query.root, CODEC.encode(query.root)
         self.splittable = not _compares(query.root)
+        hint = query.hint("extrapolate")
+        self._weighted = hint is not None and hint.value is True
         self.width_ns = times.step_ms * NS_PER_MS or options.lookback_ms * NS_PER_MS
         self._reach_ns = 0 if _is_flat(query.root) else REACH_NS
         self.leaves = self.leaves_at(times.steps())
@@ -164,13 +173,15 @@ class MetricPlan(StepPlan):
                 "metric": self._encoded,
                 "steps": [int(window.steps_ns[0]), self.times.step_ms * NS_PER_MS, len(steps), window.width_ns],
                 "max_series": self.options.max_series,
+                "weighted": self._weighted,
             }
         )
 
     def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
         if not isinstance(source, RowSource):
             raise Bug("cannot evaluate a metric of spans: its source has no rows")
-        return _evaluated(self._root, self._window(steps), source, check, self.options.max_series)
+        run = MetricRun(self._window(steps), source, check, self.options.max_series, weighted=self._weighted)
+        return _evaluated(self._root, run)
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         return Annotations.from_json("", document)
@@ -180,11 +191,11 @@ def _steps(document: Mapping[str, Any], source: RowSource, check: Check) -> Eval
     root = CODEC.decode(document["metric"])
     first_ns, step_ns, count, width_ns = map(int, document["steps"])
     window = Window(first_ns + step_ns * np.arange(count, dtype=np.int64), width_ns)
-    return _evaluated(root, window, source, check, int(document["max_series"]))
+    weighted = bool(document["weighted"])
+    return _evaluated(root, MetricRun(window, source, check, int(document["max_series"]), weighted=weighted))
 
 
-def _evaluated(root: ast.MetricExpr, window: Window, source: RowSource, check: Check, max_series: int) -> Evaluated:
-    run = MetricRun(window, source, check, max_series)
+def _evaluated(root: ast.MetricExpr, run: MetricRun) -> Evaluated:
     block = run.block(root).pruned()
     return Evaluated(block, Annotations("", LANGUAGE_NAME), run.spans)
 

@@ -94,8 +94,8 @@ def load_traces(
             ids = batch.column("trace_id")
             ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
             batch = batch.filter(pc.is_in(ids, value_set=chosen))
-        wanted = dict.fromkeys((*fields, *attributes_in(batch))) if every_attribute else fields
-        return Part.of(batch, tuple(wanted)) if batch.num_rows else None
+        others = attributes_in(batch) if every_attribute else ()
+        return Part.of(batch, fields, others=others) if batch.num_rows else None
 
     parts: list[Part] = []
     held = 0

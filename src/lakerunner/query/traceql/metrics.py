@@ -17,13 +17,14 @@ from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.comparing import INTRINSIC_FIELDS, block_of, compared
-from lakerunner.query.traceql.fields import level_of
+from lakerunner.query.traceql.fields import TRACE_STATE, level_of
 from lakerunner.query.traceql.labels import encoded_label
 from lakerunner.query.traceql.loading import REACH_NS, find_candidates, load_traces
 from lakerunner.query.traceql.metric_values import then, with_operator
 from lakerunner.query.traceql.parser import COUNTING, QUANTILE
 from lakerunner.query.traceql.printer import field as field_text
 from lakerunner.query.traceql.pushdown import candidates
+from lakerunner.query.traceql.sampling import weights_of
 from lakerunner.query.traceql.shown import all_fields
 from lakerunner.query.traceql.spans import Part, Spans, flat_columns
 from lakerunner.query.traceql.spansets import PipelineRun
@@ -59,14 +60,14 @@ class Window:
 class Cells:
     """Counts and aggregates of one group: one element per step."""
 
-    count: Ints
+    count: Floats
     total: Floats
     least: Floats
     most: Floats
 
     @classmethod
     def empty(cls, steps: int) -> Cells:
-        return cls(np.zeros(steps, np.int64), np.zeros(steps), np.full(steps, np.inf), np.full(steps, -np.inf))
+        return cls(np.zeros(steps), np.zeros(steps), np.full(steps, np.inf), np.full(steps, -np.inf))
 
     def add(self, other: Cells) -> None:
         self.count += other.count
@@ -79,8 +80,13 @@ Groups = dict[LabelSet, Cells]
 
 
 class MetricRun:
-    def __init__(self, window: Window, source: RowSource, check: Check, max_series: int) -> None:
+    """Evaluates metrics over one window. With `weighted`, a span counts for all that were sampled away beside it."""
+
+    def __init__(
+        self, window: Window, source: RowSource, check: Check, max_series: int, *, weighted: bool = False
+    ) -> None:
         self._window, self._source, self._check, self._max_series = window, source, check, max_series
+        self._weighted = weighted
         self.spans = 0
 
     def block(self, expr: ast.MetricExpr) -> Block:
@@ -108,7 +114,7 @@ class MetricRun:
         place = self._window.place(spans.start_ns[rows])
         rows, place = rows[place >= 0], place[place >= 0]
         self.spans += len(rows)
-        return block_of(*compared(spans, run, rows, place, compare, steps), steps)
+        return block_of(*compared(spans, run, rows, place, pipeline, compare, steps), steps)
 
     def _operand(self, expr: ast.MetricExpr) -> Block | float:
         return expr.value if isinstance(expr, ast.MetricNumber) else self.block(expr)
@@ -131,6 +137,8 @@ class MetricRun:
 
     def _parts(self, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate) -> Iterator[Groups]:
         wanted = (*aggregate.by, *(() if aggregate.argument is None else (aggregate.argument,)))
+        if self._weighted:
+            wanted = (*wanted, TRACE_STATE)
         fields = tuple(dict.fromkeys((*all_fields(pipeline), *wanted)))
         if is_flat(pipeline, fields):
             yield from self._flat(pipeline, aggregate, fields)
@@ -175,6 +183,7 @@ class MetricRun:
         self.spans += len(rows)
         values = np.ones(len(rows))
         present = np.ones(len(rows), np.bool_)
+        weights = weights_of(spans.values(TRACE_STATE).take(rows)) if self._weighted else None
         columns = [(field_text(field), run.conditions.values(field).take(rows)) for field in aggregate.by]
         if aggregate.argument is not None:
             found = run.conditions.values(aggregate.argument).take(rows)
@@ -186,9 +195,10 @@ class MetricRun:
         if aggregate.function in (QUANTILE, HISTOGRAM):
             rows, place, values = rows[present], place[present], values[present]
             columns = [(name, column.take(np.flatnonzero(present))) for name, column in columns]
+            weights = None if weights is None else weights[present]
             present = np.ones(len(rows), np.bool_)
         extremes = aggregate.function in ("min_over_time", "max_over_time")
-        return _reduced(columns, place, values, present, len(self._window.steps_ns), extremes=extremes)
+        return _reduced(columns, place, values, present, weights, len(self._window.steps_ns), extremes=extremes)
 
     def _finished(self, aggregate: ast.MetricAggregate, groups: Groups) -> Block:
         steps = len(self._window.steps_ns)
@@ -207,11 +217,11 @@ class MetricRun:
             case "rate":
                 values, valid = count / (self._window.width_ns / _NS_PER_S), np.ones_like(valid)
             case "count_over_time" | "histogram_over_time":
-                values, valid = count.astype(np.float64), np.ones_like(valid)
+                values, valid = count, np.ones_like(valid)
             case "sum_over_time":
                 values = np.stack([groups[each].total for each in names])
             case "avg_over_time":
-                values = np.stack([groups[each].total for each in names]) / np.maximum(count, 1)
+                values = np.stack([groups[each].total for each in names]) / np.where(valid, count, 1)
             case "min_over_time":
                 values = np.stack([groups[each].least for each in names])
             case _:
@@ -238,6 +248,7 @@ def _reduced(
     place: Ints,
     values: Floats,
     present: np.ndarray,
+    weights: Floats | None,
     steps: int,
     *,
     extremes: bool,
@@ -251,8 +262,10 @@ def _reduced(
     size = len(first)
     cell = group * steps + place
     shown = present.astype(np.bool_)
-    count = np.bincount(cell[shown], minlength=size * steps).reshape(size, steps)
-    total = np.bincount(cell[shown], weights=values[shown], minlength=size * steps).reshape(size, steps)
+    weight = None if weights is None else weights[shown]
+    weighed = values[shown] if weight is None else values[shown] * weight
+    count = np.bincount(cell[shown], weights=weight, minlength=size * steps).reshape(size, steps)
+    total = np.bincount(cell[shown], weights=weighed, minlength=size * steps).reshape(size, steps)
     low, high = np.full(size * steps, np.inf), np.full(size * steps, -np.inf)
     if extremes:
         np.minimum.at(low, cell[shown], values[shown])
@@ -261,7 +274,7 @@ def _reduced(
     found: Groups = {}
     for number, row in enumerate(first.tolist()):
         pairs = {name: encoded_label(*column.plain(row)) for name, column in columns if column.kind[row] != NIL}
-        cells = Cells(count[number].astype(np.int64), total[number], least[number], most[number])
+        cells = Cells(count[number].astype(np.float64), total[number], least[number], most[number])
         labels = LabelSet.of(pairs)
         if labels in found:
             found[labels].add(cells)
@@ -285,7 +298,7 @@ def _quantiles(groups: dict[LabelSet, list[tuple[float, Cells]]], quantiles: Seq
     return Block(labels, np.stack(rows), np.ones((len(rows), steps), bool), np.zeros(len(rows), bool))
 
 
-def quantile_of(bounds: Floats, counts: Ints, quantile: float) -> Floats:
+def quantile_of(bounds: Floats, counts: Floats, quantile: float) -> Floats:
     """The quantile at every step, interpolated exponentially within its bucket; 0 where there is nothing."""
     totals = counts.sum(axis=0)
     wanted = np.maximum(np.ceil(quantile * totals), 1)

@@ -40,10 +40,14 @@ def attributes_in(batch: pa.RecordBatch) -> list[ast.Attribute]:
 
 
 class AttributeReader:
-    """Reads attributes from one batch of rows."""
+    """Reads attributes from one batch of rows.
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
+    What queries cannot compare (maps, bytes, mixed arrays) is nil. With `whole`, it is an array without elements.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, *, whole: bool = False) -> None:
         self._batch = batch
+        self._whole = whole
         self._names = set(batch.schema.names)
         self._keys = keys_of(batch.schema)
         self._sent = spelled_rows(batch.column(SENT)) if SENT in self._names else {}
@@ -99,10 +103,10 @@ class AttributeReader:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         if pa.types.is_boolean(plain):
             numbers = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
-            return _retyped(Values.numbers(BOOL, numbers.astype(np.float64), valid), array, kinds)
+            return self._retyped(Values.numbers(BOOL, numbers.astype(np.float64), valid), array, kinds)
         if pa.types.is_integer(plain):
             numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-            return _retyped(Values.numbers(INT, numbers, valid), array, kinds)
+            return self._retyped(Values.numbers(INT, numbers, valid), array, kinds)
         numbers = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
         with np.errstate(invalid="ignore"):
             whole = (np.floor(numbers) == numbers) & (np.abs(numbers) <= _EXACT)
@@ -112,30 +116,32 @@ class AttributeReader:
         code = np.where(valid, np.where(whole, INT, FLOAT), NIL).astype(np.int8)
         exact = np.where(whole, numbers, 0).astype(np.int64)
         made = Values(code, numbers.astype(np.float64), exact, np.zeros(len(code), np.int64))
-        return _retyped(made, array, {kind: rows for kind, rows in kinds.items() if kind not in ("int", "double")})
+        others = {kind: rows for kind, rows in kinds.items() if kind not in ("int", "double")}
+        return self._retyped(made, array, others)
 
     def _typed(self, array: pa.Array, kinds: dict[str, Mask]) -> Values:
         """Texts; those that were sent as something else are read as that."""
-        return _retyped(Values.of_texts(array), array, kinds)
+        return self._retyped(Values.of_texts(array), array, kinds)
 
-
-def _retyped(values: Values, array: pa.Array, kinds: dict[str, Mask]) -> Values:
-    """The values, with those of rows that were sent with another type read from their text."""
-    out = values
-    for kind, marked in kinds.items():
-        rows = np.flatnonzero(marked & (out.kind != NIL))
-        if not len(rows):
-            continue
-        texts = _texts(array.take(pa.array(rows)))
-        used, inverse = np.unique(texts, return_inverse=True)
-        read = from_python([_read(kind, text) for text in used.tolist()])
-        place = np.zeros(len(out), np.int64)
-        place[rows] = inverse
-        is_changed = np.zeros(len(out), np.bool_)
-        is_changed[rows] = True
-        changed = read.take(place) if len(read) > 1 else read.spread(len(out))
-        out = out.only(~is_changed).or_else(changed.only(is_changed))
-    return out
+    def _retyped(self, values: Values, array: pa.Array, kinds: dict[str, Mask]) -> Values:
+        """The values, with those of rows that were sent with another type read from their text."""
+        out = values
+        for kind, marked in kinds.items():
+            rows = np.flatnonzero(marked & (out.kind != NIL))
+            if not len(rows):
+                continue
+            texts = _texts(array.take(pa.array(rows)))
+            used, inverse = np.unique(texts, return_inverse=True)
+            read = from_python([_read(kind, text) for text in used.tolist()])
+            if self._whole:
+                read = read.or_else(from_python([[]]).spread(len(read)))
+            place = np.zeros(len(out), np.int64)
+            place[rows] = inverse
+            is_changed = np.zeros(len(out), np.bool_)
+            is_changed[rows] = True
+            changed = read.take(place) if len(read) > 1 else read.spread(len(out))
+            out = out.only(~is_changed).or_else(changed.only(is_changed))
+        return out
 
 
 def _texts(array: pa.Array) -> Any:

@@ -26,6 +26,11 @@ from lakerunner.query.traceql.values import ARRAY, BOOL, DURATION, FLOAT, INT, N
 TIME = TRACES.time_column
 SCHEMA = pa.schema([pa.field(TIME, pa.timestamp("ns", "UTC")), pa.field("document", pa.string())])
 NO_ROOT = "<root span not yet received>"
+#: Ids of the link of a span that has none, where they are selected, as Tempo shows them.
+_NO_LINK: dict[ast.Field, ast.Literal] = {
+    ast.Intrinsic("link:traceID"): ast.Literal(ast.STRING, ""),
+    ast.Intrinsic("link:spanID"): ast.Literal(ast.STRING, "0" * 16),
+}
 #: Candidates of the first piece, at least.
 _FIRST_PIECE = 256
 
@@ -41,11 +46,13 @@ class Search:
     spans_per_set: int
     #: Whether span sets and services are described at all.
     with_sets: bool = True
+    #: How far beyond the range the spans of a trace are looked for.
+    reach_ns: int = REACH_NS
 
 
 def search(query: Search, source: RowSource, check: Check) -> Iterator[pa.RecordBatch]:
     """The traces of the answer, newest first, each as soon as no newer one can be found."""
-    low, high = query.start_ns - REACH_NS, query.end_ns + REACH_NS
+    low, high = query.start_ns - query.reach_ns, query.end_ns + query.reach_ns
     found = find_candidates(source, candidates(query.pipeline.stages), low, high, check)
     fields = all_fields(query.pipeline)
     waiting: list[tuple[int, str]] = []
@@ -184,6 +191,8 @@ def _visible(shown: Shown, run: PipelineRun, spans: Spans) -> tuple[Any, Values]
     where = None if shown.where is None else run.conditions.mask(shown.where)
     if level in ("event", "link"):
         values = run.conditions.last_found(shown.field, shown.where)
+        if shown.where is None and shown.field in _NO_LINK:
+            values = values.or_else(Values.of_literal(_NO_LINK[shown.field]).spread(len(spans)))
     else:
         values = run.conditions.values(shown.field)
     if where is None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.traceql import ast
-from lakerunner.query.traceql.fields import SERVICE_NAME, level_of
+from lakerunner.query.traceql.fields import SERVICE_NAME, TRACE_STATE, level_of
 from lakerunner.query.traceql.reading import AttributeReader, columns_of, json_values
 from lakerunner.query.traceql.tree import Trees, trees_of
 from lakerunner.query.traceql.values import DURATION, INT, KIND, NIL, STATUS, Mask, Values, concat
@@ -26,6 +26,7 @@ _TEXTS = {
     "trace:id": "trace_id",
     "instrumentation:name": "scope_name",
     "instrumentation:version": "scope_version",
+    TRACE_STATE.name: "trace_state",
 }
 #: What every question about a trace needs.
 BASE = (
@@ -91,8 +92,18 @@ class Part:
     links: Items | None
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch, fields: Sequence[ast.Field], *, flat: bool = False) -> Part:
-        """The spans of a batch. `flat` leaves out ids, and whatever the fields do not need."""
+    def of(
+        cls,
+        batch: pa.RecordBatch,
+        fields: Sequence[ast.Field],
+        *,
+        flat: bool = False,
+        others: Sequence[ast.Attribute] = (),
+    ) -> Part:
+        """The spans of a batch. `flat` leaves out ids, and whatever the fields do not need.
+
+        `others` are attributes that are listed but not compared.
+        """
         reader = AttributeReader(batch)
         size = batch.num_rows
         names = set(batch.schema.names)
@@ -120,6 +131,9 @@ class Part:
                 values[field] = _named(batch, "kind", ast.KINDS, KIND, names)
             elif field.name in _TEXTS:
                 values[field] = _texts(batch, _TEXTS[field.name], names)
+        if others:
+            listed = AttributeReader(batch, whole=True)
+            values |= {each: listed.values(each.scope, each.name) for each in others if each not in values}
         none = pa.nulls(0 if flat else size, pa.string())
         return cls(
             none if flat else _plain(batch.column("trace_id")),

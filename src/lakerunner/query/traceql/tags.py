@@ -25,7 +25,7 @@ from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.segment import ReadableRows
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.conditions import Conditions
-from lakerunner.query.traceql.fields import level_of
+from lakerunner.query.traceql.fields import SERVICE_NAME, level_of
 from lakerunner.query.traceql.loading import load_traces
 from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
 from lakerunner.query.traceql.values import ARRAY, BOOL, DURATION, FLOAT, INT, KIND, NIL, STATUS, STRING, Values
@@ -37,6 +37,7 @@ MAX_VALUES = 100_000
 #: Level of a stored attribute -> its scope in TraceQL.
 _SCOPES = {Level.RESOURCE: "resource", Level.SCOPE: "instrumentation", Level.SPAN: "span"}
 _PREFIXES = {"resource": "resource", "scope": "instrumentation", "attr": "span"}
+_SERVICE = (SERVICE_NAME.scope, SERVICE_NAME.name)
 _SCOPE_FIELDS = ("scope_name", "scope_version")
 #: Intrinsics that only a whole trace has.
 _OF_TRACES = frozenset(
@@ -74,9 +75,11 @@ def _names(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
             return _stored_names(rows.batch((SENT, SPELLED, OVERFLOW, *items)), query.scopes)
         spans = Spans([Part.of(rows.batch(tuple({*BASE, *stored_columns(fields)}), apart=True), fields)])
         chosen = np.sort(spans.places[Conditions(spans).mask(query.condition)])
+        # Every span has a service, so its name is listed whatever the filter finds.
+        found = {_SERVICE} & {(scope, _SERVICE[1]) for scope in query.scopes} if len(spans) else set()
         if not len(chosen):
-            return set()
-        return _names_of_rows(rows.batch(None).take(pa.array(chosen)), query.scopes)
+            return found
+        return found | _names_of_rows(rows.batch(None).take(pa.array(chosen)), query.scopes)
 
     scan = RowScan(TRACES, columns=(TRACES.time_column,), ordered=False)
     found: set[Pair] = set()

@@ -24,7 +24,7 @@ from lakerunner.serve.params import Params, wants_fresh
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.service import Question
 from lakerunner.serve.tempo.answers import document, tempo_route
-from lakerunner.serve.tempo.exemplars import MAX_EXEMPLARS, add_exemplars
+from lakerunner.serve.tempo.exemplars import MAX_EXEMPLARS, UNASKED, add_exemplars, newest_steps
 from lakerunner.serve.tempo.search import TRACEQL
 from lakerunner.serve.tempo.times import Bounds, parse_duration_ns, read_bounds
 
@@ -91,6 +91,9 @@ async def _run(
         series = _series(found.result)
         if series and wanted:
             add_exemplars(api, query, text, bounds, series, wanted)
+        elif series and wanted is None and times.step_ms:
+            within = newest_steps(series, bounds, times.step_ms * NS_PER_MS)
+            add_exemplars(api, query, text, within, series, UNASKED)
         missed = len(found.stats.segments_failed)
         metrics = {
             "inspectedBytes": str(found.stats.read_bytes),
@@ -107,8 +110,8 @@ async def _run(
     return await api.in_turn(request, caller, kind, text, answer)
 
 
-def _exemplars(params: Params, text: str) -> int:
-    """How many are asked for, by the parameter or by a hint."""
+def _exemplars(params: Params, text: str) -> int | None:
+    """How many are asked for, by the parameter or by a hint; None if neither says anything."""
     asked = params.text("exemplars")
     hint = compiled(text).hint("exemplars")
     if hint is not None and hint.value is False:
@@ -117,7 +120,7 @@ def _exemplars(params: Params, text: str) -> int:
         return min(int(asked[:9]), MAX_EXEMPLARS)
     if hint is not None:
         return min(int(hint.value), MAX_EXEMPLARS) if isinstance(hint.value, int) and hint.value > 1 else MAX_EXEMPLARS
-    return 0
+    return None
 
 
 def _series(result: QueryResult) -> list[dict[str, Any]]:
