@@ -12,6 +12,7 @@ from lakerunner.query.logql.stages.template.go_types import (
     NIL,
     Duration,
     Month,
+    Struct,
     Value,
     Weekday,
     joined,
@@ -211,9 +212,18 @@ def _by_type(value: Value, verb: str, spec: Spec) -> str:
     if isinstance(value, list):
         parts = [_element(each, verb, spec) for each in value]
         return f"[]interface {{}}{{{', '.join(parts)}}}" if spec.sharp_v else f"[{' '.join(parts)}]"
+    if isinstance(value, Struct):
+        return _struct(value, verb, spec)
     if spec.sharp_v:
         return str(value.go_string())
     return _bad(value, verb, spec)
+
+
+def _struct(value: Struct, verb: str, spec: Spec) -> str:
+    """The fields of a struct. Of a pointer within something else Go shows the address, which means nothing here."""
+    if value.go_type.startswith("*"):
+        return "0xc000000000"
+    return "{" + " ".join(_element(each, verb, spec) for each in value.fields.values()) + "}"
 
 
 def _number(value: int | float | complex, verb: str, spec: Spec) -> str | None:

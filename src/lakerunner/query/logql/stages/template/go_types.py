@@ -7,6 +7,7 @@
     map[string]string       Labels
     map[string]interface{}  dict
     []interface{}           list
+    a struct                Struct
 
 None is the absence of a value (an invalid `reflect.Value`); NIL is an interface that holds nothing.
 """
@@ -53,6 +54,16 @@ class Duration(int):
 
 class Labels(dict[str, str]):
     """The labels of an entry: the dot of a template."""
+
+
+class Struct:
+    """A Go struct: fields by name, and the name of its type."""
+
+    __slots__ = ("fields", "go_type")
+
+    def __init__(self, go_type: str, fields: dict[str, Value]) -> None:
+        self.go_type = go_type
+        self.fields = fields
 
 
 class _Nil:

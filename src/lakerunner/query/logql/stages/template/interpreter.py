@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -25,6 +25,7 @@ from lakerunner.query.logql.stages.template.go_types import (
     NIL,
     Duration,
     Labels,
+    Struct,
     Value,
     is_true,
     joined,
@@ -87,12 +88,12 @@ class Entry:
 
 def execute(template: Template, name: str, entry: Entry, meter: Meter | None = None) -> str:
     """The text that the template gives; a TemplateError where Go's execution stops."""
-    run = _Run(template, name, entry, meter or Meter(bool))
-    try:
-        run.block(entry.labels, template.root)
-    except RecursionError:
-        raise LimitHit("cannot format an entry: its templates invoke each other too deep") from None
-    return joined(*run.out)
+    return _Run(template, name, entry, FUNCTIONS, meter or Meter(bool)).text(entry.labels)
+
+
+def expand(template: Template, name: str, dot: Value, functions: Mapping[str, Function], meter: Meter) -> str:
+    """The text that a template gives for any value, with functions of its own: parse it with their names."""
+    return _Run(template, name, Entry(Labels()), functions, meter).text(dot)
 
 
 def located(template: Template, name: str, inner: str, node: AnyNode, reason: str) -> str:
@@ -104,19 +105,30 @@ def located(template: Template, name: str, inner: str, node: AnyNode, reason: st
 
 
 class _Run:
-    def __init__(self, template: Template, name: str, entry: Entry, meter: Meter) -> None:
+    def __init__(
+        self, template: Template, name: str, entry: Entry, functions: Mapping[str, Function], meter: Meter
+    ) -> None:
         self.out: list[str] = []
+        self._functions = functions
         self._template = template
         self._name = name
         #: The template that is being executed.
         self._inner = name
         self._entry = entry
         self._node: AnyNode = template.root
-        self._variables: list[tuple[str, Value]] = [("$", entry.labels)]
+        self._variables: list[tuple[str, Value]] = []
         self._invocations = 0
         self._meter = meter
         self._steps = 0
         self._size = 0
+
+    def text(self, dot: Value) -> str:
+        self._variables = [("$", dot)]
+        try:
+            self.block(dot, self._template.root)
+        except RecursionError:
+            raise LimitHit("cannot format an entry: its templates invoke each other too deep") from None
+        return joined(*self.out)
 
     def _fail(self, reason: str) -> NoReturn:
         raise TemplateError(located(self._template, self._name, self._inner, self._node, reason))
@@ -350,6 +362,8 @@ class _Run:
             if len(args) > 1 or final is not _MISSING:
                 self._fail(f"{name} is not a method but has arguments")
             return receiver.get(name, "" if isinstance(receiver, Labels) else NIL)
+        if isinstance(receiver, Struct) and name in receiver.fields:
+            return receiver.fields[name]
         self._fail(no_field(name, receiver, element))
 
     # -- calls -----------------------------------------------------------------------------------------------------
@@ -358,7 +372,7 @@ class _Run:
         self, dot: Value, node: Identifier, command: AnyNode, args: tuple[Operand, ...], final: Value
     ) -> Value:
         self._node = node
-        return self._call(dot, FUNCTIONS[node.name], command, args, final)
+        return self._call(dot, self._functions[node.name], command, args, final)
 
     def _call(
         self,

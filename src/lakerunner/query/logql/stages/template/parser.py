@@ -56,18 +56,22 @@ _OPERANDS = (
 )
 
 
+_LOKI_NAMES = frozenset(FUNCTIONS)
+
+
 @functools.lru_cache(maxsize=_CACHED)
-def parse(text: str) -> Template:
-    """A template, or a ParseError whose positions are offsets into `text`."""
+def parse(text: str, functions: frozenset[str] = _LOKI_NAMES) -> Template:
+    """A template that may call these functions, or a ParseError whose positions are offsets into `text`."""
     _Parser.check_text(text)
-    return _Parser(text, lexer.tokenize(text)).template()
+    return _Parser(text, lexer.tokenize(text), functions).template()
 
 
 class _Parser(Cursor):
     language = lexer.LANGUAGE
 
-    def __init__(self, text: str, tokens: list[Token]) -> None:
+    def __init__(self, text: str, tokens: list[Token], functions: frozenset[str]) -> None:
         super().__init__(text, tokens)
+        self._functions = functions
         self._guard = DepthGuard(text, self.language)
         self._variables = ["$"]
         self._loops = 0
@@ -292,7 +296,7 @@ class _Parser(Cursor):
         if token.kind == "(":
             return self._pipe("parenthesized pipeline", ")")
         if token.kind == lexer.IDENTIFIER:
-            if token.text not in FUNCTIONS:
+            if token.text not in self._functions:
                 self.fail(f'function "{token.text}" not defined', token.start, token.end)
             return Identifier(token.text, token.start)
         if token.kind == lexer.VARIABLE:

@@ -1,0 +1,1 @@
+"""Unit tests of rule files: Prometheus' own format, and pairs of rows and expected series."""
