@@ -15,6 +15,7 @@ import pytest
 
 ROLE = """
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from lakerunner.model.errors import BadInput, Unavailable
@@ -38,9 +39,18 @@ class Toy(Role):
             raise Unavailable("cannot run now")
         while not stop.wait(0.05):
             pass
+        while (FLAGS / "busy").exists():
+            time.sleep(0.05)
         (FLAGS / "drained").touch()
     def probes(self) -> Mapping[str, Probe]:
-        return {"thing": self._ping}
+        return {"thing": self._ping, "cache": self._cache}
+    def patience_s(self) -> Mapping[str, float]:
+        return {"cache": 2.0}
+    def _cache(self) -> None:
+        if (FLAGS / "cold").exists():
+            raise Unavailable("cannot reach the cache")
+        while (FLAGS / "frozen").exists():
+            time.sleep(0.05)
     def _ping(self) -> None:
         if (FLAGS / "down").exists():
             raise Unavailable("cannot reach the thing", hint="start it")
@@ -103,7 +113,7 @@ def toy(flags: Path, free_port: int) -> Iterator[Toy]:
 
 
 def test_from_ready_to_drained(toy: Toy, flags: Path) -> None:
-    assert toy.await_ready(True)["checks"] == {"thing": "ok"}
+    assert toy.await_ready(True)["checks"] == {"thing": "ok", "cache": "ok"}
     assert toy.get("/livez") == (200, b"ok\n")
     assert json.loads(toy.get("/healthz")[1])["phase"] == "running"
     assert b'lakerunner_role_ready{role="toy"} 1.0' in toy.get("/metrics")[1]
@@ -116,10 +126,48 @@ def test_from_ready_to_drained(toy: Toy, flags: Path) -> None:
 def test_ready_means_that_its_dependencies_answer(toy: Toy, flags: Path) -> None:
     toy.await_ready(True)
     (flags / "down").touch()
-    assert toy.await_ready(False)["checks"] == {"thing": "cannot reach the thing; start it"}
+    assert toy.await_ready(False)["checks"] == {
+        "thing": "cannot reach the thing; start it",
+        "cache": "ok",
+    }
     assert toy.get("/livez")[0] == 200
     (flags / "down").unlink()
     toy.await_ready(True)
+
+
+def test_it_is_ready_but_degraded_while_it_can_do_without(toy: Toy, flags: Path) -> None:
+    assert toy.await_ready(True)["degraded"] is False
+    (flags / "cold").touch()
+    end = time.monotonic() + 10
+    while not (health := json.loads(toy.get("/readyz")[1]))["degraded"]:
+        assert health["ready"], "it was not ready in between"
+        assert time.monotonic() < end, "it does not notice"
+        time.sleep(0.05)
+    assert health["checks"] == {"thing": "ok", "cache": "cannot reach the cache"}
+    document = toy.await_ready(False)
+    assert document["degraded"] is False, "its patience has an end"
+    (flags / "cold").unlink()
+    toy.await_ready(True)
+
+
+def test_a_probe_that_hangs_blames_no_other_dependency(toy: Toy, flags: Path) -> None:
+    toy.await_ready(True)
+    (flags / "frozen").touch()
+    checks = toy.await_ready(False)["checks"]
+    assert checks == {"thing": "ok", "cache": "no answer for 8 s"}
+    (flags / "frozen").unlink()
+    toy.await_ready(True)
+
+
+def test_it_is_not_ready_but_listens_while_it_drains(toy: Toy, flags: Path) -> None:
+    toy.await_ready(True)
+    (flags / "busy").touch()
+    toy.process.send_signal(signal.SIGTERM)
+    document = toy.await_ready(False)
+    assert document["phase"] == "draining"
+    assert toy.get("/livez")[0] == 200
+    (flags / "busy").unlink()
+    assert toy.stop()[0] == 0
 
 
 def test_a_dependency_that_is_down_at_the_start_is_waited_for(flags: Path, free_port: int) -> None:

@@ -34,7 +34,11 @@ def test_it_answers_and_ends(database_url: str, free_port: int, tmp_path: Path) 
             assert answer.json()["data"]["result"] == [4, "2"]
             assert client.get("/api/v1/query", params={"query": "up"}).json()["data"]["result"] == []
             assert client.get("/ready").status_code == 200
-        process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
+            while client.get("/readyz").status_code == 200:
+                time.sleep(0.01)
+            # Load balancers need a while to notice. Until then it answers.
+            assert client.get("/api/v1/query", params={"query": "up"}).status_code == 200
         assert process.wait(15) == 0
     finally:
         process.kill()

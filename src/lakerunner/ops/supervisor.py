@@ -174,6 +174,9 @@ class Supervisor:
             "LAKERUNNER_DATA_DIR": str(self.data_dir),
             "LAKERUNNER_HTTP_PORT": str(address.port),
             "LAKERUNNER_LOG_FORMAT": "json",
+            # All roles stop together here, so nobody is left to take over.
+            "LAKERUNNER_HTTP_DRAIN_S": "0",
+            "LAKERUNNER_API_FINISH_S": "0",
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
         child = Child(address.name, lambda: self._spawn(address.name, env, pump), self._backoff)

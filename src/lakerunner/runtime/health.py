@@ -17,37 +17,70 @@ from lakerunner.runtime.metrics import ROLE_READY
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.stop import Stop
 
-#: How often dependencies are probed: often while one does not answer, so that it is used soon after it is back.
+#: How often a dependency is probed: often while it does not answer, so that it is used soon after it is back.
 PROBE_INTERVAL_S, PROBE_HEALTHY_S = 1.0, 3.0
 #: A probe that takes longer hangs: the dependency accepts connections but does not answer.
 PROBE_STALE_S = 8.0
 
 
 @dataclass
+class Check:
+    """What is known of one dependency. Written by its prober."""
+
+    #: Why it does not answer; empty if it does.
+    reason: str = "not asked yet"
+    #: When the probe under way began.
+    asked_at_s: float | None = None
+    #: Since when it has not answered.
+    failing_since_s: float | None = None
+
+    def trouble(self) -> str:
+        """Why it does not answer now. A probe that hangs blames its own dependency and no other."""
+        if self.asked_at_s is not None and time.monotonic() - self.asked_at_s > PROBE_STALE_S:
+            return f"no answer for {PROBE_STALE_S:.0f} s"
+        return self.reason
+
+    def failing_s(self) -> float:
+        """For how long it has not answered."""
+        since_s = self.failing_since_s or self.asked_at_s
+        return time.monotonic() - since_s if since_s is not None else 0.0
+
+
+@dataclass
 class Health:
-    """The health of this process. Written by the runner and the prober, read over HTTP."""
+    """The health of this process. Written by the runner and the probers, read over HTTP."""
 
     role: str
+    stop: Stop
     #: Metrics of this role, besides those of every role.
     registries: Sequence[CollectorRegistry] = ()
     phase: str = "starting"
-    #: Dependency -> why it does not answer. An empty reason means that it does.
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    probed_at: float = field(default_factory=time.monotonic)
+    #: Why the role itself waits, in its phase; empty if it does not.
+    waiting: str = ""
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    #: Dependency -> for how long the role can serve without it, once it has been ready.
+    patience_s: Mapping[str, float] = field(default_factory=dict)
+    _was_ready: bool = False
 
     @property
     def ready(self) -> bool:
-        return self.phase == "running" and not any(self.reasons.values()) and not self._stale
-
-    @property
-    def _stale(self) -> bool:
-        return time.monotonic() - self.probed_at > PROBE_STALE_S
+        """Whether the role can serve. It stops being ready before it stops to serve."""
+        if self.phase != "running" or self.stop or self.waiting:
+            return False
+        failing = {name: check.failing_s() for name, check in self.checks.items() if check.trouble()}
+        if not failing:
+            self._was_ready = True
+            return True
+        return self._was_ready and all(failing[name] <= self.patience_s.get(name, -1.0) for name in failing)
 
     def document(self) -> dict[str, object]:
-        checks = {name: reason or "ok" for name, reason in self.reasons.items()}
-        if self._stale and self.phase == "running":
-            checks = dict.fromkeys(checks, f"no answer for {PROBE_STALE_S:.0f} s")
-        return {"role": self.role, "phase": self.phase, "ready": self.ready, "checks": checks}
+        phase = "draining" if self.stop and self.phase == "running" else self.phase
+        checks = {name: check.trouble() or "ok" for name, check in self.checks.items()}
+        if self.waiting:
+            checks[phase] = self.waiting
+        ready = self.ready
+        degraded = ready and any(reason != "ok" for reason in checks.values())
+        return {"role": self.role, "phase": phase, "ready": ready, "degraded": degraded, "checks": checks}
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -83,31 +116,39 @@ def metrics_page(registries: Sequence[CollectorRegistry] = ()) -> bytes:
     return b"".join(generate_latest(registry) for registry in (used, *registries))
 
 
-class Prober(threading.Thread):
-    """Probes the dependencies periodically, so that `/readyz` answers at once and adds no load."""
+class Probers:
+    """Probe each dependency in a thread of its own, so that `/readyz` answers at once and adds no load."""
 
     def __init__(self, health: Health, probes: Mapping[str, Probe], stop: Stop) -> None:
-        super().__init__(name="prober", daemon=True)
         self._health = health
         self._probes = probes
         self._stop_asked = stop
         self._gauge = ROLE_READY.labels(role=health.role)
+        health.checks = {name: Check() for name in probes}
 
-    def run(self) -> None:
+    def start(self) -> None:
+        for name, probe in self._probes.items():
+            threading.Thread(target=self._watch, args=(name, probe), name=f"prober-{name}", daemon=True).start()
+
+    def _watch(self, name: str, probe: Probe) -> None:
+        check = self._health.checks[name]
         while True:
-            self.probe_once()
-            if self._stop_asked.wait(PROBE_HEALTHY_S if self._health.ready else PROBE_INTERVAL_S):
+            self._ask(check, probe)
+            self._gauge.set(self._health.ready)
+            if self._stop_asked.wait(PROBE_INTERVAL_S if check.reason else PROBE_HEALTHY_S):
                 return
 
-    def probe_once(self) -> None:
-        self._health.reasons = {name: _reason(probe) for name, probe in self._probes.items()}
-        self._health.probed_at = time.monotonic()
-        self._gauge.set(self._health.ready)
-
-
-def _reason(probe: Probe) -> str:
-    try:
-        probe()
-    except LakeError as error:
-        return str(error)
-    return ""
+    @staticmethod
+    def _ask(check: Check, probe: Probe) -> None:
+        began_s = check.asked_at_s = time.monotonic()
+        reason = ""
+        try:
+            probe()
+        except LakeError as error:
+            reason = str(error)
+        if not reason:
+            check.failing_since_s = None
+        elif check.failing_since_s is None:
+            check.failing_since_s = began_s
+        check.reason = reason
+        check.asked_at_s = None

@@ -17,6 +17,8 @@ from lakerunner.runtime.http_limits import LimitedHttpProtocol
 
 _START_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 5
+#: Requests that came just before the server stopped listening get so long, whatever else is being closed.
+_LAST_ANSWERS_S = 0.5
 #: Clients send nothing of size over a WebSocket; and one that reads slowly answers a ping when it comes to it.
 _WS_MESSAGE_BYTES = 64 << 10
 _WS_PONG_S = 120.0
@@ -58,6 +60,11 @@ class HttpServer:
         raise Unavailable(
             f"cannot serve on {self.host}:{self.port}: the server did not start within {_START_TIMEOUT_S:g} s"
         )
+
+    def stop_listening(self) -> None:
+        """Accept no more requests. Those under way go on; what they need must not be closed for a moment."""
+        self._server.should_exit = True
+        self._thread.join(_LAST_ANSWERS_S)
 
     def close(self) -> None:
         self._server.should_exit = True

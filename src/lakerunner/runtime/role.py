@@ -54,6 +54,13 @@ class Role(ABC):
     def probes(self) -> Mapping[str, Probe]:
         """Return a probe per dependency. The role is ready when all succeed."""
 
+    def patience_s(self) -> Mapping[str, float]:
+        """Return for how long the role can serve without a dependency, once it has been ready: so long it is degraded.
+
+        It cannot serve without one that is not named.
+        """
+        return {}
+
     def close(self) -> None:  # noqa: B027  (not every role holds something)
         """Release everything. Called exactly once, also after an error."""
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.exit_code import EXIT_OK, EXIT_RECYCLED, exit_code_of
-from lakerunner.runtime.health import Health, Prober
+from lakerunner.runtime.health import Health, Probers
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.role import Recycle, Role
@@ -29,7 +29,7 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
     stop = Stop()
     _stop_on_signals(stop)
     _stop_with_supervisor(stop)
-    health = Health(role_class.name, role_class.registries)
+    health = Health(role_class.name, stop, role_class.registries)
     role: Role | None = None
     server: HttpServer | None = None
     try:
@@ -37,12 +37,11 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
         server = HttpServer(settings.http.host, settings.http.port, [*health.routes(), *role.routes()])
         server.start()
         log().info("listening", host=server.host, port=server.port)
-        _persist(role.start, stop, health, "starting")
-        prober = Prober(health, role.probes(), stop)
-        prober.probe_once()
+        _persist(role.start, stop, health)
+        health.patience_s = role.patience_s()
+        Probers(health, role.probes(), stop).start()
         health.phase = "running"
-        prober.start()
-        _persist(partial(role.run, stop), stop, health, "running")
+        _persist(partial(role.run, stop), stop, health)
         health.phase = "draining"
         log().info("drained")
         return EXIT_OK
@@ -56,6 +55,8 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
     finally:
         health.phase = "stopped"
         stop.request()
+        if server is not None:
+            server.stop_listening()
         if role is not None:
             role.close()
         if server is not None:
@@ -63,20 +64,24 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
         flush()
 
 
-def _persist(call: Callable[[], None], stop: Stop, health: Health, phase: str) -> None:
+def _persist(call: Callable[[], None], stop: Stop, health: Health) -> None:
     """Repeat the call until it returns, waiting after each retryable error."""
     failures = 0
     while not stop:
         try:
             call()
+            health.waiting = ""
             return
         except LakeError as error:
             if not error.retryable:
                 raise
             failures += 1
-            health.reasons = {**health.reasons, phase: str(error)}
+            health.waiting = str(error)
             log().warning("waiting for a dependency", error=str(error), tries=failures)
             stop.wait(_DEPENDENCY_BACKOFF.ceiling_s(failures))
+            if health.phase == "running":
+                # It works again, as far as is known. A start is known to have ended only when it has.
+                health.waiting = ""
 
 
 def _stop_on_signals(stop: Stop) -> None:

@@ -153,6 +153,11 @@ class HttpSettings(Section):
         description="Port of a role that runs alone. Under `serve`, the API uses this port and the other roles use "
         "the ports after it. 0 lets the system choose.",
     )
+    drain_s: Annotated[float, Field(ge=0, le=600)] = Field(
+        3.0,
+        description="How long a role that clients call keeps listening after it was told to stop, while it says that "
+        "it is not ready, so that load balancers send nothing more. Under `serve` it is 0.",
+    )
 
 
 class LogSettings(Section):
@@ -540,6 +545,9 @@ class ApiSettings(LimitSettings):
     key: str = Field("", description="API key that `lakerunner query` sends.", json_schema_extra={"secret": True})
     threads: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Queries that run concurrently; others wait their turn."
+    )
+    finish_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        20.0, description="How long queries under way may take to finish after the API was told to stop."
     )
     slow_lane: bool = Field(
         True,

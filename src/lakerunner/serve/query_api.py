@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from starlette.routing import BaseRoute
@@ -27,6 +27,7 @@ from lakerunner.serve.rendering.warm import warm_rendering
 #: How often freed memory is returned to the system: while the API is idle, and while it is busy.
 _TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
 _LOOK_S = 1.0
+_DRAIN_POLL_S = 0.05
 
 
 class QueryApi(IndexedRole):
@@ -67,6 +68,19 @@ class QueryApi(IndexedRole):
             if age_s > (_TRIM_S if self._api.admission.running.idle else _TRIM_BUSY_S):
                 trim()
                 trimmed_at = time.monotonic()
+        self._drain()
+
+    def _drain(self) -> None:
+        """Go on answering until load balancers have noticed, and then until the queries under way have ended."""
+        began_s = time.monotonic()
+        quiet_at_s = began_s + self.settings.http.drain_s
+        last_s = max(quiet_at_s, began_s + self.settings.api.finish_s)
+        running = self._api.admission.running
+        while (now_s := time.monotonic()) < quiet_at_s or (not running.idle and now_s < last_s):
+            time.sleep(_DRAIN_POLL_S)
+
+    def patience_s(self) -> Mapping[str, float]:
+        return {"index": self.settings.query.index_patience_s}
 
     def routes(self) -> Sequence[BaseRoute]:
         return api_routes(self._api, self._lane)

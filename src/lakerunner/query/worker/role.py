@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import time
 from collections.abc import Mapping
 
@@ -104,6 +105,10 @@ class QueryWorker(Role):
 
     def probes(self) -> Mapping[str, Probe]:
         return {"store": self._store.ping, "room": self._require_accepting}
+
+    def patience_s(self) -> Mapping[str, float]:
+        """Without the bucket, it serves segments that it has cached, and says which it lacks."""
+        return {"store": math.inf}
 
     def _require_accepting(self) -> None:
         if self._draining:
