@@ -1,6 +1,6 @@
 """The crash matrix of rollups: boxer and worker killed at each crash point, on both buses, while a reader looks on.
 
-    python -m tests.faults.rollup --seeds 10 --only kafka/before_commit
+    python -m tests.faults.rollup --seeds 10 --only kafka/rollup/before_commit
 
 The seed draws the samples, how they are cut into segments, which of them come late, and at which passing the victim
 dies. In the end every tier is the rollup of all raw samples; then all messages come again, and nothing may change. All
@@ -9,29 +9,19 @@ along, a reader takes snapshots of the index: whatever it sees as clean must hol
 
 from __future__ import annotations
 
-import argparse
-import logging
-import random
 import sys
-import tempfile
-import time
-import traceback
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import structlog
 
 from lakerunner.bus import topics
-from lakerunner.index.outbox import Outgoing
 from lakerunner.index.overdue import Overdue
 from lakerunner.index.rollup_windows import window_states
 from lakerunner.index.segments import live_segments
-from lakerunner.model.errors import LakeError
 from lakerunner.model.rollup_window import Window
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import METRICS
@@ -41,11 +31,10 @@ from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.rollup.stage import ROLLUP
 from lakerunner.pipeline.worker import Worker
 from lakerunner.runtime.stop import Stop
-from tests.faults import clean_roles
+from tests.faults import clean_roles, matrix
 from tests.faults.clean_roles import Loop, beside, until
-from tests.faults.ingest import BUSES, Components, components
-from tests.faults.victims import ForkedVictim
-from tests.pipeline.lake import Lake, settings_of
+from tests.faults.matrix import Matrix
+from tests.faults.victims import kill_role
 from tests.pipeline.rollup.naive import Sample
 from tests.pipeline.rollup.test_rollup_end_to_end import raw_equal
 from tests.pipeline.rollup.tier_lake import ALWAYS, DAY_MS, HOUR_MS, ORG, add, runner
@@ -66,49 +55,25 @@ _TOPICS = (topics.made(METRICS, "rollup").name, topics.work(METRICS, "rollup").n
 _GROUPS = ("boxer-rollup", "rollup")
 
 
-@dataclass(frozen=True)
-class Cell:
-    bus: str
-    point: str
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.bus}/{self.point}/{self.seed}"
-
-
-class Trial:
-    def __init__(self, cell: Cell, url: str, folder: Path, shared: Components) -> None:
-        self._cell = cell
-        self._draw = random.Random(str(cell))
-        self._shared = shared
-        settings = settings_of(url, folder, rollup_pause_s=0.05)
-        bus = {"prefix": f"f{uuid.uuid4().hex[:8]}."}
-        if cell.bus == "kafka":
-            assert shared.kafka is not None
-            bus |= {"kind": "kafka", "brokers": shared.kafka.brokers}
-        self._lake = Lake(settings.model_copy(update={"bus": settings.bus.model_copy(update=bus)}))
-        self._samples: list[Sample] = []
-        self.looks = 0
-
-    def close(self) -> None:
-        self._lake.close()
-        if self._cell.bus == "kafka" and self._shared.kafka is not None:
-            self._shared.kafka.delete_topics(self._lake.settings.bus.prefix)
+class Trial(matrix.Trial):
+    def sections(self) -> Mapping[str, Mapping[str, Any]]:
+        return {"pipeline": {"rollup_pause_s": 0.05}}
 
     def run(self) -> str:
+        self._samples: list[Sample] = []
+        self.looks = 0
         self._add()
         self._kill()
-        lake = self._lake
+        lake = self.lake
         with beside(self._announcer(), clean_roles.relay(lake), self._boxer(), self._worker(), self._reader()):
             # Late rows, while the rest is in work.
             self._add()
             until(self._is_clean, "all windows are clean")
         self._check()
         before = self._live()
-        for name in _TOPICS:
-            lake.bus.publish([Outgoing(each.topic, each.key, each.payload) for each in lake.bus.read(name)])
+        self.publish_again(_TOPICS)
         with beside(clean_roles.relay(lake), self._boxer(), self._worker()):
-            until(self._is_idle, "what was published again is done")
+            until(lambda: self.is_idle(_GROUPS), "what was published again is done")
         assert self._live() == before, "messages that came again changed something"
         return f"samples {len(self._samples)} segments {len(before)} looks {self.looks}"
 
@@ -116,52 +81,49 @@ class Trial:
         """Samples of some hours in some segments, none of them twice."""
         known = {(each.tid, each.time) for each in self._samples}
         added = []
-        for _ in range(self._draw.randint(20, 200)):
-            time_ms = (
-                DAY_MS + self._draw.randint(1, 6) * HOUR_MS - self._draw.choice([0, self._draw.randrange(HOUR_MS)])
-            )
-            tid = self._draw.randrange(6)
+        for _ in range(self.draw.randint(20, 200)):
+            time_ms = DAY_MS + self.draw.randint(1, 6) * HOUR_MS - self.draw.choice([0, self.draw.randrange(HOUR_MS)])
+            tid = self.draw.randrange(6)
             if (tid, time_ms) not in known:
                 known.add((tid, time_ms))
-                added.append(Sample(tid, time_ms, float(self._draw.randrange(100))))
+                added.append(Sample(tid, time_ms, float(self.draw.randrange(100))))
         self._samples += added
-        parts = self._draw.randint(1, 4)
+        parts = self.draw.randint(1, 4)
         for part in range(parts):
             if added[part::parts]:
-                add(self._lake, added[part::parts])
+                add(self.lake, added[part::parts])
 
     def _kill(self) -> None:
         """Bring the work to the victim and let it die there."""
-        lake, role = self._lake, POINTS[self._cell.point]
-        passing = self._draw.randint(1, 6)
-        if self._cell.point == "rollup_after_read":
+        lake, role = self.lake, POINTS[self.cell.point]
+        passing = self.draw.randint(1, 6)
+        if self.cell.point == "rollup_after_read":
             passing = min(passing, 3)
         reconcile(lake.database, [ROLLUP], Overdue(300, 60))
         with beside(clean_roles.relay(lake)):
             if role == "rollup":
                 with beside(self._boxer()):
-                    until(lambda: self._count("dirty AND item_id IS NULL AND tier_s <= 300") == 0, "all is bundled")
-                until(lambda: self._unpublished() == 0, "all items are on the bus")
-            with ForkedVictim(lake, role, f"{self._cell.point}:{passing}") as victim:
-                until(lambda: victim.died_by_itself, f"{role} dies")
+                    until(lambda: self._windows("dirty AND item_id IS NULL AND tier_s <= 300") == 0, "all is bundled")
+                until(lambda: self.count("outbox WHERE published_at IS NULL") == 0, "all items are on the bus")
+            kill_role(lake, role, self.cell.point, passing, on_spark=self.cell.seed == 0)
 
     def _announcer(self) -> Loop:
         def run(stop: Stop) -> None:
             while not stop.wait(0.3):
-                reconcile(self._lake.database, [ROLLUP], Overdue(0.5, 0.3))
+                reconcile(self.lake.database, [ROLLUP], Overdue(0.5, 0.3))
 
         return run
 
     def _boxer(self) -> Loop:
         def run(stop: Stop) -> None:
-            with self._lake.consumer("boxer-rollup", _TOPICS[0]) as consumer:
-                Boxer(ROLLUP, self._lake.database, consumer, self._lake.settings.pipeline).run(stop)
+            with self.lake.consumer("boxer-rollup", _TOPICS[0]) as consumer:
+                Boxer(ROLLUP, self.lake.database, consumer, self.lake.settings.pipeline).run(stop)
 
         return run
 
     def _worker(self) -> Loop:
         def run(stop: Stop) -> None:
-            lake = self._lake
+            lake = self.lake
             with lake.consumer("rollup", _TOPICS[1]) as consumer:
                 Worker(ROLLUP, lake.database, consumer, lake.settings.pipeline, runner(lake), 5).run(stop)
 
@@ -176,7 +138,7 @@ class Trial:
         return run
 
     def _look(self) -> None:
-        with self._lake.database.transaction() as tx:
+        with self.lake.database.transaction() as tx:
             tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             states = window_states(tx, ORG, ALWAYS)
             raw = live_segments(tx, ORG, METRICS.name, ALWAYS, 0)
@@ -195,75 +157,31 @@ class Trial:
             assert found == expected, f"{found} of {expected} samples in a clean window of {state.tier_s} s"
 
     def _times(self, segment: Segment) -> pa.Array:
-        return (
-            pq.read_table(self._lake.file(segment), columns=["timestamp"]).column(0).cast(pa.int64()).combine_chunks()
-        )
+        return pq.read_table(self.lake.file(segment), columns=["timestamp"]).column(0).cast(pa.int64()).combine_chunks()
 
     def _counted(self, segment: Segment, first: int, last: int) -> int:
-        table = pq.read_table(self._lake.file(segment), columns=["timestamp", COUNT])
+        table = pq.read_table(self.lake.file(segment), columns=["timestamp", COUNT])
         times = table.column("timestamp").cast(pa.int64())
         inside = table.filter(pc.and_(pc.greater(times, first), pc.less_equal(times, last)))
         return int(pc.sum(inside.column(COUNT)).as_py() or 0)
 
-    def _count(self, condition: str) -> int:
-        return int(self._lake.value(f"SELECT count(*) FROM rollup_window WHERE {condition}"))
-
-    def _unpublished(self) -> int:
-        return int(self._lake.value("SELECT count(*) FROM outbox WHERE published_at IS NULL"))
+    def _windows(self, condition: str) -> int:
+        return self.count(f"rollup_window WHERE {condition}")
 
     def _is_clean(self) -> bool:
-        return self._count("dirty") == 0 and self._is_idle()
-
-    def _is_idle(self) -> bool:
-        behind = (lag.behind for group in _GROUPS for lag in self._lake.bus.lag(group))
-        return self._unpublished() == 0 and not any(behind)
+        return self._windows("dirty") == 0 and self.is_idle(_GROUPS)
 
     def _live(self) -> set[uuid.UUID]:
-        with self._lake.database.transaction() as tx:
+        with self.lake.database.transaction() as tx:
             found = [live_segments(tx, ORG, METRICS.name, ALWAYS, tier_s) for tier_s in ROLLED_TIERS_S]
         return {segment.segment_id for segments in found for segment in segments}
 
     def _check(self) -> None:
         for tier_s in ROLLED_TIERS_S:
-            assert raw_equal(self._lake, self._samples, tier_s), f"tier {tier_s} differs from the rollup of all samples"
+            assert raw_equal(self.lake, self._samples, tier_s), f"tier {tier_s} differs from the rollup of all samples"
 
 
-def run_cell(cell: Cell, shared: Components) -> str:
-    """Returns the figures; raises what does not hold."""
-    url = shared.postgres.new_database()
-    with tempfile.TemporaryDirectory(prefix="lakerunner-faults-", ignore_cleanup_errors=True) as folder:
-        trial = Trial(cell, url, Path(folder), shared)
-        try:
-            return trial.run()
-        finally:
-            trial.close()
-            shared.postgres.drop_database(url)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.rollup", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10, help="seeds of every point on every bus")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
-    parser.add_argument("--only", default="", help="cells whose name begins with this, as kafka/before_commit/3")
-    chosen = parser.parse_args()
-    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    cells = [Cell(bus, point, seed) for bus in BUSES for point in POINTS for seed in seeds]
-    cells = [cell for cell in cells if str(cell).startswith(chosen.only)]
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    failures, began = 0, time.monotonic()
-    with components(kafka=any(cell.bus == "kafka" for cell in cells)) as shared:
-        for cell in cells:
-            started = time.monotonic()
-            try:
-                found, verdict = run_cell(cell, shared), "ok"
-            except (AssertionError, LakeError) as error:
-                found, verdict = f"{error}; again with --first-seed {cell.seed} --seeds 1 --only {cell}", "FAILED"
-                failures += 1
-                traceback.print_exc()
-            print(f"{verdict:6} {cell!s:42} {found} ({time.monotonic() - started:.1f} s)", flush=True)  # noqa: T201
-    print(f"{len(cells) - failures} of {len(cells)} cells hold ({time.monotonic() - began:.0f} s)")  # noqa: T201
-    return 1 if failures else 0
-
+MATRIX = Matrix("rollup", POINTS, Trial)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(matrix.main(MATRIX, __doc__))

@@ -7,12 +7,14 @@ are the ingest role as it is run, with its Java and its Python workers.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +25,11 @@ from lakerunner.bus.relay import Relay
 from lakerunner.index.role import IndexedRole
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
+from lakerunner.ops.sweeper import Sweeper
 from lakerunner.pipeline.compact.stage import COMPACT, CompactRunner
 from lakerunner.pipeline.compact.task import run_task as run_compact_task
+from lakerunner.pipeline.delete.stage import DELETE, DeleteRunner
+from lakerunner.pipeline.delete.task import run_task as run_delete_task
 from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.rollup.stage import ROLLUP, RollupRunner
@@ -35,11 +40,14 @@ from lakerunner.runtime.role import Role
 from lakerunner.runtime.run import run_role
 from lakerunner.runtime.settings_load import load_settings
 from lakerunner.runtime.stop import Stop
+from tests.faults.clean_roles import until
 from tests.faults.event_folder import EventFolder
+from tests.pipeline.delete import deleting
 from tests.pipeline.lake import Lake
 
 ROOT = Path(__file__).parents[2]
 EVENTS_VARIABLE = "LAKERUNNER_TEST_EVENTS"
+REQUEST_VARIABLE = "LAKERUNNER_TEST_REQUEST"
 
 
 class EventIntake(IndexedRole):
@@ -52,6 +60,17 @@ class EventIntake(IndexedRole):
         recorder = Recorder(self.settings, self.database)
         source = EventFolder(Path(os.environ[EVENTS_VARIABLE]))
         SourceLoop(source, recorder, self.settings.intake.batch).run(stop)
+
+
+class DeletionRequester(IndexedRole):
+    """Asks for one deletion: org, signal, selector, first and last time, and how long it waits."""
+
+    name = "requester"
+    sentence = "Request a deletion."
+
+    def run(self, stop: Stop) -> None:
+        org_id, *rest = json.loads(os.environ[REQUEST_VARIABLE])
+        deleting.request(self.database, uuid.UUID(org_id), *rest)
 
 
 def run_here(tasks: Sequence[IngestTask]) -> list[TaskResult]:
@@ -75,6 +94,13 @@ ROLLUP_WITHOUT_SPARK = replace(
     ),
 )
 
+DELETE_WITHOUT_SPARK = replace(
+    DELETE,
+    runner=lambda settings, database: DeleteRunner(
+        settings, database, lambda tasks: [run_delete_task(task) for task in tasks]
+    ),
+)
+
 ROLES: dict[str, type[Role]] = {
     "intake": EventIntake,
     "relay": Relay,
@@ -84,7 +110,23 @@ ROLES: dict[str, type[Role]] = {
     "rollup": worker_role(ROLLUP_WITHOUT_SPARK),
     "boxer-compact": boxer_role(COMPACT),
     "compact": worker_role(COMPACT_WITHOUT_SPARK),
+    "boxer-delete": boxer_role(DELETE),
+    "delete": worker_role(DELETE_WITHOUT_SPARK),
+    "requester": DeletionRequester,
+    "sweeper": Sweeper,
 }
+#: Points of tasks, which die in a Python worker of Spark where there is one.
+TASK_POINTS = frozenset(
+    {
+        "compact_after_fetch",
+        "compact_after_merge",
+        "compact_after_upload",
+        "rollup_after_read",
+        "rollup_after_write",
+        "delete_after_read",
+        "delete_after_write",
+    }
+)
 
 
 class Victim:
@@ -181,16 +223,16 @@ class SilentVictim(ForkedVictim):
 
 
 class SparkVictim(Victim):
-    """The ingest role with a Spark session of its own."""
+    """The worker of a stage with a Spark session of its own."""
 
-    def __init__(self, lake: Lake, crash_point: str) -> None:
-        super().__init__(lake, "ingest")
+    def __init__(self, lake: Lake, crash_point: str, name: str = "ingest") -> None:
+        super().__init__(lake, name)
         env = {key: value for key, value in os.environ.items() if not key.startswith("LAKERUNNER_")}
         env |= lake.env() | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
         # A point in a task kills every attempt: the message must live until the driver is killed too.
         env |= {"LAKERUNNER_BUS_MAX_ATTEMPTS": "1000", crash.VARIABLE: crash_point}
         with self.log_path.open("wb") as log:
-            command = [sys.executable, "-m", "tests.pipeline.run_role", "ingest"]
+            command = [sys.executable, "-m", "tests.pipeline.run_role", name]
             self._process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=log, stderr=log)
 
     @property
@@ -205,3 +247,18 @@ class SparkVictim(Victim):
         self._process.wait(20)
         _, left = psutil.wait_procs(children, timeout=20)
         assert not left, f"outlived their driver: {left}"
+
+
+def kill_role(lake: Lake, name: str, point: str, passing: int, *, on_spark: bool = False, **env: str) -> None:
+    """Run the role until it dies at that passing of the point.
+
+    On Spark, a point of a task kills Python workers: the job fails, the driver lives, and is killed in the middle of
+    the next attempt.
+    """
+    if on_spark and point in TASK_POINTS:
+        with SparkVictim(lake, point, name) as victim:
+            until(lambda: victim.said("spark job failed"), "a task dies")
+            assert not victim.died_by_itself
+        return
+    with ForkedVictim(lake, name, f"{point}:{passing}", **env) as victim:
+        until(lambda: victim.died_by_itself, f"{name} dies")

@@ -1,7 +1,8 @@
 """Delete raw objects some time after their ingest, where their profile says so.
 
 Only objects whose rows are in the lake: those in quarantine stay. An object that was overwritten is another object, so
-its version is compared first.
+its version is compared first. One that is gone already is recorded like the others: a sweeper that was killed between
+deleting and recording did not record it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lakerunner.index.sweep_ledger import Entry
 from lakerunner.intake.buckets import config_of
 from lakerunner.model.errors import LakeError, Missing
 from lakerunner.model.raw_object import CONTENT_VERSION
+from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.metrics import SWALLOWED
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import log
@@ -64,22 +66,26 @@ def _of_profile(
     while time.monotonic() < end_s:
         rows = _due(database, profile)
         mine = [row for row in rows if not row["key"].startswith(tuple(inner))]
-        gone = [row for row in mine if _is_same(store, row["key"], row["version"])]
-        store.delete(row["key"] for row in gone)
+        found = [(row, _is_same(store, row["key"], row["version"])) for row in mine]
+        same = [row["key"] for row, is_same in found if is_same]
+        crash_point("sweep_before_raw")
+        store.delete(same)
+        crash_point("sweep_raw_deleted")
         with database.transaction() as tx:
             if lease is not None:
                 require_held(tx, lease)
-            sweep_ledger.record(tx, [_entry(row) for row in gone])
+            sweep_ledger.record(tx, [_entry(row, is_same) for row, is_same in found if is_same is not False])
             if rows:
                 _move_on(tx, profile, rows[-1]["ended_at"])
-        deleted += len(gone)
+        deleted += len(same)
         if len(rows) < _BATCH:
             break
     return deleted
 
 
-def _entry(row: dict[str, Any]) -> Entry:
-    return Entry("raw", "ingested", row["org_id"], row["signal"], row["key"], row["row_count"], row["size_bytes"])
+def _entry(row: dict[str, Any], was_there: bool | None) -> Entry:
+    reason = "ingested" if was_there else "ingested, and gone already"
+    return Entry("raw", reason, row["org_id"], row["signal"], row["key"], row["row_count"], row["size_bytes"])
 
 
 def _due(database: Database, profile: StorageProfile) -> list[dict[str, Any]]:
@@ -109,12 +115,12 @@ def _move_on(tx: Any, profile: StorageProfile, until: datetime) -> None:
     )
 
 
-def _is_same(store: ObjectStore, key: str, version: str) -> bool:
-    """Whether the object is still there as it was ingested."""
+def _is_same(store: ObjectStore, key: str, version: str) -> bool | None:
+    """Whether the object is still as it was ingested; None if it is gone."""
     try:
         meta = store.head(key)
         if version.startswith(CONTENT_VERSION):
             return store.content_version(key, meta.etag) == version
     except Missing:
-        return False
+        return None
     return version_of(meta) == version
