@@ -130,6 +130,12 @@ class Database:
             with self._connection(self._readers) as connection:
                 return call(connection)
 
+    def read_snapshot(self, call: Callable[[Connection], T]) -> T:
+        """The result of statements that only read, all of them from one snapshot."""
+        with self.transaction() as tx:
+            tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            return call(tx)
+
     @contextmanager
     def _through_circuit(self) -> Iterator[None]:
         if self._circuit is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer, Workers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
 from lakerunner.query.language import Evaluated, NoSegments, RowPlan, StepPlan, received_steps
+from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.scan.rows.scan import LATE_ROWS, merged_rows
@@ -88,15 +89,26 @@ class LakeQuery:
     def parallelism(self) -> int:
         return self._workers.count
 
-    def prepare(self, leaves: Sequence[Leaf]) -> str | None:
+    def prepare(self, leaves: Sequence[Leaf], coverage: Sequence[CoverageWant] = ()) -> str | None:
         """Look up at once what all leaves need, so that they see one state of the lake.
 
         Returns a fingerprint of that state; None where the index does not answer, so that no answer may be cached.
         """
         if leaves:
-            self._timed("plan", lambda: self._planner.prepare(leaves))
+            self._timed("plan", lambda: self._planner.prepare(leaves, coverage))
             self.small = self.small or self._reads_few(leaves)
         return self._planner.fingerprint()
+
+    def again(self, timeout_s: float, cancelled: Callable[[], None]) -> LakeQuery:
+        """A source over the same segments, with an account and a deadline of its own."""
+        return LakeQuery(
+            self.org_id, self._planner, self._workers, replace(self.limits, timeout_s=timeout_s), cancelled
+        )
+
+    @property
+    def gaps(self) -> Mapping[CoverageWant, Sequence[Gap]]:
+        """Where rules lack rows of what was looked up."""
+        return self._planner.gaps
 
     def _reads_few(self, leaves: Sequence[Leaf]) -> bool:
         """Whether the leaves read tiers, and few rows of them whichever series match."""

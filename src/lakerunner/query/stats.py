@@ -41,6 +41,8 @@ class QueryStats:
     row_scan: dict[str, int] = field(default_factory=dict)
     #: The conditions that the scans of rows decided by themselves, as JSON.
     predicates: list[dict[str, Any]] = field(default_factory=list)
+    #: What rules answered of the query, and why not more, as JSON.
+    rewrites: list[dict[str, Any]] = field(default_factory=list)
     #: Guards every count: += of two threads at once would lose one.
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -157,6 +159,7 @@ class QueryStats:
             "pushDown": {"stepsByWorker": dict(self.pushed), "workerCpuSeconds": round(self.worker_cpu_s, 6)},
             "selectors": [explain.to_json() for explain in self.explains],
             **({"rowScan": {**self.row_scan, "predicates": self.predicates}} if self.row_scan else {}),
+            **({"rewrites": self.rewrites} if self.rewrites else {}),
         }
 
     def __getstate__(self) -> dict[str, object]:

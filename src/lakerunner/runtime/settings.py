@@ -534,6 +534,11 @@ class LimitSettings(Section):
         description="Coarsest tier of metrics that queries may read instead of raw samples, in seconds (60, 300, 3600, "
         "86400); 0 means raw samples only. Answers are the same; see promql.md.",
     )
+    rule_rewrites: Annotated[int, Field(ge=0, le=1)] = Field(
+        1,
+        description="Whether materialization rules may answer parts of queries: 1 where the answer is provably the "
+        "same, 0 never. See materialization.md.",
+    )
     org_queries: Count = Field(4, description="Concurrent queries per org.")
     org_tails: Count = Field(10, description="Concurrent live tails per org and API process.")
 
@@ -567,6 +572,11 @@ class ApiSettings(LimitSettings):
     )
     cache_ttl_s: Seconds = Field(3_600.0, description="How long an answer may be cached.")
     heartbeat_s: Seconds = Field(5.0, description="How long a stream may be silent before a heartbeat is sent.")
+    shadow_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01,
+        description="Share of the queries answered by materialization rules that are also computed from raw rows, in "
+        "the background, and compared. A difference retires the rules.",
+    )
 
 
 class Settings(Section):

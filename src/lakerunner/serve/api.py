@@ -62,3 +62,4 @@ class Api:
 
     def close(self) -> None:
         self.admission.close()
+        self.service.close()

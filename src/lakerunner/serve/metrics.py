@@ -21,4 +21,16 @@ API_LANES = Counter("lakerunner_api_lane", "Requests by lane.", ["lane"], regist
 API_LANE_RESTARTS = Counter(
     "lakerunner_api_lane_restarts", "Restarts of the slow lane's process.", registry=API_METRICS
 )
+API_REWRITES = Counter(
+    "lakerunner_api_rewrites",
+    "Queries that rules were compared with, by outcome: rewritten, split between rules and raw rows, or refused.",
+    ["language", "outcome"],
+    registry=API_METRICS,
+)
+API_SHADOWS = Counter(
+    "lakerunner_api_shadow_checks",
+    "Answers of rules that were compared with raw ones: equal, different (the rules are retired), or not comparable.",
+    ["outcome"],
+    registry=API_METRICS,
+)
 API_CACHE = Counter("lakerunner_api_cache", "Answer cache lookups by outcome.", ["outcome"], registry=API_METRICS)

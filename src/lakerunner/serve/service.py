@@ -17,6 +17,7 @@ from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.language import Plan, QueryOptions, RowPlan
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import extent_of
+from lakerunner.query.rewriting import Considered, LiveRules, Ruled, rewriter
 from lakerunner.query.run import run
 from lakerunner.query.series.results import MatrixResult, QueryResult
 from lakerunner.query.series.times import QueryTimes
@@ -26,8 +27,9 @@ from lakerunner.serve.admission.admission import Admission
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.answer_cache import AnswerCache, AnswerKey
 from lakerunner.serve.caller import Caller
-from lakerunner.serve.metrics import API_CACHE
+from lakerunner.serve.metrics import API_CACHE, API_REWRITES
 from lakerunner.serve.query_sizes import QuerySizes
+from lakerunner.serve.shadow import ShadowCheck
 
 CacheOutcome = Literal["hit", "miss", "bypass"]
 #: The evaluator and the workers have their own deadlines, later by this much. The query's deadline then expires first,
@@ -54,6 +56,8 @@ class Question:
     limit: int | None = None
     newest_first: bool = True
     columns: tuple[str, ...] | None = None
+    #: Whether materialization rules may answer parts of the query.
+    rewrite: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,11 @@ class QueryService:
         self.admission = admission
         self._cache = AnswerCache(settings.cache_bytes, settings.cache_ttl_s)
         self._sizes = QuerySizes()
+        self._rules = LiveRules(lake.database)
+        self._shadow = ShadowCheck(settings.shadow_share, lake.database, self._rules)
+
+    def close(self) -> None:
+        self._shadow.close()
 
     def answer(self, question: Question, query: RunningQuery) -> Answer:
         """The whole answer, cached or computed."""
@@ -111,7 +120,8 @@ class QueryService:
             result = run(opened.plan, opened.source, query.check)
         finally:
             self.admission.charge(query, opened.source.stats.worker_cpu_s)
-        self._sizes.record_samples(query.caller.org_id, opened.plan, result.samples)
+        self._sizes.record_samples(query.caller.org_id, plan, result.samples)
+        self._shadow.consider(opened.plan, result, opened.source, query.remaining_s + _GRACE_S)
         _check_points(result, self.admission.limits(query.caller).max_points)
         self.keep(opened, result)
         return Answer(result, opened.source.stats, opened.outcome, query.query_id, query.elapsed_s)
@@ -136,14 +146,22 @@ class QueryService:
         return plan
 
     def open(self, plan: Plan, question: Question, query: RunningQuery) -> Opened:
-        """Look up the segments that the plan reads.
+        """Look up the segments that the plan reads, and which parts of it rules answer, in one snapshot.
 
         The fingerprint covers exactly the segments that will be read. A segment that arrives later changes the
         fingerprint, so the cached answer is no longer found; it is never served stale.
         """
         small = self._sizes.is_small(query.caller.org_id, plan)
         source = self.source(query, partial=question.partial, small=small)
-        fingerprint = source.prepare(plan.leaves)
+        considered = self._considered(plan, question, query)
+        if considered is None:
+            fingerprint = source.prepare(plan.leaves)
+        else:
+            fingerprint = source.prepare(considered.leaves, considered.wants)
+            plan, notes = considered.decided(source.gaps)
+            source.stats.rewrites = [note.to_json() for note in notes]
+            outcome = "refused" if not isinstance(plan, Ruled) else "split" if plan.splits else "rewritten"
+            API_REWRITES.labels(plan.language, outcome).inc()
         if question.fresh or not self.settings.cache_bytes or not plan.leaves or fingerprint is None:
             return Opened(plan, source, None)
         times, lookback_ms = question.times, question.lookback_ms
@@ -151,6 +169,13 @@ class QueryService:
             query.caller.org_id, plan.language, plan.canonical, times, lookback_ms, fingerprint, plan.options.max_tier_s
         )
         return Opened(plan, source, key)
+
+    def _considered(self, plan: Plan, question: Question, query: RunningQuery) -> Considered | None:
+        """The rules that could answer parts of the plan; None where that is switched off, or there are no rules."""
+        if not question.rewrite or not self.admission.limits(query.caller).rule_rewrites:
+            return None
+        rules = self._rules.of_org(query.caller.org_id)
+        return rewriter().consider_stored(plan, rules) if rules else None
 
     def rows(
         self, plan: RowPlan, question: Question, query: RunningQuery, only: Sequence[Segment] | None = None

@@ -9,13 +9,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lakerunner.index.database import Database
+from lakerunner.index.database import Connection, Database
 from lakerunner.index.deletions import hidden_rows
 from lakerunner.index.lookup import Found, Want, find, load_segments
+from lakerunner.index.rule_catalog import coverage as coverage_of
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S
+from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.snapshots import Looked, Snapshots
 from lakerunner.query.plan.tiers import TierStretch
 
@@ -56,24 +58,33 @@ class Catalog:
         self._known: OrderedDict[uuid.UUID, Segment] = OrderedDict()
         self._recent: OrderedDict[tuple[uuid.UUID, tuple[str, ...]], list[_Recent]] = OrderedDict()
 
-    def lookup(self, org_id: uuid.UUID, wants: Sequence[Want]) -> Looked:
-        """The org's live segments that any want needs, ordered by time."""
+    def lookup(self, org_id: uuid.UUID, wants: Sequence[Want], coverage: Sequence[CoverageWant] = ()) -> Looked:
+        """The org's live segments that any want needs, ordered by time, and where rules lack rows of them."""
         wants = tuple(want for want in wants if want.time_range.start_ns < want.time_range.end_ns)
         if not wants:
             return Looked(())
         asked_at_s = self._clock()
         try:
-            segments, found = self._ask(org_id, wants)
+            segments, found, gaps = self._ask(org_id, wants, coverage)
         except Unavailable as reason:
             return self._remembered(org_id, wants, reason)
         stretches = [TierStretch(*stretch) for stretch in found.stretches]
         self._remember(_Recent(org_id, wants, segments, found.watermark_ms, stretches, asked_at_s))
         # A segment that was live when the index was asked ended later, if at all.
         usable_until_s = asked_at_s + self._grace_s
-        return Looked(segments, usable_until_s=usable_until_s, watermark_ms=found.watermark_ms, stretches=stretches)
+        return Looked(segments, 0.0, usable_until_s, found.watermark_ms, stretches, gaps)
 
-    def _ask(self, org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[list[Segment], Found]:
-        answer = self._database.read(lambda tx: find(tx, org_id, wants))
+    def _ask(
+        self, org_id: uuid.UUID, wants: Sequence[Want], coverage: Sequence[CoverageWant]
+    ) -> tuple[list[Segment], Found, dict[CoverageWant, list[Gap]]]:
+        gaps: dict[CoverageWant, list[Gap]] = {}
+        if coverage:
+            # A segment that is committed between two snapshots would be read raw, and missed in the rule's series.
+            answer, gaps = self._database.read_snapshot(
+                lambda tx: (find(tx, org_id, wants), _gaps(tx, org_id, coverage))
+            )
+        else:
+            answer = self._database.read(lambda tx: find(tx, org_id, wants))
         found, missing = self._split(answer.refs)
         # Segments never change, so the descriptions need not come from the same snapshot as the references.
         fresh = self._database.read(lambda tx: load_segments(tx, missing)) if missing else []
@@ -85,7 +96,7 @@ class Catalog:
         segments = sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
         if answer.hidden:
             segments = self._with_hidden(segments, answer.hidden)
-        return segments, answer
+        return segments, answer, gaps
 
     def _with_hidden(
         self, segments: Sequence[Segment], hidden: Mapping[uuid.UUID, Sequence[uuid.UUID]]
@@ -139,6 +150,18 @@ class Catalog:
                 usable_until_s = recent.at_s + self._grace_s
                 return Looked(segments, max(age_s, 0.001), usable_until_s, recent.watermark_ms, recent.stretches)
         raise reason
+
+
+def _gaps(tx: Connection, org_id: uuid.UUID, wants: Sequence[CoverageWant]) -> dict[CoverageWant, list[Gap]]:
+    """Uncovered stretches are half-open; those here are open at the start."""
+    return {
+        want: [
+            Gap(each.start_ns - 1, each.end_ns - 1, each.reason)
+            for each in coverage_of(tx, org_id, want.rule, want.start_ns, want.end_ns)
+        ]
+        for want in wants
+        if want.rule is not None
+    }
 
 
 def _covers(known: Sequence[Want], wants: Sequence[Want], slack_ns: int) -> bool:

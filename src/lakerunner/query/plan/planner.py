@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from lakerunner.index.lookup import Want
-from lakerunner.model.errors import Conflict
+from lakerunner.model.errors import Bug, Conflict
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.plan.catalog import Catalog
+from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.prune import RAW_ONLY, prune
 from lakerunner.query.plan.snapshots import Looked, Snapshot
@@ -45,16 +46,23 @@ class Planner:
         self._plans: dict[Leaf, LeafPlan] = {}
         self.lookups = 0
 
-    def prepare(self, leaves: Sequence[Leaf]) -> None:
-        """Look up the segments of all these leaves at once."""
+    def prepare(self, leaves: Sequence[Leaf], coverage: Sequence[CoverageWant] = ()) -> None:
+        """Look up the segments of all these leaves at once, and where rules lack rows of them."""
         with self._lock:
-            self._look_up(leaves)
+            self._look_up(leaves, coverage)
+
+    @property
+    def gaps(self) -> Mapping[CoverageWant, Sequence[Gap]]:
+        """Where rules lack rows, as far as it was asked and the index answered."""
+        return self._snapshot.looked.gaps if self._snapshot else {}
 
     def plan(self, leaf: Leaf) -> LeafPlan:
         """The segments of one leaf. A leaf that was not prepared is looked up now."""
         with self._lock:
             snapshot = self._snapshot
             if snapshot is None or not snapshot.covers(leaf):
+                if self.gaps:
+                    raise Bug("cannot plan the query: it reads more than was looked up with the coverage of its rules")
                 snapshot = self._look_up([leaf])
             known = self._plans.get(leaf)
         looked = snapshot.looked
@@ -112,9 +120,14 @@ class Planner:
         """Every raw object of the plan's signals that arrived before this time is in the segments."""
         return self._snapshot.looked.watermark_ms if self._snapshot else None
 
-    def _look_up(self, leaves: Sequence[Leaf]) -> Snapshot:
+    def _look_up(self, leaves: Sequence[Leaf], coverage: Sequence[CoverageWant] = ()) -> Snapshot:
         wants = _united(leaves)
-        looked = self._catalog.lookup(self._org_id, wants) if self._only is None else Looked(self._only)
+        if self._only is not None:
+            looked = Looked(self._only)
+        elif coverage:
+            looked = self._catalog.lookup(self._org_id, wants, coverage)
+        else:
+            looked = self._catalog.lookup(self._org_id, wants)
         # The index was asked for one org only. Segments of another org must not pass even if that ever fails.
         of_org = [segment for segment in looked.segments if segment.org_id == self._org_id]
         self._snapshot = Snapshot(wants, replace(looked, segments=of_org))

@@ -7,14 +7,15 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import xxhash
 
 from lakerunner.index.lookup import Want
 from lakerunner.model.errors import Conflict
 from lakerunner.model.segment import Segment
+from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.plan.tiers import TierStretch
 
@@ -40,6 +41,8 @@ class Looked:
     watermark_ms: int | None = None
     #: Where the windows of tiers are clean in the same snapshot of the index.
     stretches: Sequence[TierStretch] = ()
+    #: Where rules lack rows in the same snapshot. Of a remembered lookup, that is not known.
+    gaps: Mapping[CoverageWant, Sequence[Gap]] = field(default_factory=dict)
 
     @property
     def looked_up_in(self) -> str:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
+from lakerunner.index.rule_catalog import StoredRule
 from lakerunner.model.errors import LakeError
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.language import Plan, StepPlan
 from lakerunner.query.languages import language
 from lakerunner.query.logql.language import LogSteps
+from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.rules import logs
-from lakerunner.query.rules.coverage import CoverageWant, Gap, Windows
+from lakerunner.query.rules.coverage import Windows
 from lakerunner.query.rules.guards import GUARDS, Case, Guard, refusal
 from lakerunner.query.rules.logs_substitution import LogSubstitution
 from lakerunner.query.rules.rule import Candidate, Rule, RuleVersion
@@ -115,6 +117,12 @@ class Rewriter:
 
     guards: tuple[Guard, ...] = field(default=GUARDS)
 
+    def consider_stored(self, plan: Plan, rules: Sequence[StoredRule]) -> Considered | None:
+        """What the rules of the catalog could answer of the plan."""
+        if not rules:
+            return None
+        return self.consider(plan, [found for rule in rules if (found := RuleVersion.of(rule)) is not None])
+
     def consider(self, plan: Plan, versions: Sequence[RuleVersion]) -> Considered | None:
         """What rules could answer of the plan; None if there is nothing to compare."""
         if not isinstance(plan, StepPlan) or not versions:
@@ -160,12 +168,14 @@ class Rewriter:
         assert isinstance(compiled, StepPlan)
         windows = Windows(case.candidate.range_ns, case.candidate.offset_ns)
         version = case.rule.version
-        return RuledPart(part.node, part.text, version.name, version.version, target, compiled, windows)
+        return RuledPart(
+            part.node, part.text, version.name, version.rule_id, version.version, target, compiled, windows
+        )
 
 
 def _want(part: RuledPart, version: RuleVersion, plan: StepPlan) -> CoverageWant:
     start_ns, end_ns = part.windows.extent(plan.times.steps() * NS_PER_MS)
-    return CoverageWant(version.rule_id, version.version, start_ns, end_ns)
+    return CoverageWant(version.rule_id, start_ns, end_ns, version.stored)
 
 
 def _parts(plan: StepPlan) -> tuple[Sequence[Part], Substitution] | None:
@@ -196,3 +206,6 @@ def _selection(signal: str, match: str) -> Selection | None:
         return None if read is None else read(match)
     except LakeError:
         return None
+
+
+REWRITER = Rewriter()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 
+from lakerunner.index.rule_catalog import StoredRule
+from lakerunner.model.labels import prometheus_label
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.rules.selection import Selection
 
@@ -41,6 +44,27 @@ class RuleVersion:
     field: str = ""
     #: Labels that every series of the rule has.
     static_labels: tuple[tuple[str, str], ...] = ()
+    stored: StoredRule | None = dataclass_field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, stored: StoredRule) -> RuleVersion | None:
+        """The rule as the catalog has it; None if this release does not know what it computes."""
+        about = stored.definition
+        try:
+            return cls(
+                stored.rule_id,
+                stored.version,
+                stored.name,
+                stored.signal,
+                str(about["match"]),
+                tuple((name, prometheus_label(name)) for name in about.get("dimensions") or ()),
+                Compute(about.get("compute", Compute.COUNT)),
+                str(about.get("field", "")),
+                tuple(sorted((about.get("labels") or {}).items())),
+                stored,
+            )
+        except (KeyError, ValueError):
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ import numpy as np
 from lakerunner.model.errors import Bug
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.language import Check, Evaluated, StepPlan
+from lakerunner.query.plan.coverage import Gap
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.rules.coverage import Bools, Gap, Windows
+from lakerunner.query.rules.coverage import Bools, Windows
 from lakerunner.query.rules.target import Target
 from lakerunner.query.run import evaluated
 from lakerunner.query.series.batch import SeriesSource
@@ -32,6 +33,7 @@ class RuledPart:
     node: object
     text: str
     rule: str
+    rule_id: int
     version: int
     target: Target
     plan: StepPlan
@@ -70,6 +72,15 @@ class RuledSteps(StepPlan):
         used = ", ".join(f"{part.text} by {part.rule} version {part.version}" for part in self.parts)
         self.canonical = f"{raw.canonical} answered by rules: {used}"
         self.leaves = tuple(dict.fromkeys((*raw.leaves, *(leaf for part in self.parts for leaf in part.plan.leaves))))
+
+    @property
+    def rule_ids(self) -> frozenset[int]:
+        return frozenset(part.rule_id for part in self.parts)
+
+    @property
+    def splits(self) -> bool:
+        steps = self.times.steps()
+        return not all(part.covered(steps).all() for part in self.parts)
 
     def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
         return self.raw.leaves_at(steps)

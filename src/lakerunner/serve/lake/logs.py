@@ -38,7 +38,21 @@ from lakerunner.serve.service import Question, now_ms
 #: The language of logs.
 LOGQL = "logql"
 _KNOWN = frozenset(
-    {"q", "s", "e", "step", "limit", "timeout", "fields", "nocache", "partial", "explain", "summary", "reverse"}
+    {
+        "q",
+        "s",
+        "e",
+        "step",
+        "limit",
+        "timeout",
+        "fields",
+        "nocache",
+        "partial",
+        "explain",
+        "summary",
+        "reverse",
+        "rewrite",
+    }
 )
 
 
@@ -88,6 +102,7 @@ async def _read(request: Request) -> _Asked:
         partial=flag_field(fields, "partial", default=True),
         limit=limit or None,
         newest_first=flag_field(fields, "reverse", default=True),
+        rewrite=flag_field(fields, "rewrite", default=True),
     )
     return _Asked(
         question,

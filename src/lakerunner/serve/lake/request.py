@@ -16,7 +16,7 @@ from lakerunner.serve.service import Question
 #: Default steps, in seconds: the first that gives at most `_POINTS` points, about as many as a screen shows.
 _STEPS_S = (10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)
 _POINTS = 360
-_FLAGS = frozenset({"nocache", "partial", "explain", "summary", "reverse"})
+_FLAGS = frozenset({"nocache", "partial", "explain", "summary", "reverse", "rewrite"})
 _KNOWN = frozenset({"q", "s", "e", "step", "limit", "lookback", "timeout", "fields", "max_tier"}) | _FLAGS
 
 
@@ -60,7 +60,16 @@ async def read_stream_request(request: Request, language: str, lookback_ms: int,
     asked = fields.get("max_tier")
     max_tier_s = None if asked in (None, "") else parse_tier_s("max_tier", str(asked))
     return StreamRequest(
-        Question(language, text, times, lookback_ms, fresh, partial, max_tier_s),
+        Question(
+            language,
+            text,
+            times,
+            lookback_ms,
+            fresh,
+            partial,
+            max_tier_s,
+            rewrite=flag_field(fields, "rewrite", default=True),
+        ),
         count_field(fields),
         span_field_ms("timeout", fields["timeout"]) / 1000 if fields.get("timeout") else None,
         flag_field(fields, "explain"),

@@ -67,7 +67,9 @@ class StreamWork:
                 hint="start again, without Last-Event-ID",
             )
         # A segment that cannot be read would shift the positions. The cache has answers over the present segments.
-        opened = self.service.open(self.plan, replace(question, partial=False, fresh=True), query)
+        # Which steps rules answer depends on the present segments, and so would the last digits of sums.
+        question = replace(question, partial=False, fresh=True, rewrite=False)
+        opened = self.service.open(self.plan, question, query)
         opened.source.return_to(cursor.fingerprint)
         self._source, self._fingerprint = opened.source, cursor.fingerprint
         return opened
@@ -75,7 +77,9 @@ class StreamWork:
     def _compute(self, query: RunningQuery, opened: Opened) -> Answer:
         cursor, source = self.request.cursor, opened.source
         from_ms = None if cursor is None else cursor.time_ms
-        steps = StepRun(self.plan, source, query.check, from_ms, STREAMED_GROUPS)
+        plan = opened.plan
+        assert isinstance(plan, StepPlan)
+        steps = StepRun(plan, source, query.check, from_ms, STREAMED_GROUPS)
         matrices: list[MatrixResult] = []
         for group in steps:
             self._put_results(query, group.matrix)

@@ -66,6 +66,7 @@ async def _run(api: Api, request: Request, params: Params, kind: str, times: Que
         fresh=wants_fresh(request) or params.flag("nocache"),
         limit=thinning.scan_limit,
         newest_first=thinning.newest_first,
+        rewrite=params.flag("rewrite", default=True),
     )
     categorized = wants_categories(request)
 

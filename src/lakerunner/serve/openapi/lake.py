@@ -24,7 +24,7 @@ OPERATIONS = (
     _stream(
         "metrics/query",
         "A range query as server-sent events.",
-        "q! s e step limit lookback timeout nocache partial max_tier explain summary reverse fields",
+        "q! s e step limit lookback timeout nocache partial max_tier rewrite explain summary reverse fields",
         schemas.STREAM_PARAMETERS,
         schemas.EVENT,
         EVENTS,
@@ -32,7 +32,7 @@ OPERATIONS = (
     _stream(
         "logs/query",
         "A LogQL query as server-sent events; its entries as an Arrow IPC stream if the request accepts that.",
-        "q! s e step limit timeout nocache partial explain summary reverse fields",
+        "q! s e step limit timeout nocache partial rewrite explain summary reverse fields",
         schemas.LOG_PARAMETERS,
         schemas.EVENT,
         EVENTS,

@@ -81,7 +81,8 @@ async def _run(
     caller = await api.caller(request)
     text = params.required("q")
     fresh = wants_fresh(request) or params.flag("nocache")
-    question = Question(TRACEQL, text, times, lookback_ms=width_ms, fresh=fresh)
+    rewrite = params.flag("rewrite", default=True)
+    question = Question(TRACEQL, text, times, lookback_ms=width_ms, fresh=fresh, rewrite=rewrite)
 
     wanted = _exemplars(params, text)
 

@@ -21,8 +21,8 @@ from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.language import QueryOptions
 from lakerunner.query.languages import language
+from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.planner import Planner
-from lakerunner.query.rules.coverage import CoverageWant, Gap
 from lakerunner.query.rules.rule import Compute, RuleVersion
 from lakerunner.query.run import run
 from lakerunner.query.series.block import EvaluationError
