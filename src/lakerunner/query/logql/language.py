@@ -32,7 +32,7 @@ from lakerunner.query.logql.answer import SCHEMA
 from lakerunner.query.logql.eval.evaluator import Evaluator
 from lakerunner.query.logql.eval.facts import Kind, is_splittable, kind_of, leaves
 from lakerunner.query.logql.lexer import LANGUAGE as LOGQL
-from lakerunner.query.logql.log_rows import LogQuery, log_rows
+from lakerunner.query.logql.log_rows import LogPipelines, LogQuery, log_rows
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.printer import print_expr
 from lakerunner.query.logql.pushdown import segment_matchers
@@ -85,7 +85,7 @@ class LogQl:
             if isinstance(expr, ast.LogSelector):
                 start_ns, end_ns, newest_first, limit = document["rows"]
                 query = LogQuery(expr, int(start_ns), int(end_ns), bool(newest_first), limit)
-                return Stream(log_rows(query, source, check), dict)
+                return Stream(log_rows(query, source, check, _pipelines(document["expr"], expr)), dict)
             first_ns, step_ns, count = map(int, document["steps"])
             options = EngineOptions(**document["options"])
         except (ValueError, KeyError, TypeError) as reason:
@@ -117,6 +117,17 @@ class _Parsed:
 
 
 _parsed = lru_cache(maxsize=512)(_Parsed.of)
+
+
+def _pipelines(encoded: str, selector: ast.LogSelector) -> LogPipelines:
+    """The pipelines of a selector. Those of short queries are kept, unless a template may remember something."""
+    formats = any(isinstance(stage, ast.LineFormat | ast.LabelFormat) for stage in selector.stages)
+    return LogPipelines.of(selector) if formats or len(encoded) > _CACHED_TEXT else _kept_pipelines(encoded)
+
+
+@lru_cache(maxsize=256)
+def _kept_pipelines(encoded: str) -> LogPipelines:
+    return LogPipelines.of(_CODEC.decode(encoded))
 
 
 class LogRows(RowPlan):

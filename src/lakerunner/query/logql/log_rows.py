@@ -42,9 +42,24 @@ class LogQuery:
     limit: int | None
 
 
-def log_rows(query: LogQuery, source: RowSource, check: Check) -> Iterator[pa.RecordBatch]:
-    """The entries as batches of an answer, in order."""
-    reader = _Reader(Pipeline.of(query.selector), _filtering(query.selector), check)
+@dataclass(frozen=True, slots=True)
+class LogPipelines:
+    """A compiled selector, and one with only the labels that its stages read, where that is worth it."""
+
+    whole: Pipeline
+    filtering: Pipeline | None
+
+    @classmethod
+    def of(cls, selector: ast.LogSelector) -> LogPipelines:
+        return cls(Pipeline.of(selector), _filtering(selector))
+
+
+def log_rows(
+    query: LogQuery, source: RowSource, check: Check, pipelines: LogPipelines | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The entries as batches of an answer, in order. `pipelines` are those of the selector, if they are at hand."""
+    pipelines = pipelines or LogPipelines.of(query.selector)
+    reader = _Reader(pipelines.whole, pipelines.filtering, check)
     pipeline = reader.pipeline
     scan = RowScan(LOGS, pipeline.predicate, None, query.start_ns, query.end_ns, query.newest_first, query.limit)
     if query.limit is None or not pipeline.can_drop:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.query.scan.rows.byte_source import Range
+from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
 from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
@@ -32,6 +33,8 @@ _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
 #: If more of its pages are needed, the whole column is read, which later scans can use too.
 _MOST_PAGES = 0.7
+#: What remembered rows take in memory beside their numbers.
+_ROWS_BYTES = 512
 
 
 class GroupReader:
@@ -90,6 +93,29 @@ class GroupReader:
         if found is None:
             found = kept[key] = self._guarded(lambda: self._page_bounds(name, layout))
         return (layout, found) if found else None
+
+    # -- what was found out before -------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Under which findings about the row group are remembered, for as long as its bytes are good."""
+        return self.opened.segment.key, self.opened.generation, self.number
+
+    def known_rows(self, condition: Condition) -> Ints | None:
+        """The rows that satisfy the condition, if an earlier scan has found them."""
+        if condition.number is None:
+            return None
+        kept: Any = self.opened.opener.decoded.get((*self.place, "rows", condition.number))
+        if kept is None:
+            return None
+        self._tally.decoded_hits += 1
+        found: Ints = kept.astype(np.int64)
+        return found
+
+    def know_rows(self, condition: Condition, rows: Ints) -> None:
+        if condition.number is not None:
+            kept: Any = rows.astype(np.int32)
+            self.opened.opener.decoded.offer((*self.place, "rows", condition.number), kept, kept.nbytes + _ROWS_BYTES)
 
     # -- values --------------------------------------------------------------------------------------------------
 

@@ -21,9 +21,10 @@ from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.labels import attribute_column
 from lakerunner.query.scan.object_cache import DAMAGED_HINT, ObjectCache
 from lakerunner.query.scan.rows.byte_source import ByteSource, LocalBytes, Range, RangedBytes
+from lakerunner.query.scan.rows.decided import Condition, Conditions
 from lakerunner.query.scan.rows.page_index import index_places
 from lakerunner.query.scan.rows.predicate import LEVELS
-from lakerunner.query.scan.rows.request import RowSegment, RowTally
+from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store.nanos import SUFFIX
 from lakerunner.store.needles import NeedleFilter, filters_of
@@ -176,6 +177,7 @@ class RowsOpener:
         self._footers: ByteLru[Footer] = ByteLru(footer_bytes)
         self._ranges: ByteLru[bytes] = ByteLru(range_bytes)
         self.decoded: ByteLru[pa.Array] = ByteLru(0) if decoded is None else decoded
+        self.conditions = Conditions(0 if decoded is None else footer_bytes)
         self._lock = threading.Lock()
         #: Key -> [bytes fetched in ranges, how often its bytes were discarded].
         self._known: OrderedDict[str, list[int]] = OrderedDict()
@@ -185,6 +187,11 @@ class RowsOpener:
         self._footers.clear()
         self._ranges.clear()
         self.decoded.clear()
+        self.conditions.clear()
+
+    def condition_of(self, scan: RowScan, segment: RowSegment) -> Condition:
+        """What the scan asks of the segment's rows, whenever they were."""
+        return self.conditions.condition(scan.of_segment(segment))
 
     def open(self, segment: RowSegment, tally: RowTally, *, whole: bool = False) -> OpenedSegment:
         """Open the segment. With `whole`, the object is fetched at once, because most of it will be read."""

@@ -62,21 +62,18 @@ class RowScan:
         return segment.start_ns < self.end_ns and self.start_ns < segment.end_ns
 
     def of_segment(self, segment: RowSegment) -> Predicate:
-        """What the rows of a segment must satisfy: the predicate, the time range, and not to be hidden."""
+        """What the rows of a segment must satisfy at any time: the predicate, and not to be hidden."""
         if not segment.hidden:
-            return self.in_time
-        return And((self.in_time, *map(Not, hidden_predicates(segment.hidden, self.signal))))
+            return self.predicate
+        return And((self.predicate, *map(Not, hidden_predicates(segment.hidden, self.signal))))
 
     @property
-    def in_time(self) -> Predicate:
-        """The predicate and the time range in one tree."""
+    def times(self) -> tuple[Compare, ...]:
+        """The time range as conditions."""
         time = Column(self.signal.time_column)
-        return And(
-            (
-                Compare(time, Op.GREATER_EQUAL, Time(self.start_ns)),
-                Compare(time, Op.LESS, Time(self.end_ns)),
-                self.predicate,
-            )
+        return (
+            Compare(time, Op.GREATER_EQUAL, Time(self.start_ns)),
+            Compare(time, Op.LESS, Time(self.end_ns)),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.query.scan.rows.compare import Mask
+from lakerunner.query.scan.rows.decided import Condition, Left
 from lakerunner.query.scan.rows.evaluate import Ints, matching, overflow_values
 from lakerunner.query.scan.rows.filters import by_bloom, by_needles
 from lakerunner.query.scan.rows.group import GroupReader
@@ -92,20 +93,30 @@ def find_rows(
 
     `last_ns` is called before each group, and returns the time after which rows are no longer wanted.
     """
-    time, wanted = scan.signal.time_column, scan.of_segment(opened.segment)
-    first_times = [
-        (_first_time(GroupReader(opened, number, spend, tally), time, newest=scan.newest_first), number)
-        for number in range(opened.footer.metadata.num_row_groups)
-    ]
-    for _, number in sorted(first_times):
+    time, condition = scan.signal.time_column, opened.opener.condition_of(scan, opened.segment)
+    for number in _in_order(opened, scan, spend, tally):
         # A new reader per group, so that its decoded pages are freed with it.
         group = GroupReader(opened, number, spend, tally)
         spend(0)
         tally.groups += 1
-        found = matching_rows(group, undecided(group, _until(scan, wanted, last_ns()), tally), tally)
+        found = matching_rows(group, undecided(group, _until(scan, last_ns()), condition, tally), tally)
         if len(found):
             tally.rows_found += len(found)
             yield Found(group, found, group.column(time, found).cast(pa.int64()).to_numpy())
+
+
+def _in_order(opened: OpenedSegment, scan: RowScan, spend: Spend, tally: RowTally) -> list[int]:
+    """The row groups, those with the first rows in the order of the answer first."""
+    kept, key = opened.footer.kept, ("order", scan.newest_first)
+    found: list[int] | None = kept.get(key)
+    if found is None:
+        time = scan.signal.time_column
+        first_times = [
+            (_first_time(GroupReader(opened, number, spend, tally), time, newest=scan.newest_first), number)
+            for number in range(opened.footer.metadata.num_row_groups)
+        ]
+        found = kept[key] = [number for _, number in sorted(first_times)]
+    return found
 
 
 def stored_columns(footer: Footer, scan: RowScan) -> list[str]:
@@ -180,11 +191,11 @@ def answer_schema(schemas: Sequence[pa.Schema], scan: RowScan) -> pa.Schema:
     return output_schema(scan.signal, scan.columns, schemas)
 
 
-def _until(scan: RowScan, wanted: Predicate, last_ns: int | None) -> Predicate:
+def _until(scan: RowScan, last_ns: int | None) -> tuple[Compare, ...]:
     if last_ns is None:
-        return wanted
+        return scan.times
     op = Op.GREATER_EQUAL if scan.newest_first else Op.LESS_EQUAL
-    return And((Compare(Column(scan.signal.time_column), op, Time(last_ns)), wanted))
+    return (Compare(Column(scan.signal.time_column), op, Time(last_ns)), *scan.times)
 
 
 def _first_time(group: GroupReader, time: str, *, newest: bool) -> int:
@@ -195,33 +206,68 @@ def _first_time(group: GroupReader, time: str, *, newest: bool) -> int:
     return -times[1] if newest else times[0]
 
 
-def undecided(group: GroupReader, predicate: Predicate, tally: RowTally) -> Predicate:
-    """The predicate without the parts that statistics and filters decide; `NOTHING` if they exclude the group."""
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """What statistics and filters do not decide of a scan in a row group: of its times, and of its condition."""
+
+    times: tuple[Predicate, ...]
+    predicate: Predicate
+    condition: Condition
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.predicate == NOTHING
+
+
+def undecided(group: GroupReader, times: Sequence[Compare], condition: Condition, tally: RowTally) -> Undecided:
+    """The times and the condition without what statistics and filters decide."""
+    in_time = simplified(And(tuple(times)), lambda leaf: verdict_of(leaf, group.bounds_of))
+    if in_time == NOTHING:
+        tally.pruned_by_statistics += 1
+        return Undecided((), NOTHING, condition)
+    conditions, place = group.opened.opener.conditions, group.place
+    left = conditions.get(place, condition)
+    if left is None:
+        left = _left(group, condition.predicate)
+        conditions.put(place, condition, left)
+    if left.excluded_by:
+        setattr(tally, left.excluded_by, getattr(tally, left.excluded_by) + 1)
+    return Undecided(() if in_time == EVERYTHING else (in_time,), left.predicate, condition)
+
+
+def _left(group: GroupReader, predicate: Predicate) -> Left:
     left = simplified(predicate, lambda leaf: verdict_of(leaf, group.bounds_of))
     if left == NOTHING:
-        tally.pruned_by_statistics += 1
-        return NOTHING
+        return Left(NOTHING, "pruned_by_statistics")
     left = simplified(left, lambda leaf: by_bloom(group, leaf))
     if left == NOTHING:
-        tally.pruned_by_bloom += 1
-        return NOTHING
+        return Left(NOTHING, "pruned_by_bloom")
     left = simplified(left, lambda leaf: by_needles(group, leaf))
-    if left == NOTHING:
-        tally.pruned_by_needles += 1
-    return left
+    return Left(NOTHING, "pruned_by_needles") if left == NOTHING else Left(left)
 
 
-def matching_rows(group: GroupReader, left: Predicate, tally: RowTally) -> Ints:
-    """The rows that satisfy what `undecided` left of the predicate."""
-    if left == NOTHING:
+def matching_rows(group: GroupReader, left: Undecided, tally: RowTally) -> Ints:
+    """The rows that satisfy what `undecided` left."""
+    if left.is_nothing:
         return np.zeros(0, np.int64)
-    if left == EVERYTHING:
-        return np.arange(group.rows)
-    rows = _rows_of_pages(left, group)
+    if left.predicate == EVERYTHING:
+        return _searched(group, And(left.times), tally) if left.times else np.arange(group.rows)
+    known = group.known_rows(left.condition)
+    if known is None:
+        parts = left.predicate.parts if isinstance(left.predicate, And) else (left.predicate,)
+        found = _searched(group, And((*left.times, *parts)), tally)
+        if not left.times:
+            group.know_rows(left.condition, found)
+        return found
+    return known[matching(And(left.times), group, known)] if left.times and len(known) else known
+
+
+def _searched(group: GroupReader, predicate: Predicate, tally: RowTally) -> Ints:
+    rows = _rows_of_pages(predicate, group)
     if not len(rows):
         tally.pruned_by_pages += 1
         return rows
-    return rows[matching(left, group, rows)]
+    return rows[matching(predicate, group, rows)]
 
 
 def _rows_of_pages(predicate: Predicate, group: GroupReader) -> Ints:

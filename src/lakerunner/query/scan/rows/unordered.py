@@ -24,10 +24,9 @@ from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Unavaila
 from lakerunner.query.scan.rows.failures import Failures, OnError
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
-from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
-from lakerunner.query.scan.rows.prune import NOTHING
+from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
-from lakerunner.query.scan.rows.segment import GroupRows, ReadableRows, matching_rows, undecided
+from lakerunner.query.scan.rows.segment import GroupRows, ReadableRows, Undecided, matching_rows, undecided
 
 T = TypeVar("T")
 #: Pieces of work under way at once. More than cores, because some wait for the store.
@@ -47,12 +46,12 @@ class _SegmentWork:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _GroupWork:
-    """Read one row group. `left` is what the statistics and filters did not decide of the predicate."""
+    """Read one row group. `left` is what the statistics and filters did not decide."""
 
     segment: RowSegment
     number: int
     rows: int
-    left: Predicate
+    left: Undecided
 
 
 _Work: TypeAlias = _SegmentWork | _GroupWork
@@ -214,14 +213,14 @@ class _Unordered(Generic[T]):
     def _chosen_groups(self, work: _SegmentWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
         more = []
-        wanted = self._scan.of_segment(work.segment)
+        condition, times = self._opener.condition_of(self._scan, work.segment), self._scan.times
         with closing(self._opener.open(work.segment, tally, whole=self._whole)) as opened:
             for number in range(opened.footer.metadata.num_row_groups):
                 spend(0)
                 tally.groups += 1
                 group = GroupReader(opened, number, spend, tally)
-                left = undecided(group, wanted, tally)
-                if left != NOTHING:
+                left = undecided(group, times, condition, tally)
+                if not left.is_nothing:
                     more.append(_GroupWork(work.segment, number, group.rows, left))
         return _Outcome(tally, more=more)
 
