@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lakerunner.serve.rendering import streams
 from lakerunner.serve.rendering.log_frames import log_frames, places_in_instants
 from lakerunner.serve.rendering.streams import streams_json
 from tests.serve.log_batches import PLAIN_ENTRIES, PlainEntry, batch_of
@@ -22,14 +23,20 @@ def rendered(entries: Sequence[PlainEntry], cut: int, *, categorized: bool, dict
     return orjson.loads(b"[%s]" % streams_json(batches, categorized=categorized))
 
 
-def by_labels(streams: Any) -> dict[bytes, list[Any]]:
-    found = {orjson.dumps(each["stream"], option=orjson.OPT_SORT_KEYS): each["values"] for each in streams}
-    assert len(found) == len(streams), "a label set has one stream"
+def by_labels(found_streams: Any) -> dict[bytes, list[Any]]:
+    found = {orjson.dumps(each["stream"], option=orjson.OPT_SORT_KEYS): each["values"] for each in found_streams}
+    assert len(found) == len(found_streams), "a label set has one stream"
     return found
 
 
+@pytest.fixture(params=[0, 100], ids=["in bulk", "one by one"], autouse=True)
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few entries are written in another way than many."""
+    monkeypatch.setattr(streams, "_FEW", request.param)
+
+
 @given(PLAIN_ENTRIES, st.integers(0, 20), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_streams_are_grouped_by_all_labels(entries: list[PlainEntry], cut: int, dictionaries: bool) -> None:
     expected: dict[bytes, list[Any]] = {}
     for each in entries:
@@ -39,7 +46,7 @@ def test_streams_are_grouped_by_all_labels(entries: list[PlainEntry], cut: int, 
 
 
 @given(PLAIN_ENTRIES, st.integers(0, 20), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_categorized_streams_have_the_labels_of_the_stream(
     entries: list[PlainEntry], cut: int, dictionaries: bool
 ) -> None:
@@ -58,7 +65,7 @@ def test_lines_survive(line: str) -> None:
 
 
 @given(PLAIN_ENTRIES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_frames_have_one_entry_each(entries: list[PlainEntry]) -> None:
     if not entries:
         return

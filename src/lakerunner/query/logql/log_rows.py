@@ -19,6 +19,7 @@ from lakerunner.query.logql import ast
 from lakerunner.query.logql.answer import TIMESTAMP, answer_batch
 from lakerunner.query.logql.entries import Check, Entries, Ints
 from lakerunner.query.logql.pipeline import Pipeline
+from lakerunner.query.logql.stored_rows import FEW_ROWS, Equality, equalities, stored_answer
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.scan import LATE_ROWS, one_batch
 from lakerunner.query.scan.rows.segment import Found
@@ -48,10 +49,13 @@ class LogPipelines:
 
     whole: Pipeline
     filtering: Pipeline | None
+    #: All that the query does to stored rows, if that is so simple; else None.
+    equalities: tuple[Equality, ...] | None
 
     @classmethod
     def of(cls, selector: ast.LogSelector) -> LogPipelines:
-        return cls(Pipeline.of(selector), _filtering(selector))
+        whole = Pipeline.of(selector)
+        return cls(whole, _filtering(selector), equalities(whole.matchers, whole.stages))
 
 
 def log_rows(
@@ -59,7 +63,7 @@ def log_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The entries as batches of an answer, in order. `pipelines` are those of the selector, if they are at hand."""
     pipelines = pipelines or LogPipelines.of(query.selector)
-    reader = _Reader(pipelines.whole, pipelines.filtering, check)
+    reader = _Reader(pipelines, check)
     pipeline = reader.pipeline
     scan = RowScan(LOGS, pipeline.predicate, None, query.start_ns, query.end_ns, query.newest_first, query.limit)
     if query.limit is None or not pipeline.can_drop:
@@ -82,9 +86,10 @@ def _filtering(selector: ast.LogSelector) -> Pipeline | None:
 class _Reader:
     """Makes batches of the answer from found rows, and remembers how many there were and how far they reach."""
 
-    def __init__(self, pipeline: Pipeline, filtering: Pipeline | None, check: Check) -> None:
-        self.pipeline = pipeline
-        self._filtering = filtering
+    def __init__(self, pipelines: LogPipelines, check: Check) -> None:
+        self.pipeline = pipelines.whole
+        self._filtering = pipelines.filtering
+        self._equalities = pipelines.equalities
         self._check = check
         self.begin()
 
@@ -110,6 +115,10 @@ class _Reader:
         return one_batch([self._answer(one_batch(each)) for each in alike])
 
     def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if rows.num_rows <= FEW_ROWS and self._equalities is not None:
+            stored = stored_answer(rows, self._equalities)
+            if stored is not None:
+                return stored
         return answer_batch(self.pipeline.run(self.pipeline.entries(rows), self._check))
 
     def _passing(self, filtering: Pipeline, found: Found) -> Ints:

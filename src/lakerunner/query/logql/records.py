@@ -70,11 +70,11 @@ ALWAYS: Mapping[str, str] = {SERVICE_NAME: "service_name", DETECTED_LEVEL: LEVEL
 DEFAULTS: Mapping[str, str] = {SERVICE_NAME: UNKNOWN_SERVICE, DETECTED_LEVEL: UNKNOWN_LEVEL}
 #: Columns of the signal that hold labels as they are written. Other columns may hold numbers.
 TEXT_COLUMNS = frozenset({*ALWAYS.values(), "severity", "trace_id", "span_id"})
-_TIME, LINE = "timestamp", "message"
+TIME, LINE = "timestamp", "message"
 #: Of fewer rows, labels are made without looking for repeats.
 _FEW_ROWS = 512
-_LEVELS = ("attr", "resource", "scope")
-_SCOPE_FIELDS = ("scope_name", "scope_version")
+LEVELS = ("attr", "resource", "scope")
+SCOPE_FIELDS = ("scope_name", "scope_version")
 
 
 def columns_for(names: frozenset[str] | None, *, need_lines: bool = True) -> tuple[str, ...] | None:
@@ -85,10 +85,10 @@ def columns_for(names: frozenset[str] | None, *, need_lines: bool = True) -> tup
     """
     if names is None:
         return None
-    found = dict.fromkeys((_TIME, REPEAT, *([LINE] if need_lines else [])))
+    found = dict.fromkeys((TIME, REPEAT, *([LINE] if need_lines else [])))
     for name in sorted(names):
         found |= dict.fromkeys(_columns_of(name))
-    if any(name.startswith(_LEVELS) for name in found):
+    if any(name.startswith(LEVELS) for name in found):
         found[SPELLED] = None
     return tuple(found)
 
@@ -108,17 +108,17 @@ def _columns_of(name: str) -> Iterator[str]:
     if name == FINGERPRINT:
         yield FINGERPRINT
     yield from FIELDS.get(name, ())
-    if name in _SCOPE_FIELDS:
+    if name in SCOPE_FIELDS:
         yield name
     # An attribute is stored under its key in lower case, or in the overflow as it was spelled.
     spellings = {name.lower(): None, name: None}
     if name.startswith("key_") and name[4:5].isdigit():
         spellings |= {name[4:].lower(): None, name[4:]: None}
-    for level in _LEVELS:
+    for level in LEVELS:
         yield from (f"{level}_{spelling}" for spelling in spellings)
     if name.endswith(EXTRACTED) and (base := name.removesuffix(EXTRACTED)) in STREAM_LABELS:
         if base in ALWAYS:
-            yield from (ALWAYS[base], *(f"{level}_{base}" for level in _LEVELS))
+            yield from (ALWAYS[base], *(f"{level}_{base}" for level in LEVELS))
         else:
             yield from _columns_of(base)
 
@@ -133,11 +133,11 @@ def entries_of(batch: pa.RecordBatch, keys: Keys, names: frozenset[str] | None =
     labels = _Labels(batch, names)
     labels.add_attributes(keys)
     labels.add_fields()
-    times: Ints = batch.column(_TIME).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return Entries(times, _lines(batch), labels.columns())
+    times: Ints = batch.column(TIME).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return Entries(times, lines_of(batch), labels.columns())
 
 
-def _lines(batch: pa.RecordBatch) -> pa.StringArray:
+def lines_of(batch: pa.RecordBatch) -> pa.StringArray:
     if LINE not in batch.schema.names:
         offsets = pa.py_buffer(np.zeros(batch.num_rows + 1, np.int32))
         return pa.StringArray.from_buffers(batch.num_rows, offsets, pa.py_buffer(b""))
@@ -201,18 +201,18 @@ class _Labels:
         derived = plain(self.batch.column(DERIVED)) if DERIVED in stored else None
         for name, (column, *_) in FIELDS.items():
             if column in stored and self._may_want(name):
-                values = _sent(self.batch.column(column), column, derived)
+                values = sent(self.batch.column(column), column, derived)
                 self._add("field", name, values)
-        for name in _SCOPE_FIELDS:
+        for name in SCOPE_FIELDS:
             if name in stored and self._may_want(name):
                 self._add("scope_field", name, self.batch.column(name))
         # Only queries that name the fingerprint see it: to Loki it is no label.
         if self.names is not None and FINGERPRINT in self.names and FINGERPRINT in stored:
             self._add("field", FINGERPRINT, self.batch.column(FINGERPRINT))
         if self._may_want(SERVICE_NAME):
-            self.stream[SERVICE_NAME] = _filled(self.batch, ALWAYS[SERVICE_NAME], UNKNOWN_SERVICE)
+            self.stream[SERVICE_NAME] = filled(self.batch, ALWAYS[SERVICE_NAME], UNKNOWN_SERVICE)
         if self._may_want(DETECTED_LEVEL):
-            self._add("level", DETECTED_LEVEL, _filled(self.batch, ALWAYS[DETECTED_LEVEL], UNKNOWN_LEVEL))
+            self._add("level", DETECTED_LEVEL, filled(self.batch, ALWAYS[DETECTED_LEVEL], UNKNOWN_LEVEL))
 
     def add_attributes(self, keys: Keys) -> None:
         """Add the labels made from attributes, in their columns and in the overflow."""
@@ -220,7 +220,7 @@ class _Labels:
         spelled = spelled_rows(self.batch.column(SPELLED)) if SPELLED in stored else {}
         for column in stored:
             level, _, rest = column.partition("_")
-            if level not in _LEVELS or column in _SCOPE_FIELDS:
+            if level not in LEVELS or column in SCOPE_FIELDS:
                 continue
             usual = keys.get(column, (rest,))[0]
             variants = spelled.get(column, {})
@@ -240,7 +240,7 @@ class _Labels:
         for name, entry in exploded(self.batch.column(OVERFLOW)):
             level, _, rest = name.partition("_")
             key = keys.get(name, (rest,))[0]
-            if level in _LEVELS and self._may_want(loki_label(key)):
+            if level in LEVELS and self._may_want(loki_label(key)):
                 index = np.zeros(rows, np.int64)
                 absent = np.ones(rows, np.bool_)
                 index[entry.rows], absent[entry.rows] = entry.index, False
@@ -260,7 +260,7 @@ class _Labels:
             self._add(level, loki_label(key), values, has_column=has_column)
 
 
-def _sent(values: pa.Array, column: str, derived: pa.Array | None) -> pa.Array:
+def sent(values: pa.Array, column: str, derived: pa.Array | None) -> pa.Array:
     """Return the values of a field as the sender gave them: what ingest derived is null, and so is a count of zero."""
     if column in ("flags", "dropped_attributes_count"):
         return pc.if_else(pc.equal(values, 0), None, values)
@@ -269,11 +269,11 @@ def _sent(values: pa.Array, column: str, derived: pa.Array | None) -> pa.Array:
         return as_text(values.cast(pa.int64()))
     if derived is None or column not in ("severity", "severity_number") or derived.null_count == len(derived):
         return values
-    sent = pc.invert(pc.fill_null(pc.equal(derived, column), False))
-    return pc.if_else(sent, plain(values), None)
+    given = pc.invert(pc.fill_null(pc.equal(derived, column), False))
+    return pc.if_else(given, plain(values), None)
 
 
-def _filled(batch: pa.RecordBatch, column: str, default: str) -> pa.Array:
+def filled(batch: pa.RecordBatch, column: str, default: str) -> pa.Array:
     """Return the column with the default where it is null or empty."""
     if column not in batch.schema.names or (texts := _texts(batch.column(column))) is None:
         rows = np.zeros(batch.num_rows, np.int32)
@@ -294,7 +294,7 @@ def _texts(values: pa.Array) -> pa.Array | None:
     if pa.types.is_dictionary(values.type):
         return _without_empty_words(values)
     if len(values) <= _FEW_ROWS:
-        return _few_texts(values)
+        return few_texts(values)
     if not pa.types.is_string(values.type):
         # Numbers repeat, so their texts are made once for each distinct one.
         encoded = values.dictionary_encode()
@@ -304,7 +304,7 @@ def _texts(values: pa.Array) -> pa.Array | None:
     return values
 
 
-def _few_texts(values: pa.Array) -> pa.Array | None:
+def few_texts(values: pa.Array) -> pa.Array | None:
     """The same for few rows: each call of an Arrow kernel takes longer than looking at all of them here."""
     if pa.types.is_float64(values.type):
         return pa.array([None if each is None else _float_text(each) for each in values.to_pylist()], pa.string())

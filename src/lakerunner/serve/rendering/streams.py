@@ -22,6 +22,8 @@ STREAM, METADATA, PARSED = "stream", "metadata", "parsed"
 TIME, LINE = "timestamp", "line"
 _FOOT = np.frombuffer(b"]}", np.uint8)
 _NO_TAIL = Pieces.of([b""])
+#: Up to so many entries, each is written by itself: the calls of Arrow's kernels would take longer.
+_FEW = 512
 
 
 def streams_json(batches: Sequence[pa.RecordBatch], *, categorized: bool) -> bytes:
@@ -29,9 +31,9 @@ def streams_json(batches: Sequence[pa.RecordBatch], *, categorized: bool) -> byt
 
     Categorized, entries are grouped by the labels of their stream alone, and each entry has its own other labels.
     """
-    table = pa.Table.from_batches(batches) if batches else None
-    if table is None or not table.num_rows:
-        return b""
+    if sum(batch.num_rows for batch in batches) <= _FEW:
+        return _few_streams(batches, categorized=categorized)
+    table = pa.Table.from_batches(batches)
     times = _array(table, TIME).cast(pa.int64()).to_numpy()
     data, offsets = text_buffers(_array(table, LINE))
     if categorized:
@@ -63,6 +65,27 @@ def streams_json(batches: Sequence[pa.RecordBatch], *, categorized: bool) -> byt
         out,
     )
     return out[:length].tobytes()
+
+
+def _few_streams(batches: Sequence[pa.RecordBatch], *, categorized: bool) -> bytes:
+    """The same for few entries."""
+    streams: dict[str, list[bytes]] = {}
+    for batch in batches:
+        times = batch.column(TIME).cast(pa.int64()).to_pylist()
+        columns = [batch.column(name).to_pylist() for name in (LINE, STREAM, METADATA, PARSED)]
+        for at_ns, line, stream, metadata, parsed in zip(times, *columns, strict=True):
+            if categorized:
+                named = (("structuredMetadata", metadata), ("parsed", parsed))
+                inner = ",".join(f'"{name}":{text}' for name, text in named if text != "{}")
+                labels, tail = stream, f",{{{inner}}}"
+            else:
+                labels = f"{{{','.join([each[1:-1] for each in (stream, metadata, parsed) if each != '{}'])}}}"
+                tail = ""
+            entry = b'["%d",%s%s]' % (at_ns, orjson.dumps(line), tail.encode())
+            streams.setdefault(labels, []).append(entry)
+    return b",".join(
+        b'{"stream":%s,"values":[%s]}' % (labels.encode(), b",".join(streams[labels])) for labels in sorted(streams)
+    )
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +154,13 @@ def test_the_scan_gives_what_a_plain_loop_gives(
             patch.setattr(unordered, "_SMALL_ROWS", 0)
         if mode == "merged":
             patch.setattr(scanning, "LATE_ROWS", -1)
-        lake = LakeOfRows(Path(name))
+        lake = LakeOfRows(Path(name), decoded_bytes=data.draw(st.sampled_from([0, 1 << 20])))
         written = [lake.write(rows, types) for rows, types in segments]
         low, high = start if start is not None else 0, end if end is not None else 1 << 62
         scan = RowScan(LOGS, predicate, columns, low, high, newest, limit, mode != "unordered")
+        # What earlier scans for the same, at other times, have found out must not change the answer.
+        for _ in range(data.draw(st.integers(0, 2))):
+            lake.scan(written, replace(scan, start_ns=0, end_ns=data.draw(st.sampled_from([high, 1 << 62]))))
         tally = RowTally()
         table = lake.scan(written, RowScan.from_json(scan.to_json()), tally)
     wanted = [

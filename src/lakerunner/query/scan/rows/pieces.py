@@ -19,6 +19,7 @@ class ChosenRows:
     #: By the identity of `Pages.first_rows`, which columns with the same pages share.
     _pages: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _places: dict[tuple[int, tuple[int, ...]], Ints] = field(default_factory=dict)
+    _indices: dict[int, pa.Array] = field(default_factory=dict)
 
     def pages(self, layout: Pages) -> tuple[int, ...]:
         """The pages that hold the rows."""
@@ -41,6 +42,13 @@ class ChosenRows:
             begins = np.searchsorted(self.rows, starts)
             found = self.rows - np.repeat(shift, np.diff(np.append(begins, len(self.rows))))
             self._places[key] = found
+        return found
+
+    def index(self, places: Ints) -> pa.Array:
+        """The places, which must be those of this choice, as Arrow takes them."""
+        found = self._indices.get(id(places))
+        if found is None:
+            found = self._indices[id(places)] = pa.array(places)
         return found
 
 
@@ -67,4 +75,4 @@ class Piece:
             return self.array
         if len(places) and places[-1] - places[0] + 1 == len(places):
             return self.array.slice(int(places[0]), len(places))
-        return self.array.take(pa.array(places))
+        return self.array.take(chosen.index(places))
