@@ -59,11 +59,6 @@ def same_changes(case: Case) -> str | None:
     return None if same else "the rule's parsers and formats are not those of the query"
 
 
-def failures_left_out(case: Case) -> str | None:
-    """Rows that a stage fails on make a query fail. A rule does not, so such rows must be left out by both."""
-    return case.candidate.selection.failing or case.rule.selection.failing or None
-
-
 def matchers_implied(case: Case) -> str | None:
     """Every row that the query wants is one that the rule took."""
     if same_changes(case) is not None:
@@ -118,7 +113,6 @@ GUARDS: tuple[Guard, ...] = (
     same_signal,
     function_follows,
     same_changes,
-    failures_left_out,
     matchers_implied,
     rest_on_dimensions,
     grouping_kept,

@@ -35,9 +35,6 @@ _OF_VALUES = {
 }
 _RATES = frozenset({"rate", "bytes_rate"})
 _NO_ERROR = ast.StringFilter(Matcher(ERROR, MatchKind.EQUAL, ""))
-#: Stages that may mark an entry as failed, and so make a metric query fail.
-_CAN_FAIL = (ast.Json, ast.Logfmt, ast.Unpack, ast.LineFormat, ast.LabelFormat)
-_CONDITIONS_THAT_FAIL = (ast.NumberFilter, ast.DurationFilter, ast.BytesFilter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +113,9 @@ def _part(
 
 def _of_unwrap(unwrap: ast.Unwrap, grouping: ast.Grouping) -> str:
     """Why a rule over the label cannot answer; empty if it can."""
-    if unwrap.filters != (ast.LabelFilter(_NO_ERROR),):
-        return (
-            "a value that is no number makes the query fail, and a rule leaves it out; "
-            'the query must say | __error__="" after unwrap, and nothing else'
-        )
+    # A value that is no number makes a hole in the coverage of the rule, so that this filter changes nothing.
+    if unwrap.filters not in ((), (ast.LabelFilter(_NO_ERROR),)):
+        return "it filters after unwrap"
     return "it groups by the label that it unwraps" if unwrap.label in grouping.labels else ""
 
 
@@ -140,7 +135,7 @@ def _selection(selector: ast.LogSelector) -> Selection:
     first = tuple(
         Condition(_matcher_text(each), matcher=each, lasting=_lasts(each.name, changes)) for each in selector.matchers
     )
-    return Selection((first, *map(tuple, levels)), tuple(changes), _failing(stages))
+    return Selection((first, *map(tuple, levels)), tuple(changes))
 
 
 def _is_change(stage: ast.Stage) -> bool:
@@ -185,32 +180,6 @@ def _may_change(stage: ast.Stage, label: str) -> bool:
             return True
     # A parser calls a field differently if an entry has a label of that name. These, every entry has.
     return label not in ALWAYS or label.endswith(EXTRACTED)
-
-
-def _failing(stages: Sequence[ast.Stage]) -> str:
-    """Why failed entries reach the aggregation; empty if they do not."""
-    may_fail = ""
-    for stage in stages:
-        if isinstance(stage, ast.LabelFilter) and stage.condition == _NO_ERROR:
-            may_fail = ""
-        elif isinstance(stage, ast.LabelFilter):
-            if ERROR in condition_names(stage.condition):
-                return f"{_shown(stage)} asks about entries that a stage failed on"
-            if any(isinstance(each, _CONDITIONS_THAT_FAIL) for each in _simple(stage.condition)):
-                may_fail = _shown(stage)
-        elif isinstance(stage, _CAN_FAIL):
-            may_fail = _shown(stage)
-    if not may_fail:
-        return ""
-    return f'{may_fail} may fail on an entry, and then the query fails; | __error__="" after it leaves such entries out'
-
-
-def _simple(condition: ast.Condition) -> Iterator[ast.Condition]:
-    if isinstance(condition, ast.AndFilter | ast.OrFilter):
-        yield from _simple(condition.left)
-        yield from _simple(condition.right)
-    else:
-        yield condition
 
 
 def _matcher_text(matcher: Matcher) -> str:

@@ -17,6 +17,9 @@ from lakerunner.query.series.histograms.histogram import Ints
 
 
 class LogSubstitution:
+    #: Steps are independent of each other, so that groups may be cut where rules begin to have all rows.
+    cuts = True
+
     def __init__(self, plan: LogSteps) -> None:
         self._plan = plan
 

@@ -9,20 +9,24 @@ from typing import Any, Protocol
 
 from lakerunner.index.rule_catalog import StoredRule
 from lakerunner.model.errors import LakeError
+from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.language import Plan, StepPlan
 from lakerunner.query.languages import language
 from lakerunner.query.logql.language import LogSteps
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.rules import logs
+from lakerunner.query.rules import logs, spans
 from lakerunner.query.rules.coverage import Windows
 from lakerunner.query.rules.guards import GUARDS, Case, Guard, refusal
 from lakerunner.query.rules.logs_substitution import LogSubstitution
 from lakerunner.query.rules.rule import Candidate, Rule, RuleVersion
 from lakerunner.query.rules.ruled_plan import RuledPart, RuledSteps, Substitution
 from lakerunner.query.rules.selection import Selection
+from lakerunner.query.rules.spans_substitution import SpanSubstitution
+from lakerunner.query.rules.stored import rule_version
 from lakerunner.query.rules.target import target_of
+from lakerunner.query.traceql.language import MetricPlan
 
 PROMQL = "promql"
 #: Parts of one query that are compared with rules. Generated queries have thousands.
@@ -121,7 +125,7 @@ class Rewriter:
         """What the rules of the catalog could answer of the plan."""
         if not rules:
             return None
-        return self.consider(plan, [found for rule in rules if (found := RuleVersion.of(rule)) is not None])
+        return self.consider(plan, [found for rule in rules if (found := rule_version(rule)) is not None])
 
     def consider(self, plan: Plan, versions: Sequence[RuleVersion]) -> Considered | None:
         """What rules could answer of the plan; None if there is nothing to compare."""
@@ -181,6 +185,8 @@ def _want(part: RuledPart, version: RuleVersion, plan: StepPlan) -> CoverageWant
 def _parts(plan: StepPlan) -> tuple[Sequence[Part], Substitution] | None:
     if isinstance(plan, LogSteps):
         return list(_first(logs.parts_of(plan.expr))), LogSubstitution(plan)
+    if isinstance(plan, MetricPlan):
+        return list(_first(spans.parts_of(plan))), SpanSubstitution(plan)
     return None
 
 
@@ -196,7 +202,7 @@ def _rule(version: RuleVersion) -> Rule | None:
     return None if selection is None else Rule(version, selection)
 
 
-_SELECTIONS: Mapping[Hashable, Any] = {"logs": logs.selection_of}
+_SELECTIONS: Mapping[Hashable, Any] = {LOGS.name: logs.selection_of, TRACES.name: spans.selection_of}
 
 
 @lru_cache(maxsize=1024)

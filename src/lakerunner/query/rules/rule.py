@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 
 from lakerunner.index.rule_catalog import StoredRule
-from lakerunner.model.labels import prometheus_label
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.rules.selection import Selection
 
@@ -45,26 +44,6 @@ class RuleVersion:
     #: Labels that every series of the rule has.
     static_labels: tuple[tuple[str, str], ...] = ()
     stored: StoredRule | None = dataclass_field(default=None, compare=False, repr=False)
-
-    @classmethod
-    def of(cls, stored: StoredRule) -> RuleVersion | None:
-        """The rule as the catalog has it; None if this release does not know what it computes."""
-        about = stored.definition
-        try:
-            return cls(
-                stored.rule_id,
-                stored.version,
-                stored.name,
-                stored.signal,
-                str(about["match"]),
-                tuple((name, prometheus_label(name)) for name in about.get("dimensions") or ()),
-                Compute(about.get("compute", Compute.COUNT)),
-                str(about.get("field", "")),
-                tuple(sorted((about.get("labels") or {}).items())),
-                stored,
-            )
-        except (KeyError, ValueError):
-            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +89,7 @@ class Candidate:
     divisor: float = 1.0
     #: Labels of the answer whose values are no plain texts in the language of the query.
     untyped: tuple[str, ...] = ()
+    #: Whether a series has the value zero at steps without rows.
+    zeros: bool = False
+    #: Whether labels of the answer say their type, and those that are missing are empty texts.
+    typed: bool = False

@@ -52,6 +52,9 @@ class RuledPart:
 class Substitution(Protocol):
     """How a language puts the values of parts into the rest of a query."""
 
+    #: Whether groups of steps may be cut where a rule begins or ends to have all rows.
+    cuts: bool
+
     def evaluate(
         self, parts: Sequence[RuledPart], steps: Ints, source: SeriesSource, check: Check, max_samples: int
     ) -> Evaluated: ...
@@ -100,7 +103,7 @@ class RuledSteps(StepPlan):
     def groups(self, most: int, from_ms: int | None = None) -> list[Ints]:
         """Also cut where a rule begins or ends to have all rows."""
         found = super().groups(most, from_ms)
-        if not self.splittable:
+        if not self.splittable or not self._substitution.cuts:
             return found
         cut = [piece for steps in found for piece in self._cut(steps)]
         return cut if len(cut) <= len(found) + _MAX_STRETCHES else found

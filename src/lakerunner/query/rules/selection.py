@@ -29,23 +29,23 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
+    """Rows that a stage fails on are a hole in the coverage of a rule, and so of no concern here."""
+
     #: One more than `changes`.
     levels: tuple[tuple[Condition, ...], ...]
     #: The stages between the levels. They must be the same for two selections to be comparable.
     changes: tuple[Hashable, ...] = ()
-    #: Why rows that a stage fails on are not left out by the selection; empty if they are, or if no stage can fail.
-    failing: str = ""
 
 
 def not_implied(query: Selection, rule: Selection) -> Iterator[Condition]:
     """The conditions of the rule that the query does not imply: rows that the query wants and the rule lacks."""
-    for asked, stored in zip(query.levels, rule.levels, strict=True):
+    for asked, stored in zip(query.levels, rule.levels, strict=False):
         yield from (each for each in stored if not _implied(asked, each))
 
 
 def further(query: Selection, rule: Selection) -> Iterator[Condition]:
     """The conditions of the query that the rule does not imply: they are still to be applied to its series."""
-    for asked, stored in zip(query.levels, rule.levels, strict=True):
+    for asked, stored in zip(query.levels, rule.levels, strict=False):
         yield from (each for each in asked if not _implied(stored, each))
 
 

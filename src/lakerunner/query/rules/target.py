@@ -14,6 +14,8 @@ from lakerunner.query.rules.rule import Function
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.syntax.strings import quote
+from lakerunner.query.traceql.labels import encoded_label
+from lakerunner.query.traceql.values import STRING
 
 #: How the samples of a window, and then those of a group, are put together.
 _TARGETS = {
@@ -33,17 +35,24 @@ class Target:
     #: Label of the series -> label of the answer.
     names: tuple[tuple[str, str], ...]
     divisor: float = 1.0
+    zeros: bool = False
+    typed: bool = False
 
     def shaped(self, block: Block) -> Block:
         """The result as the part of the query would have it."""
-        renamed = any(label != name for label, name in self.names)
+        renamed = self.typed or any(label != name for label, name in self.names)
         labels: Sequence[LabelSet] = [self._renamed(each) for each in block.labels] if renamed else block.labels
-        values = block.values if self.divisor == 1.0 else block.values / self.divisor
-        return Block(labels, values, block.valid, np.zeros(len(labels), np.bool_))
+        values, valid = block.values, block.valid
+        if self.divisor != 1.0:
+            values = values / self.divisor
+        if self.zeros:
+            values, valid = np.where(valid, values, 0.0), np.ones_like(valid)
+        return Block(labels, values, valid, np.zeros(len(labels), np.bool_))
 
     def _renamed(self, labels: LabelSet) -> LabelSet:
-        found = {name: value for label, name in self.names if (value := labels.get(label))}
-        return LabelSet.of(found)
+        if self.typed:
+            return LabelSet.of({name: encoded_label(STRING, labels.get(label)) for label, name in self.names})
+        return LabelSet.of({name: value for label, name in self.names if (value := labels.get(label))})
 
 
 def target_of(case: Case) -> Target:
@@ -54,7 +63,7 @@ def target_of(case: Case) -> Target:
     offset = f" offset {_duration(candidate.offset_ns)}" if candidate.offset_ns else ""
     by = ", ".join(label for label, _ in pairs)
     promql = f"{outer} by ({by}) ({inner}({selector}[{_duration(candidate.range_ns)}]{offset}))"
-    return Target(promql, tuple(pairs), candidate.divisor)
+    return Target(promql, tuple(pairs), candidate.divisor, candidate.zeros, candidate.typed)
 
 
 def _duration(width_ns: int) -> str:

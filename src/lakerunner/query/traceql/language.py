@@ -151,10 +151,11 @@ class MetricPlan(StepPlan):
     def __init__(self, query: ast.Query, times: QueryTimes, options: QueryOptions) -> None:
         assert not isinstance(query.root, ast.Pipeline)
         self.canonical, self.times, self.options = print_query(query), times, options
-        self._root, self._encoded = query.root, CODEC.encode(query.root)
+        self._query_options = options
+        self.root, self._encoded = query.root, CODEC.encode(query.root)
         self.splittable = not _compares(query.root)
         hint = query.hint("extrapolate")
-        self._weighted = hint is not None and hint.value is True
+        self.weighted = hint is not None and hint.value is True
         self.width_ns = times.step_ms * NS_PER_MS or options.lookback_ms * NS_PER_MS
         self._reach_ns = 0 if _is_flat(query.root) else REACH_NS
         self.leaves = self.leaves_at(times.steps())
@@ -173,18 +174,22 @@ class MetricPlan(StepPlan):
                 "metric": self._encoded,
                 "steps": [int(window.steps_ns[0]), self.times.step_ms * NS_PER_MS, len(steps), window.width_ns],
                 "max_series": self.options.max_series,
-                "weighted": self._weighted,
+                "weighted": self.weighted,
             }
         )
 
     def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
         if not isinstance(source, RowSource):
             raise Bug("cannot evaluate a metric of spans: its source has no rows")
-        run = MetricRun(self._window(steps), source, check, self.options.max_series, weighted=self._weighted)
-        return _evaluated(self._root, run)
+        run = MetricRun(self._window(steps), source, check, self.options.max_series, weighted=self.weighted)
+        return _evaluated(self.root, run)
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         return Annotations.from_json("", document)
+
+    def part(self, root: ast.MetricExpr) -> MetricPlan:
+        """The plan of a part of the calculation, at the same times."""
+        return MetricPlan(ast.Query(root), self.times, self._query_options)
 
 
 def _steps(document: Mapping[str, Any], source: RowSource, check: Check) -> Evaluated:

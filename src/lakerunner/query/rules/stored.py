@@ -1,0 +1,38 @@
+"""Rules of the catalog as queries see them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from lakerunner.index.rule_catalog import StoredRule
+from lakerunner.model.errors import LakeError
+from lakerunner.model.signals import TRACES
+from lakerunner.query.rules.rule import Compute, RuleVersion
+from lakerunner.query.rules.spans import canonical_field, label_of
+
+
+def rule_version(stored: StoredRule) -> RuleVersion | None:
+    """The rule; None if this release does not know what it computes."""
+    about = stored.definition
+    is_trace = stored.signal == TRACES.name
+    try:
+        field = str(about.get("field", ""))
+        return RuleVersion(
+            rule_id=stored.rule_id,
+            version=stored.version,
+            name=stored.name,
+            signal=stored.signal,
+            match=str(about["match"]),
+            dimensions=tuple(
+                (_canonical(name), label_of(name)) if is_trace else (name, name) for name in about["dimensions"]
+            ),
+            compute=Compute(about["compute"]),
+            field=_canonical(field) if is_trace and field else field,
+            static_labels=tuple(sorted(about.get("labels", {}).items())),
+            stored=stored,
+        )
+    except (KeyError, ValueError, LakeError):
+        return None
+
+
+_canonical = lru_cache(maxsize=4096)(canonical_field)
