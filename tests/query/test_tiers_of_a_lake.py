@@ -17,6 +17,7 @@ from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
 from lakerunner.model.signals.tiers import TIER_METRICS
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.pipeline.rollup.roll_up import roll_up
+from lakerunner.query import metadata
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
@@ -24,6 +25,7 @@ from lakerunner.query.plan.planner import Planner
 from lakerunner.query.promql.language import LANGUAGE
 from lakerunner.query.run import run
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
+from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, QueryResult
 from lakerunner.query.series.times import QueryTimes
@@ -220,9 +222,11 @@ def test_dirty_windows_are_read_from_finer_tiers_and_raw_samples(lake: LakeOfSer
         _state(lake, org, 300, 1, "dirty = false, made_generation = generation")
 
 
-def test_a_query_that_needs_expired_raw_samples_says_what_it_misses(lake: LakeOfSeries) -> None:
+@pytest.fixture(scope="module")
+def expired(lake: LakeOfSeries) -> uuid.UUID:
+    """An org whose raw samples have expired; of the first day, windows say so."""
     loaded = _loaded()
-    org = lake.write(loaded)
+    org = lake.write(loaded, temporality="cumulative")
     _put_tier(lake, org, loaded, 300, HOUR_MS)
     _state(lake, org, 300, 0, "sealed = true")
     with lake.database.transaction() as tx:
@@ -231,6 +235,32 @@ def test_a_query_that_needs_expired_raw_samples_says_what_it_misses(lake: LakeOf
             " WHERE org_id = %s AND tier_s = 0",
             [org],
         )
+    return org
+
+
+def test_series_and_labels_are_found_where_raw_samples_have_expired(
+    lake: LakeOfSeries, org: uuid.UUID, expired: uuid.UUID, worker: FlightWorkers
+) -> None:
+    times = START_MS + HOUR_MS, START_MS + 20 * HOUR_MS
+    name = [[Matcher("__name__", MatchKind.EQUAL, "m_total")]]
+    kept = lake.lake.query(org)
+    for source in (lake.lake.query(expired), LakeQuery(expired, Planner(lake.lake._catalog, expired), worker)):
+        assert metadata.label_names(source, [], *times) == metadata.label_names(kept, [], *times)
+        assert metadata.label_values(source, "n", name, *times) == ["0", "1", "2", "3"]
+        found = metadata.series(source, [], *times)
+        assert found == metadata.series(kept, [], *times)
+        assert {labels.get("__name__") for labels in found} == {"m_total", "h_bucket", "h_count", "h_sum", "h"}
+        assert metadata.metadata(source, *times) == metadata.metadata(kept, *times)
+        assert source.stats.to_json()["tiersSeconds"] == [300]
+        assert source.stats.warnings() == []
+        assert metadata.exemplars(source, name, *times) == []
+        (warning,) = source.stats.warnings()
+        assert "have expired, and with them their exemplars, but for those of the samples" in warning
+    assert kept.stats.to_json()["tiersSeconds"] == [0]
+
+
+def test_a_query_that_needs_expired_raw_samples_says_what_it_misses(lake: LakeOfSeries, expired: uuid.UUID) -> None:
+    org = expired
     source = lake.lake.query(org, small=True)
     _ask(source, "sum(rate(m_total[1h]))")
     assert source.stats.warnings() == []

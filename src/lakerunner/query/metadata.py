@@ -1,7 +1,8 @@
 """Queries about series instead of samples: label sets, label names and values, metadata, exemplars, cardinality.
 
 A series belongs to a time range if a segment that contains it overlaps the range. That is exact to about an hour, just
-as Prometheus is exact to its blocks.
+as Prometheus is exact to its blocks. Where raw segments have expired by retention, the segments of the finest tier
+that is left answer.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.fanout.protocol import Kind
 from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.series import reading as reading_of
 from lakerunner.query.series.interned import INTERNED
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
@@ -142,7 +144,8 @@ def _texts(source: LakeQuery, selectors: Selectors, start_ms: int, end_ms: int, 
 def _tables(
     source: LakeQuery, kind: Kind, selectors: Selectors, start_ms: int, end_ms: int, label: str = ""
 ) -> Iterator[pa.Table]:
-    leaves = [Leaf.of_samples(matchers, start_ms, end_ms) for matchers in selectors or [()]]
+    reading = reading_of.EXEMPLARS if kind is Kind.EXEMPLARS else reading_of.SERIES
+    leaves = [Leaf.of_samples(matchers, start_ms, end_ms, reading) for matchers in selectors or [()]]
     source.prepare(leaves)
     for leaf in leaves:
         for answer in source.scan(leaf, kind, label):

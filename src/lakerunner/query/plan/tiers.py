@@ -14,6 +14,7 @@ from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signals.tiers import TIERS_S
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.plan.leaf import Leaf, Piece
+from lakerunner.query.series.reading import Need
 
 #: Open at the start, closed at the end, as windows and buckets are; in milliseconds.
 Interval = tuple[int, int]
@@ -54,6 +55,8 @@ class TierChoice:
 def choose_tiers(leaf: Leaf, stretches: Sequence[TierStretch], raw: Sequence[Segment] = ()) -> TierChoice:
     """The coarsest tier for every part of the leaf's time. `raw`: the segments of raw samples that there still are."""
     reading = leaf.reading
+    if reading.need in (Need.SERIES, Need.EXEMPLARS):
+        return _where_raw_has_expired(leaf, stretches)
     width_ms = max(1, reading.tier_s * 1000)
     # An instant selector begins to look back inside a bucket. Its windows, and the ends of others, are whole buckets.
     whole: Interval = ((leaf.start_ms - 1) // width_ms * width_ms, leaf.end_ms)
@@ -77,6 +80,30 @@ def choose_tiers(leaf: Leaf, stretches: Sequence[TierStretch], raw: Sequence[Seg
         return TierChoice((), tuple(reasons), missed)
     pieces = [*found, *(Piece(RAW_TIER_S, start_ms + 1, end_ms) for start_ms, end_ms in left)]
     return TierChoice(tuple(sorted(pieces, key=lambda piece: piece.start_ms)), tuple(reasons), missed)
+
+
+def _where_raw_has_expired(leaf: Leaf, stretches: Sequence[TierStretch]) -> TierChoice:
+    """Raw segments everywhere, and the finest tier where raw samples are gone, or some of them."""
+    left: list[Interval] = [(leaf.start_ms - 1, leaf.end_ms)]
+    pieces: list[Piece] = []
+    reasons: list[str] = []
+    missed: list[str] = []
+    for tier_s in TIERS_S:
+        sealed = _united([each.interval_ms for each in stretches if each.tier_s == tier_s and each.sealed])
+        taken = _common(left, sealed)
+        left = _without(left, taken)
+        pieces += [Piece(tier_s, start_ms + 1, end_ms) for start_ms, end_ms in taken]
+        reasons += [f"the {_tier(tier_s)} {_times(each)}: raw samples have expired there" for each in taken]
+        if leaf.reading.need is Need.EXEMPLARS:
+            missed += [
+                f"raw samples {_times(each)} have expired, and with them their exemplars, but for those of the samples "
+                f"that the {_tier(tier_s)} keeps"
+                for each in taken
+            ]
+    if not pieces:
+        return TierChoice()
+    pieces.append(Piece(RAW_TIER_S, leaf.start_ms, leaf.end_ms))
+    return TierChoice(tuple(sorted(pieces, key=lambda piece: piece.start_ms)), tuple(reasons), tuple(missed))
 
 
 def _missed(

@@ -32,6 +32,10 @@ class Need(enum.StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+    #: Not samples: which series there are. Raw segments say it, and tiers where raw samples have expired.
+    SERIES = "series"
+    #: Not samples: their exemplars. Where raw samples have expired, tiers have those of the samples that they keep.
+    EXEMPLARS = "exemplars"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,9 @@ class Reading:
 
 #: A read of raw samples, whatever is done with them.
 RAW = Reading()
+#: Questions about series and exemplars. They read a tier only where raw samples have expired.
+SERIES = Reading(Need.SERIES, TIERS_S[-1])
+EXEMPLARS = Reading(Need.EXEMPLARS, TIERS_S[-1])
 
 
 def _grid_ms(times_ms: Ints) -> int:
