@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +112,9 @@ def sample_places(sources: Sequence[TableSource]) -> list[tuple[TableSource, int
     places = [(source, group) for source in sources for group in range(source.row_groups)]
     chosen = np.unique(np.linspace(0, len(places) - 1, SAMPLE_RUNS).astype(int))
     return [places[index] for index in chosen.tolist()]
+
+
+def sample_of(sources: Sequence[TableSource], convert: Callable[[pa.Table], pa.Table] = lambda rows: rows) -> pa.Table:
+    """Runs of rows from all sources, from which encodings are chosen."""
+    heads = [source.head(group, SAMPLE_RUN_ROWS) for source, group in sample_places(sources)]
+    return pa.concat_tables([convert(head) for head in heads]).unify_dictionaries()

@@ -13,7 +13,7 @@ from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Table
 from lakerunner.model.signals.logs import REPEAT, SPELLED
 from lakerunner.model.signals.traces import SENT
-from lakerunner.pipeline.segment_source import SAMPLE_RUN_ROWS, TableSource, sample_places, stored_schema
+from lakerunner.pipeline.segment_source import TableSource, sample_of, stored_schema
 from lakerunner.store.encoding import Counts
 
 #: Rows per batch when only the overflow is read.
@@ -59,8 +59,7 @@ class MergedColumns:
 
     def sample(self) -> pa.Table:
         """Runs of rows from all inputs, from which encodings are chosen."""
-        heads = [source.head(group, SAMPLE_RUN_ROWS) for source, group in sample_places(self._sources)]
-        return pa.concat_tables([self.convert(head) for head in heads]).unify_dictionaries()
+        return sample_of(self._sources, self.convert)
 
 
 def _shape(source: TableSource, description: Table, types: AttributeTypes) -> Shape:

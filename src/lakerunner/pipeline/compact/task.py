@@ -6,8 +6,6 @@ transaction. So a task may die or run twice at any point.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 import traceback
 import uuid
@@ -32,6 +30,7 @@ from lakerunner.pipeline.compact.duplicates import Readings, without_duplicates
 from lakerunner.pipeline.compact.merge import Chunk, SortedInput, merged
 from lakerunner.pipeline.ordering import take
 from lakerunner.pipeline.repeats import with_repeats, without_marks
+from lakerunner.pipeline.scratch import scratch_folder
 from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, stored_sort_key
 from lakerunner.runtime.crash import crash_point
@@ -45,8 +44,6 @@ from lakerunner.store.statistics import StatisticsBuilder, event_times_ns
 #: Rows of all inputs together that are in memory, and the least and most of one.
 _ROWS_AT_ONCE, _LEAST_ROWS, _MOST_ROWS = 1 << 18, 1 << 11, 1 << 16
 _SCRATCH_PREFIX = "merge-"
-#: Folders that a killed task left behind are removed after this time.
-_SCRATCH_KEEP_S = 86_400.0
 
 
 class UnreadableInput(LakeError):
@@ -107,7 +104,7 @@ def _run(task: CompactTask) -> CompactResult:
         return CompactResult(task.item_id)
     signal = signal_named(task.signal)
     store = open_store(task.store)
-    with _scratch(Path(task.scratch)) as folder:
+    with scratch_folder(Path(task.scratch), _SCRATCH_PREFIX) as folder:
         merge = _Merge(task, signal, store, folder)
         sizes = [merge.write(number) for number in range(len(signal.tables))]
         statistics = merge.statistics.result()
@@ -235,13 +232,3 @@ def _reading() -> Iterator[None]:
         raise UnreadableInput(error.message) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnreadableInput(f"cannot read an input: {type(error).__name__}: {error}") from None
-
-
-@contextmanager
-def _scratch(parent: Path) -> Iterator[Path]:
-    parent.mkdir(0o700, parents=True, exist_ok=True)
-    for left in parent.glob(_SCRATCH_PREFIX + "*"):
-        if left.stat().st_mtime < time.time() - _SCRATCH_KEEP_S:
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=_SCRATCH_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)

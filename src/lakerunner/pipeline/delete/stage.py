@@ -41,6 +41,7 @@ class DeleteRunner(Runner[Segment]):
         self._database = database
         self._target = StoreConfig.of(settings)
         self._store = open_store(self._target)
+        self._scratch = str(settings.data.dir.resolve() / "scratch")
         self._spark: SparkJobs[RewriteTask, RewriteResult] | None = None
         if run_tasks is None:
             self._spark = SparkJobs(NAME, settings.spark, run_task, settings.pipeline.jobs)
@@ -68,7 +69,11 @@ class DeleteRunner(Runner[Segment]):
             sources = sources_of(tx, list(pending))
         tasks = [
             RewriteTask(
-                item.item_id, segment, tuple(each.in_tier(segment.tier_s) for each in hidden), self._target
+                item.item_id,
+                segment,
+                tuple(each.in_tier(segment.tier_s) for each in hidden),
+                self._target,
+                self._scratch,
             )
             for item in items
             for segment in item.inputs

@@ -1,5 +1,8 @@
 """What one Spark task of delete does: read a segment, leave the matching rows out, write the rest, and report.
 
+Rows are read and written in batches, so memory does not depend on the size of the segment. Only the series of a metric
+segment are in memory as a whole.
+
 Nothing that a task writes is visible: the driver's commit swaps the segments. So a task may die or run twice.
 """
 
@@ -9,6 +12,7 @@ import hashlib
 import traceback
 import uuid
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,31 +21,39 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.model.errors import Bug, LakeError, LimitHit
 from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import Signal
+from lakerunner.model.signal import Signal, Table
 from lakerunner.model.signals import METRICS, signal_named
-from lakerunner.model.signals.tiers import TIER_METRICS
+from lakerunner.model.signals.tiers import SERIES_SKETCH, TIER_METRICS
+from lakerunner.pipeline.ordering import whole
+from lakerunner.pipeline.scratch import scratch_folder
+from lakerunner.pipeline.segment_output import TableOutput
+from lakerunner.pipeline.segment_source import TableSource, sample_of
+from lakerunner.pipeline.series_sketch import series_sketches
 from lakerunner.query.scan.hidden import hidden_predicate
 from lakerunner.query.scan.rows.evaluate import matching, overflow_values
-from lakerunner.query.scan.rows.predicate import Ref
+from lakerunner.query.scan.rows.predicate import Ref, leaves
 from lakerunner.query.scan.samples.hidden import hidden_mask, hidden_series
 from lakerunner.query.scan.samples.series_table import SeriesTable
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
-from lakerunner.store.nanos import join_nanos
+from lakerunner.store.encoding import Counts
+from lakerunner.store.nanos import SUFFIX, join_nanos
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
-from lakerunner.store.segment_writer import describe, encode_tables, segment_of
-from lakerunner.store.table_writer import FRESH_LEVEL, SETTLED_LEVEL
+from lakerunner.store.segment_writer import segment_of
+from lakerunner.store.statistics import StatisticsBuilder
 
 Mask = npt.NDArray[np.bool_]
+#: Rows that are in memory at a time.
+_ROWS_AT_ONCE = 1 << 16
+_SCRATCH_PREFIX = "rewrite-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,8 @@ class RewriteTask:
     segment: Segment
     hidden: tuple[HiddenRows, ...]
     target: StoreConfig
+    #: Folder for copies of large segments and for what is written, before it is uploaded.
+    scratch: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,9 @@ def run_task(task: RewriteTask) -> RewriteResult:
         where = f"{Path(place.filename).name}:{place.lineno}"
         message = f"cannot rewrite segment {task.segment.segment_id}: {type(error).__name__}: {error}"
         reason = Bug(message, where=where)
+    finally:
+        # The process lives on, and the next task may be small.
+        pa.default_memory_pool().release_unused()
     return RewriteResult(task.item_id, task.segment, task.hidden, error=reason)
 
 
@@ -90,49 +107,52 @@ def _run(task: RewriteTask) -> RewriteResult:
         return RewriteResult(task.item_id, segment, (), segment.row_count)
     signal = TIER_METRICS if segment.tier_s else signal_named(segment.signal)
     store = _store(task.target)
-    rows, *others = [_table(store, key) for key in keys.segment_keys(segment)]
-    crash_point("delete_after_read")
-    gone = _gone_series(rows, others[0], task.hidden) if segment.signal == METRICS.name else _gone_rows(
-        join_nanos(rows), signal, task.hidden
-    )  # fmt: skip
-    if not gone.any():
-        return RewriteResult(task.item_id, segment, task.hidden, rows.num_rows)
-    left = rows.filter(pa.array(~gone))
-    if not left.num_rows:
-        return RewriteResult(task.item_id, segment, task.hidden)
-    tables = {signal.rows.suffix: join_nanos(left)}
-    for description, table in zip(signal.tables[1:], others, strict=True):
-        key = description.columns[0].name
-        still = pc.is_in(table.column(key), value_set=pc.unique(left.column(key)))
-        tables[description.suffix] = join_nanos(table.filter(still))
-    made, checksums = _write(store, signal, segment, tables)
-    crash_point("delete_after_write")
-    return RewriteResult(task.item_id, segment, task.hidden, left.num_rows, made, checksums)
+    with scratch_folder(Path(task.scratch), _SCRATCH_PREFIX) as folder, ExitStack() as stack:
+        sources = []
+        for key in keys.segment_keys(segment):
+            sources.append(TableSource(store, key, segment.size_bytes, folder))
+            stack.callback(sources[-1].close)
+        crash_point("delete_after_read")
+        rows, *others = sources
+        gone = _gone_series(rows, others[0], task.hidden) if segment.signal == METRICS.name else _gone_rows(
+            rows, signal, task.hidden
+        )  # fmt: skip
+        left = rows.row_count - int(gone.sum())
+        if left in (0, rows.row_count):
+            return RewriteResult(task.item_id, segment, task.hidden, left)
+        made, checksums = _Rewrite(segment, signal, store, folder).write(sources, gone)
+        crash_point("delete_after_write")
+        return RewriteResult(task.item_id, segment, task.hidden, left, made, checksums)
 
 
-def _table(store: ObjectStore, key: str) -> pa.Table:
-    """The table as it is stored: in order, with the file's own metadata."""
-    with pq.ParquetFile(pa.BufferReader(store.get(key)), page_checksum_verification=True) as file:
-        return file.read(use_threads=False)
+def _gone_series(samples: TableSource, series: TableSource, hidden: Sequence[HiddenRows]) -> Mask:
+    """Which samples are to go."""
+    described = pa.concat_tables(list(series.batches(_ROWS_AT_ONCE))) if series.row_count else None
+    of_series = [] if described is None else hidden_series(hidden, SeriesTable.of(described))
+    found = []
+    for batch in samples.batches(_ROWS_AT_ONCE, ["tid", "timestamp"]) if of_series else ():
+        times_ms = batch.column("timestamp").cast(pa.int64()).to_numpy()
+        found.append(hidden_mask(of_series, batch.column("tid").to_numpy(), times_ms))
+    return np.concatenate(found) if found else np.zeros(samples.row_count, np.bool_)
 
 
-def _gone_series(samples: pa.Table, series: pa.Table, hidden: Sequence[HiddenRows]) -> Mask:
-    tids = samples.column("tid").to_numpy()
-    times_ms = samples.column("timestamp").cast(pa.int64()).to_numpy()
-    return hidden_mask(hidden_series(hidden, SeriesTable.of(series)), tids, times_ms)
-
-
-def _gone_rows(rows: pa.Table, signal: Signal, hidden: Sequence[HiddenRows]) -> Mask:
-    columns = _Columns(rows)
-    every = np.arange(rows.num_rows)
-    found = np.zeros(rows.num_rows, np.bool_)
-    for each in hidden:
-        found |= matching(hidden_predicate(each, signal.time_column), columns, every)
-    return found
+def _gone_rows(rows: TableSource, signal: Signal, hidden: Sequence[HiddenRows]) -> Mask:
+    """Which rows are to go. Only the columns that the conditions name are read."""
+    predicates = [hidden_predicate(each, signal.time_column) for each in hidden]
+    named = {name for predicate in predicates for leaf in leaves(predicate) for name in leaf.ref.names()}
+    wanted = named | {name + SUFFIX for name in named} | {OVERFLOW}
+    found = []
+    for batch in rows.batches(_ROWS_AT_ONCE, [name for name in rows.schema.names if name in wanted]):
+        columns, every = _Columns(join_nanos(batch)), np.arange(batch.num_rows)
+        mask = np.zeros(batch.num_rows, np.bool_)
+        for predicate in predicates:
+            mask |= matching(predicate, columns, every)
+        found.append(mask)
+    return np.concatenate(found) if found else np.zeros(0, np.bool_)
 
 
 class _Columns:
-    """The columns of a whole segment, as a predicate asks for them."""
+    """The columns of a batch, as a predicate asks for them."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
@@ -152,36 +172,97 @@ class _Columns:
         return len(ref.names())
 
     def _column(self, name: str, rows: npt.NDArray[np.int64]) -> pa.Array:
-        whole = self._whole.get(name)
-        if whole is None:
-            column = self._rows.column(name).combine_chunks()
-            whole = self._whole[name] = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-        return whole if len(rows) == len(whole) else whole.take(pa.array(rows))
+        found = self._whole.get(name)
+        if found is None:
+            found = self._whole[name] = whole(self._rows.column(name))
+        return found if len(rows) == len(found) else found.take(pa.array(rows))
 
 
-def _write(
-    store: ObjectStore, signal: Signal, old: Segment, tables: dict[str, pa.Table]
-) -> tuple[Segment, dict[str, str]]:  # fmt: skip
-    described = describe(signal, tables[signal.rows.suffix])
-    files = encode_tables(signal, tables, SETTLED_LEVEL if old.level or old.tier_s else FRESH_LEVEL)
-    made = segment_of(
-        signal,
-        described,
-        segment_id=fresh_id(),
-        org_id=old.org_id,
-        collector=old.collector,
-        size_bytes=sum(file.size for file in files),
-        tier_s=old.tier_s,
-        level=old.level,
-        is_dated=old.is_dated,
-        rules_version=old.rules_version,
-    )
-    checksums = {}
-    for key, file in zip(keys.segment_keys(made), files, strict=True):
-        body = memoryview(file)
-        store.put(key, body, create_only=True)
-        checksums[key] = hashlib.sha256(body).hexdigest()
-    return made, checksums
+class _Rewrite:
+    """Writes what is left of a segment as a new one."""
+
+    def __init__(self, old: Segment, signal: Signal, store: ObjectStore, folder: Path) -> None:
+        self._old = old
+        self._signal = signal
+        self._store = store
+        self._folder = folder
+        self._statistics = StatisticsBuilder(signal)
+        #: The values of a further table's key that its rows must have: those that a row is left of.
+        self._left: pa.Array | None = None
+
+    def write(self, sources: Sequence[TableSource], gone: Mask) -> tuple[Segment, dict[str, str]]:
+        """The new segment, and the SHA-256 of each of its objects."""
+        paths = [self._folder / f"left{number}.parquet" for number in range(len(sources))]
+        sizes = [self._write_rows(sources[0], gone, paths[0])]
+        for source, description, path in zip(sources[1:], self._signal.tables[1:], paths[1:], strict=True):
+            sizes.append(self._write_further(source, description, path))
+        statistics = self._statistics.result()
+        if statistics.row_count != len(gone) - int(gone.sum()):
+            raise Bug(
+                f"cannot rewrite segment {self._old.segment_id}: {statistics.row_count} rows were written, "
+                f"{len(gone) - int(gone.sum())} are left"
+            )
+        made = segment_of(
+            self._signal,
+            statistics,
+            segment_id=fresh_id(),
+            org_id=self._old.org_id,
+            collector=self._old.collector,
+            size_bytes=sum(sizes),
+            tier_s=self._old.tier_s,
+            level=self._old.level,
+            is_dated=self._old.is_dated,
+            rules_version=self._old.rules_version,
+        )
+        checksums = {}
+        for key, path in zip(keys.segment_keys(made), paths, strict=True):
+            with path.open("rb") as file:
+                checksums[key] = hashlib.file_digest(file, "sha256").hexdigest()
+            self._store.put_file(key, path, create_only=True)
+        return made, checksums
+
+    def _write_rows(self, source: TableSource, gone: Mask, path: Path) -> int:
+        left = len(gone) - int(gone.sum())
+        counts = Counts(left, {name: min(left, count) for name, count in source.present().items()})
+        output = TableOutput(path, self._signal, self._signal.rows, counts, lambda: sample_of([source]))
+        further = self._signal.tables[1:]
+        values: list[pa.Array] = []
+        at = 0
+        try:
+            for batch in source.batches(_ROWS_AT_ONCE):
+                kept = batch.filter(pa.array(~gone[at : at + batch.num_rows]))
+                at += batch.num_rows
+                if not kept.num_rows:
+                    continue
+                self._statistics.add(kept)
+                output.add(kept)
+                if further:
+                    values.append(pc.unique(kept.column(further[0].columns[0].name)))
+            if further:
+                self._left = pc.unique(pa.concat_arrays(values))
+            return output.close()
+        finally:
+            output.abandon()
+
+    def _write_further(self, source: TableSource, description: Table, path: Path) -> int:
+        """The rows of a further table that a row is left of: the series that still have samples."""
+        key = description.columns[0].name
+        output = TableOutput(
+            path, self._signal, description, Counts(source.row_count, source.present()), lambda: sample_of([source])
+        )
+        try:
+            kept = [
+                batch.filter(pc.is_in(batch.column(key), value_set=self._left))
+                for batch in source.batches(_ROWS_AT_ONCE)
+            ]
+            rows = pa.concat_tables(kept)
+            if SERIES_SKETCH.name in rows.column_names:
+                at = rows.column_names.index(SERIES_SKETCH.name)
+                rows = rows.set_column(at, rows.schema.field(at), series_sketches(rows))
+            output.add(rows)
+            return output.close()
+        finally:
+            output.abandon()
 
 
 @lru_cache(maxsize=8)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from datasketches import hll_sketch, hll_union, tgt_hll_type
+from datasketches import hll_sketch, hll_union
 
 from lakerunner.model.signals.metrics import SERIES
 from lakerunner.model.signals.tiers import SERIES_SKETCH
 from lakerunner.pipeline.ordering import sorted_table, take, whole
-
-#: 2,048 registers: a standard error of 2.3%, and at most a kilobyte per metric. Small sets are exact.
-_LG_REGISTERS = 11
+from lakerunner.pipeline.series_sketch import LG_REGISTERS, series_sketches
 
 
 def distinct_series(files: Iterable[pa.NativeFile]) -> pa.Table:
@@ -37,29 +35,7 @@ def series_of(samples: pa.Table, series: pa.Table) -> pa.Table:
     """The series that the samples have, in order, each metric's sketch in its first row."""
     tids = pc.unique(samples.column("tid"))
     chosen = sorted_table(series.filter(pc.is_in(series.column("tid"), tids)), SERIES.sort_key)
-    return chosen.append_column(SERIES_SKETCH.field(), _sketches(chosen))
-
-
-def _sketches(series: pa.Table) -> pa.Array:
-    column: list[bytes | None] = [None] * series.num_rows
-    for first, tids in _by_metric(series):
-        sketch = hll_sketch(_LG_REGISTERS, tgt_hll_type.HLL_4)
-        for tid in tids.tolist():
-            sketch.update(tid)
-        column[first] = sketch.serialize_compact()
-    return pa.array(column, SERIES_SKETCH.type)
-
-
-def _by_metric(series: pa.Table) -> Iterator[tuple[int, np.ndarray]]:
-    """The first row and the ids of each metric."""
-    if not series.num_rows:
-        return
-    names = whole(series.column("metric_name"))
-    changes = pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
-    bounds = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(names)]])
-    tids = whole(series.column("tid")).to_numpy()
-    for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        yield first, tids[first:stop]
+    return chosen.append_column(SERIES_SKETCH.field(), series_sketches(chosen))
 
 
 def count_series(tables: Iterable[pa.Table]) -> dict[str, float]:
@@ -72,5 +48,5 @@ def count_series(tables: Iterable[pa.Table]) -> dict[str, float]:
     for table in tables:
         found = table.select(["metric_name", SERIES_SKETCH.name]).filter(pc.field(SERIES_SKETCH.name).is_valid())
         for name, sketch in zip(*(column.to_pylist() for column in found.columns), strict=True):
-            unions.setdefault(name, hll_union(_LG_REGISTERS)).update(hll_sketch.deserialize(sketch))
+            unions.setdefault(name, hll_union(LG_REGISTERS)).update(hll_sketch.deserialize(sketch))
     return {name: union.get_estimate() for name, union in unions.items()}
