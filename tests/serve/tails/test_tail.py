@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from lakerunner.serve.tails import pending
+from tests.pipeline.delete import deleting
 from tests.query.logqltest.loading import ingest
 from tests.query.worker_lake import WorkerLake
 from tests.serve.log_requests import S, log_request, org_with_logs
@@ -71,6 +72,12 @@ def test_entries_come_once_as_segments_come(lake: WorkerLake) -> None:
                 ingest(lake, org_id, [log_request("cart", lines(first, 3)), log_request("shop", lines(50, 5))])
                 found = messages_of(socket, lambda found: len(entries_in(found)) >= 3)
                 assert entries_in(found) == [f"wanted {number}" for number in range(first, first + 3)]
+            # Deleting rows writes segments again, without them. Their other rows are no news.
+            now_ns = time.time_ns()
+            deleting.request(
+                lake.database, org_id, "logs", '{service_name="cart"} |= "wanted 4"', now_ns - 600 * S, now_ns + 600 * S
+            )
+            deleting.work_off(lake.settings, lake.database)
             with pytest.raises(TimeoutError):
                 socket.recv(timeout=1.5)
             assert tails_of(served, org_id) == 1

@@ -210,7 +210,8 @@ class _Rewrite:
             collector=self._old.collector,
             size_bytes=sum(sizes),
             tier_s=self._old.tier_s,
-            level=self._old.level,
+            # Above 0: only segments of ingest are news to live tails.
+            level=max(1, self._old.level),
             is_dated=self._old.is_dated,
             rules_version=self._old.rules_version,
         )
