@@ -36,6 +36,8 @@ T = TypeVar("T")
 _BYTES_PER_SAMPLE = 24
 #: Below this many samples, a second worker request costs more than it saves.
 SMALL_SAMPLES = 200_000
+#: Rows of tiers are joined in memory once (`fanout/joined_tiers.py`); groups of steps would each copy their part.
+_SMALL_TIER_ROWS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class LakeQuery:
         plans = [self._plan(leaf) for leaf in leaves]
         if not any(plan.explain.pieces for plan in plans):
             return False
-        return sum(segment.row_count for plan in plans for segment in plan.segments) < SMALL_SAMPLES
+        return sum(segment.row_count for plan in plans for segment in plan.segments) < _SMALL_TIER_ROWS
 
     def keep_snapshot(self) -> str | None:
         """Keep what was looked up for a later query; returns its fingerprint, or None if the index does not answer."""
