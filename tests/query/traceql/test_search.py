@@ -3,65 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.formats.attributes import with_keys
-from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.traceql.language import compiled
 from lakerunner.query.traceql.search import Search, search
 from lakerunner.query.traceql.spans import Part, Spans
-
-T = TypeVar("T")
-_NOW_NS = 1_700_000_000_000_000_000
-Span = dict[str, Any]
-
-
-class Rows:
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-
-    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
-        names = [name for name in self._batch.schema.names if columns is None or name in columns]
-        return self._batch.select(names)
-
-
-class Segments:
-    """Row groups in memory. Every row is a candidate: what is pushed down may be ignored."""
-
-    def __init__(self, parts: Sequence[Sequence[Span]]) -> None:
-        self._parts = [table_of(spans) for spans in parts if spans]
-
-    def mapped(self, scan: RowScan, make: Callable[[Any], T]) -> Iterator[T]:
-        return (make(Rows(part)) for part in self._parts)
-
-
-def table_of(spans: Sequence[Span]) -> pa.RecordBatch:
-    columns = {
-        "trace_id": pa.array([span["trace"].rjust(32, "0") for span in spans], pa.string()),
-        "span_id": pa.array([span["id"] for span in spans], pa.string()),
-        "parent_span_id": pa.array([span["parent"] for span in spans], pa.string()),
-        "start_timestamp": pa.array([_NOW_NS + span["start"] for span in spans], pa.timestamp("ns", "UTC")),
-        "duration_ns": pa.array([span["duration"] for span in spans], pa.int64()),
-        "name": pa.array([span["name"] for span in spans], pa.string()),
-        "status_code": pa.array(["unset"] * len(spans), pa.string()),
-        "service_name": pa.array(["s"] * len(spans), pa.string()),
-        "attr_x": pa.array([span["x"] for span in spans], pa.float64()),
-    }
-    table = with_keys(pa.table(columns), {"attr_x": ["x"]})
-    return table.combine_chunks().to_batches()[0]
+from tests.query.traceql.small_lake import NOW_NS, Segments, Span, lakes, once, table_of
 
 
 def found(query: str, parts: Sequence[Sequence[Span]], limit: int = 1000) -> dict[str, list[set[str]]]:
     """The span ids of the sets of each trace."""
     root = compiled(query).root
-    asked = Search(root, _NOW_NS - 10**12, _NOW_NS + 10**12, limit, 1000)  # type: ignore[arg-type]
+    asked = Search(root, NOW_NS - 10**12, NOW_NS + 10**12, limit, 1000)  # type: ignore[arg-type]
     answer: dict[str, list[set[str]]] = {}
     starts: list[int] = []
     for batch in search(asked, Segments(parts), lambda: None):  # type: ignore[arg-type]
@@ -113,39 +71,18 @@ def brute_force(op: str, left: str, right: str, spans: Sequence[Span]) -> dict[s
     return answer
 
 
-@st.composite
-def lakes(draw: st.DrawFn) -> list[list[Span]]:
-    """Traces without circles, whose spans lie in up to three segments."""
-    parts: list[list[Span]] = [[], [], []]
-    for trace in range(draw(st.integers(1, 4))):
-        size = draw(st.integers(1, 8))
-        for number in range(size):
-            parent = draw(st.sampled_from([None, "f" * 16, *(f"{trace}{other:015}" for other in range(number))]))
-            span = {
-                "trace": f"{trace + 1:x}",
-                "id": f"{trace}{number:015}",
-                "parent": parent,
-                "start": draw(st.integers(0, 50)) * 1_000_000,
-                "duration": draw(st.integers(0, 50)) * 1_000_000,
-                "name": draw(st.sampled_from("abc")),
-                "x": draw(st.sampled_from([None, 0.0, 1.0, 2.5])),
-            }
-            parts[draw(st.integers(0, 2))].append(span)
-    return parts
-
-
 @settings(max_examples=150, deadline=None)
 @given(lakes(), st.sampled_from(sorted(_RELATIONS)), st.sampled_from(["", "!", "&"]))
 def test_relations(parts: list[list[Span]], relation: str, prefix: str) -> None:
     op = prefix + relation
-    spans = [span for part in parts for span in part]
+    spans = once(parts)
     assert found(f'{{ name = "a" }} {op} {{ name = "b" }}', parts) == brute_force(op, "a", "b", spans)
 
 
 @settings(max_examples=80, deadline=None)
 @given(lakes(), st.integers(1, 4))
 def test_aggregates_and_limit(parts: list[list[Span]], limit: int) -> None:
-    spans = [span for part in parts for span in part]
+    spans = once(parts)
     wanted = {}
     for trace in {span["trace"] for span in spans}:
         own = [span for span in spans if span["trace"] == trace and span["x"] is not None and span["x"] >= 1]
@@ -168,6 +105,7 @@ def _chain(size: int, parent: Callable[[int], int | None]) -> list[Span]:
             "start": number,
             "duration": 1,
             "name": "a" if number == 0 else "b",
+            "kind": "server",
             "x": None,
         }
         for number in range(size)

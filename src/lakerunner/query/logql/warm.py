@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from lakerunner.query.logql.pipeline import Pipeline
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.segment import ReadableRows, Shape
 from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.series.times import QueryTimes
@@ -94,6 +95,13 @@ class _Rows:
 
     def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
         return self.whole
+
+    def some(self, places: Ints) -> _Rows:
+        return _Rows(self.whole.take(pa.array(places)))
+
+    @property
+    def segment(self) -> Hashable:
+        return None
 
 
 def _batch(line: str) -> pa.RecordBatch:

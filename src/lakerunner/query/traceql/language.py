@@ -36,6 +36,7 @@ from lakerunner.query.traceql.loading import REACH_NS
 from lakerunner.query.traceql.metrics import MetricRun, Window, is_flat
 from lakerunner.query.traceql.parser import parse
 from lakerunner.query.traceql.printer import print_query
+from lakerunner.query.traceql.repeats import Seen, suspects
 from lakerunner.query.traceql.search import SCHEMA, Search, search
 from lakerunner.query.traceql.shown import all_fields
 from lakerunner.query.traceql.tree import trees_of
@@ -90,6 +91,8 @@ class TraceQl:
         trees = trees_of(one, one, one - 1)
         trees.with_ancestor_in(one == 0)
         trees.with_descendant_in(one == 0)
+        two = np.zeros(2, np.int64)
+        suspects([Seen.of(0, two, two)])
 
 
 LANGUAGE = TraceQl()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +24,10 @@ from lakerunner.query.traceql.metric_values import then, with_operator
 from lakerunner.query.traceql.parser import COUNTING, QUANTILE
 from lakerunner.query.traceql.printer import field as field_text
 from lakerunner.query.traceql.pushdown import candidates
+from lakerunner.query.traceql.repeats import NO_KEYS, Keys, Seen, among, keys_of, suspects
 from lakerunner.query.traceql.sampling import weights_of
 from lakerunner.query.traceql.shown import all_fields
-from lakerunner.query.traceql.spans import Part, Spans, flat_columns
+from lakerunner.query.traceql.spans import BASE, Part, Spans, flat_columns
 from lakerunner.query.traceql.spansets import PipelineRun
 from lakerunner.query.traceql.values import DURATION, FLOAT, NIL, Values
 
@@ -120,60 +121,91 @@ class MetricRun:
         return expr.value if isinstance(expr, ast.MetricNumber) else self.block(expr)
 
     def _groups(self, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate) -> Groups:
-        found: Groups = {}
-        steps = len(self._window.steps_ns)
-        for part in self._parts(pipeline, aggregate):
-            self._check()
-            for labels, cells in part.items():
-                if labels not in found:
-                    if len(found) >= self._max_series:
-                        raise LimitHit(
-                            f"cannot answer with more than {self._max_series:,} series (api.max_series)",
-                            hint="group by fewer attributes, or by ones with fewer values",
-                        )
-                    found[labels] = Cells.empty(steps)
-                found[labels].add(cells)
-        return found
-
-    def _parts(self, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate) -> Iterator[Groups]:
         wanted = (*aggregate.by, *(() if aggregate.argument is None else (aggregate.argument,)))
         if self._weighted:
             wanted = (*wanted, TRACE_STATE)
         fields = tuple(dict.fromkeys((*all_fields(pipeline), *wanted)))
         if is_flat(pipeline, fields):
-            yield from self._flat(pipeline, aggregate, fields)
-            return
+            return self._flat(pipeline, aggregate, fields)
         low, high = self._window.start_ns - REACH_NS, self._window.end_ns + REACH_NS
         found = find_candidates(self._source, candidates(pipeline.stages), low, high, self._check)
         if not len(found):
-            return
+            return {}
         ids = None if found.everything else found.trace_ids
         spans = load_traces(self._source, ids, fields, low, high, self._check)
-        if len(spans):
-            run = PipelineRun(spans)
-            yield self._grouped(spans, run, run.run(pipeline.stages).rows, aggregate)
+        groups: Groups = {}
+        self._merge(groups, self._of_traces(spans, pipeline, aggregate))
+        return groups
 
-    def _flat(
-        self, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate, fields: Sequence[ast.Field]
-    ) -> Iterator[Groups]:
-        """Every span is judged by itself: row groups are counted where they are read."""
+    def _of_traces(self, spans: Spans, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate) -> Groups:
+        if not len(spans):
+            return {}
+        run = PipelineRun(spans)
+        return self._grouped(spans, run, run.run(pipeline.stages).rows, aggregate)
+
+    def _merge(self, found: Groups, part: Groups) -> None:
+        self._check()
+        for labels, cells in part.items():
+            if labels not in found:
+                if len(found) >= self._max_series:
+                    raise LimitHit(
+                        f"cannot answer with more than {self._max_series:,} series (api.max_series)",
+                        hint="group by fewer attributes, or by ones with fewer values",
+                    )
+                found[labels] = Cells.empty(len(self._window.steps_ns))
+            found[labels].add(cells)
+
+    def _flat(self, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate, fields: Sequence[ast.Field]) -> Groups:
+        """Every span is judged by itself: row groups are counted where they are read.
+
+        If some spans may have been counted twice, all is counted again without them, and they are read with their ids.
+        """
         columns = flat_columns(fields)
         window = self._window
         scan = RowScan(TRACES, candidates(pipeline.stages), columns, window.start_ns, window.end_ns, ordered=False)
 
-        def counted(rows: ReadableRows) -> Groups:
+        def counted(rows: ReadableRows, apart: Keys) -> tuple[Groups, Seen | None, Part | None]:
             batch = rows.batch(columns, apart=True)
             if not batch.num_rows:
-                return {}
+                return {}, None, None
             spans = Spans.flat(Part.of(batch, fields, flat=True))
             run = PipelineRun(spans)
-            mask = np.ones(len(spans), np.bool_)
+            mask = self._window.place(spans.start_ns) >= 0
             for stage in pipeline.stages:
                 if isinstance(stage, ast.Filter):
                     mask &= run.conditions.mask(stage.condition)
-            return self._grouped(spans, run, np.flatnonzero(mask), aggregate)
+            chosen = np.flatnonzero(mask)
+            if not len(chosen):
+                return {}, None, None
+            start_ns, duration_ns = spans.start_ns[chosen], spans.duration_ns[chosen]
+            if not len(apart):
+                seen = Seen.of(rows.segment, start_ns, duration_ns)
+                return self._grouped(spans, run, chosen, aggregate), seen, None
+            twice = among(keys_of(start_ns, duration_ns), apart)
+            part = None
+            if twice.any():
+                whole = rows.some(chosen[twice]).batch((*BASE, *columns), apart=True)
+                part = Part.of(whole, fields)
+            return self._grouped(spans, run, chosen[~twice], aggregate), None, part
 
-        yield from self._source.mapped(scan, counted)
+        found: Groups = {}
+        all_seen: list[Seen] = []
+        spans_before = self.spans
+        for groups, seen, _ in self._source.mapped(scan, lambda rows: counted(rows, NO_KEYS)):
+            self._merge(found, groups)
+            if seen is not None:
+                all_seen.append(seen)
+        doubtful = suspects(all_seen)
+        if not len(doubtful):
+            return found
+        found, parts = {}, []
+        self.spans = spans_before
+        for groups, _, part in self._source.mapped(scan, lambda rows: counted(rows, doubtful)):
+            self._merge(found, groups)
+            if part is not None:
+                parts.append(part)
+        self._merge(found, self._of_traces(Spans(parts), pipeline, aggregate))
+        return found
 
     def _grouped(self, spans: Spans, run: PipelineRun, rows: Ints, aggregate: ast.MetricAggregate) -> Groups:
         place = self._window.place(spans.start_ns[rows])

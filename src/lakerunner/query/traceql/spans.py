@@ -36,9 +36,11 @@ BASE = (
     "start_timestamp",
     "duration_ns",
     "name",
+    "kind",
     "status_code",
     "service_name",
 )
+_KIND = ast.Intrinsic("kind")
 
 
 def flat_columns(fields: Sequence[ast.Field]) -> tuple[str, ...]:
@@ -113,6 +115,8 @@ class Part:
             values[ast.Intrinsic("name")] = _texts(batch, "name", names)
         if not flat or ast.Intrinsic("status") in fields:
             values[ast.Intrinsic("status")] = _named(batch, "status_code", ast.STATUSES, STATUS, names)
+        if not flat or _KIND in fields:
+            values[_KIND] = _named(batch, "kind", ast.KINDS, KIND, names)
         if not flat or any(isinstance(field, ast.Attribute) and field.name == "service.name" for field in fields):
             values[SERVICE_NAME] = _texts(batch, "service_name", names)
         for field in fields:
@@ -127,8 +131,6 @@ class Part:
                         own = ast.Attribute(scope, field.name)
                         if own not in values:
                             values[own] = reader.values(scope, field.name)
-            elif field.name == "kind":
-                values[field] = _named(batch, "kind", ast.KINDS, KIND, names)
             elif field.name in _TEXTS:
                 values[field] = _texts(batch, _TEXTS[field.name], names)
         if others:
@@ -209,10 +211,13 @@ class Spans:
         numbers = pc.fill_null(ids.combine_chunks().indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         size = len(code)
         span, parent = numbers[:size], numbers[size:]
-        order = np.lexsort((span, start, code))
+        kind = np.concatenate([np.zeros(0), *(part.values[_KIND].number for part in parts)])
+        order = np.lexsort((kind, span, start, code))
         repeated = np.zeros(size, np.bool_)
         a, b = order[1:], order[:-1]
-        repeated[1:] = (code[a] == code[b]) & (start[a] == start[b]) & (span[a] == span[b])
+        # A client and a server that share an id are two spans; one without an id cannot be told from another.
+        repeated[1:] = (code[a] == code[b]) & (start[a] == start[b]) & (span[a] == span[b]) & (kind[a] == kind[b])
+        repeated[1:] &= span[a] >= 0
         order = order[~repeated]
         #: The trace of each span, ascending, and the ids of traces.
         self.trace: Ints = code[order]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +52,15 @@ class ReadableRows(Protocol):
         """
         ...
 
+    def some(self, places: Ints) -> ReadableRows:
+        """The rows at these places among them, ascending."""
+        ...
+
+    @property
+    def segment(self) -> Hashable:
+        """What tells the segment of the rows from others."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
@@ -62,6 +71,13 @@ class GroupRows:
 
     def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
         return group_batch(self.group, self.rows, columns, apart=apart)
+
+    def some(self, places: Ints) -> ReadableRows:
+        return GroupRows(self.group, self.rows[places])
+
+    @property
+    def segment(self) -> Hashable:
+        return self.group.opened.segment.segment_id
 
 
 @dataclass(frozen=True, slots=True)
