@@ -20,6 +20,7 @@ from lakerunner.cli.verbs import (
     org,
     profile,
     query,
+    rules,
     simulate,
     sweep,
 )
@@ -61,7 +62,7 @@ for _function in _DEPLOYMENT:
 for _role in (*ROLES, *ROLES_BY_SIGNAL, *CANARY_ROLES, *DEMO_ROLES):
     if _role.name not in ("ingest", "delete"):  # nouns too, which run the role when no verb follows
         app.command(_role.name, rich_help_panel="Single roles")(role_command(_role))
-for _noun in (bus, config, delete, ingest, key, org, profile, query):
+for _noun in (bus, config, delete, ingest, key, org, profile, query, rules):
     app.add_typer(_noun.app, name=_noun.__name__.rpartition(".")[2], rich_help_panel="Nouns")
 
 

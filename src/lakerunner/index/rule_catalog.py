@@ -158,7 +158,7 @@ def change_rules(
     The live rule of a stored name is retired. The caller deletes the samples that earlier versions left.
     """
     gone = {*retire, *(rule.name for rule in put)}
-    _lock(tx, org_id)
+    lock_catalog(tx, org_id)
     live = {rule.name: rule for rule in live_rules(tx, org_id) if rule.name in gone}
     signals = {rule.signal for rule in put} | {rule.signal for rule in live.values()}
     versions = {signal: _next_version(tx, org_id, signal) for signal in sorted(signals)}
@@ -193,7 +193,7 @@ def retire_rule(tx: Connection, org_id: uuid.UUID, rule_id: int, reason: str) ->
     return bool(found)
 
 
-def _lock(tx: Connection, org_id: uuid.UUID) -> None:
+def lock_catalog(tx: Connection, org_id: uuid.UUID) -> None:
     """One change of an org at a time."""
     tx.execute("SELECT pg_advisory_xact_lock(hashtextextended('lakerunner-rules ' || %s::text, 0))", [org_id])
 
@@ -206,6 +206,37 @@ def _next_version(tx: Connection, org_id: uuid.UUID, signal: str) -> int:
     ).fetchone()
     assert row is not None
     return int(row["version"])
+
+
+# -- metrics of the same name ----------------------------------------------------------------------------------------
+
+
+def segments_naming(tx: Connection, org_id: uuid.UUID, names: Sequence[str]) -> dict[str, uuid.UUID]:
+    """Names that live segments of metrics are known to have, each with one of those segments."""
+    rows = tx.execute(
+        "SELECT w.name, (SELECT s.segment_id FROM segment s WHERE s.org_id = %s AND s.signal = 'metrics'"
+        " AND s.state = 'live' AND s.pruning->'values'->'metric_name' ? w.name LIMIT 1) AS segment_id"
+        " FROM unnest(%s::text[]) AS w(name)",
+        [org_id, list(names)],
+    ).fetchall()
+    return {row["name"]: row["segment_id"] for row in rows if row["segment_id"] is not None}
+
+
+def record_possible_clashes(tx: Connection, org_id: uuid.UUID, rules: Sequence[StoredRule]) -> None:
+    """Make holes where segments have so many metrics that the index does not know whether they have these names."""
+    rows = tx.execute(
+        "SELECT DISTINCT r.rule_id, r.signal, s.start_ns, s.end_ns FROM segment s"
+        " JOIN unnest(%s::bigint[], %s::text[], %s::text[]) AS r(rule_id, signal, name) ON true"
+        " WHERE s.org_id = %s AND s.signal = 'metrics' AND s.state = 'live' AND s.tier_s = 0"
+        " AND NOT s.pruning->'values' ? 'metric_name'"
+        " AND (NOT s.pruning->'bounds' ? 'metric_name' OR r.name BETWEEN s.pruning->'bounds'->'metric_name'->>0"
+        " AND s.pruning->'bounds'->'metric_name'->>1)",
+        [[rule.rule_id for rule in rules], [rule.signal for rule in rules], [rule.name for rule in rules], org_id],
+    ).fetchall()
+    reason = "the lake may have a metric of this name there"
+    record_holes(
+        tx, org_id, [Hole(row["signal"], row["rule_id"], row["start_ns"], row["end_ns"], reason) for row in rows]
+    )
 
 
 # -- in the transaction that ends an item ----------------------------------------------------------------------------

@@ -214,7 +214,7 @@ class UpkeepSettings(Section):
 
 
 class DeriveSettings(Section):
-    """Metrics that are derived from spans while they are ingested."""
+    """Metrics that are derived from rows while they are ingested."""
 
     span_metrics: bool = Field(False, description="Derive calls and latency of operations from spans.")
     dimensions: str = Field(
@@ -226,6 +226,7 @@ class DeriveSettings(Section):
     pair_wait_s: Seconds = Field(
         3_600.0, description="How long one side of a call waits for the other, if they come with different objects."
     )
+    max_rules: int = Field(1_000, ge=0, description="Materialization rules that an org may have.")
     slot_keep_s: Seconds = Field(
         2_678_400.0, description="How long the index remembers the times of derived samples, to keep them apart."
     )

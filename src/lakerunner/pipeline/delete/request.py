@@ -21,10 +21,15 @@ _BATCH = 20
 
 
 def request_deletion(
-    tx: Connection, request: DeletionRequest, wait_s: float, may_hold: Callable[[Segment], bool]
-) -> uuid.UUID:  # fmt: skip
+    tx: Connection,
+    request: DeletionRequest,
+    wait_s: float,
+    may_hold: Callable[[Segment], bool],
+    *,
+    makes_holes: bool = True,
+) -> uuid.UUID:
     """Store a deletion. From the commit on, its rows are hidden. Without a wait, it begins at once."""
-    deletion_id = deletions.request_deletion(tx, request, wait_s, may_hold)
+    deletion_id = deletions.request_deletion(tx, request, wait_s, may_hold, makes_holes=makes_holes)
     crash_point("delete_requested")
     if not wait_s:
         outbox.put(tx, segments_made(deletions.begin_deletions(tx, 1, deletion_id), [NAME]))

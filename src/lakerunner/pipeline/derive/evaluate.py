@@ -21,11 +21,9 @@ from lakerunner.formats.otlp.buckets import sparse
 from lakerunner.formats.otlp.labels import Rank, Source, label_sets
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
-from lakerunner.model.time import NS_PER_MS
+from lakerunner.pipeline.derive.buckets import STEP_MS, bucket_of
 from lakerunner.pipeline.derive.rule import Dimension, Kind, Measure, Rule
 
-#: The interval of samples.
-STEP_MS = 10_000
 #: Slots of an interval. Samples have even offsets, so that a sample's start is never another one's time.
 SLOTS = STEP_MS // 2 - 1
 OVERFLOW = "__overflow__"
@@ -106,7 +104,7 @@ class _Groups:
         values = [words.take(pa.array(codes[first])) for codes, words in encoded]
         if len(first) > rule.max_series:
             series, values = _capped(series, values, rule.max_series)
-        interval = times_ns // (STEP_MS * NS_PER_MS)
+        interval = bucket_of(times_ns)
         low = int(interval.min())
         of_row, firsts = _numbered([series, interval - low])
         labels = tuple(dimension.label for dimension in rule.dimensions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,16 +26,14 @@ class DeriveOptions:
 
 @dataclass(frozen=True, slots=True)
 class DerivedFromSpans:
-    #: The tables of metrics by suffix; None if there are no samples.
-    tables: dict[str, pa.Table] | None
-    intervals: tuple[int, ...]
+    made: tuple[Derived, ...]
     #: Halves of calls whose other side is not among these spans.
     halves: pa.Table
 
 
 def derive_from_spans(spans: pa.Table, options: DeriveOptions, series_key: bytes) -> DerivedFromSpans:
     if options.slot is None or not spans.num_rows:
-        return DerivedFromSpans(None, (), HALF.empty_table())
+        return DerivedFromSpans((), HALF.empty_table())
     found: list[Derived | None] = []
     halves = HALF.empty_table()
     if options.span_metrics:
@@ -46,8 +45,7 @@ def derive_from_spans(spans: pa.Table, options: DeriveOptions, series_key: bytes
         halves = paired.left
         edges = pa.concat_tables([to_databases, paired.edges])
         found.append(edge_metrics(edges, options.slot, series_key))
-    made = [each for each in found if each is not None]
-    return DerivedFromSpans(metric_tables(made), tuple(sorted({i for each in made for i in each.intervals})), halves)
+    return DerivedFromSpans(tuple(each for each in found if each is not None), halves)
 
 
 def edge_metrics(edges: pa.Table, slot: int, series_key: bytes) -> Derived | None:
@@ -56,7 +54,7 @@ def edge_metrics(edges: pa.Table, slot: int, series_key: bytes) -> Derived | Non
     return evaluate([SERVICE_GRAPH], edges, edges.column("start_ns").to_numpy(), slot, series_key)
 
 
-def metric_tables(made: list[Derived]) -> dict[str, pa.Table] | None:
+def metric_tables(made: Sequence[Derived]) -> dict[str, pa.Table] | None:
     """The tables of a part of metrics; None if there is nothing."""
     if not made:
         return None

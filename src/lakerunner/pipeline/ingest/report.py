@@ -11,6 +11,7 @@ from lakerunner.index.commit import ItemResult
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.row_report import Effect
 from lakerunner.pipeline.ingest.task import TaskResult
+from lakerunner.pipeline.rule_report import report_rules
 from lakerunner.pipeline.stage import Item
 from lakerunner.runtime.metrics import OBJECTS_QUARANTINED
 from lakerunner.runtime.telemetry import log
@@ -34,6 +35,7 @@ _ROWS_SKEWED = Counter(
 def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult]) -> None:
     """Count and log, once the result is visible."""
     about = {"org": str(item.org_id), "signal": item.signal, "item": str(item.item_id)}
+    report_rules([task.evaluation for task in tasks], about)
     if skewed := sum(task.skewed for task in tasks):
         _ROWS_SKEWED.labels(item.signal).inc(skewed)
         log().warning("rows skewed", rows=skewed, **about)

@@ -16,12 +16,14 @@ from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Database
 from lakerunner.index.derivation import next_slots
 from lakerunner.index.profiles import list_profiles
+from lakerunner.index.rule_catalog import Hole
 from lakerunner.index.series_key import series_key
 from lakerunner.intake.buckets import config_of
 from lakerunner.model.errors import Bug, LakeError, LimitHit, Unavailable
 from lakerunner.model.raw_object import RawObject, quarantined
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.derive.evaluate import SLOTS
+from lakerunner.pipeline.derive.rule_set import RuleSet
 from lakerunner.pipeline.derive.spans import DeriveOptions
 from lakerunner.pipeline.grouped_tasks import run_grouped
 from lakerunner.pipeline.ingest.complete import Completion, complete
@@ -31,6 +33,7 @@ from lakerunner.pipeline.ingest.type_registry import TypeRegistry
 from lakerunner.pipeline.ingest.warm import warm
 from lakerunner.pipeline.inputs import RAW_OBJECTS
 from lakerunner.pipeline.packing import PackLimits, estimated_bytes
+from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_holes, rules_used
 from lakerunner.pipeline.spark.job import SparkJobs
 from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Runner, Stage
 from lakerunner.runtime.crash import crash_point
@@ -64,6 +67,7 @@ class IngestRunner(Runner[RawObject]):
             run_tasks = self._spark.run
         self._run_tasks = run_tasks
         self._types = TypeRegistry(database)
+        self._rules = RuleRegistry(database)
         #: Why tasks could not use the bucket, until one could; and until when no further task tries.
         self._trouble: LakeError | None = None
         self._retry_at_s = 0.0
@@ -115,21 +119,27 @@ class IngestRunner(Runner[RawObject]):
         if isinstance(found, LakeError) or not any(result.halves or result.slots for result in found):
             return _attempt(item, found)
         try:
-            [slot] = self._slots(1)
+            slot = self._slots(1)[0] if any(result.halves for result in found) else None
             completion = complete(self._database, self._store, item, found, slot, self._options.metrics.series_key)
         except LakeError as error:
             return Attempt(item.item_id, error)
         crash_point("derive_after_complete")
-        return _attempt(item, found, completion)
+        rules = self._rules.of(item.org_id, item.signal)
+        intervals = [interval for result in found for _, interval in result.slots]
+        keep_s = self._settings.derive.slot_keep_s
+        return _attempt(
+            item, found, completion, late_holes(rules, [each.evaluation for each in found], intervals, keep_s)
+        )
 
     def _slots(self, count: int) -> list[int]:
         with self._database.transaction() as tx:
             return next_slots(tx, count, SLOTS)
 
-    def _derive_options(self, item: Item[RawObject], count: int) -> list[DeriveOptions]:
+    def _derive_options(self, item: Item[RawObject], count: int, rules: RuleSet) -> list[DeriveOptions]:
         """What each of so many tasks of the item derives."""
         settings = self._settings.derive
-        if item.signal != TRACES.name or not (settings.span_metrics or settings.service_graph):
+        from_spans = item.signal == TRACES.name and (settings.span_metrics or settings.service_graph)
+        if not from_spans and not rules.rules:
             return [DeriveOptions()] * count
         dimensions = tuple(name.strip() for name in settings.dimensions.split(",") if name.strip())
         return [
@@ -185,6 +195,7 @@ class IngestRunner(Runner[RawObject]):
         settings = self._settings.pipeline
         types = self._types.types_of(item.org_id, item.signal)
         runs = shares(item.inputs, settings.task_bytes, settings.expansion)
+        rules = self._rules.latest(item.org_id, item.signal)
         return [
             IngestTask(
                 item_id=item.item_id,
@@ -199,8 +210,9 @@ class IngestRunner(Runner[RawObject]):
                 types=types,
                 fetches=settings.fetches,
                 derive=derive,
+                rules=rules,
             )
-            for share, derive in zip(runs, self._derive_options(item, len(runs)), strict=True)
+            for share, derive in zip(runs, self._derive_options(item, len(runs), rules), strict=True)
         ]
 
 
@@ -256,7 +268,9 @@ def _alone(task: IngestTask, raw: RawObject, run_tasks: RunTasks) -> TaskResult:
     return result
 
 
-def _attempt(item: Item[RawObject], found: Found, completion: Completion | None = None) -> Attempt:
+def _attempt(
+    item: Item[RawObject], found: Found, completion: Completion | None = None, holes: Sequence[Hole] = ()
+) -> Attempt:
     if isinstance(found, Bug | LimitHit):
         # What remains after reading object by object: the rows of some object cannot be merged, sorted or written.
         return Attempt(item.item_id, InputAtFault(str(found)))
@@ -282,6 +296,8 @@ def _attempt(item: Item[RawObject], found: Found, completion: Completion | None 
         follow_ups=segments_made(segments),
         sources=sources,
         derivation=None if completion is None else completion.derivation,
+        rules=rules_used(item.signal, [(each.rules_version, each.evaluation) for each in found]),
+        holes=[*holes, *failed_holes(item.signal, [each.evaluation for each in found])],
     )
     return Attempt(item.item_id, result, partial(report, item, result, found))
 

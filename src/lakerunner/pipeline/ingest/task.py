@@ -12,7 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,7 +30,9 @@ from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES, signal_named
 from lakerunner.model.time import MAX_TIME_NS
-from lakerunner.pipeline.derive.spans import DeriveOptions, derive_from_spans
+from lakerunner.pipeline.derive.evaluate import Derived
+from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, RuleSet
+from lakerunner.pipeline.derive.spans import DeriveOptions, derive_from_spans, metric_tables
 from lakerunner.pipeline.ingest.split import Tables, merged, parts, skewed_rows
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.runtime.crash import crash_point
@@ -64,6 +66,8 @@ class IngestTask:
     types: AttributeTypes = field(default_factory=AttributeTypes)
     fetches: int = 8
     derive: DeriveOptions = field(default_factory=DeriveOptions)
+    #: The rules of the org for this signal. They need a slot.
+    rules: RuleSet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,9 @@ class TaskResult:
     slots: tuple[tuple[int, int], ...] = ()
     #: Halves of calls whose other side is elsewhere (`derive/edges.py`), as an Arrow stream.
     halves: bytes = b""
+    #: The version of the rules that were evaluated, and what they made of the rows, without the samples.
+    rules_version: int = 0
+    evaluation: Evaluation = field(default_factory=Evaluation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,7 @@ def _run(task: IngestTask) -> TaskResult:
     skewed = 0
     slots: tuple[tuple[int, int], ...] = ()
     halves = b""
+    evaluation = Evaluation()
     if decoded:
         tables = merged(signal, [one.tables for one in decoded], task.types)
         decoded.clear()
@@ -133,30 +141,65 @@ def _run(task: IngestTask) -> TaskResult:
         target = open_source(task.target)
         now_ns = time.time_ns()
         skewed = skewed_rows(event_times_ns(signal, tables[signal.rows.suffix]), now_ns)
-        segments = [_write(task, signal, part, target, now_ns) for part in parts(signal, tables, now_ns)]
-        if signal is TRACES:
-            made, slots, halves = _derive(task, tables[signal.rows.suffix], target, now_ns)
-            segments += made
+        rules = RuleEvaluation(task.rules) if task.rules is not None and task.derive.slot is not None else None
+        for part in parts(signal, tables, now_ns):
+            if signal is LOGS:
+                part = {**part, signal.rows.suffix: with_repeats(part[signal.rows.suffix])}
+            if rules is not None:
+                rules.add(part[signal.rows.suffix])
+            version = _evaluated_version(task)
+            segments.append(write_part(task.org_id, task.collector, signal, part, target, now_ns, version))
+        spans = tables[signal.rows.suffix] if signal is TRACES else None
+        made, slots, halves, evaluation = _derive(task, spans, rules, target, now_ns)
+        segments += made
     crash_point("ingest_after_write")
-    return TaskResult(task.item_id, tuple(segments), tuple(outcomes), added_types, skewed, slots=slots, halves=halves)
+    return TaskResult(
+        task.item_id,
+        tuple(segments),
+        tuple(outcomes),
+        added_types,
+        skewed,
+        slots=slots,
+        halves=halves,
+        rules_version=_evaluated_version(task),
+        evaluation=evaluation,
+    )
+
+
+def _evaluated_version(task: IngestTask) -> int:
+    """The version of the catalog with which the rows are evaluated. Without a slot, rules make no samples."""
+    if task.rules is None or (task.rules.rules and task.derive.slot is None):
+        return 0
+    return task.rules.version
 
 
 def _derive(
-    task: IngestTask, spans: pa.Table, target: ObjectStore, now_ns: int
-) -> tuple[list[Segment], tuple[tuple[int, int], ...], bytes]:
-    """Write the metrics that follow from the spans. They become visible in the same commit."""
+    task: IngestTask, spans: pa.Table | None, rules: RuleEvaluation | None, target: ObjectStore, now_ns: int
+) -> tuple[list[Segment], tuple[tuple[int, int], ...], bytes, Evaluation]:
+    """Write the metrics that follow from the rows. They become visible in the same commit."""
     slot = task.derive.slot
     if slot is None:
-        return [], (), b""
-    found = derive_from_spans(spans, task.derive, task.options.metrics.series_key)
+        return [], (), b"", Evaluation()
+    series_key = task.options.metrics.series_key
+    found: list[Derived] = []
+    halves = b""
+    if spans is not None:
+        from_spans = derive_from_spans(spans, task.derive, series_key)
+        found += from_spans.made
+        halves = _stream(from_spans.halves)
+    evaluation = Evaluation() if rules is None else rules.result(slot, series_key)
+    if evaluation.derived is not None:
+        found.append(evaluation.derived)
+    tables = metric_tables(found)
     segments = []
-    if found.tables is not None:
+    if tables is not None:
         segments = [
             write_part(task.org_id, task.collector, METRICS, part, target, now_ns)
-            for part in parts(METRICS, found.tables, now_ns)
+            for part in parts(METRICS, tables, now_ns)
         ]
     crash_point("derive_after_write")
-    return segments, tuple((slot, interval) for interval in found.intervals), _stream(found.halves)
+    slots = tuple((slot, interval) for interval in sorted({each for one in found for each in one.intervals}))
+    return segments, slots, halves, replace(evaluation, derived=None)
 
 
 def _stream(table: pa.Table) -> bytes:
@@ -231,14 +274,14 @@ def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
         return error
 
 
-def _write(task: IngestTask, signal: Signal, part: Tables, target: ObjectStore, now_ns: int) -> Segment:
-    if signal is LOGS:
-        part = {**part, signal.rows.suffix: with_repeats(part[signal.rows.suffix])}
-    return write_part(task.org_id, task.collector, signal, part, target, now_ns)
-
-
 def write_part(
-    org_id: uuid.UUID, collector: str, signal: Signal, part: Tables, target: ObjectStore, now_ns: int
+    org_id: uuid.UUID,
+    collector: str,
+    signal: Signal,
+    part: Tables,
+    target: ObjectStore,
+    now_ns: int,
+    rules_version: int = 0,
 ) -> Segment:
     """Write a sorted part as a segment that nobody sees yet."""
     described = describe(signal, part[signal.rows.suffix])
@@ -251,6 +294,7 @@ def write_part(
         collector=collector,
         size_bytes=sum(file.size for file in files),
         is_dated=is_dated(described.time_range, now_ns),
+        rules_version=rules_version,
     )
     for key, file in zip(keys.segment_keys(segment), files, strict=True):
         target.put(key, memoryview(file), create_only=True)

@@ -1,0 +1,204 @@
+"""Rows of a rule by series and bucket of time: partial results that add up, and the samples that they become.
+
+Buckets are open at the left and closed at the right: bucket k has the rows with k * 10 s < t <= (k + 1) * 10 s. So a
+window (T - R, T] of a query, with T and R multiples of 10 s, is a set of whole buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.model.time import NS_PER_MS
+from lakerunner.pipeline.derive.selected import Floats, Ints, Selected
+
+#: The width of a bucket.
+STEP_MS = 10_000
+OVERFLOW = "__overflow__"
+#: Native histograms have eight buckets per power of two: an error of quantiles below 5%.
+SCHEMA = 3
+_PER_DOUBLING = 1 << SCHEMA
+ZERO_THRESHOLD = 2.0**-128
+#: The place of the zero bucket, and how far those of negative numbers are from those of positive ones.
+_ZERO, _NEGATIVE = 0, 1 << 20
+
+
+def bucket_of(times_ns: Ints) -> Ints:
+    """
+    >>> bucket_of(np.array([0, 1, 10_000_000_000, 10_000_000_001]))
+    array([-1,  0,  0,  1])
+    """
+    return (times_ns - 1) // (STEP_MS * NS_PER_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Aggregates of every series and bucket that has rows."""
+
+    #: One column per dimension, one element per series; empty where a series lacks it.
+    labels: tuple[pa.Array, ...]
+    #: The series and the bucket of each group.
+    series: Ints
+    bucket: Ints
+    count: Floats
+    total: Floats
+    least: Floats
+    most: Floats
+    #: Cells of histograms: the group, the place of its bucket of values, and how many rows.
+    cell_group: Ints
+    cell_place: Ints
+    cell_count: Floats
+    #: Series that were left out for the limit, and whose rows are in the overflow.
+    overflowed: int = 0
+
+    @property
+    def series_count(self) -> int:
+        return int(self.series.max()) + 1 if len(self.series) else 0
+
+
+def bucketed(found: Selected, *, cells: bool) -> Buckets:
+    """Group the rows of a rule. With `cells`, their amounts are distributed too."""
+    size = len(found.times_ns)
+    encoded = [_encoded(values) for values in found.dimensions]
+    series, first = numbered([codes for codes, _ in encoded], size)
+    labels = tuple(words.take(pa.array(codes[first])) for codes, words in encoded)
+    bucket = bucket_of(found.times_ns)
+    group, firsts = numbered([series, bucket - (bucket.min() if size else 0)], size)
+    groups = len(firsts)
+    count = np.bincount(group, minlength=groups).astype(np.float64)
+    zeros = np.zeros(groups)
+    total: Floats = zeros
+    least, most = zeros, zeros
+    nothing = np.zeros(0, np.int64)
+    cell_group, cell_place, cell_count = nothing, nothing, np.zeros(0)
+    if found.amounts is not None:
+        total = _added(group, found.amounts, groups)
+        least, most = _extremes(group, groups, found.amounts, found.amounts)
+        if cells:
+            cell, at = numbered([group, _place(found.amounts) + 2 * _NEGATIVE], size)
+            cell_group, cell_place = group[at], _place(found.amounts[at])
+            cell_count = np.bincount(cell, minlength=len(at)).astype(np.float64)
+    return Buckets(
+        labels, series[firsts], bucket[firsts], count, total, least, most, cell_group, cell_place, cell_count
+    )
+
+
+def merged(parts: Sequence[Buckets]) -> Buckets:
+    """Several partial results as one: sums of sums, least of least."""
+    if len(parts) == 1:
+        return parts[0]
+    count = len(parts[0].labels)
+    columns = [pa.concat_arrays([each.labels[at] for each in parts]) for at in range(count)]
+    sizes = [each.series_count for each in parts]
+    encoded = [_encoded(column) for column in columns]
+    number, first = numbered([codes for codes, _ in encoded], sum(sizes))
+    labels = tuple(column.take(pa.array(first)) for column in columns)
+    offsets = np.cumsum([0, *sizes[:-1]])
+    series = number[np.concatenate([each.series + at for each, at in zip(parts, offsets, strict=True)])]
+    return _regrouped(parts, labels, series)
+
+
+def capped(found: Buckets, most: int) -> Buckets:
+    """Keep the series with the most rows; the others become one, whose dimensions say that it is the overflow."""
+    size = found.series_count
+    if size <= most or not found.labels:
+        return found
+    rows = np.bincount(found.series, weights=found.count, minlength=size)
+    kept = np.zeros(size, np.bool_)
+    kept[np.argsort(-rows, kind="stable")[:most]] = True
+    number = np.where(kept, np.cumsum(kept) - 1, most)
+    first = np.append(np.flatnonzero(kept), np.flatnonzero(~kept)[0])
+    is_overflow = np.arange(most + 1) == most
+    labels = tuple(
+        pc.if_else(pa.array(is_overflow), OVERFLOW, column.take(pa.array(first))) for column in found.labels
+    )  # fmt: skip
+    regrouped = _regrouped([found], labels, number[found.series])
+    return replace(regrouped, overflowed=found.overflowed + size - most)
+
+
+def _regrouped(parts: Sequence[Buckets], labels: tuple[pa.Array, ...], series: Ints) -> Buckets:
+    """The groups of all parts, of which those of one series and bucket become one."""
+    bucket = np.concatenate([each.bucket for each in parts])
+    group, firsts = numbered([series, bucket - (bucket.min() if len(bucket) else 0)], len(bucket))
+    groups = len(firsts)
+
+    def added(name: str) -> Floats:
+        weights = np.concatenate([getattr(each, name) for each in parts])
+        return _added(group, weights, groups)
+
+    least, most = _extremes(
+        group, groups, np.concatenate([each.least for each in parts]), np.concatenate([each.most for each in parts])
+    )
+    offsets = np.cumsum([0, *(len(each.series) for each in parts[:-1])])
+    owner = group[np.concatenate([each.cell_group + at for each, at in zip(parts, offsets, strict=True)])]
+    place = np.concatenate([each.cell_place for each in parts])
+    cell, at = numbered([owner, place + 2 * _NEGATIVE], len(place))
+    counts = _added(cell, np.concatenate([each.cell_count for each in parts]), len(at))
+    return Buckets(
+        labels, series[firsts], bucket[firsts], added("count"), added("total"), least, most, owner[at], place[at],
+        counts,
+    )  # fmt: skip
+
+
+def _added(group: Ints, weights: Floats, groups: int) -> Floats:
+    return np.bincount(group, weights=weights, minlength=groups).astype(np.float64)
+
+
+def _extremes(group: Ints, groups: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    least, most = np.full(groups, np.inf), np.full(groups, -np.inf)
+    np.minimum.at(least, group, low)
+    np.maximum.at(most, group, high)
+    return least, most
+
+
+def _place(amounts: Floats) -> Ints:
+    """Where a histogram counts each amount: 0 is the zero bucket, others are shifted by the sign."""
+    size = np.abs(amounts)
+    some = size > ZERO_THRESHOLD
+    index = np.ceil(np.log2(np.where(some, size, 1.0)) * _PER_DOUBLING).astype(np.int64)
+    # Indexes lie between -1,024 and 8,192.
+    return np.where(some, np.where(amounts > 0, index + _NEGATIVE // 2, index - _NEGATIVE // 2), _ZERO)
+
+
+def cells_of(found: Buckets) -> tuple[tuple[Ints, Ints, Floats], Floats, tuple[Ints, Ints, Floats]]:
+    """The positive cells (group, index, count), the counts of zeros, and the negative cells, in order."""
+    group, place, count = found.cell_group, found.cell_place, found.cell_count
+    zeros = _added(group[place == _ZERO], count[place == _ZERO], len(found.series))
+
+    def of_sign(mask: npt.NDArray[np.bool_], shift: int) -> tuple[Ints, Ints, Floats]:
+        index = place[mask] + shift
+        order = np.lexsort((index, group[mask]))
+        return group[mask][order], index[order], count[mask][order]
+
+    return of_sign(place > 0, -_NEGATIVE // 2), zeros, of_sign(place < 0, _NEGATIVE // 2)
+
+
+def _encoded(column: pa.Array) -> tuple[Ints, pa.Array]:
+    """A code for each row, and the words of the codes. What is missing is empty."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    words = pc.fill_null(encoded.dictionary.cast(pa.string()), "")
+    codes = encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False).astype(np.int64)
+    words = pa.concat_arrays([words, pa.array([""], pa.string())])
+    again = words.dictionary_encode()
+    return again.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes], again.dictionary
+
+
+def numbered(columns: Sequence[Ints], size: int) -> tuple[Ints, Ints]:
+    """Number the distinct rows of these columns; return the number of each row, and the first row of each number."""
+    if not columns:
+        return np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
+    key = np.zeros(size, np.int64)
+    for column in columns:
+        width = int(column.max()) + 1 if size else 1
+        if size and int(key.max()) >= (1 << 62) // width:
+            key = pa.array(key).dictionary_encode().indices.to_numpy().astype(np.int64)
+        key = key * width + column
+    numbers = pa.array(key).dictionary_encode().indices.to_numpy().astype(np.int64)
+    first = np.full(int(numbers.max()) + 1 if size else 0, size, np.int64)
+    first[numbers[::-1]] = np.arange(size)[::-1]
+    return numbers, first

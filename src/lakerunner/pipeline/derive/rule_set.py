@@ -1,0 +1,206 @@
+"""All materialization rules of an org and signal, compiled together and evaluated in one pass over rows.
+
+A rule that fails, or that makes the rules take too long, loses its samples of these rows and is reported as a hole; the
+others and the rows themselves are not concerned.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.model.signal import Signal
+from lakerunner.model.signals import LOGS, signal_named
+from lakerunner.pipeline.derive.buckets import Buckets, bucketed, capped, merged
+from lakerunner.pipeline.derive.evaluate import Derived
+from lakerunner.pipeline.derive.log_rules import LogRules
+from lakerunner.pipeline.derive.rule_samples import samples_of
+from lakerunner.pipeline.derive.selected import Check, Ints, Selected
+from lakerunner.pipeline.derive.trace_rules import TraceRules
+from lakerunner.rules.definitions import Compute, Materialize
+
+#: CPU time that the rules of an org may take: this much per row, and at least this much per task.
+_BUDGET_S_PER_ROW, _LEAST_BUDGET_S = 50e-6, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVersion:
+    """One version of a rule, as the catalog identifies it."""
+
+    rule_id: int
+    version: int
+    rule: Materialize
+    #: When it was applied, in seconds since 1970.
+    created_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """The rules of an org and signal in one version of the catalog. Without rules, rows are evaluated with none."""
+
+    org_id: uuid.UUID
+    signal: str
+    version: int
+    rules: tuple[RuleVersion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A stretch of time in which the samples of a rule do not say what its rows say; the last time is included."""
+
+    rule_id: int
+    name: str
+    first_ns: int
+    last_ns: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What rules made of rows."""
+
+    derived: Derived | None = None
+    #: Rules that have samples.
+    rule_ids: tuple[int, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    #: Rule -> series that went to its overflow.
+    overflowed: tuple[tuple[str, int], ...] = ()
+
+
+class RuleEvaluation:
+    """Evaluates a rule set over the parts of one task, whose partial results become samples together."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._set = rules
+        self._signal = signal_named(rules.signal)
+        self._parts: dict[int, list[Buckets]] = {}
+        self._troubles: list[Trouble] = []
+        self._used_s = 0.0
+        self._allowed_s = _LEAST_BUDGET_S
+
+    def add(self, rows: pa.Table) -> None:
+        """Evaluate all rules over rows as they are stored."""
+        if not self._set.rules or not rows.num_rows:
+            return
+        began_s = time.thread_time()
+        self._allowed_s += rows.num_rows * _BUDGET_S_PER_ROW
+        left_s = self._allowed_s - self._used_s
+
+        def check() -> None:
+            if time.thread_time() - began_s > left_s:
+                raise LimitHit("the rules of the org took too long")
+
+        try:
+            compiled = _compiled(self._set)
+            for place, outcome in compiled.select(rows, check):
+                self._note(self._set.rules[place], outcome, rows)
+        except (LakeError, pa.ArrowException, ValueError, TypeError, KeyError, IndexError, MemoryError) as error:
+            # Nothing of this part is counted for any rule.
+            for rule in self._set.rules:
+                self._fail(rule, error, rows)
+        self._used_s += time.thread_time() - began_s
+
+    def _note(self, rule: RuleVersion, outcome: Selected | Exception, rows: pa.Table) -> None:
+        if isinstance(outcome, Exception):
+            self._fail(rule, outcome, rows)
+            return
+        if len(outcome.failed_ns):
+            self._trouble(rule, outcome.failed_ns, "its stages failed on some rows")
+        if len(outcome.times_ns):
+            found = bucketed(outcome, cells=rule.rule.compute is Compute.HISTOGRAM)
+            # Memory is bounded by the limit of series, whatever the rows are.
+            limit = 4 * rule.rule.max_series
+            self._parts.setdefault(rule.rule_id, []).append(capped(found, limit))
+
+    def _fail(self, rule: RuleVersion, error: Exception, rows: pa.Table) -> None:
+        reason = error.message if isinstance(error, LakeError) else f"{type(error).__name__}: {error}"
+        self._trouble(rule, _times_ns(self._signal, rows), f"it failed: {reason}"[:300])
+
+    def _trouble(self, rule: RuleVersion, times_ns: Ints, reason: str) -> None:
+        first_ns, last_ns = int(times_ns.min()), int(times_ns.max())
+        self._troubles.append(Trouble(rule.rule_id, rule.rule.name, first_ns, last_ns, reason))
+
+    def result(self, slot: int, series_key: bytes) -> Evaluation:
+        made: list[Derived] = []
+        rule_ids: list[int] = []
+        overflowed: list[tuple[str, int]] = []
+        for rule in self._set.rules:
+            parts = self._parts.get(rule.rule_id)
+            if not parts:
+                continue
+            found = capped(merged(parts), rule.rule.max_series)
+            lost = found.overflowed + (sum(part.overflowed for part in parts) if len(parts) > 1 else 0)
+            if lost:
+                overflowed.append((rule.rule.name, lost))
+                times = np.array([found.bucket.min() * 10**10 + 1, (found.bucket.max() + 1) * 10**10])
+                self._trouble(rule, times, f"it had more than {rule.rule.max_series} series")
+            made.append(samples_of(rule.rule, rule.version, found, slot, series_key))
+            rule_ids.append(rule.rule_id)
+        derived = joined(made)
+        return Evaluation(derived, tuple(rule_ids), tuple(self._troubles), tuple(overflowed))
+
+
+def joined(made: Sequence[Derived]) -> Derived | None:
+    if not made:
+        return None
+    return Derived(
+        pa.concat_tables([each.samples for each in made]),
+        pa.concat_tables([each.series for each in made]),
+        tuple(sorted({interval for each in made for interval in each.intervals})),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """Rules that could be compiled, and why others could not."""
+
+    rules: LogRules | TraceRules
+    places: tuple[int, ...]
+    failed: tuple[tuple[int, LakeError], ...] = field(default=())
+
+    def select(self, rows: pa.Table, check: Check) -> Iterator[tuple[int, Selected | Exception]]:
+        yield from self.failed
+        for at, outcome in self.rules.select(rows, check):
+            yield self.places[at], outcome
+
+
+#: Compiled rules of this process, the latest used last.
+_COMPILED: OrderedDict[tuple[uuid.UUID, str, int, tuple[int, ...]], _Compiled] = OrderedDict()
+_MOST_COMPILED = 64
+
+
+def _compiled(rules: RuleSet) -> _Compiled:
+    """Compiled once per process and version of the catalog."""
+    key = (rules.org_id, rules.signal, rules.version, tuple(each.rule_id for each in rules.rules))
+    found = _COMPILED.pop(key, None)
+    if found is None:
+        found = _compile(rules)
+    _COMPILED[key] = found
+    while len(_COMPILED) > _MOST_COMPILED:
+        _COMPILED.popitem(last=False)
+    return found
+
+
+def _compile(rules: RuleSet) -> _Compiled:
+    kind: type[LogRules] | type[TraceRules] = LogRules if rules.signal == LOGS.name else TraceRules
+    failed: list[tuple[int, LakeError]] = []
+    places: list[int] = []
+    for place, each in enumerate(rules.rules):
+        try:
+            kind([each.rule])
+            places.append(place)
+        except LakeError as error:
+            failed.append((place, error))
+    return _Compiled(kind([rules.rules[place].rule for place in places]), tuple(places), tuple(failed))
+
+
+def _times_ns(signal: Signal, rows: pa.Table) -> Ints:
+    times: Ints = rows.column(signal.time_column).cast(pa.int64()).to_numpy()
+    return times

@@ -1,0 +1,71 @@
+"""The rows that a rule selects, as columns, and rows grouped by service so that a rule only looks at its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+#: Raises when the rules have taken too long.
+Check = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Rows of one rule. A null in a dimension: the row lacks it."""
+
+    times_ns: Ints
+    dimensions: Sequence[pa.Array]
+    #: What is added up, compared or distributed; None where rows are counted.
+    amounts: Floats | None = None
+    #: Times of rows that the rule's stages failed on. They are not among the others.
+    failed_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The rows of each service."""
+
+    names: tuple[str, ...]
+    #: Rows in the order of services, and where each service begins and ends in them.
+    rows: Ints
+    bounds: Ints
+
+    @classmethod
+    def of(cls, column: pa.Array, missing: str) -> Services:
+        """Group the rows by a column of names; a null and an empty name count as `missing`."""
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        words = [word or missing for word in encoded.dictionary.to_pylist()]
+        names = tuple(dict.fromkeys([*words, missing]))
+        number = {name: at for at, name in enumerate(names)}
+        of_word = np.array([number[word] for word in words] + [number[missing]], np.int64)
+        codes = of_word[encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)]
+        rows = np.arange(len(codes)) if (codes[1:] >= codes[:-1]).all() else np.argsort(codes, kind="stable")
+        return cls(names, rows, np.searchsorted(codes[rows], np.arange(len(names) + 1)))
+
+    def present(self, accepts: Callable[[str], bool]) -> tuple[int, ...]:
+        """The services that have rows and are accepted."""
+        sizes = np.diff(self.bounds)
+        return tuple(at for at, name in enumerate(self.names) if sizes[at] and accepts(name))
+
+    def rows_of(self, chosen: Sequence[int]) -> Ints:
+        """The rows of some services, ascending."""
+        if not chosen:
+            return np.zeros(0, np.int64)
+        found = [self.rows[self.bounds[at] : self.bounds[at + 1]] for at in chosen]
+        return found[0] if len(found) == 1 else np.sort(np.concatenate(found))
+
+
+def rows_of_batch(batch: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
+    """These ascending rows of a batch; a view of it where they are neighbours."""
+    size = len(rows)
+    if size == batch.num_rows:
+        return batch
+    if size and int(rows[-1]) - int(rows[0]) + 1 == size:
+        return batch.slice(int(rows[0]), size)
+    return batch.take(pa.array(rows))
