@@ -43,9 +43,9 @@ def check(cli: Cli, files: FilesArgument) -> int:
             count += sum(len(group.rules) for group in groups)
         except ParseError as error:
             errors = [error]
-        for error in errors:
-            findings.append({"file": str(path), "line": error.line, "column": error.column, "reason": error.reason})
-            typer.echo(f"{path}:{error.rendered()}", err=True)
+        for each in errors:
+            findings.append({"file": str(path), "line": each.line, "column": each.column, "reason": each.reason})
+            typer.echo(f"{path}:{each.rendered()}", err=True)
     cli.output.result(f"{count} rules, {len(findings)} errors", {"rules": count, "errors": findings})
     return 1 if findings else 0
 
