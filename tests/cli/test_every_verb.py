@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner
 
 from lakerunner.bus.open import open_bus
@@ -37,6 +38,9 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
 from lakerunner.model.row_report import Effect, RowReport, Sample
 from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
+from lakerunner.pipeline.rule_changes import apply_groups
+from lakerunner.query.syntax.strings import quote
+from lakerunner.rules.file import read_rules
 from lakerunner.runtime.settings import Settings
 from tests.cli.hostile_api import HOSTILE, STORABLE, hostile_api
 from tests.components.postgres import PostgresServer
@@ -69,6 +73,21 @@ class World:
         wanted = DeletionRequest(uuid.UUID(org), "logs", STORABLE, "{}", 0, 1, STORABLE)
         with self.database.transaction() as tx:
             request_deletion(tx, wanted, 60.0, lambda _: True)
+        return org
+
+    def rule_file(self) -> str:
+        """A file of one rule with hostile text."""
+        path = self.folder / f"rules {next(self.numbers)}.yaml"
+        match = f"{{service_name={quote(STORABLE)}}}"
+        rule = {"materialize": "hostile", "signal": "logs", "match": match, "labels": {"a": STORABLE}}
+        group = {"name": STORABLE, "rules": [rule]}
+        path.write_text(yaml.safe_dump({"groups": [group]}), encoding="utf-8")
+        return str(path)
+
+    def with_rule(self) -> str:
+        org = self.org()
+        groups = read_rules(Path(self.rule_file()).read_text(encoding="utf-8"))
+        apply_groups(self.database, uuid.UUID(org), groups, STORABLE, max_rules=10)
         return org
 
     def key(self) -> str:
@@ -210,6 +229,11 @@ CASES: dict[tuple[str, ...], Case] = {
     ("query", "trace"): Case(lambda _: ["xyz"], code=2),
     ("query", "series"): Case(lambda _: ["up"], "[/red][bold]"),
     ("query", "volume"): Case(lambda _: [], "[/red][bold]"),
+    ("rules", "apply"): Case(lambda world: [world.rule_file(), "--org", world.org()], "added"),
+    ("rules", "check"): Case(lambda world: [world.rule_file()], "errors"),
+    ("rules", "delete"): Case(lambda world: ["hostile", "--org", world.with_rule()], "hostile"),
+    ("rules", "list"): Case(lambda world: ["--org", world.with_rule()], STORABLE),
+    ("rules", "show"): Case(lambda world: ["hostile", "--org", world.with_rule()], STORABLE),
     # Refused, because a simulation takes too long for here: tests/ops/simulate runs one.
     ("simulate",): Case(lambda world: [str(world.object() or "--keep"), str(world.folder)], code=2),
     ("status",): Case(lambda _: []),
