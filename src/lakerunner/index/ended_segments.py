@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lakerunner.index import sweep_ledger
 from lakerunner.index.database import Connection
 from lakerunner.index.deletion_end import end_pending
+from lakerunner.index.rollup_windows import mark_dirty
 from lakerunner.index.segment_sources import forget_sources
 from lakerunner.index.segments import SEGMENT_COLUMNS, SegmentRef, ref, segment_of_row
 from lakerunner.index.sweep_ledger import Entry
@@ -98,7 +99,10 @@ def known_ids(tx: Connection, refs: Sequence[tuple[int, uuid.UUID]]) -> set[uuid
 
 
 def mark_lost(tx: Connection, segment: Segment, missing: Sequence[str]) -> bool:
-    """Take a live segment out of the lake because objects of it are missing; False when it is not live any more."""
+    """Take a live segment out of the lake because objects of it are missing; False when it is not live any more.
+
+    The windows of a tier are made again, from the raw samples.
+    """
     name = ref(segment)
     changed = tx.execute(
         "UPDATE segment SET state = 'lost', superseded_at = now(), end_reason = %s"
@@ -108,6 +112,8 @@ def mark_lost(tx: Connection, segment: Segment, missing: Sequence[str]) -> bool:
     if not changed.rowcount:
         return False
     end_pending(tx, [name])
+    if segment.tier_s:
+        mark_dirty(tx, segment.org_id, [segment.time_range])
     sweep_ledger.record(
         tx,
         [Entry("lost", f"missing in the bucket: {', '.join(missing)}", segment.org_id, segment.signal,

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from lakerunner.index import sweep_ledger
 from lakerunner.index.database import Connection, Database
+from lakerunner.index.rollup_windows import mark_dirty
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, ref, segment_of_row
 from lakerunner.index.sweep_ledger import Entry
 from lakerunner.model.segment import UNDATED, Segment
+from lakerunner.model.signals import METRICS
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR, dateint
 
 #: Segments per statement.
@@ -88,7 +90,10 @@ def is_live(tx: Connection, name: SegmentRef) -> bool:
 
 
 def mark_found(tx: Connection, segments: Sequence[Segment]) -> int:
-    """Make lost segments live again whose objects are back."""
+    """Make lost segments live again whose objects are back.
+
+    Tiers may have been made without their samples since.
+    """
     found = 0
     for segment in segments:
         name = ref(segment)
@@ -97,6 +102,8 @@ def mark_found(tx: Connection, segments: Sequence[Segment]) -> int:
             " WHERE dateint = %s AND segment_id = %s AND state = 'lost'",
             [name.dateint, name.segment_id],
         ).rowcount
+        if segment.signal == METRICS.name:
+            mark_dirty(tx, segment.org_id, [segment.time_range])
     sweep_ledger.record(
         tx,
         [

@@ -45,6 +45,23 @@ _HIDDEN: LiteralString = (
     " JOIN deletion_segment s ON s.deletion_id = d.deletion_id AND s.state = 'pending'"
     " WHERE d.org_id = %s AND d.signal = ANY(string_to_array(%s, ',')) AND d.state IN ('pending', 'running')"
 )
+#: Raw segments whose objects are missing in the bucket. The column of the watermark has the number of their signal.
+#: Parameters: that number, the org, the signal, start and end, first and last day. Nearly always, it reads a page of an
+#: empty index. Lost segments of tiers are not looked for: the rollup makes them again.
+_LOST: LiteralString = (
+    "SELECT s.dateint, s.segment_id, NULL::int, s.start_ns, s.end_ns, NULL::boolean, %s::bigint, NULL::uuid"
+    " FROM segment s WHERE s.org_id = %s AND s.state = 'lost' AND s.signal = %s AND s.tier_s = 0 AND s.end_ns > %s"
+    " AND s.start_ns < %s AND (s.dateint BETWEEN %s AND %s OR s.dateint = 0)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A raw segment that should be there, and whose objects are missing in the bucket."""
+
+    signal: str
+    segment_id: uuid.UUID
+    time_range: TimeRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +88,8 @@ class Found:
     stretches: list[tuple[int, int, int, bool]]
     #: Segment -> the open deletions that hide rows of it.
     hidden: dict[uuid.UUID, list[uuid.UUID]] = field(default_factory=dict)
+    #: Segments whose rows are missing from every answer.
+    lost: list[Lost] = field(default_factory=list)
 
 
 def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[SegmentRef]:
@@ -85,27 +104,36 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
 
 def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
-    """What `live_refs` returns, with the watermark of the signals the clean windows of tiers, and hidden rows."""
+    """What `live_refs` returns, with the watermark of the signals, clean windows of tiers, hidden rows, and losses."""
     statement, values = _select_refs(org_id, wants)
     parts: list[LiteralString] = [
         f"SELECT dateint, segment_id, {_NO_WINDOW}, {_NEITHER} FROM ({statement}) AS refs",  # noqa: S608
         f"SELECT NULL, NULL, {_NO_WINDOW}, watermark_ms, NULL FROM ({WATERMARK_MS}) AS least",  # noqa: S608
         _HIDDEN,
     ]
-    signals = ",".join({want.signal for want in wants})
+    names = list(dict.fromkeys(want.signal for want in wants))
+    signals = ",".join(names)
     values += [org_id, signals, org_id, signals]
+    for number, name in enumerate(names):
+        parts.append(_LOST)
+        hull = _hull([want.time_range for want in wants if want.signal == name])
+        values += [number, org_id, name, hull.start_ns, hull.end_ns, *days_of(hull)]
     rolled = [want for want in wants if signal_named(want.signal).rolls_up]
     if rolled:
         parts.append(_STRETCHES)
-        start_ns = min(want.time_range.start_ns for want in rolled)
-        end_ns = max(want.time_range.end_ns for want in rolled)
-        values += [org_id, list(max(want.tiers_s for want in rolled)), _SEALED_TIERS_S, start_ns, end_ns]
+        hull = _hull([want.time_range for want in rolled])
+        tiers = list(max(want.tiers_s for want in rolled))
+        values += [org_id, tiers, _SEALED_TIERS_S, hull.start_ns, hull.end_ns]
     # One statement is one round trip and one snapshot.
     found = Found([], None, [])
     watermark_ms = None
     for row in tx.execute(" UNION ALL ".join(parts), values).fetchall():
         if row["deletion_id"] is not None:
             found.hidden.setdefault(row["segment_id"], []).append(row["deletion_id"])
+        elif row["start_ns"] is not None and row["segment_id"] is not None:
+            found.lost.append(
+                Lost(names[row["watermark_ms"]], row["segment_id"], TimeRange(row["start_ns"], row["end_ns"]))
+            )
         elif row["segment_id"] is not None:
             found.refs.append(SegmentRef(row["dateint"], row["segment_id"]))
         elif row["tier_s"] is not None:
@@ -113,6 +141,10 @@ def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
         else:
             watermark_ms = row["watermark_ms"]
     return replace(found, watermark_ms=watermark_ms)
+
+
+def _hull(ranges: Sequence[TimeRange]) -> TimeRange:
+    return TimeRange(min(each.start_ns for each in ranges), max(each.end_ns for each in ranges))
 
 
 def _select_refs(org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[LiteralString, list[object]]:

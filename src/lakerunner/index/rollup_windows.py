@@ -217,7 +217,7 @@ def read_generations(tx: Connection, windows: Sequence[Window]) -> tuple[list[Wi
 
 
 def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -> int:
-    """Make windows clean whose generation is still the given one, and supersede their former segments.
+    """Make windows clean whose generation is still the given one, and supersede their former segments, also lost ones.
 
     Returns how many there were, for the caller to compare.
     """
@@ -238,8 +238,8 @@ def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -
         first, last = days_of(window.row_range)
         tx.execute(
             "UPDATE segment SET state = 'superseded', superseded_at = now(), superseded_by = %s WHERE org_id = %s"
-            " AND signal = %s AND tier_s = %s AND state = 'live' AND (dateint BETWEEN %s AND %s OR dateint = %s)"
-            " AND start_ns > %s AND start_ns <= %s",
+            " AND signal = %s AND tier_s = %s AND state IN ('live', 'lost')"
+            " AND (dateint BETWEEN %s AND %s OR dateint = %s) AND start_ns > %s AND start_ns <= %s",
             [
                 item_id, window.org_id, METRICS.name, window.tier_s, first, last, UNDATED, window.start_ns,
                 window.end_ns,

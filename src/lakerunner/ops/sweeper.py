@@ -56,8 +56,11 @@ class Sweeper(SingletonRole):
         due = Overdue(self.settings.pipeline.reconcile_after_s, now_s - self._reconciled_at_s)
         again = reconcile(self.database, STAGES, due, lease)
         self._reconciled_at_s = now_s
-        if again.inputs or again.items:
-            log().warning("announced again", inputs=again.inputs, items=again.items)
+        late = again.inputs - again.on_time
+        if late or again.items:
+            log().warning("announced again", inputs=late, items=again.items)
+        if again.on_time:
+            log().debug("windows looked at", windows=again.on_time)
         handled = run_jobs(self.database, self._jobs(), lease)
         if any(handled.values()):
             log().info("tidied", **{name: rows for name, rows in handled.items() if rows})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from lakerunner.bus import topics
 from lakerunner.bus.announce import object_seen, segments_made, windows_changed
@@ -30,6 +30,7 @@ class RawObjects:
     """Raw objects, announced by intake. The ledger row says which item has one, so only one stage can take them."""
 
     noun = "raw objects"
+    due_by_time = False
 
     def topic(self, stage: str, signal: Signal) -> Topic:
         return topics.objects(signal)
@@ -74,6 +75,7 @@ class Segments:
     #: Which segments the stage wants: of which tier and level, say. The boxer passes over the others.
     wanted: Callable[[Segment], bool] = lambda _: True
     noun: str = "segments"
+    due_by_time: ClassVar[bool] = False
 
     def topic(self, stage: str, signal: Signal) -> Topic:
         return topics.made(signal, stage)
@@ -119,6 +121,7 @@ class Windows:
     """Windows of rollups. Announced by the segments that changed them and, when they are over, by reconciliation."""
 
     noun = "windows"
+    due_by_time = True
 
     def topic(self, stage: str, signal: Signal) -> Topic:
         return topics.made(signal, stage)

@@ -27,17 +27,21 @@ class Reconciled:
 
     inputs: int
     items: int
+    #: Messages of `inputs` for what became due by the passing of time: nothing was lost or late.
+    on_time: int = 0
 
 
 def reconcile(
     database: Database, stages: Sequence[AnyStage], due: Overdue, lease: Lease | None = None
 ) -> Reconciled:  # fmt: skip
     """Announce inputs without an item and items without an end. `due.since_s` is the time since the last call."""
-    inputs = items = 0
+    inputs = items = on_time = 0
     for stage in stages:
-        inputs += _announce(database, lease, partial(_inputs, stage, due))
+        announced = _announce(database, lease, partial(_inputs, stage, due))
+        inputs += announced
+        on_time += announced if stage.inputs.due_by_time else 0
         items += _announce(database, lease, partial(_items, stage, due))
-    return Reconciled(inputs, items)
+    return Reconciled(inputs, items, on_time)
 
 
 def _announce(database: Database, lease: Lease | None, page: _Page) -> int:

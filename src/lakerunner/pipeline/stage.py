@@ -46,6 +46,10 @@ class Inputs(Protocol[I]):
     def noun(self) -> str:
         """In the plural, for help texts."""
 
+    @property
+    def due_by_time(self) -> bool:
+        """Whether inputs become due by the passing of time, so that announcing them late means no trouble."""
+
     def topic(self, stage: str, signal: Signal) -> Topic:
         """Where inputs of that signal are announced to the stage's boxer."""
 

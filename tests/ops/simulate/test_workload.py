@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import signal_named
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR
-from lakerunner.ops.simulate.workload import Workload, hours_of
+from lakerunner.ops.simulate.workload import Workload, parts_of
 
 START_NS = 20_000 * NS_PER_DAY
 
@@ -18,8 +18,9 @@ def test_every_object_is_sent_once_in_its_hour(days: int, orgs: int, objects: in
     workload = Workload(days, orgs, objects, rows, ("logs", "metrics"), 1, START_NS)
     numbers = defaultdict(list)
     keys = set()
-    for _, parts in hours_of(workload):
-        for part in parts:
+    for hour in range(days * 24):
+        for part in parts_of(workload, hour):
+            assert hour - 1 <= (part.start_ns - START_NS) // NS_PER_HOUR <= hour
             keys.add(part.key)
             numbers[part.org_id, part.signal] += range(part.first_row, part.first_row + part.rows)
     assert len(keys) == workload.objects
@@ -30,7 +31,7 @@ def test_every_object_is_sent_once_in_its_hour(days: int, orgs: int, objects: in
 def test_the_bytes_hold_the_rows_and_depend_on_the_seed_alone() -> None:
     def sent(seed: int) -> dict[str, bytes]:
         workload = Workload(1, 1, 24, 7, ("logs", "metrics", "traces"), seed, START_NS)
-        return {part.key: part.body for _, parts in hours_of(workload) for part in parts}
+        return {part.key: part.body() for hour in range(24) for part in parts_of(workload, hour)}
 
     first = sent(5)
     assert first == sent(5) and first.keys() != sent(6).keys()

@@ -13,7 +13,8 @@ import typer
 from lakerunner.cli.progress import progress_line
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput
-from lakerunner.model.time import NS_PER_DAY
+from lakerunner.model.time import NS_PER_DAY, NS_PER_S
+from lakerunner.runtime.exit_code import EXIT_RECYCLED
 
 _ALL = "logs,metrics,traces"
 
@@ -25,7 +26,10 @@ def _interrupt(*_: object) -> None:
 @verb
 def simulate(
     cli: Cli,
-    days: Annotated[int, typer.Option(min=1, max=366, help="Simulated days; the last one is yesterday.")] = 2,
+    days: Annotated[
+        int,
+        typer.Option(min=1, max=366, help="Simulated days. The last is over for so long that its hours are merged."),
+    ] = 2,
     orgs: Annotated[int, typer.Option(min=1, max=10_000, help="Orgs that send.")] = 3,
     objects_per_day: Annotated[
         int, typer.Option(min=1, max=86_400, help="Raw objects per day, for each org and signal.")
@@ -48,10 +52,21 @@ def simulate(
         Optional[float],  # noqa: UP045
         typer.Option(min=1, help="Seconds after which no further hours are sent.", show_default="all days"),
     ] = None,
+    pause_after: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            min=1,
+            help="Seconds after which the run ends; repeat the command to go on. Needs --keep.",
+            show_default="never",
+        ),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds after which the simulation is given up.")] = 3_600.0,
     keep: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Empty folder for the simulated lake, to look at it later.", show_default="deleted"),
+        typer.Option(
+            help="Folder for the simulated lake, to look at it later: empty, or that of a run that paused.",
+            show_default="deleted",
+        ),
     ] = None,
 ) -> int:
     """Send simulated days of many orgs through the real stages, and print what became of them as JSON.
@@ -60,25 +75,39 @@ def simulate(
     distinct must be equal, or the exit code is 1. Also printed: segments per org and day by level and tier, write
     amplification, the sizes of the index, and how long it takes to look segments up. Settings of the stages are given
     as usual, for example --set pipeline.jobs=4.
+
+    A long simulation can be made of several runs, with --keep and --pause-after: a run that pauses prints how far it
+    is, and its exit code is 75 until the last one.
     """
     from lakerunner.model.signals import signal_named
+    from lakerunner.ops.simulate import saved
     from lakerunner.ops.simulate.deployment import simulated_settings
+    from lakerunner.ops.simulate.run import Patience
     from lakerunner.ops.simulate.run import simulate as run
     from lakerunner.ops.simulate.workload import Workload
     from lakerunner.runtime.telemetry import configure_telemetry
 
+    if pause_after is not None and keep is None:
+        raise BadInput("cannot pause the simulation: its lake is not kept", hint="name a folder with --keep")
     chosen = tuple(dict.fromkeys(signal_named(name.strip()).name for name in signals.split(",")))
-    start_ns = (time.time_ns() // NS_PER_DAY - days) * NS_PER_DAY
+    # The hours of the last day are merged already.
+    over_ns = time.time_ns() - int(cli.settings.pipeline.compact_day_age_s * NS_PER_S)
+    start_ns = (over_ns // NS_PER_DAY - days) * NS_PER_DAY
     workload = Workload(days, orgs, objects_per_day, rows_per_object, chosen, seed, start_ns)
-    if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise BadInput(f"cannot simulate in {keep}: it is not empty", hint="name a new folder", where="--keep")
     for number in (signal.SIGINT, signal.SIGTERM):
         # Raised in the main thread, which then stops the roles, Spark and the index of the simulation.
         signal.signal(number, _interrupt)
-    with tempfile.TemporaryDirectory(prefix="lakerunner-simulate-", ignore_cleanup_errors=True) as folder:
-        settings = simulated_settings(cli.settings, keep or Path(folder), objects_per_item)
+    with tempfile.TemporaryDirectory(prefix="lakerunner-simulate-", ignore_cleanup_errors=True) as temporary:
+        folder = keep or Path(temporary)
+        before = saved.load(folder, workload)
+        settings = simulated_settings(cli.settings, folder, objects_per_item)
         configure_telemetry("simulate", settings)
         with progress_line() as progress:
-            facts = run(settings, workload, send_s=send_for, quiet_s=quiet, timeout_s=timeout, progress=progress)
-    cli.output.document(facts)
-    return 0 if facts["exact"] else 1
+            found = run(settings, before, Patience(send_for, pause_after, quiet, timeout), progress)
+        if isinstance(found, saved.Saved):
+            found.save(folder)
+            cli.output.document({"paused": True, "sent_days": round(found.hours / 24, 2), "days": days})
+            return EXIT_RECYCLED
+        saved.forget(folder)
+    cli.output.document(found)
+    return 0 if found["exact"] else 1

@@ -49,6 +49,8 @@ _IMPATIENT: dict[str, dict[str, Any]] = {
     "upkeep": {"interval_s": 5.0},
     "log": {"level": "warning"},
 }
+#: Bundles of many objects wait for all of them.
+_PATIENT_BUNDLES = {"bundle_idle_s": 3.0, "bundle_age_s": 60.0}
 
 
 def simulated_settings(given: Settings, folder: Path, objects_per_item: int) -> Settings:
@@ -59,6 +61,9 @@ def simulated_settings(given: Settings, folder: Path, objects_per_item: int) -> 
         chosen = {key: getattr(section, key) for key in section.model_fields_set}
         sections[name] = {**_IMPATIENT.get(name, {}), **chosen}
     sections["pipeline"]["bundle_objects"] = objects_per_item
+    if objects_per_item > 1:
+        # Bundles become full: how many objects share one is the user's choice, and not due to this machine's speed.
+        sections["pipeline"] |= _PATIENT_BUNDLES
     # Never the user's own lake.
     sections |= {"data": {"dir": folder}, "index": {"url": "embedded"}, "store": {}, "bus": {"kind": "postgres"}}
     return Settings.model_validate(sections)

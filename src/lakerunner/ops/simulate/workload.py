@@ -39,7 +39,7 @@ class Workload:
     rows_per_object: int
     signals: tuple[str, ...]
     seed: int
-    #: The first simulated day ends a day after this time. The last ends at or before the present.
+    #: The beginning of the first simulated day.
     start_ns: int
 
     @property
@@ -50,6 +50,11 @@ class Workload:
     def rows(self) -> int:
         return self.objects * self.rows_per_object
 
+    @property
+    def width_ns(self) -> int:
+        """The time between two objects of one org and signal."""
+        return NS_PER_DAY // self.objects_per_day
+
     def org_ids(self) -> list[uuid.UUID]:
         chance = random.Random(f"orgs {self.seed}")
         return [uuid.UUID(int=chance.getrandbits(128), version=4) for _ in range(self.orgs)]
@@ -57,47 +62,46 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class RawPart:
-    """One raw object: where it goes, its bytes, and the rows in it."""
+    """One raw object: where it goes, and which rows are in it."""
 
-    key: str
-    body: bytes
+    workload: Workload
     org_id: uuid.UUID
     signal: str
-    first_row: int
-    rows: int
+    slot: int
+
+    @property
+    def rows(self) -> int:
+        return self.workload.rows_per_object
+
+    @property
+    def first_row(self) -> int:
+        return self.slot * self.rows
+
+    @property
+    def start_ns(self) -> int:
+        return self.workload.start_ns + self.slot * self.workload.width_ns
+
+    @property
+    def key(self) -> str:
+        day = dt.datetime.fromtimestamp(self.start_ns // NS_PER_S, dt.UTC).strftime("%Y-%m-%d")
+        return f"{raw_prefix(self.org_id)}{COLLECTOR}/{day}/{self.signal}_{self.slot:08d}.binpb"
+
+    def body(self) -> bytes:
+        chance = random.Random(f"{self.workload.seed} {self.org_id} {self.signal} {self.slot}")
+        # Milliseconds: metrics keep no finer times, and no two samples of a series may share one.
+        step_ns = max(NS_PER_MS, self.workload.width_ns // self.rows // NS_PER_MS * NS_PER_MS)
+        rows = [_Row(self.first_row + nth, self.start_ns + nth * step_ns, chance) for nth in range(self.rows)]
+        return _ENCODERS[self.signal](rows)
 
 
-def hours_of(workload: Workload) -> Iterator[tuple[int, list[RawPart]]]:
-    """Yield each simulated hour with the objects that collectors finish in it, of all orgs and signals."""
-    width_ns = NS_PER_DAY // workload.objects_per_day
+def parts_of(workload: Workload, hour: int) -> Iterator[RawPart]:
+    """The objects that collectors begin in an hour of the simulation, of all orgs and signals."""
+    begin, end = (-(-each * NS_PER_HOUR // workload.width_ns) for each in (hour, hour + 1))
     org_ids = workload.org_ids()
-    for hour in range(workload.days * 24):
-        begin_ns = workload.start_ns + hour * NS_PER_HOUR
-        slots = range(
-            -(-(begin_ns - workload.start_ns) // width_ns), -(-(begin_ns + NS_PER_HOUR - workload.start_ns) // width_ns)
-        )
-        slots = range(slots.start, min(slots.stop, workload.days * workload.objects_per_day))
-        yield (
-            begin_ns,
-            [
-                _part(workload, org_id, signal, slot, width_ns)
-                for slot in slots
-                for org_id in org_ids
-                for signal in workload.signals
-            ],
-        )
-
-
-def _part(workload: Workload, org_id: uuid.UUID, signal: str, slot: int, width_ns: int) -> RawPart:
-    start_ns = workload.start_ns + slot * width_ns
-    rows = workload.rows_per_object
-    chance = random.Random(f"{workload.seed} {org_id} {signal} {slot}")
-    # Milliseconds: metrics keep no finer times, and no two samples of a series may share one.
-    step_ns = max(NS_PER_MS, width_ns // rows // NS_PER_MS * NS_PER_MS)
-    numbered = [_Row(slot * rows + nth, start_ns + nth * step_ns, chance) for nth in range(rows)]
-    day = dt.datetime.fromtimestamp(start_ns // NS_PER_S, dt.UTC).strftime("%Y-%m-%d")
-    key = f"{raw_prefix(org_id)}{COLLECTOR}/{day}/{signal}_{slot:08d}.binpb"
-    return RawPart(key, _ENCODERS[signal](numbered), org_id, signal, slot * rows, rows)
+    for slot in range(begin, min(end, workload.days * workload.objects_per_day)):
+        for org_id in org_ids:
+            for signal in workload.signals:
+                yield RawPart(workload, org_id, signal, slot)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from prometheus_client import Counter
 
@@ -52,6 +52,8 @@ _BYTES_READ = Counter("lakerunner_compact_bytes_read", "Bytes of the segments th
 @dataclass(frozen=True, slots=True)
 class SmallSegments(Segments):
     """Live segments of raw rows. A segment that cannot be read stays as it is, and is not tried again."""
+
+    due_by_time: ClassVar[bool] = True
 
     def given_up(self, item_id: uuid.UUID, each: Segment, reason: str) -> ItemResult | None:
         return ItemResult(item_id)

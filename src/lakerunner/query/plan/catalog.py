@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.deletions import hidden_rows
-from lakerunner.index.lookup import Found, Want, find, load_segments
+from lakerunner.index.lookup import Found, Lost, Want, find, load_segments
 from lakerunner.index.rule_catalog import coverage as coverage_of
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
@@ -34,6 +34,7 @@ class _Recent:
     segments: Sequence[Segment]
     watermark_ms: int | None
     stretches: Sequence[TierStretch]
+    lost: Sequence[Lost]
     at_s: float
 
 
@@ -69,10 +70,10 @@ class Catalog:
         except Unavailable as reason:
             return self._remembered(org_id, wants, reason)
         stretches = [TierStretch(*stretch) for stretch in found.stretches]
-        self._remember(_Recent(org_id, wants, segments, found.watermark_ms, stretches, asked_at_s))
+        self._remember(_Recent(org_id, wants, segments, found.watermark_ms, stretches, found.lost, asked_at_s))
         # A segment that was live when the index was asked ended later, if at all.
         usable_until_s = asked_at_s + self._grace_s
-        return Looked(segments, 0.0, usable_until_s, found.watermark_ms, stretches, gaps)
+        return Looked(segments, 0.0, usable_until_s, found.watermark_ms, stretches, gaps, found.lost)
 
     def _ask(
         self, org_id: uuid.UUID, wants: Sequence[Want], coverage: Sequence[CoverageWant]
@@ -148,7 +149,9 @@ class Catalog:
             if age_s <= self._patience_s and _covers(recent.wants, wants, int((age_s + 1) * NS_PER_S)):
                 segments = [segment for segment in recent.segments if any(_needs(want, segment) for want in wants)]
                 usable_until_s = recent.at_s + self._grace_s
-                return Looked(segments, max(age_s, 0.001), usable_until_s, recent.watermark_ms, recent.stretches)
+                return Looked(
+                    segments, max(age_s, 0.001), usable_until_s, recent.watermark_ms, recent.stretches, lost=recent.lost
+                )
         raise reason
 
 

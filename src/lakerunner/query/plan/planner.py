@@ -70,6 +70,8 @@ class Planner:
         if known is not None:
             return known
         tiers = choose_tiers(leaf, looked.stretches, looked.segments) if leaf.signal == METRICS.name else RAW_ONLY
+        if looked.lost:
+            tiers = replace(tiers, missed=(*tiers.missed, *looked.missed(leaf)))
         plan = prune(leaf, looked.segments, looked.looked_up_in, self._check, tiers)
         with self._lock:
             if self._snapshot is snapshot:

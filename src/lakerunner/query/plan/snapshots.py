@@ -12,15 +12,18 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from lakerunner.index.lookup import Want
+from lakerunner.index.lookup import Lost, Want
 from lakerunner.model.errors import Conflict
 from lakerunner.model.segment import Segment
+from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.plan.tiers import TierStretch
+from lakerunner.query.plan.tiers import TierStretch, times_text
 
 #: Snapshots that a process keeps for streams, at a few kilobytes per hundred segments.
 _MAX_KEPT = 64
+#: Lost segments that a warning names.
+_NAMED = 3
 
 
 class SnapshotTooOld(Conflict):
@@ -43,6 +46,23 @@ class Looked:
     stretches: Sequence[TierStretch] = ()
     #: Where rules lack rows in the same snapshot. Of a remembered lookup, that is not known.
     gaps: Mapping[CoverageWant, Sequence[Gap]] = field(default_factory=dict)
+    #: Raw segments whose objects are missing in the bucket: no answer has their rows.
+    lost: Sequence[Lost] = ()
+
+    def missed(self, leaf: Leaf) -> tuple[str, ...]:
+        """A sentence about lost segments of the leaf's time. Whether they hold rows that it selects is not known."""
+        lost = [each for each in self.lost if each.signal == leaf.signal and each.time_range.overlaps(leaf.time_range)]
+        if not lost:
+            return ()
+        start_ms = min(each.time_range.start_ns for each in lost) // NS_PER_MS
+        end_ms = -(-max(each.time_range.end_ns for each in lost) // NS_PER_MS)
+        ids = ", ".join(str(each.segment_id) for each in lost[:_NAMED])
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        sentence = (
+            f"rows of {leaf.signal} {times_text((start_ms, end_ms))} may be missing from this answer: the"
+            f" objects of {len(lost)} segment{'s' if len(lost) > 1 else ''} are gone from the bucket ({ids}{more})"
+        )
+        return (sentence,)
 
     @property
     def looked_up_in(self) -> str:
@@ -78,12 +98,14 @@ class Snapshot:
         )
 
     def fingerprint(self) -> str:
-        """A hash of the set of segments, of what is hidden in them, and of where tiers may be read."""
+        """A hash of the set of segments, of what is hidden in them or lost, and of where tiers may be read."""
         digest = xxhash.xxh3_128()
         for segment in sorted(self.looked.segments, key=lambda each: each.segment_id.bytes):
             digest.update(segment.segment_id.bytes)
             for hidden in segment.hidden:
                 digest.update(hidden.deletion_id.bytes)
+        for lost in sorted(self.looked.lost, key=lambda each: each.segment_id.bytes):
+            digest.update(lost.segment_id.bytes)
         for stretch in sorted(self.looked.stretches, key=lambda one: (one.tier_s, one.start_ns, one.end_ns)):
             digest.update(repr(stretch).encode())
         return digest.hexdigest()

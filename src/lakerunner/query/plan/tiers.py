@@ -68,11 +68,11 @@ def choose_tiers(leaf: Leaf, stretches: Sequence[TierStretch], raw: Sequence[Seg
         taken = _common(left, clean)
         left = _without(left, taken)
         found += [Piece(tier_s, start_ms + 1, end_ms) for start_ms, end_ms in taken]
-        reasons += [f"the {_tier(tier_s)} {_times(each)}" for each in taken]
+        reasons += [f"the {_tier(tier_s)} {times_text(each)}" for each in taken]
         if not left:
             break
     unclean = "no window of a tier is complete there" if reading.tier_s else reading.why
-    reasons += [f"raw samples {_times(each)}: {unclean}" for each in left]
+    reasons += [f"raw samples {times_text(each)}: {unclean}" for each in left]
     if found and reading.why:
         reasons.append(f"no tier coarser than {_tier(reading.tier_s)}: {reading.why}")
     missed = _missed(left, stretches, raw, unclean)
@@ -93,10 +93,10 @@ def _where_raw_has_expired(leaf: Leaf, stretches: Sequence[TierStretch]) -> Tier
         taken = _common(left, sealed)
         left = _without(left, taken)
         pieces += [Piece(tier_s, start_ms + 1, end_ms) for start_ms, end_ms in taken]
-        reasons += [f"the {_tier(tier_s)} {_times(each)}: raw samples have expired there" for each in taken]
+        reasons += [f"the {_tier(tier_s)} {times_text(each)}: raw samples have expired there" for each in taken]
         if leaf.reading.need is Need.EXEMPLARS:
             missed += [
-                f"raw samples {_times(each)} have expired, and with them their exemplars, but for those of the samples "
+                f"raw samples {times_text(each)} have expired, and with them their exemplars, but for those of the samples "
                 f"that the {_tier(tier_s)} keeps"
                 for each in taken
             ]
@@ -118,7 +118,7 @@ def _missed(
     kept = sorted({stretch.tier_s for stretch in stretches if stretch.sealed})
     tiers = " and ".join(map(_tier, kept))
     return tuple(
-        f"raw samples {_times(each)} have expired, and are missing from this answer: what is kept there, {tiers}, "
+        f"raw samples {times_text(each)} have expired, and are missing from this answer: what is kept there, {tiers}, "
         f"cannot give it{f' ({why})' if why else ''}"
         for each in _common(left, gone)
     )
@@ -186,7 +186,11 @@ def _tier(tier_s: int) -> str:
     return f"{tier_s}s tier"
 
 
-def _times(interval: Interval) -> str:
+def times_text(interval: Interval) -> str:
+    """
+    >>> times_text((0, 1_500))
+    'from 1970-01-01T00:00:00Z to 1970-01-01T00:00:01.500Z'
+    """
     return f"from {_time(interval[0])} to {_time(interval[1])}"
 
 
