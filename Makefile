@@ -69,8 +69,7 @@ apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a r
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
 	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"
-	@for stage in compact rollup delete sweep; do \
-	  $(BIN)/python -m tests.faults.$$stage --seeds $(SEEDS) --only "$(ONLY)" || exit 1; done
+	@$(BIN)/python -m tests.faults.lifecycle --seeds $(SEEDS) --only "$(ONLY)"
 
 soak: $(VENV)/.dev ## Kill roles and PostgreSQL of `serve --demo` for 20 minutes, then count every row: make soak MINUTES=1
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES)

@@ -1,14 +1,11 @@
 """The crash matrix of compaction: boxer and worker killed at each point, on both buses, while rows are counted.
 
-    python -m tests.faults.compact --seeds 10 --only kafka/compact/before_commit
-
 Rows are read from one snapshot of the index again and again: each reading finds all rows, before and after every
 commit. In the end every topic is published again, and all rows are there once. Seed 0 kills tasks of a real Spark.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -103,6 +100,3 @@ class Trial(matrix.Trial):
 
 
 MATRIX = Matrix("compact", POINTS, Trial)
-
-if __name__ == "__main__":
-    sys.exit(matrix.main(MATRIX, __doc__))

@@ -1,7 +1,5 @@
 """The crash matrix of deletions: whoever takes part is killed at each point, on both buses, while queries run.
 
-    python -m tests.faults.delete --seeds 10 --only postgres/delete/before_commit
-
 Rows are deleted by a selector and a range of times. From the request on, every query answers without them and with all
 others, whatever dies. Compaction merges the same segments at the same time: rows go once, and none of the others. In
 the end every topic is published again, and nothing may change. Seed 0 kills tasks of a real Spark.
@@ -10,7 +8,6 @@ the end every topic is published again, and nothing may change. Seed 0 kills tas
 from __future__ import annotations
 
 import json
-import sys
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -186,6 +183,3 @@ class Trial(matrix.Trial):
 
 
 MATRIX = Matrix("delete", POINTS, Trial)
-
-if __name__ == "__main__":
-    sys.exit(matrix.main(MATRIX, __doc__))

@@ -1,4 +1,4 @@
-"""A crash matrix of one stage after ingest: its cells, the lake of a cell, and the run over all of them.
+"""The crash matrix of a stage after ingest: its cells, and the lake of a cell.
 
 A cell is a bus, a crash point and a seed. All cells share one PostgreSQL, one Kafka and one S3 server, and each has a
 database, topics and a bucket of its own, so that several may run at once. The seed draws everything else.
@@ -6,27 +6,18 @@ database, topics and a bucket of its own, so that several may run at once. The s
 
 from __future__ import annotations
 
-import argparse
-import logging
 import os
 import random
 import tempfile
-import time
-import traceback
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from lakerunner.bus.contract import Consumer
 from lakerunner.index.outbox import Outgoing
-from lakerunner.model.errors import LakeError
 from lakerunner.runtime.settings import StoreSettings
 from tests.components.kafka import KafkaBroker, kafka_jars
 from tests.components.moto import CREDENTIALS, REGION, Moto, running_moto
@@ -173,58 +164,3 @@ def components(cells: Sequence[Cell]) -> Iterator[Components]:
             stack.callback(kafka.stop)
         moto = stack.enter_context(running_moto(folder)) if any(cell.at_s3 for cell in cells) else None
         yield Components(postgres, kafka, moto)
-
-
-@dataclass(frozen=True)
-class _Verdict:
-    holds: bool
-    line: str
-
-
-#: Set before processes are forked, which find it in their memory.
-_running: tuple[Matrix, Components] | None = None
-
-
-def _judge(cell: Cell) -> _Verdict:
-    assert _running is not None
-    matrix, shared = _running
-    started = time.monotonic()
-    try:
-        found, holds = matrix.run_cell(cell, shared), True
-    except (AssertionError, LakeError) as error:
-        traceback.print_exc()
-        found, holds = f"{error}; again with --first-seed {cell.seed} --seeds 1 --only {cell}", False
-    return _Verdict(holds, f"{'ok' if holds else 'FAILED':6} {cell!s:52} {found} ({time.monotonic() - started:.1f} s)")
-
-
-def _verdicts(cells: Sequence[Cell], jobs: int) -> Iterator[_Verdict]:
-    with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
-        for future in as_completed([pool.submit(_judge, cell) for cell in cells]):
-            yield future.result()
-
-
-def main(matrix: Matrix, description: str | None) -> int:
-    """Run the cells that the command line names; a line for each."""
-    global _running
-    module = f"python -m tests.faults.{matrix.stage}"
-    parser = argparse.ArgumentParser(prog=module, description=description)
-    parser.add_argument("--seeds", type=int, default=10, help="seeds of every point on every bus")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them; 0 is the one with Spark")
-    parser.add_argument("--jobs", type=int, default=3, help="cells that run at once; they mostly wait")
-    parser.add_argument(
-        "--only", default="", help=f"cells whose name begins with this, as kafka/{matrix.stage}/before_commit/3"
-    )
-    chosen = parser.parse_args()
-    cells = matrix.cells(range(chosen.first_seed, chosen.first_seed + chosen.seeds))
-    cells = [cell for cell in cells if str(cell).startswith(chosen.only)]
-    # What the clean roles tell is of no interest here; a victim's last words are shown when it dies elsewhere.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    failures, began = 0, time.monotonic()
-    with components(cells) as shared:
-        _running = matrix, shared
-        for verdict in _verdicts(cells, chosen.jobs):
-            failures += not verdict.holds
-            print(verdict.line, flush=True)  # noqa: T201
-    took_s = time.monotonic() - began
-    print(f"{len(cells) - failures} of {len(cells)} cells of {matrix.stage} hold ({took_s:.0f} s)")  # noqa: T201
-    return 1 if failures else 0

@@ -1,7 +1,5 @@
 """The crash matrix of rollups: boxer and worker killed at each crash point, on both buses, while a reader looks on.
 
-    python -m tests.faults.rollup --seeds 10 --only kafka/rollup/before_commit
-
 The seed draws the samples, how they are cut into segments, which of them come late, and at which passing the victim
 dies. In the end every tier is the rollup of all raw samples; then all messages come again, and nothing may change. All
 along, a reader takes snapshots of the index: whatever it sees as clean must hold exactly the raw samples that it sees.
@@ -9,7 +7,6 @@ along, a reader takes snapshots of the index: whatever it sees as clean must hol
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -182,6 +179,3 @@ class Trial(matrix.Trial):
 
 
 MATRIX = Matrix("rollup", POINTS, Trial)
-
-if __name__ == "__main__":
-    sys.exit(matrix.main(MATRIX, __doc__))

@@ -1,7 +1,5 @@
 """The crash matrix of the sweeper: killed at each point, on both buses, while compaction runs and snapshots are read.
 
-    python -m tests.faults.sweep --seeds 10 --only kafka/sweep/sweep_half_deleted
-
 The lake has everything that a sweeper finds: merged segments, segments past their retention, orphans, a live segment
 whose object is gone, and raw objects to be deleted after ingest. A reader takes snapshots of the index, waits for a
 part of the grace period, and then reads all their objects: each is there, and rows of a signal are there all or not at
@@ -11,7 +9,6 @@ names everything that was deleted once.
 
 from __future__ import annotations
 
-import sys
 import time
 import uuid
 from collections import Counter
@@ -200,6 +197,3 @@ class Trial(matrix.Trial):
 
 
 MATRIX = Matrix("sweep", POINTS, Trial)
-
-if __name__ == "__main__":
-    sys.exit(matrix.main(MATRIX, __doc__))

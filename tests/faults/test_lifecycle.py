@@ -9,10 +9,9 @@ import pytest
 
 from tests.components.kafka import KafkaBroker
 from tests.components.postgres import PostgresServer
-from tests.faults import compact, delete, rollup, sweep
-from tests.faults.matrix import Cell, Components, Matrix
+from tests.faults.lifecycle import MATRICES
+from tests.faults.matrix import Cell, Components
 
-MATRICES: dict[str, Matrix] = {each.MATRIX.stage: each.MATRIX for each in (compact, delete, rollup, sweep)}
 SLICE = (
     Cell("compact", "postgres", "boxer_after_bundle", 1),
     Cell("compact", "postgres", "compact_after_upload", 1),

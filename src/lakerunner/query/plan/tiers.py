@@ -96,8 +96,8 @@ def _where_raw_has_expired(leaf: Leaf, stretches: Sequence[TierStretch]) -> Tier
         reasons += [f"the {_tier(tier_s)} {times_text(each)}: raw samples have expired there" for each in taken]
         if leaf.reading.need is Need.EXEMPLARS:
             missed += [
-                f"raw samples {times_text(each)} have expired, and with them their exemplars, but for those of the samples "
-                f"that the {_tier(tier_s)} keeps"
+                f"raw samples {times_text(each)} have expired, and with them their exemplars, but for those of the "
+                f"samples that the {_tier(tier_s)} keeps"
                 for each in taken
             ]
     if not pieces:
