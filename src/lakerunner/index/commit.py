@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakerunner.index import deletions, outbox
+from lakerunner.index.alert_states import RuleEvaluation, apply_evaluation
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.derivation import Derivation, apply_derivation
 from lakerunner.index.ledger import end_objects
@@ -26,7 +27,7 @@ from lakerunner.index.rule_catalog import (
 from lakerunner.index.segment_inputs import release_segments, release_some
 from lakerunner.index.segment_sources import forget_sources, record_sources
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
-from lakerunner.index.work import ItemState, end_item
+from lakerunner.index.work import ItemState, WorkItem, create_item, end_item
 from lakerunner.model.deletion import SegmentDeleted
 from lakerunner.model.errors import Bug, Missing
 from lakerunner.model.raw_object import ObjectOutcome
@@ -73,6 +74,9 @@ class ItemResult:
     evaluated: Sequence[Evaluated] = ()
     #: The version of the rules that superseded segments had when they were read. Those not named had none.
     rules_versions: Mapping[uuid.UUID, int] = field(default_factory=dict)
+    #: A batch of rules whose results `made` holds, and the item, which this commit creates too.
+    rule_evaluation: RuleEvaluation | None = None
+    item: WorkItem | None = None
 
 
 class _Stale(Exception):
@@ -84,6 +88,8 @@ def commit_item(database: Database, result: ItemResult) -> Outcome:
     ensure_partitions(database, (segment.index_day for segment in result.made))
     crash_point("before_commit")
     with database.transaction() as tx:
+        if result.item is not None:
+            create_item(tx, result.item)
         if not end_item(tx, result.item_id, ItemState.DONE):
             return _lost_to(tx, result.item_id)
         try:
@@ -127,11 +133,13 @@ def _apply(tx: Connection, result: ItemResult) -> None:
             f"cannot commit item {result.item_id}: {len(result.objects) - ended} of its raw objects are not its own"
         )
     put_reports(tx, result.objects)
+    if result.rule_evaluation is not None and not apply_evaluation(tx, result.rule_evaluation):
+        raise _Stale("the group of rules was changed or evaluated meanwhile")
     insert_segments(tx, result.made, result.item_id)
     if result.derivation is not None and result.made:
         apply_derivation(tx, result.made[0].org_id, result.derivation)
     _apply_rules(tx, result)
-    if result.objects or result.evaluated:
+    if result.objects or result.evaluated or result.rule_evaluation is not None:
         # Only raw objects and rules bring new rows; other stages write the same rows again.
         mark_inserted(tx, result.made)
     record_sources(tx, result.made, result.sources)

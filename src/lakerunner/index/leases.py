@@ -75,6 +75,14 @@ def require_held(tx: Connection, lease: Lease) -> None:
         raise Conflict(f"cannot act as the leader of {lease.name}: another process holds the lease")
 
 
+def forget_expired(tx: Connection, prefix: str) -> None:
+    """Delete leases whose names begin so and that expired an hour ago: their holders had names of their own."""
+    tx.execute(
+        "DELETE FROM lease WHERE starts_with(name, %s) AND expires_at < clock_timestamp() - interval '1 hour'",
+        [prefix],
+    )
+
+
 def holders(tx: Connection) -> dict[str, str]:
     """Return name -> holder of the leases that have not expired."""
     rows = tx.execute("SELECT name, holder FROM lease WHERE expires_at > clock_timestamp() ORDER BY name").fetchall()

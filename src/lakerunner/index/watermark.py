@@ -8,6 +8,7 @@ object that is noticed late moves it back to that object's arrival, until the ob
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -40,6 +41,17 @@ class Watermark:
     watermark: datetime | None
     waiting: int
     quarantined: int
+
+
+def waiting_since(tx: Connection, org_id: uuid.UUID, signals: Iterable[str]) -> datetime | None:
+    """The arrival of the oldest raw object of these signals that cannot be queried yet; None when none waits."""
+    row = tx.execute(
+        f"SELECT min({_WAITING}) AS oldest FROM (SELECT %s::uuid AS org_id, unnest(%s::text[]) AS signal) AS w",  # noqa: S608
+        [org_id, list(signals)],
+    ).fetchone()
+    assert row is not None
+    oldest: datetime | None = row["oldest"]
+    return oldest
 
 
 def furthest_behind(tx: Connection, limit: int) -> list[Watermark]:

@@ -36,6 +36,12 @@ def _monitor() -> type[Role]:
     return Monitor
 
 
+def _ruler() -> type[Role]:
+    from lakerunner.ruler.role import Ruler
+
+    return Ruler
+
+
 def _relay() -> type[Role]:
     from lakerunner.bus.relay import Relay
 
@@ -105,6 +111,11 @@ ROLES: tuple[RoleEntry, ...] = (
         "query-api", "Answer queries: the HTTP APIs of Prometheus and Loki, streams, and live tails.", _query_api
     ),
     RoleEntry("monitor", "Serve the status API, export metrics of the whole deployment, and send alerts.", _monitor),
+    RoleEntry(
+        "ruler",
+        "Evaluate recording and alerting rules, write their results, and send alerts. Rulers share the groups.",
+        _ruler,
+    ),
     RoleEntry(
         "relay",
         "Publish the messages that committed transactions left in the outbox. One leads; others stand by.",

@@ -301,6 +301,63 @@ class MonitorSettings(Section):
     )
 
 
+class RulerSettings(Section):
+    """The ruler, which evaluates recording and alerting rules and sends alerts."""
+
+    interval_s: Annotated[float, Field(ge=1)] = Field(
+        60.0, description="How often a group is evaluated that sets no interval."
+    )
+    least_interval_s: Annotated[float, Field(ge=0.1)] = Field(5.0, description="The shortest interval of a group.")
+    arrival_s: Annotated[float, Field(ge=0)] = Field(
+        10.0,
+        description="How long telemetry takes from its event to the bucket. A group is evaluated at a time that is "
+        "this long ago, or longer while raw objects wait.",
+    )
+    max_wait_s: Seconds = Field(
+        60.0, description="How long an evaluation waits at most for raw objects that arrived and cannot be queried yet."
+    )
+    catch_up: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        10, description="Missed evaluations of a group that are made up for; older ones are counted."
+    )
+    continuous: Literal["derived", "all", "off"] = Field(
+        "derived",
+        description="Evaluate a group as soon as a metric that one of its alerts reads has new samples: metrics "
+        "derived from logs and spans, all, or none.",
+    )
+    continuous_gap_s: Annotated[float, Field(ge=1)] = Field(
+        5.0, description="Least time between two such evaluations of a group."
+    )
+    timeout_s: Seconds = Field(30.0, description="How long the evaluation of a group may take.")
+    threads: Annotated[int, Field(ge=1, le=64)] = Field(2, description="Groups that are evaluated at once.")
+    org_threads: Annotated[int, Field(ge=1, le=64)] = Field(1, description="Groups of one org among them.")
+    max_groups: Annotated[int, Field(ge=1)] = Field(1_000, description="Groups that an org may store.")
+    max_rules: Annotated[int, Field(ge=1)] = Field(1_000, description="Rules that a group may have.")
+    max_results: Annotated[int, Field(ge=1)] = Field(
+        10_000, description="Series or alerts that one rule may make, where its group sets no lower limit."
+    )
+    org_label: str = Field(
+        "org", description="Label with the name of the org on every alert that is sent; empty: no such label."
+    )
+    external_url: str = Field("", description="Address of this deployment, for templates and links in alerts.")
+    alertmanagers: str = Field(
+        "", description="Addresses of Alertmanagers, separated by commas; alerts go to /api/v2/alerts of each."
+    )
+    webhooks: str = Field(
+        "",
+        description="Addresses to which alerts are posted as JSON, separated by commas.",
+        json_schema_extra={"secret": True},
+    )
+    resend_s: Seconds = Field(60.0, description="How often an Alertmanager is told again of an alert.")
+    repeat_s: Seconds = Field(14_400.0, description="How often a webhook is told again of an alert that still fires.")
+    batch: Annotated[int, Field(ge=1, le=10_000)] = Field(256, description="Alerts in one request to a receiver.")
+    ca_file: str = Field("", description="Certificates of authorities that receivers are checked with.")
+    cert_file: str = Field("", description="Certificate that the ruler shows to receivers.")
+    key_file: str = Field("", description="Key of that certificate.")
+    bearer_file: str = Field("", description="File with the token that is sent to receivers.")
+    basic_user: str = Field("", description="User for basic authentication at receivers.")
+    basic_password_file: str = Field("", description="File with the password of that user.")
+
+
 class CanarySettings(Section):
     """The canary, which writes known rows and checks them through the query API."""
 
@@ -597,6 +654,7 @@ class Settings(Section):
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     sweep: SweepSettings = Field(default_factory=SweepSettings)
     monitor: MonitorSettings = Field(default_factory=MonitorSettings)
+    ruler: RulerSettings = Field(default_factory=RulerSettings)
     canary: CanarySettings = Field(default_factory=CanarySettings)
     delete: DeleteSettings = Field(default_factory=DeleteSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)

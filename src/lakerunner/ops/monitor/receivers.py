@@ -6,10 +6,7 @@ all firing alerts again and again, as its API asks: it resolves those that it no
 
 from __future__ import annotations
 
-import http.client
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,32 +14,19 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from lakerunner.model.errors import BadInput
 from lakerunner.ops.monitor.alerts import Notification, State
 from lakerunner.ops.monitor.gauges import ALERTS_SENT
+from lakerunner.runtime.http_post import Post, Poster, addresses_of
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import MonitorSettings
 from lakerunner.runtime.telemetry import log
 
-_TIMEOUT_S = 5.0
 _BACKOFF = Backoff(base_s=2.0, cap_s=120.0)
 #: Alertmanager is told this often, and believes that an alert ended when it hears nothing for the second time.
 _TELL_AGAIN_S, _VALID_S = 60.0, 240.0
 #: Endings that a receiver has not taken yet; the oldest are dropped. A receiver that is down for long has missed them.
 _MAX_PENDING = 1_000
 _RUNBOOK = "docs/runbook.md"
-
-#: Posts JSON to an address; raises OSError when it is not taken.
-Post = Callable[[str, bytes], None]
-
-
-def post_json(url: str, body: bytes) -> None:
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json", "User-Agent": "lakerunner"})
-    try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            answer.read(4_096)
-    except (urllib.error.URLError, http.client.HTTPException, ValueError) as error:
-        raise OSError(str(error)) from None
 
 
 @dataclass(slots=True)
@@ -52,7 +36,7 @@ class Receiver:
     kind: str
     url: str
     settings: MonitorSettings
-    post: Post = post_json
+    post: Post
     #: When each firing alert was last told.
     _told: dict[object, datetime] = field(default_factory=dict)
     _endings: list[Notification] = field(default_factory=list)
@@ -125,22 +109,16 @@ class Receiver:
         return {**problem.labels, **own}
 
 
-def receivers_of(settings: MonitorSettings, post: Post = post_json) -> list[Receiver]:
+def receivers_of(settings: MonitorSettings, post: Post | None = None) -> list[Receiver]:
     """The receivers of the settings."""
-    made = []
-    for kind, name, addresses in (
-        ("webhook", "monitor.webhooks", settings.webhooks),
-        ("alertmanager", "monitor.alertmanagers", settings.alertmanagers),
-    ):
-        for address in filter(None, (each.strip() for each in addresses.split(","))):
-            if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
-                raise BadInput(
-                    f"cannot send alerts: an address in {name} is not http:// or https://",
-                    hint="correct it",
-                    where=name,
-                )
-            made.append(Receiver(kind, address, settings, post))
-    return made
+    return [
+        Receiver(kind, address, settings, post or Poster())
+        for kind, addresses in (
+            ("webhook", addresses_of(settings.webhooks, "monitor.webhooks")),
+            ("alertmanager", addresses_of(settings.alertmanagers, "monitor.alertmanagers")),
+        )
+        for address in addresses
+    ]
 
 
 def _passed(at: datetime | None, now: datetime, seconds: float) -> bool:

@@ -1,0 +1,238 @@
+"""Sends alerts to Alertmanagers and webhooks.
+
+What is due follows from the stored state of alerts and from what each receiver was told, which is stored too. So
+nothing waits in a queue that a crash could empty: a receiver that fails is asked again with what is due then.
+A crash between sending and storing sends an alert again, with the same labels and start, which Alertmanager expects.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import orjson
+
+from lakerunner.index.database import Database
+from lakerunner.model.errors import LakeError
+from lakerunner.model.ids import hashed_id
+from lakerunner.ruler.group import RunningGroup
+from lakerunner.ruler.metrics import NOTIFICATIONS
+from lakerunner.rules.definitions import Alert
+from lakerunner.rules.evaluation.alerting import ActiveAlert, State
+from lakerunner.runtime.crash import crash_point
+from lakerunner.runtime.http_post import Post, Poster, addresses_of
+from lakerunner.runtime.metrics import SWALLOWED
+from lakerunner.runtime.retry import Backoff
+from lakerunner.runtime.settings import RulerSettings
+from lakerunner.runtime.stop import Stop
+from lakerunner.runtime.telemetry import log
+
+_BACKOFF = Backoff(base_s=1.0, cap_s=60.0)
+#: How often a receiver looks for what is due, if nobody wakes it.
+_LOOK_S = 1.0
+#: An Alertmanager takes an alert for resolved when it was not told for this many times.
+_VALID_TIMES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DueAlert:
+    """One alert to tell a receiver of."""
+
+    group: RunningGroup
+    number: int
+    #: The alert's labels, by which a receiver knows it.
+    name: str
+    alert: ActiveAlert
+
+    @property
+    def told(self) -> list[object]:
+        return [self.alert.state.value, self.alert.active_at_ms]
+
+
+@dataclass(slots=True)
+class Receiver:
+    """One address, served by one thread."""
+
+    kind: str
+    url: str
+    settings: RulerSettings
+    post: Post
+    #: What it is called where its past is stored: a hash, because the address of a webhook is a secret.
+    name: str = ""
+    _failures: int = 0
+    _retry_at_s: float = 0.0
+    wake: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.name = self.name or f"{self.kind}-{hashed_id(self.url.encode()).hex[:12]}"
+
+    def due(self, groups: Sequence[RunningGroup], now_ms: int) -> list[DueAlert]:
+        """What the receiver should be told now, at most one request's worth."""
+        again_ms = 1000 * (self.settings.resend_s if self.kind == "alertmanager" else self.settings.repeat_s)
+        found: list[DueAlert] = []
+        for group in groups:
+            for number, rule in enumerate(group.rules):
+                if not isinstance(rule, Alert) or not group.states[number].alerts:
+                    continue
+                told = group.told[number].get(self.name, {})
+                for alert in group.states[number].alerts:
+                    if alert.state is State.PENDING:
+                        continue
+                    name = alert.labels.to_json().decode()
+                    each = DueAlert(group, number, name, alert)
+                    last = told.get(name)
+                    if last is not None and last[:2] == each.told:
+                        told_ms = float(str(last[2]))
+                        if not self._is_old(alert, told_ms, now_ms, again_ms):
+                            continue
+                    found.append(each)
+                    if len(found) >= self.settings.batch:
+                        return found
+        return found
+
+    def _is_old(self, alert: ActiveAlert, told_ms: float, now_ms: int, again_ms: float) -> bool:
+        # A webhook hears of an end once; an Alertmanager until the end is forgotten, in case that it restarted.
+        ended = alert.state is State.INACTIVE and self.kind != "alertmanager"
+        return not ended and now_ms - told_ms >= again_ms
+
+    def tell(self, due: Sequence[DueAlert], now_ms: int, names: Callable[[RunningGroup], str]) -> bool:
+        """Send once; after a failure the receiver rests for a while."""
+        address = self.url.rstrip("/") + "/api/v2/alerts" if self.kind == "alertmanager" else self.url
+        shown = [self._shown(each, now_ms, names(each.group)) for each in due]
+        body: Any = shown if self.kind == "alertmanager" else {"version": "1", "alerts": shown}
+        crash_point("ruler_before_send")
+        try:
+            self.post(address, orjson.dumps(body))
+        except OSError as error:
+            self._failures += 1
+            self._retry_at_s = time.monotonic() + _BACKOFF.ceiling_s(self._failures)
+            NOTIFICATIONS.labels(self.kind, "failed").inc(len(due))
+            log().warning("alerts not sent", receiver=self.kind, host=urlsplit(self.url).hostname, error=str(error))
+            return False
+        crash_point("ruler_after_send")
+        self._failures, self._retry_at_s = 0, 0.0
+        NOTIFICATIONS.labels(self.kind, "sent").inc(len(due))
+        return True
+
+    @property
+    def is_resting(self) -> bool:
+        return time.monotonic() < self._retry_at_s
+
+    def _shown(self, each: DueAlert, now_ms: int, org: str) -> dict[str, Any]:
+        alert, settings = each.alert, self.settings
+        labels = dict(alert.labels)
+        if settings.org_label:
+            labels[settings.org_label] = org
+        interval_s = max(each.group.group.interval_s or settings.interval_s, settings.resend_s)
+        ended = alert.resolved_at_ms if alert.state is State.INACTIVE else None
+        shown: dict[str, Any] = {
+            "labels": labels,
+            "annotations": dict(alert.annotations),
+            "startsAt": _utc(alert.fired_at_ms or alert.active_at_ms),
+            "generatorURL": _link(settings.external_url, each),
+        }
+        if self.kind == "alertmanager":
+            shown["endsAt"] = _utc(round(now_ms + 1000 * _VALID_TIMES * interval_s) if ended is None else ended)
+        else:
+            shown["status"] = "firing" if ended is None else "resolved"
+            shown["endsAt"] = None if ended is None else _utc(ended)
+            shown["fingerprint"] = hashed_id(orjson.dumps(sorted(labels.items()))).hex[:16]
+        return shown
+
+
+class Notifier:
+    """All receivers. `groups` are those that this process evaluates."""
+
+    def __init__(
+        self,
+        settings: RulerSettings,
+        database: Database,
+        groups: Callable[[], list[RunningGroup]],
+        names: Callable[[RunningGroup], str],
+        post: Post | None = None,
+    ) -> None:
+        self._database = database
+        self._groups = groups
+        self._names = names
+        post = post or Poster(
+            settings.ca_file,
+            settings.cert_file,
+            settings.key_file,
+            settings.bearer_file,
+            settings.basic_user,
+            settings.basic_password_file,
+        )
+        self.receivers = [
+            Receiver(kind, address, settings, post)
+            for kind, addresses in (
+                ("alertmanager", addresses_of(settings.alertmanagers, "ruler.alertmanagers")),
+                ("webhook", addresses_of(settings.webhooks, "ruler.webhooks")),
+            )
+            for address in addresses
+        ]
+        self._threads: list[threading.Thread] = []
+
+    def start(self, stop: Stop) -> None:
+        for receiver in self.receivers:
+            thread = threading.Thread(target=self._serve, args=(receiver, stop), name=receiver.name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def wake(self) -> None:
+        """Say that the state of some alerts has changed."""
+        for receiver in self.receivers:
+            receiver.wake.set()
+
+    def join(self, timeout_s: float) -> None:
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _serve(self, receiver: Receiver, stop: Stop) -> None:
+        while not stop:
+            receiver.wake.wait(_LOOK_S)
+            receiver.wake.clear()
+            try:
+                while not stop and self.round(receiver):
+                    pass
+            except LakeError as error:
+                SWALLOWED.labels("ruler_notify").inc()
+                log().warning("what a receiver was told is not stored", receiver=receiver.kind, error=str(error))
+
+    def round(self, receiver: Receiver, now_ms: int | None = None) -> bool:
+        """Send one request if something is due; return whether there may be more."""
+        if receiver.is_resting:
+            return False
+        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        due = receiver.due(self._groups(), now_ms)
+        if not due or not receiver.tell(due, now_ms, self._names):
+            return False
+        changed: dict[tuple[int, int], RunningGroup] = {}
+        for each in due:
+            told = each.group.told[each.number].setdefault(receiver.name, {})
+            told[each.name] = [*each.told, now_ms]
+            changed[id(each.group), each.number] = each.group
+        for (_, number), group in changed.items():
+            _forget(group, number)
+            group.remember_told(self._database, number)
+        return len(due) >= receiver.settings.batch
+
+
+def _forget(group: RunningGroup, number: int) -> None:
+    """Drop what was told of alerts that are over and gone."""
+    names = {alert.labels.to_json().decode() for alert in group.states[number].alerts}
+    for told in group.told[number].values():
+        for name in [name for name in told if name not in names]:
+            del told[name]
+
+
+def _utc(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _link(external_url: str, each: DueAlert) -> str:
+    return f"{external_url.rstrip('/')}/graph?g0.expr={quote(each.group.rules[each.number].expr)}&g0.tab=1"

@@ -1,0 +1,130 @@
+"""Writes the samples of an evaluation as segments of metrics, which nobody sees before its commit."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.formats.decoded import table_of
+from lakerunner.model.labels import METRIC_NAME, LabelSet
+from lakerunner.model.segment import Segment
+from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES, SPAN
+from lakerunner.pipeline.ingest.split import parts
+from lakerunner.pipeline.ingest.task import write_part
+from lakerunner.query.series.batch import STALE
+from lakerunner.query.series.histograms.histogram import Histogram, Ints
+from lakerunner.rules.evaluation.vector import Sample
+from lakerunner.store.object_store import ObjectStore
+
+#: The collector of what rules make, as segments and paths name it.
+COLLECTOR = "ruler"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Samples of one rule and the series that ended, at one time."""
+
+    samples: Sequence[Sample]
+    ended: Sequence[LabelSet]
+    time_ms: int
+    description: str
+
+
+def write_results(
+    org_id: uuid.UUID, written: Sequence[Written], store: ObjectStore, series_key: bytes
+) -> list[Segment]:
+    """The segments of these samples. Of two samples of a series at one time, the first counts."""
+    rows: dict[tuple[LabelSet, int], tuple[float, Histogram | None, str]] = {}
+    for one in written:
+        for sample in one.samples:
+            rows.setdefault((sample.labels, one.time_ms), (sample.value, sample.histogram, one.description))
+    for one in written:
+        for labels in one.ended:
+            rows.setdefault((labels, one.time_ms), (float("nan"), None, ""))
+    if not rows:
+        return []
+    tables = {SAMPLES.suffix: _samples(rows, series_key), SERIES.suffix: _series(rows, series_key)}
+    now_ns = time.time_ns()
+    return [write_part(org_id, COLLECTOR, METRICS, part, store, now_ns) for part in parts(METRICS, tables, now_ns)]
+
+
+_Rows = dict[tuple[LabelSet, int], tuple[float, Histogram | None, str]]
+
+
+def _samples(rows: _Rows, series_key: bytes) -> pa.Table:
+    keys, values = list(rows), list(rows.values())
+    hists = [histogram for _, histogram, _ in values]
+    held = np.array([histogram is not None for histogram in hists])
+    ended = np.array([histogram is None and not description for _, histogram, description in values])
+    numbers = np.array([value for value, _, _ in values], np.float64)
+    # The stale marker is one NaN of many, so it is copied bit by bit.
+    numbers.view(np.uint64)[ended] = np.float64(STALE).view(np.uint64)
+    times = pa.array([time_ms for _, time_ms in keys], pa.int64()).cast(pa.timestamp("ms", "UTC"))
+    columns = {
+        "metric_name": pa.array([labels.get(METRIC_NAME) for labels, _ in keys], pa.string()),
+        "tid": pa.array([labels.tid(series_key) for labels, _ in keys], pa.int64()),
+        "timestamp": times,
+        "value": pa.array(numbers, mask=held, from_pandas=False),
+        **(_histogram_columns(hists) if held.any() else {}),
+    }
+    return table_of(SAMPLES, columns, len(keys))
+
+
+def _series(rows: _Rows, series_key: bytes) -> pa.Table:
+    described = {labels: description for (labels, _), (_, _, description) in rows.items()}
+    labels = list(described)
+    columns = {
+        "tid": pa.array([each.tid(series_key) for each in labels], pa.int64()),
+        "metric_name": pa.array([each.get(METRIC_NAME) for each in labels], pa.string()),
+        "type": pa.array(["unknown"] * len(labels), pa.string()),
+        "description": pa.array(list(described.values()), pa.string()),
+        "labels": pa.array([list(each.without(METRIC_NAME)) for each in labels], pa.map_(pa.string(), pa.string())),
+    }
+    return table_of(SERIES, columns, len(labels))
+
+
+def _histogram_columns(hists: Sequence[Histogram | None]) -> dict[str, pa.Array]:
+    absent = np.array([hist is None for hist in hists])
+
+    def of(name: str, kind: pa.DataType) -> pa.Array:
+        values = np.array([0.0 if hist is None else getattr(hist, name) for hist in hists])
+        return pa.array(values, mask=absent, from_pandas=False).cast(kind)
+
+    def lists(name: str) -> pa.Array:
+        values = [None if hist is None else np.asarray(getattr(hist, name)).tolist() for hist in hists]
+        return pa.array(values, pa.list_(pa.float64()))
+
+    def spans(name: str) -> pa.Array:
+        return pa.array([None if hist is None else _spans(getattr(hist, name)) for hist in hists], pa.list_(SPAN))
+
+    return {
+        "h_schema": of("schema", pa.int8()),
+        "h_zero_threshold": of("zero_threshold", pa.float64()),
+        "h_zero_count": of("zero_count", pa.float64()),
+        "h_count": of("count", pa.float64()),
+        "h_sum": of("sum", pa.float64()),
+        "h_positive_spans": spans("pos_index"),
+        "h_positive_buckets": lists("pos_count"),
+        "h_negative_spans": spans("neg_index"),
+        "h_negative_buckets": lists("neg_count"),
+        "h_custom_values": lists("bounds"),
+        "h_reset_hint": of("hint", pa.int8()),
+    }
+
+
+def _spans(index: Ints) -> list[dict[str, int]]:
+    spans: list[dict[str, int]] = []
+    if len(index):
+        spans.append({"offset": int(index[0]), "length": 1})
+    for before, here in pairwise(index.tolist()):
+        if here == before + 1:
+            spans[-1]["length"] += 1
+        else:
+            spans.append({"offset": here - before - 1, "length": 1})
+    return spans

@@ -1,0 +1,174 @@
+"""A ruler evaluates groups when they are due, writes what they make, remembers, and tells receivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakerunner.index.rule_groups import list_groups, put_group
+from tests.components.postgres import PostgresServer
+from tests.ruler.lake_of_rules import BASE_MS, LakeOfRules, lake_of_rules
+
+
+@pytest.fixture(scope="module")
+def whole_lake(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[LakeOfRules]:
+    with lake_of_rules(tmp_path_factory.mktemp("lake"), postgres_server.new_database()) as lake:
+        yield lake
+
+
+@pytest.fixture
+def lake(whole_lake: LakeOfRules) -> LakeOfRules:
+    whole_lake.clear()
+    return whole_lake
+
+
+_ALERT = """\
+  query_offset: 0s
+  rules:
+  - record: job:up
+    expr: sum by (job) (up)
+  - alert: Down
+    expr: job:up < 1
+    for: 1m
+    labels: {severity: page}
+    annotations: {summary: '{{ $labels.job }} is at {{ $value }}'}
+"""
+
+
+def test_results_are_written_alerts_fire_and_are_told_once(lake: LakeOfRules) -> None:
+    lake.add("up", [1, 1, 0, 0, 0, 0, 1, 1], job="a")
+    lake.group(_ALERT)
+    ruler = lake.ruler(catch_up=20, resend_s=30, alertmanagers="http://am")
+    for minute in range(1, 9):
+        lake.look(ruler, minute)
+    assert [sample.value for sample in lake.ask(ruler, "job:up", 4)] == [0.0]
+    # The rule that reads what the one before it recorded sees it at the same time.
+    (firing,) = lake.ask(ruler, 'ALERTS{alertstate="firing"}', 5)
+    assert str(firing.labels) == 'ALERTS{alertname="Down", alertstate="firing", job="a", severity="page"}'
+    assert lake.ask(ruler, "ALERTS", 8) == []
+    assert len(lake.ask(ruler, "ALERTS_FOR_STATE", 5)) == 1
+    hooks = [body["alerts"][0] for url, body in lake.posted.bodies if url == "http://hook"]
+    assert [alert["status"] for alert in hooks] == ["firing", "resolved"]
+    assert hooks[0]["annotations"] == {"summary": "a is at 0"}
+    assert hooks[0]["startsAt"] == hooks[1]["startsAt"] and hooks[0]["endsAt"] is None
+    # An Alertmanager is told again and again, each time with a later end, and then the real one.
+    alerts = [body[0] for url, body in lake.posted.bodies if url == "http://am/api/v2/alerts"]
+    assert len(alerts) > 3 and len({alert["startsAt"] for alert in alerts}) == 1
+    assert alerts[0]["endsAt"] < alerts[1]["endsAt"] and alerts[-1]["endsAt"] == hooks[1]["endsAt"]
+    assert alerts[0]["labels"] | {"org": ""} == {"alertname": "Down", "job": "a", "severity": "page", "org": ""}
+
+
+def test_a_successor_goes_on_where_a_ruler_ended(lake: LakeOfRules) -> None:
+    lake.add("up", [1, 0, 0, 0, 0, 0, 0], job="a")
+    lake.group(_ALERT.replace("for: 1m", "for: 3m"))
+    first = lake.ruler()
+    for minute in (2, 3, 4):
+        lake.look(first, minute)
+    assert lake.posted.bodies == []
+    second = lake.ruler()
+    lake.look(second, 5, lake.leases())
+    assert [body["alerts"][0]["status"] for _, body in lake.posted.bodies] == ["firing"]
+    # A third one knows that the receiver was told.
+    lake.look(lake.ruler(), 5.2)
+    assert len(lake.posted.bodies) == 1
+
+
+def test_missed_evaluations_are_made_up_for_up_to_a_bound_and_counted(lake: LakeOfRules) -> None:
+    lake.add("up", [1] * 30, job="a")
+    lake.group("  query_offset: 0s\n  rules: [{record: r, expr: up}]\n")
+    lake.look(lake.ruler(), 2)
+    ruler = lake.ruler(catch_up=3)
+    lake.look(ruler, 22)
+    with lake.database.transaction() as tx:
+        (group,) = list_groups(tx, lake.org_id)
+    assert (group.evaluations, group.missed) == (5, 16)
+    assert [len(lake.ask(ruler, "count_over_time(r[30m])", 22))] == [1]
+    assert lake.ask(ruler, "count_over_time(r[30m])", 22)[0].value == 5
+
+
+def test_a_rule_that_fails_says_so_and_the_others_go_on(lake: LakeOfRules) -> None:
+    lake.add("up", [1] * 5, job="a")
+    lake.add("up", [1] * 5, job="b")
+    rules = "[{record: bad, expr: up, labels: {job: x}}, {record: good, expr: up}, {alert: Up, expr: up}]"
+    lake.group(f"  query_offset: 0s\n  limit: 1\n  rules: {rules}\n")
+    ruler = lake.ruler()
+    lake.look(ruler, 2)
+    bad, good, up = [state.state for state in lake.states()]
+    assert bad["health"] == "err" and "same labelset after applying rule labels" in str(bad["last_error"])
+    assert good["last_error"] == "exceeded limit of 1 with 2 series"
+    assert up["last_error"] == "exceeded limit of 1 with 2 alerts" and up["alerts"] == []
+
+
+def test_a_series_that_ends_is_marked_stale(lake: LakeOfRules) -> None:
+    lake.add("up", [1, 1, None, None, None], job="a")
+    lake.group("  query_offset: 0s\n  rules: [{record: r, expr: up unless on () (vector(time()) > 1e15)}]\n")
+    ruler = lake.ruler(catch_up=20)
+    lake.look(ruler, 2)
+    assert len(lake.ask(ruler, "r", 2)) == 1
+    lake.group("  query_offset: 0s\n  rules: [{record: r, expr: up > 5}]\n")
+    ruler._groups_s = float("-inf")
+    lake.look(ruler, 3.5)
+    assert lake.ask(ruler, "r", 3.5) == []
+
+
+def test_of_two_rulers_one_stores_an_evaluation(lake: LakeOfRules) -> None:
+    lake.add("up", [1] * 5, job="a")
+    key = lake.group("  query_offset: 0s\n  rules: [{record: r, expr: up}]\n")
+    first, second = lake.ruler(), lake.ruler()
+    lake.look(first, 2)
+    lake.look(second, 2)
+    stolen = lake.leases("somebody else")
+    assert stolen == {}
+    held = first._held[key].group
+    held.evaluated_at_ms = BASE_MS - 60_000
+    lake.look(first, 2)
+    with lake.database.transaction() as tx:
+        assert list_groups(tx, lake.org_id)[0].evaluations == 1
+    with lake.database.transaction() as tx:
+        assert put_group(tx, key, "groups: [{name: g, rules: [{record: r, expr: up * 2}]}]", "test")
+        assert not put_group(tx, key, "groups: [{name: g, rules: [{record: r, expr: up * 2}]}]", "test")
+    first._groups_s = float("-inf")
+    lake.look(first, 4)
+    assert first._held[key].group.version == 2
+
+
+def test_a_receiver_that_is_down_is_told_later(lake: LakeOfRules) -> None:
+    lake.add("up", [0] * 9, job="a")
+    lake.group(_ALERT.replace("for: 1m", "for: 0s"))
+    ruler = lake.ruler()
+    lake.posted.fails = True
+    lake.look(ruler, 2)
+    (receiver,) = ruler.notifier.receivers
+    assert receiver.is_resting and lake.posted.bodies == []
+    lake.posted.fails, receiver._retry_at_s = False, 0.0
+    lake.look(ruler, 2.1)
+    assert [body["alerts"][0]["status"] for _, body in lake.posted.bodies] == ["firing"]
+
+
+def test_new_samples_of_a_metric_are_evaluated_at_once(lake: LakeOfRules) -> None:
+    import time
+
+    lake.group("  interval: 1h\n  rules: [{alert: Any, expr: errors > 0}, {alert: Other, expr: other > 0}]\n")
+    ruler = lake.ruler(continuous="all", continuous_gap_s=1)
+    leases = lake.leases()
+
+    def look() -> None:
+        ruler.look(leases)
+        for held in ruler._held.values():
+            if held.running is not None:
+                held.running.result(30)
+
+    look()
+    look()
+    offset_minutes = (time.time_ns() // 1_000_000 - 12_000 - BASE_MS) // 60_000
+    now_s = time.time()
+    source_values: list[float | None] = [None] * int((now_s * 1000 - BASE_MS) // 1000 - 12) + [1.0]
+    assert offset_minutes > 0
+    lake.add("errors", source_values, step_ms=1_000)
+    time.sleep(1.1)
+    look()
+    look()
+    ruler.notifier.round(ruler.notifier.receivers[0])
+    (body,) = [body for _, body in lake.posted.bodies]
+    assert body["alerts"][0]["labels"]["alertname"] == "Any"
