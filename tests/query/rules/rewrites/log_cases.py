@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 from lakerunner.query.rules.rule import Compute, RuleVersion
+from tests.query.rules.rewrites.cases import Query, with_steps
 
 MATCHERS = (
     '{service_name=~".+"}',
@@ -87,18 +87,12 @@ DIMENSIONS = ("service_name", "cloud_region", "route", "host", "status", "detect
 FIELDS = ("took", "size", "status", "duration(took)")
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    text: str
-    start_s: int
-    end_s: int
-    step_s: float
-
-
 def rule(rng: random.Random, number: int) -> RuleVersion:
     dimensions = rng.sample(DIMENSIONS, rng.randrange(0, 5))
     compute = rng.choice((Compute.COUNT, Compute.COUNT, Compute.BYTES, Compute.SUM, Compute.MIN, Compute.MAX))
-    field = rng.choice(("took", "size", "status")) if compute not in (Compute.COUNT, Compute.BYTES) else ""
+    field = (
+        rng.choice(("took", "size", "size", "size", "status")) if compute not in (Compute.COUNT, Compute.BYTES) else ""
+    )
     stages = rng.choice(STAGES if rng.random() < 0.9 else ODD_STAGES)
     match = f"{rng.choice(MATCHERS)} {stages}".strip()
     pairs = tuple((name, name) for name in dimensions)
@@ -116,48 +110,45 @@ def query(rng: random.Random, rules: list[RuleVersion]) -> Query:
         part = form.format(part)
     elif roll < 0.28:
         part = f'label_replace({part}, "x", "$1", "route", "/(.*)")'
-    start_s = rng.choice((0, 60, 120, 240)) + rng.choice((0, 10, 20) if rng.random() < 0.95 else (5,))
-    if rng.random() < 0.15:
-        return Query(part, start_s, start_s, 0)
-    return Query(
-        part,
-        start_s,
-        start_s + rng.choice((60, 180, 240)),
-        rng.choice((10, 20, 30, 60) if rng.random() < 0.95 else (15,)),
-    )
+    return with_steps(rng, "logql", part)
+
+
+#: What may be changed in a query so that the rule it was made from does not answer it, one thing at a time.
+ODD = ("matchers", "stages", "further", "by", "without", "width", "offset", "compute", "outer", "field", "errors")
 
 
 def _part(rng: random.Random, rule: RuleVersion) -> str:
+    odd = rng.choice(ODD) if rng.random() < 0.4 else ""
     cut = rule.match.index("}") + 1
     matchers, stages = rule.match[:cut], rule.match[cut:]
     kept = [name for name, _ in rule.dimensions]
-    if rng.random() < 0.1:
+    if odd == "matchers":
         matchers = rng.choice(NARROWER)
-    elif rng.random() < 0.3:
+    elif rng.random() < 0.3 and kept:
         # A further matcher, so that the rule's are implied.
         matchers = f"{matchers[:-1]}, {_matcher(rng, kept)}}}"
-    if rng.random() < 0.05:
+    if odd == "stages":
         stages = f" {rng.choice((*STAGES, *ODD_STAGES))}"
-    if rng.random() < 0.1:
+    if odd == "further":
         stages = f"{stages} {rng.choice(FURTHER)}"
-    elif rng.random() < 0.3:
+    elif rng.random() < 0.3 and kept:
         stages = f"{stages} | {_matcher(rng, kept)}"
     by = rng.sample(kept, rng.randrange(0, len(kept) + 1))
-    if rng.random() < 0.05:
+    if odd == "by":
         by.append(rng.choice(DIMENSIONS))
     grouping = f"by ({', '.join(dict.fromkeys(by))})"
-    if rng.random() < 0.02:
+    if odd == "without":
         grouping = f"without ({rng.choice(DIMENSIONS)})"
-    width = rng.choice(("10s", "30s", "1m", "2m") if rng.random() < 0.95 else ("15s", "1m5s"))
-    offset = rng.choice(("", "", "", " offset 30s", " offset -20s") if rng.random() < 0.95 else (" offset 5s",))
-    compute = rule.compute if rng.random() < 0.95 else rng.choice(list(Compute))
+    width = rng.choice(("15s", "1m5s") if odd == "width" else ("10s", "30s", "1m", "2m"))
+    offset = " offset 5s" if odd == "offset" else rng.choice(("", "", "", " offset 30s", " offset -20s"))
+    compute = rng.choice(list(Compute)) if odd == "compute" else rule.compute
     if compute in (Compute.COUNT, Compute.BYTES):
         over = "count_over_time" if compute is Compute.COUNT else "bytes_over_time"
         rate = "rate" if compute is Compute.COUNT else "bytes_rate"
-        outer = "sum" if rng.random() < 0.97 else rng.choice(("max", "avg"))
+        outer = rng.choice(("max", "avg")) if odd == "outer" else "sum"
         return f"{outer} {grouping} ({rng.choice((over, over, rate))}({matchers}{stages} [{width}]{offset}))"
-    field = (rule.field or "took") if rng.random() < 0.95 else rng.choice(FIELDS)
-    errors = ' | __error__=""' if rng.random() < 0.97 else ""
+    field = rng.choice(FIELDS) if odd == "field" else rule.field or "size"
+    errors = "" if odd == "errors" else ' | __error__=""'
     inner = f"{matchers}{stages} | unwrap {field}{errors} [{width}]{offset}"
     if compute in (Compute.MIN, Compute.MAX):
         name = str(compute)
@@ -169,7 +160,7 @@ def _part(rng: random.Random, rule: RuleVersion) -> str:
 
 def _matcher(rng: random.Random, kept: list[str]) -> str:
     """A condition on a label, mostly one that the rule keeps."""
-    name = rng.choice(kept) if kept and rng.random() < 0.9 else rng.choice(DIMENSIONS)
+    name = rng.choice(kept) if rng.random() < 0.95 else rng.choice(DIMENSIONS)
     values = VALUES[name]
     if rng.random() < 0.3:
         return f'{name}{rng.choice(("=~", "!~"))}"{"|".join(rng.sample(values, 2))}"'

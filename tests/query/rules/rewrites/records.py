@@ -43,9 +43,8 @@ def batch(rng: random.Random, size: int, begin_s: int = 0, end_s: int = SPAN_S) 
 
 def _record(rng: random.Random, begin_s: int, end_s: int) -> dict[str, Any]:
     edge_ns = rng.randrange(begin_s // 10, end_s // 10 + 1) * 10 * SECOND_NS
-    time_ns = rng.choice((edge_ns, edge_ns + 1, edge_ns - 1, rng.randrange(begin_s, end_s) * SECOND_NS, None))
-    if time_ns is None:
-        time_ns = rng.randrange(begin_s * SECOND_NS, end_s * SECOND_NS)
+    anywhere_ns = rng.randrange(begin_s * SECOND_NS, end_s * SECOND_NS)
+    time_ns = rng.choice((edge_ns, edge_ns + 1, edge_ns - 1, *(anywhere_ns,) * 5))
     fields = {
         "status": rng.choice(STATUSES),
         "took": rng.choice((rng.randrange(0, 500), round(rng.uniform(-2, 2), 3), "soon")),
@@ -54,14 +53,9 @@ def _record(rng: random.Random, begin_s: int, end_s: int) -> dict[str, Any]:
         "msg": rng.choice(WORDS),
     }
     chosen = {name: fields[name] for name in fields if rng.random() < 0.8}
-    body = rng.choice(
-        (
-            json.dumps(chosen),
-            " ".join(f"{name}={json.dumps(value)}" for name, value in chosen.items()),
-            f"{rng.choice(WORDS)} {rng.choice(STATUSES)}",
-            '{"status": "500", "cut',
-        )
-    )
+    logfmt = " ".join(f"{name}={json.dumps(value)}" for name, value in chosen.items())
+    text = f"{rng.choice(WORDS)} {rng.choice(STATUSES)}"
+    body = rng.choice((*(json.dumps(chosen),) * 8, logfmt, text, '{"status": "500", "cut'))
     attributes = {
         "route": rng.choice(ROUTES),
         "size": rng.choice((1, 17, 250, None)),

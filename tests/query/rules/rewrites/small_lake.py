@@ -116,8 +116,13 @@ class SmallLake:
         first = min(each.time_range.start_ns for each in made) // 1_000_000 // BUCKET_MS * BUCKET_MS
         last = max(each.time_range.end_ns for each in made) // 1_000_000 // BUCKET_MS * BUCKET_MS + 2 * BUCKET_MS
         by = ", ".join(name for name, _ in rule.dimensions)
-        text = _QUERIES[rule.compute].format(by=by, match=rule.match, field=rule.field)
-        plan = language("logql").compile(text, QueryTimes(first, last, BUCKET_MS), QueryOptions())
+        if rule.signal == "logs":
+            text = _QUERIES[rule.compute].format(by=by, match=rule.match, field=rule.field)
+        else:
+            grouping = f" by ({by})" if by else ""
+            text = f"{rule.match} | {rule.compute}_over_time({rule.field}){grouping}"
+        name = {"logs": "logql", "traces": "traceql"}[rule.signal]
+        plan = language(name).compile(text, QueryTimes(first, last, BUCKET_MS), QueryOptions())
         try:
             result = run(plan, self.source(made), lambda: None)
         except EvaluationError:
@@ -126,10 +131,13 @@ class SmallLake:
         labels = dict(rule.dimensions)
         series = []
         for each in result.value:
-            named = {labels[name]: value for name, value in each.labels.pairs} | dict(rule.static_labels)
-            times = each.timestamps_ms - BUCKET_MS + 2 + 2 * self.items
+            typed = int(rule.signal == "traces")
+            named = {labels[name]: value[typed:] for name, value in each.labels.pairs} | dict(rule.static_labels)
+            values = np.asarray(each.values)
+            there = values != 0 if rule.compute is Compute.COUNT else np.ones(len(values), bool)
+            times = each.timestamps_ms[there] - BUCKET_MS + 2 + 2 * self.items
             pairs = LabelSet.of({METRIC_NAME: rule.name, **named})
-            series.append(MemorySeries(pairs, times, np.asarray(each.values), times - 1, None))
+            series.append(MemorySeries(pairs, times, values[there], times - 1, None))
         if series:
             self.derived.append(
                 self._put({SAMPLES.suffix: samples_table(series), SERIES.suffix: series_table(series, None)})

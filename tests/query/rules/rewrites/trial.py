@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from lakerunner.model.errors import LakeError
-from lakerunner.model.signals import LOGS
+from lakerunner.model.signal import Signal
+from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.query.language import Plan, QueryOptions
 from lakerunner.query.languages import language
 from lakerunner.query.rules.rewriter import Rewriter
@@ -19,8 +19,9 @@ from lakerunner.query.rules.ruled_plan import RuledSteps
 from lakerunner.query.run import run
 from lakerunner.query.series.results import MatrixResult, QueryResult, VectorResult
 from lakerunner.query.series.times import QueryTimes
-from tests.query.rules.rewrites import log_cases
-from tests.query.rules.rewrites.records import START_NS, batch
+from tests.query.rules.rewrites import log_cases, records, span_cases, spans
+from tests.query.rules.rewrites.cases import Query
+from tests.query.rules.rewrites.records import SPAN_S, START_NS
 from tests.query.rules.rewrites.small_lake import SmallLake
 
 QUERIES_PER_LAKE = 40
@@ -42,52 +43,85 @@ class Outcome:
     refusals: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A signal, and what is made up for it."""
+
+    signal: Signal
+    rule: Callable[[random.Random, int], RuleVersion]
+    query: Callable[[random.Random, list[RuleVersion]], Query]
+    batch: Callable[..., list[bytes]]
+
+
+SUBJECTS = (
+    Subject(LOGS, log_cases.rule, log_cases.query, records.batch),
+    Subject(TRACES, span_cases.rule, span_cases.query, spans.batch),
+)
+
+
 def trials(seed: int, lake: SmallLake, rewriter: Rewriter, queries: int = QUERIES_PER_LAKE) -> Iterator[Outcome]:
-    """Fill the lake from a seed, then ask."""
-    rng = random.Random(seed)
-    rules = [log_cases.rule(rng, number) for number in range(1, 1 + rng.randrange(1, 5))]
-    fill(rng, lake, rules)
-    for _ in range(queries):
-        query = log_cases.query(rng, rules)
+    for rules, query in asked(seed, lake, queries):
         yield _trial(lake, rewriter, rules, query)
 
 
-def fill(rng: random.Random, lake: SmallLake, rules: list[RuleVersion]) -> None:
-    """Some items, of which in some lakes not all were evaluated with all rules; the last ones bring late rows."""
+def asked(seed: int, lake: SmallLake, queries: int = QUERIES_PER_LAKE) -> Iterator[tuple[list[RuleVersion], Query]]:
+    """Fill the lake from a seed, then ask. Every third lake is of spans."""
+    rng = random.Random(seed)
+    subject = SUBJECTS[seed % 3 == 2]
+    rules = [subject.rule(rng, number) for number in range(1, 1 + rng.randrange(1, 5))]
+    fill(rng, lake, subject, rules)
+    for _ in range(queries):
+        yield rules, subject.query(rng, rules)
+
+
+def fill(rng: random.Random, lake: SmallLake, subject: Subject, rules: list[RuleVersion]) -> None:
+    """Some items. In some lakes, later ones bring late rows that not all rules have seen."""
     lake.forget()
-    complete = rng.random() < 0.6
-    items = rng.randrange(1, 4)
-    for number in range(items):
-        known = rules if complete or rng.random() < 0.5 else rng.sample(rules, rng.randrange(0, len(rules)))
-        begin_s = 0 if complete else rng.choice((0, 0, 60, 120))
-        end_s = 240 if complete else rng.choice((240, begin_s + 60))
-        requests = batch(rng, 60, begin_s, end_s)
-        lake.ingest(LOGS, requests, known)
+    complete = rng.random() < 0.7
+    for number in range(rng.randrange(1, 4)):
+        known, begin_s, end_s = rules, 0, SPAN_S
+        if number and not complete:
+            known = rng.sample(rules, rng.randrange(0, len(rules)))
+            begin_s = rng.choice((0, 60, 120, 180))
+            end_s = begin_s + rng.choice((10, 60))
+        requests = subject.batch(rng, 250, begin_s, end_s)
+        lake.ingest(subject.signal, requests, known)
         if number == 0 and rng.random() < 0.3:
             # The same objects in another item: rows that are stored twice.
-            lake.ingest(LOGS, requests, known)
+            lake.ingest(subject.signal, requests, known)
 
 
-def _trial(lake: SmallLake, rewriter: Rewriter, rules: list[RuleVersion], query: log_cases.Query) -> Outcome:
-    start_ms, step_ms = START_MS + round(query.start_s * 1000), round(query.step_s * 1000)
-    times = QueryTimes(start_ms, START_MS + query.end_s * 1000, step_ms)
-    shown = f"{query.text} from {query.start_s} to {query.end_s} by {query.step_s}"
+def _trial(lake: SmallLake, rewriter: Rewriter, rules: list[RuleVersion], query: Query) -> Outcome:
     try:
-        plan = language("logql").compile(query.text, times, QueryOptions())
+        plan = plan_of(query)
     except LakeError as error:
-        return Outcome(shown, "invalid", refusals=(str(error),))
+        return Outcome(str(query), "invalid", refusals=(str(error),))
+    ruled, refusals = rewritten(lake, rewriter, rules, plan)
+    if ruled is None:
+        return Outcome(str(query), "refused", refusals=refusals)
+    kind = "split" if ruled.splits else "rewritten"
+    return Outcome(str(query), kind, difference(answer(lake, plan), answer(lake, ruled)))
+
+
+def plan_of(query: Query) -> Plan:
+    times = QueryTimes(START_MS + query.start_s * 1000, START_MS + query.end_s * 1000, query.step_s * 1000)
+    return language(query.language).compile(query.text, times, QueryOptions(lookback_ms=60_000))
+
+
+def rewritten(
+    lake: SmallLake, rewriter: Rewriter, rules: list[RuleVersion], plan: Plan, *, covered: bool = False
+) -> tuple[RuledSteps | None, tuple[str, ...]]:
+    """The plan that rules answer, or why they do not. `covered` believes that every rule has all rows."""
     considered = rewriter.consider(plan, rules)
-    if considered is None:
-        return Outcome(shown, "no part")
-    ruled, notes = considered.decided({want: lake.gaps(want) for want in considered.wants})
-    if not isinstance(ruled, RuledSteps):
-        return Outcome(shown, "refused", refusals=tuple(f"{note.rule}: {note.refusal}" for note in notes))
-    kind = "split" if any(part.gaps for part in ruled.parts) else "rewritten"
-    raw, made = _answer(lake, plan), _answer(lake, ruled)
-    return Outcome(shown, kind, _difference(raw, made))
+    assert considered is not None
+    gaps = {want: [] if covered else lake.gaps(want, rules[0].signal) for want in considered.wants}
+    ruled, notes = considered.decided(gaps)
+    if isinstance(ruled, RuledSteps):
+        return ruled, ()
+    return None, tuple(f"{note.rule}: {note.refusal}" for note in notes)
 
 
-def _answer(lake: SmallLake, plan: Plan) -> Cells | str:
+def answer(lake: SmallLake, plan: Plan) -> Cells | str:
     source = lake.source()
     source.prepare(plan.leaves)
     try:
@@ -111,7 +145,7 @@ def cells(result: QueryResult) -> Cells:
     }
 
 
-def _difference(raw: Cells | str, made: Cells | str) -> str:
+def difference(raw: Cells | str, made: Cells | str) -> str:
     if isinstance(raw, str) or isinstance(made, str):
         return "" if isinstance(raw, str) and isinstance(made, str) else f"raw {_short(raw)}, by rules {_short(made)}"
     if raw.keys() != made.keys():
@@ -133,7 +167,3 @@ def _equal(left: float, right: float) -> bool:
         return False
     # Values around 500 that cancel each other keep an error of that size.
     return bool(abs(left - right) <= TOLERANCE * max(abs(left), abs(right), 500.0))
-
-
-def tally(outcomes: Iterator[Outcome]) -> Counter[str]:
-    return Counter(outcome.kind for outcome in outcomes)
