@@ -56,7 +56,7 @@ def parts_of(expr: ast.MetricExpr) -> Iterator[Part]:
     while pending:
         node = pending.pop()
         match node:
-            case ast.VectorAggregate(expr=ast.RangeAggregate() as inner):
+            case ast.VectorAggregate(expr=ast.RangeAggregate(grouping=None) as inner):
                 grouping = absorbed(node)
                 yield _part(node, inner, grouping, node.op, f"{node.op}({inner.op}(…))")
             case ast.RangeAggregate():

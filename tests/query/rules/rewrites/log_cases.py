@@ -46,17 +46,16 @@ STAGES = (
     '| regexp "(?P<status>[0-9]{3})" | status!="200"',
     '| route="/a"',
     '| route=~"/a|/b"',
-    '| json | __error__="" | label_format host="{{.status}}" | __error__=""',
     '| json | __error__="" | drop host',
     '| json | __error__="" | keep status, service_name',
-    '| line_format "{{.route}}" |= "/" | __error__=""',
 )
 #: Stages that may fail, or that ask about failures. Rules with them seldom answer.
 ODD_STAGES = (
+    "| unpack",
+    "| decolorize",
     "| json",
     '| json | status="500"',
     "| logfmt",
-    "| label_format route=host",
     '| __error__="" | json',
     '| json | __error__!=""',
 )
@@ -73,6 +72,8 @@ FURTHER = (
     '| __error__=""',
     '| service_name="parsed"',
     "| json",
+    "| label_format route=host",
+    '| line_format "{{.route}}" |= "/"',
 )
 VALUES = {
     "service_name": ("api", "cart", "api-test", "unknown_service"),

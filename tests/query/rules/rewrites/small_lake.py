@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from lakerunner.model.ids import fresh_id
-from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
-from lakerunner.model.signals import LOGS, METRICS
-from lakerunner.model.signals.metrics import SAMPLES, SERIES
+from lakerunner.model.signals import METRICS
+from lakerunner.pipeline.derive.rule_set import RuleSet, Trouble
+from lakerunner.pipeline.derive.rule_set import RuleVersion as Version
+from lakerunner.pipeline.derive.spans import DeriveOptions
 from lakerunner.pipeline.ingest.task import IngestTask, run_task
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
-from lakerunner.query.language import QueryOptions
-from lakerunner.query.languages import language
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.planner import Planner
-from lakerunner.query.rules.rule import Compute, RuleVersion
-from lakerunner.query.run import run
-from lakerunner.query.series.block import EvaluationError
-from lakerunner.query.series.memory_source import MemorySeries
-from lakerunner.query.series.results import MatrixResult
-from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.rules.rule import RuleVersion
+from lakerunner.rules.definitions import Compute as DefinedCompute
+from lakerunner.rules.definitions import Materialize
 from lakerunner.runtime.settings import DataSettings, Settings
-from lakerunner.store import keys
 from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
-from lakerunner.store.segment_writer import describe, encode_tables, segment_of
-from tests.query.lake_of_series import samples_table, series_table
 
 ORG = uuid.UUID(int=7)
-BUCKET_MS = 10_000
-_QUERIES = {
-    Compute.COUNT: "sum by ({by})(count_over_time({match}[10s]))",
-    Compute.BYTES: "sum by ({by})(bytes_over_time({match}[10s]))",
-    Compute.SUM: 'sum by ({by})(sum_over_time({match} | unwrap {field} | __error__="" [10s]))',
-    Compute.MIN: 'min by ({by})(min_over_time({match} | unwrap {field} | __error__="" [10s]))',
-    Compute.MAX: 'max by ({by})(max_over_time({match} | unwrap {field} | __error__="" [10s]))',
-}
+_VERSIONS = itertools.count(1)
 
 
 @dataclass(slots=True)
@@ -61,6 +46,7 @@ class SmallLake:
     folder: Path
     raw: list[Stored] = field(default_factory=list)
     derived: list[Segment] = field(default_factory=list)
+    holes: list[Trouble] = field(default_factory=list)
     items: int = 0
 
     def __post_init__(self) -> None:
@@ -76,6 +62,7 @@ class SmallLake:
         """Begin again, with nothing."""
         self.raw.clear()
         self.derived.clear()
+        self.holes.clear()
         self.items = 0
 
     def source(self, only: Sequence[Segment] | None = None) -> LakeQuery:
@@ -90,64 +77,38 @@ class SmallLake:
             key = f"otel-raw/{ORG}/c/{fresh_id()}/{signal.name}_{number}.json"
             meta = self.store.put(key, request)
             raws.append(RawObject(ORG, "c", signal.name, self.config.url, key, version_of(meta), meta.size_bytes))
+        known = tuple(Version(each.rule_id, each.version, materialize(each)) for each in rules)
+        # A version of the catalog of its own for every item, so that nothing compiled is taken for another lake's.
+        catalog = RuleSet(ORG, signal.name, next(_VERSIONS), known)
+        derive = DeriveOptions(slot=self.items, span_metrics=False, service_graph=False)
+        sources = {self.config.url: self.config}
         task = IngestTask(
-            fresh_id(), ORG, "c", signal.name, tuple(raws), {self.config.url: self.config}, self.config
-        )  # fmt: skip
+            fresh_id(), ORG, "c", signal.name, tuple(raws), sources, self.config, derive=derive, rules=catalog
+        )
         result = run_task(task)
         assert result.error is None, result.error
         refused = [each.quarantine_reason for each in result.objects if each.quarantine_reason]
         assert not refused, refused
         self.items += 1
-        made = [each for each in result.segments if each.signal == signal.name]
-        known = frozenset(rule.rule_id for rule in rules if self._derive(rule, made))
-        self.raw += [Stored(each, known) for each in made]
+        ids = frozenset(rule.rule_id for rule in rules)
+        self.raw += [Stored(each, ids) for each in result.segments if each.signal == signal.name]
+        self.derived += [each for each in result.segments if each.signal == METRICS.name]
+        self.holes += result.evaluation.troubles
 
-    def gaps(self, want: CoverageWant, rule_signal: str = LOGS.name) -> list[Gap]:
-        return [
+    def gaps(self, want: CoverageWant) -> list[Gap]:
+        """As the index knows them: segments that the rule has not seen, and rows that it failed on."""
+        unseen = [
             Gap(stored.segment.time_range.start_ns - 1, stored.segment.time_range.end_ns - 1, "not evaluated")
             for stored in self.raw
-            if stored.segment.signal == rule_signal
-            and want.rule_id not in stored.rules
-            and stored.segment.time_range.start_ns <= want.end_ns
-            and stored.segment.time_range.end_ns - 1 > want.start_ns
+            if want.rule_id not in stored.rules
         ]
+        failed = [
+            Gap(hole.first_ns - 1, hole.last_ns, hole.reason) for hole in self.holes if hole.rule_id == want.rule_id
+        ]
+        return [gap for gap in (*unseen, *failed) if gap.start_ns < want.end_ns and gap.end_ns > want.start_ns]
 
-    def _derive(self, rule: RuleVersion, made: Sequence[Segment]) -> bool:
-        first = min(each.time_range.start_ns for each in made) // 1_000_000 // BUCKET_MS * BUCKET_MS
-        last = max(each.time_range.end_ns for each in made) // 1_000_000 // BUCKET_MS * BUCKET_MS + 2 * BUCKET_MS
-        by = ", ".join(name for name, _ in rule.dimensions)
-        if rule.signal == "logs":
-            text = _QUERIES[rule.compute].format(by=by, match=rule.match, field=rule.field)
-        else:
-            grouping = f" by ({by})" if by else ""
-            text = f"{rule.match} | {rule.compute}_over_time({rule.field}){grouping}"
-        name = {"logs": "logql", "traces": "traceql"}[rule.signal]
-        plan = language(name).compile(text, QueryTimes(first, last, BUCKET_MS), QueryOptions())
-        try:
-            result = run(plan, self.source(made), lambda: None)
-        except EvaluationError:
-            return False
-        assert isinstance(result.value, MatrixResult)
-        labels = dict(rule.dimensions)
-        series = []
-        for each in result.value:
-            typed = int(rule.signal == "traces")
-            named = {labels[name]: value[typed:] for name, value in each.labels.pairs} | dict(rule.static_labels)
-            values = np.asarray(each.values)
-            there = values != 0 if rule.compute is Compute.COUNT else np.ones(len(values), bool)
-            times = each.timestamps_ms[there] - BUCKET_MS + 2 + 2 * self.items
-            pairs = LabelSet.of({METRIC_NAME: rule.name, **named})
-            series.append(MemorySeries(pairs, times, values[there], times - 1, None))
-        if series:
-            self.derived.append(
-                self._put({SAMPLES.suffix: samples_table(series), SERIES.suffix: series_table(series, None)})
-            )
 
-    def _put(self, tables: dict[str, object]) -> Segment:
-        files = encode_tables(METRICS, tables)  # type: ignore[arg-type]
-        about = describe(METRICS, tables[SAMPLES.suffix])  # type: ignore[arg-type]
-        size = sum(file.size for file in files)
-        segment = segment_of(METRICS, about, segment_id=fresh_id(), org_id=ORG, collector="c", size_bytes=size)
-        for key, file in zip(keys.segment_keys(segment), files, strict=True):
-            self.store.put(key, memoryview(file))
-        return segment
+def materialize(rule: RuleVersion) -> Materialize:
+    names = tuple(name for name, _ in rule.dimensions)
+    compute = DefinedCompute(str(rule.compute))
+    return Materialize(rule.name, rule.signal, rule.match, names, compute, rule.field, labels=dict(rule.static_labels))

@@ -114,7 +114,7 @@ def rewritten(
     """The plan that rules answer, or why they do not. `covered` believes that every rule has all rows."""
     considered = rewriter.consider(plan, rules)
     assert considered is not None
-    gaps = {want: [] if covered else lake.gaps(want, rules[0].signal) for want in considered.wants}
+    gaps = {want: [] if covered else lake.gaps(want) for want in considered.wants}
     ruled, notes = considered.decided(gaps)
     if isinstance(ruled, RuledSteps):
         return ruled, ()
