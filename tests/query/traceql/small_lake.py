@@ -9,6 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from lakerunner.formats.attributes import with_keys
+from lakerunner.query.scan.rows.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.request import RowScan
 
 T = TypeVar("T")
@@ -24,6 +25,9 @@ class Rows:
         names = [name for name in self._batch.schema.names if columns is None or name in columns]
         return self._batch.select(names)
 
+    def ids(self, column: str) -> Ids:
+        return ids_of(self._batch.column(column))[0]
+
     def some(self, places: Any) -> Rows:
         return Rows(self._batch.take(pa.array(places)), self.segment)
 
@@ -38,7 +42,15 @@ class Segments:
             self._groups += [(table.slice(at, rows), number) for at in range(0, len(spans), rows)]
 
     def mapped(self, scan: RowScan, make: Callable[[Any], T]) -> Iterator[T]:
-        return (make(Rows(*group)) for group in self._groups)
+        for batch, segment in self._groups:
+            rows = batch if scan.ids is None else batch.filter(pa.array(is_among(batch, scan.ids)))
+            if rows.num_rows:
+                yield make(Rows(rows, segment))
+
+
+def is_among(batch: pa.RecordBatch, wanted: Ids) -> list[bool]:
+    texts = {wanted.text(row) for row in range(len(wanted))}
+    return [text in texts for text in batch.column("trace_id").to_pylist()]
 
 
 def table_of(spans: Sequence[Span]) -> pa.RecordBatch:

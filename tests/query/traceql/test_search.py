@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakerunner.query.traceql.language import compiled
 from lakerunner.query.traceql.search import Search, search
 from lakerunner.query.traceql.spans import Part, Spans
-from tests.query.traceql.small_lake import NOW_NS, Segments, Span, lakes, once, table_of
+from tests.query.traceql.small_lake import NOW_NS, Rows, Segments, Span, lakes, once, table_of
 
 
 def found(query: str, parts: Sequence[Sequence[Span]], limit: int = 1000) -> dict[str, list[set[str]]]:
@@ -122,7 +122,7 @@ def _chain(size: int, parent: Callable[[int], int | None]) -> list[Span]:
     ],
 )
 def test_odd_trees(spans: list[Span], matches: int) -> None:
-    answer = Spans([Part.of(table_of(spans), ())])
+    answer = Spans([Part.of(table_of(spans), (), Rows(table_of(spans), 0).ids("trace_id"))])
     names = np.array([span["name"] for span in spans])
     below = answer.trees.with_ancestor_in(names == "a")
     assert int((below & (names == "b")).sum()) == matches

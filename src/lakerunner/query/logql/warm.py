@@ -14,6 +14,7 @@ from lakerunner.query.logql.answer import answer_batch
 from lakerunner.query.logql.ast import LogSelector
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.pipeline import Pipeline
+from lakerunner.query.scan.rows.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.segment import ReadableRows, Shape
 from lakerunner.query.series.batch import SeriesBatch
@@ -102,6 +103,12 @@ class _Rows:
     @property
     def segment(self) -> Hashable:
         return None
+
+    def ids(self, column: str) -> Ids:
+        return ids_of(self.whole.column(column))[0]
+
+    def remembered(self, what: Hashable, make: Callable[[], T], size_bytes: Callable[[T], int]) -> T:
+        return make()
 
 
 def _batch(line: str) -> pa.RecordBatch:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakerunner.model.errors import LimitHit
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.query.language import Check, RowSource
-from lakerunner.query.scan.rows.predicate import EVERYTHING, Column, In, Predicate, Text
+from lakerunner.query.scan.rows.id_runs import Ids, concat_ids
+from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.segment import ReadableRows
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.traceql import ast
+from lakerunner.query.traceql.gathering import ENOUGH_ROWS, Gathered
 from lakerunner.query.traceql.reading import attributes_in
 from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
 
@@ -23,15 +25,13 @@ from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
 REACH_NS = 30 * 60 * 1_000_000_000
 #: Spans that one query holds at a time, and traces that it remembers.
 MAX_SPANS, MAX_TRACES = 5_000_000, 5_000_000
-#: Of more traces, all spans of the time are read and chosen from.
-_NAMED_TRACES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Traces that may match, those with the newest matching span first, and the start of that span."""
 
-    trace_ids: pa.Array
+    trace_ids: Ids
     newest_ns: Ints
     #: Whether they are all traces of the time.
     everything: bool
@@ -44,35 +44,31 @@ def find_candidates(source: RowSource, predicate: Predicate, start_ns: int, end_
     scan = RowScan(TRACES, predicate, ("trace_id",), start_ns, end_ns, ordered=False)
     parts = list(source.mapped(scan, _traces_of))
     check()
-    table = pa.concat_tables(parts) if parts else _NO_TRACES
-    if table.num_rows:
-        table = table.group_by("trace_id").aggregate([("start", "max")]).rename_columns(["trace_id", "start"])
-        table = table.sort_by([("start", "descending"), ("trace_id", "ascending")])
-    if table.num_rows > MAX_TRACES:
+    numbers, ids = concat_ids([of_group for of_group, _ in parts]).numbered()
+    if len(ids) > MAX_TRACES:
         raise LimitHit(
-            f"cannot search {table.num_rows:,} traces: more than {MAX_TRACES:,}",
+            f"cannot search {len(ids):,} traces: more than {MAX_TRACES:,}",
             hint="narrow the filter or shorten the range",
         )
-    newest = table.column("start").to_numpy()
-    return Candidates(table.column("trace_id").combine_chunks(), newest, predicate == EVERYTHING)
+    newest = np.full(len(ids), -(1 << 63), np.int64)
+    if parts:
+        np.maximum.at(newest, numbers, np.concatenate([starts for _, starts in parts]))
+    order = np.argsort(-newest, kind="stable")
+    return Candidates(ids.take(order), newest[order], predicate == EVERYTHING)
 
 
-_NO_TRACES = pa.table({"trace_id": pa.array([], pa.string()), "start": pa.array([], pa.int64())})
-
-
-def _traces_of(rows: ReadableRows) -> pa.Table:
-    """The traces of the matching rows of a row group. Its rows are sorted by trace."""
-    batch = rows.batch(("trace_id", "start_timestamp"))
-    ids = batch.column("trace_id")
-    ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
-    table = pa.table({"trace_id": ids, "start": batch.column("start_timestamp").cast(pa.int64())})
-    grouped = table.group_by("trace_id").aggregate([("start", "max")]).rename_columns(["trace_id", "start"])
-    return grouped.select(["trace_id", "start"])
+def _traces_of(rows: ReadableRows) -> tuple[Ids, Ints]:
+    """The traces of the matching rows of a row group, and their newest starts. Rows of a trace lie together."""
+    starts = rows.batch(("start_timestamp",)).column(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    ids = rows.ids("trace_id")
+    changed = (ids.high[1:] != ids.high[:-1]) | (ids.low[1:] != ids.low[:-1])
+    first = np.flatnonzero(np.concatenate(([True], changed)))
+    return ids.take(first), np.maximum.reduceat(starts, first)
 
 
 def load_traces(
     source: RowSource,
-    trace_ids: pa.Array | None,
+    trace_ids: Ids | None,
     fields: Sequence[ast.Field],
     start_ns: int,
     end_ns: int,
@@ -82,39 +78,32 @@ def load_traces(
 ) -> Spans:
     """All spans of these traces between the times; of all traces, without ids."""
     columns = None if every_attribute else tuple(dict.fromkeys((*BASE, *stored_columns(fields))))
-    predicate: Predicate = EVERYTHING
-    chosen = trace_ids
-    if trace_ids is not None and len(trace_ids) <= _NAMED_TRACES:
-        predicate, chosen = In(Column("trace_id"), tuple(map(Text, trace_ids.to_pylist()))), None
-    scan = RowScan(TRACES, predicate, columns, start_ns, end_ns, ordered=False)
+    ids = None if trace_ids is None else trace_ids.ordered()
+    scan = RowScan(TRACES, EVERYTHING, columns, start_ns, end_ns, ordered=False, ids=ids)
 
-    def part(rows: ReadableRows) -> Part | None:
-        batch = rows.batch(columns, apart=True)
-        if chosen is not None:
-            ids = batch.column("trace_id")
-            ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids
-            batch = batch.filter(pc.is_in(ids, value_set=chosen))
-        others = attributes_in(batch) if every_attribute else ()
-        return Part.of(batch, fields, others=others) if batch.num_rows else None
+    def part_of(batch: pa.RecordBatch, ids: Ids) -> Part:
+        return Part.of(batch, fields, ids, others=attributes_in(batch) if every_attribute else ())
+
+    def read(rows: ReadableRows) -> Part | tuple[pa.RecordBatch, Ids]:
+        batch, ids = rows.batch(columns, apart=True), rows.ids("trace_id")
+        return (batch, ids) if batch.num_rows < ENOUGH_ROWS else part_of(batch, ids)
 
     parts: list[Part] = []
+    gathered = Gathered()
     held = 0
-    for each in source.mapped(scan, part):
+    for each in source.mapped(scan, read):
         check()
-        if each is None:
-            continue
-        held += len(each.start_ns)
+        held += len(each.start_ns) if isinstance(each, Part) else len(each[1])
         if held > MAX_SPANS:
             raise LimitHit(
                 f"cannot hold more than {MAX_SPANS:,} spans of whole traces at a time",
                 hint="narrow the filter or shorten the range",
             )
-        parts.append(each)
-    return Spans(parts)
-
-
-def no_spans() -> Spans:
-    return Spans([])
+        if isinstance(each, Part):
+            parts.append(each)
+        else:
+            parts += [part_of(*large) for large in gathered.add(*each)]
+    return Spans([*parts, *(part_of(*rest) for rest in gathered.rest())])
 
 
 def chunks(candidates: Candidates, first: int) -> list[tuple[int, int]]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
-from lakerunner.model.errors import LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.query.language import Check, RowSource
@@ -18,22 +18,35 @@ from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.comparing import INTRINSIC_FIELDS, block_of, compared
 from lakerunner.query.traceql.fields import TRACE_STATE, level_of
+from lakerunner.query.traceql.gathering import ENOUGH_ROWS, Gathered
 from lakerunner.query.traceql.labels import encoded_label
 from lakerunner.query.traceql.loading import REACH_NS, find_candidates, load_traces
+from lakerunner.query.traceql.metric_cells import (
+    BUCKET,
+    Cells,
+    Groups,
+    Labelled,
+    bucketed,
+    places,
+    reduced,
+    too_many_series,
+)
 from lakerunner.query.traceql.metric_values import then, with_operator
 from lakerunner.query.traceql.parser import COUNTING, QUANTILE
 from lakerunner.query.traceql.printer import field as field_text
 from lakerunner.query.traceql.pushdown import candidates
-from lakerunner.query.traceql.repeats import NO_KEYS, Keys, Seen, among, keys_of, suspects
+from lakerunner.query.traceql.repeats import Keys, Seen, among, keys_of, suspects
 from lakerunner.query.traceql.sampling import weights_of
 from lakerunner.query.traceql.shown import all_fields
-from lakerunner.query.traceql.spans import BASE, Part, Spans, flat_columns
+from lakerunner.query.traceql.spans import BASE, Part, Spans, flat_columns, start_times
 from lakerunner.query.traceql.spansets import PipelineRun
-from lakerunner.query.traceql.values import DURATION, FLOAT, NIL, Values
+from lakerunner.query.traceql.values import DURATION, FLOAT, Values
 
 HISTOGRAM = "histogram_over_time"
-P, BUCKET = "p", "__bucket"
+P = "p"
 _NS_PER_S = 1e9
+#: Buckets that a series of quantiles may have, each of which is counted as a series.
+_MOST_BUCKETS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +64,9 @@ class Window:
     def end_ns(self) -> int:
         return int(self.steps_ns[-1]) + 1
 
-    def place(self, times_ns: Ints) -> Ints:
-        """The step of each time; -1 where it is outside."""
-        place = -((int(self.steps_ns[0]) - times_ns) // self.width_ns)
-        return np.where((place >= 0) & (place < len(self.steps_ns)), place, -1)
-
-
-@dataclass(slots=True)
-class Cells:
-    """Counts and aggregates of one group: one element per step."""
-
-    count: Floats
-    total: Floats
-    least: Floats
-    most: Floats
-
-    @classmethod
-    def empty(cls, steps: int) -> Cells:
-        return cls(np.zeros(steps), np.zeros(steps), np.full(steps, np.inf), np.full(steps, -np.inf))
-
-    def add(self, other: Cells) -> None:
-        self.count += other.count
-        self.total += other.total
-        np.minimum(self.least, other.least, out=self.least)
-        np.maximum(self.most, other.most, out=self.most)
-
-
-Groups = dict[LabelSet, Cells]
+    def place(self, times_ns: Ints) -> tuple[Ints, bool]:
+        """The step of each time, -1 where it is outside; and whether any is."""
+        return places(times_ns, int(self.steps_ns[0]), self.width_ns, len(self.steps_ns))
 
 
 class MetricRun:
@@ -112,7 +101,7 @@ class MetricRun:
         spans = load_traces(self._source, ids, fields, low, high, self._check, every_attribute=True)
         run = PipelineRun(spans)
         rows = run.run(pipeline.stages).rows
-        place = self._window.place(spans.start_ns[rows])
+        place, _ = self._window.place(spans.start_ns[rows])
         rows, place = rows[place >= 0], place[place >= 0]
         self.spans += len(rows)
         return block_of(*compared(spans, run, rows, place, pipeline, compare, steps), steps)
@@ -148,10 +137,7 @@ class MetricRun:
         for labels, cells in part.items():
             if labels not in found:
                 if len(found) >= self._max_series:
-                    raise LimitHit(
-                        f"cannot answer with more than {self._max_series:,} series (api.max_series)",
-                        hint="group by fewer attributes, or by ones with fewer values",
-                    )
+                    raise too_many_series(self._max_series)
                 found[labels] = Cells.empty(len(self._window.steps_ns))
             found[labels].add(cells)
 
@@ -164,43 +150,65 @@ class MetricRun:
         window = self._window
         scan = RowScan(TRACES, candidates(pipeline.stages), columns, window.start_ns, window.end_ns, ordered=False)
 
-        def counted(rows: ReadableRows, apart: Keys) -> tuple[Groups, Seen | None, Part | None]:
+        def counted(batch: pa.RecordBatch) -> Groups:
+            spans = Spans.flat(Part.of(batch, fields))
+            run = PipelineRun(spans)
+            return self._grouped(spans, run, _chosen(pipeline, run, len(spans)), aggregate)
+
+        def read(rows: ReadableRows) -> tuple[pa.RecordBatch | Groups, Seen | None]:
             batch = rows.batch(columns, apart=True)
             if not batch.num_rows:
-                return {}, None, None
-            spans = Spans.flat(Part.of(batch, fields, flat=True))
-            run = PipelineRun(spans)
-            mask = self._window.place(spans.start_ns) >= 0
-            for stage in pipeline.stages:
-                if isinstance(stage, ast.Filter):
-                    mask &= run.conditions.mask(stage.condition)
-            chosen = np.flatnonzero(mask)
-            if not len(chosen):
-                return {}, None, None
-            start_ns, duration_ns = spans.start_ns[chosen], spans.duration_ns[chosen]
-            if not len(apart):
-                seen = Seen.of(rows.segment, start_ns, duration_ns)
-                return self._grouped(spans, run, chosen, aggregate), seen, None
-            twice = among(keys_of(start_ns, duration_ns), apart)
-            part = None
-            if twice.any():
-                whole = rows.some(chosen[twice]).batch((*BASE, *columns), apart=True)
-                part = Part.of(whole, fields)
-            return self._grouped(spans, run, chosen[~twice], aggregate), None, part
+                return {}, None
+            seen = Seen.of(rows.segment, start_times(batch), batch.column("duration_ns").to_numpy(zero_copy_only=False))
+            return batch if batch.num_rows < ENOUGH_ROWS else counted(batch), seen
 
         found: Groups = {}
         all_seen: list[Seen] = []
         spans_before = self.spans
-        for groups, seen, _ in self._source.mapped(scan, lambda rows: counted(rows, NO_KEYS)):
-            self._merge(found, groups)
+        gathered = Gathered()
+        for part, seen in self._source.mapped(scan, read):
             if seen is not None:
                 all_seen.append(seen)
+            if isinstance(part, dict):
+                self._merge(found, part)
+            else:
+                for large, _ in gathered.add(part):
+                    self._merge(found, counted(large))
+        for rest, _ in gathered.rest():
+            self._merge(found, counted(rest))
         doubtful = suspects(all_seen)
         if not len(doubtful):
             return found
-        found, parts = {}, []
         self.spans = spans_before
-        for groups, _, part in self._source.mapped(scan, lambda rows: counted(rows, doubtful)):
+        return self._without_repeats(scan, pipeline, aggregate, fields, doubtful)
+
+    def _without_repeats(
+        self,
+        scan: RowScan,
+        pipeline: ast.Pipeline,
+        aggregate: ast.MetricAggregate,
+        fields: Sequence[ast.Field],
+        doubtful: Keys,
+    ) -> Groups:
+        columns = flat_columns(fields)
+
+        def counted(rows: ReadableRows) -> tuple[Groups, Part | None]:
+            batch = rows.batch(columns, apart=True)
+            if not batch.num_rows:
+                return {}, None
+            spans = Spans.flat(Part.of(batch, fields))
+            run = PipelineRun(spans)
+            chosen = _chosen(pipeline, run, len(spans))
+            twice = among(keys_of(spans.start_ns[chosen], spans.duration_ns[chosen]), doubtful)
+            part = None
+            if twice.any():
+                some = rows.some(chosen[twice])
+                part = Part.of(some.batch((*BASE, *columns), apart=True), fields, some.ids("trace_id"))
+            return self._grouped(spans, run, chosen[~twice], aggregate), part
+
+        found: Groups = {}
+        parts: list[Part] = []
+        for groups, part in self._source.mapped(scan, counted):
             self._merge(found, groups)
             if part is not None:
                 parts.append(part)
@@ -208,29 +216,29 @@ class MetricRun:
         return found
 
     def _grouped(self, spans: Spans, run: PipelineRun, rows: Ints, aggregate: ast.MetricAggregate) -> Groups:
-        place = self._window.place(spans.start_ns[rows])
-        rows, place = rows[place >= 0], place[place >= 0]
+        place, any_outside = self._window.place(spans.start_ns if len(rows) == len(spans) else spans.start_ns[rows])
+        if any_outside:
+            rows, place = rows[place >= 0], place[place >= 0]
         if not len(rows):
             return {}
         self.spans += len(rows)
-        values = np.ones(len(rows))
-        present = np.ones(len(rows), np.bool_)
-        weights = weights_of(spans.values(TRACE_STATE).take(rows)) if self._weighted else None
-        columns = [(field_text(field), run.conditions.values(field).take(rows)) for field in aggregate.by]
-        if aggregate.argument is not None:
-            found = run.conditions.values(aggregate.argument).take(rows)
-            present, values = found.is_number, np.where(found.kind == DURATION, found.number / _NS_PER_S, found.number)
-            if aggregate.function in (QUANTILE, HISTOGRAM):
-                buckets, counted = bucketed(found)
-                columns.append((BUCKET, Values.numbers(FLOAT, buckets)))
-                present = present & counted
+        steps = len(self._window.steps_ns)
+        weights = weights_of(_taken(spans.values(TRACE_STATE), rows)) if self._weighted else None
+        columns = [Labelled.of(field_text(field), _taken(run.conditions.values(field), rows)) for field in aggregate.by]
+        if aggregate.argument is None:
+            return reduced(columns, place, None, weights, steps, self._max_series)
+        found = _taken(run.conditions.values(aggregate.argument), rows)
         if aggregate.function in (QUANTILE, HISTOGRAM):
-            rows, place, values = rows[present], place[present], values[present]
-            columns = [(name, column.take(np.flatnonzero(present))) for name, column in columns]
-            weights = None if weights is None else weights[present]
-            present = np.ones(len(rows), np.bool_)
+            buckets, counted = bucketed(found)
+            columns = [each.taken(counted) for each in (*columns, buckets)]
+            if not counted.all():
+                place, weights = place[counted], None if weights is None else weights[counted]
+            return reduced(columns, place, None, weights, steps, self._max_series * _MOST_BUCKETS)
+        values = np.where(found.kind == DURATION, found.number / _NS_PER_S, found.number)
         extremes = aggregate.function in ("min_over_time", "max_over_time")
-        return _reduced(columns, place, values, present, weights, len(self._window.steps_ns), extremes=extremes)
+        return reduced(
+            columns, place, values, weights, steps, self._max_series, present=found.is_number, extremes=extremes
+        )
 
     def _finished(self, aggregate: ast.MetricAggregate, groups: Groups) -> Block:
         steps = len(self._window.steps_ns)
@@ -267,52 +275,17 @@ def is_flat(pipeline: ast.Pipeline, fields: Sequence[ast.Field]) -> bool:
     return plain and all(level_of(field) != "trace" for field in fields)
 
 
-def bucketed(values: Values) -> tuple[Floats, np.ndarray]:
-    """The bound of each number's bucket, a power of two of nanoseconds or of the number; and which numbers have one."""
-    with np.errstate(all="ignore"):
-        bounds = np.exp2(np.ceil(np.log2(values.number)))
-    counted = np.where(values.kind == FLOAT, values.number > 0, values.number >= 2) & (values.kind != NIL)
-    return np.where(values.kind == DURATION, bounds / _NS_PER_S, bounds), counted
+def _chosen(pipeline: ast.Pipeline, run: PipelineRun, size: int) -> Ints:
+    """The spans that pass the filters, each judged by itself."""
+    mask = np.ones(size, np.bool_)
+    for stage in pipeline.stages:
+        if isinstance(stage, ast.Filter):
+            mask &= run.conditions.mask(stage.condition)
+    return np.flatnonzero(mask)
 
 
-def _reduced(
-    columns: Sequence[tuple[str, Values]],
-    place: Ints,
-    values: Floats,
-    present: np.ndarray,
-    weights: Floats | None,
-    steps: int,
-    *,
-    extremes: bool,
-) -> Groups:
-    """Aggregates of every group and step."""
-    group = np.zeros(len(place), np.int64)
-    for _, column in columns:
-        codes, _ = column.groups()
-        _, group = np.unique(group * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
-    _, first = np.unique(group, return_index=True)
-    size = len(first)
-    cell = group * steps + place
-    shown = present.astype(np.bool_)
-    weight = None if weights is None else weights[shown]
-    weighed = values[shown] if weight is None else values[shown] * weight
-    count = np.bincount(cell[shown], weights=weight, minlength=size * steps).reshape(size, steps)
-    total = np.bincount(cell[shown], weights=weighed, minlength=size * steps).reshape(size, steps)
-    low, high = np.full(size * steps, np.inf), np.full(size * steps, -np.inf)
-    if extremes:
-        np.minimum.at(low, cell[shown], values[shown])
-        np.maximum.at(high, cell[shown], values[shown])
-    least, most = low.reshape(size, steps), high.reshape(size, steps)
-    found: Groups = {}
-    for number, row in enumerate(first.tolist()):
-        pairs = {name: encoded_label(*column.plain(row)) for name, column in columns if column.kind[row] != NIL}
-        cells = Cells(count[number].astype(np.float64), total[number], least[number], most[number])
-        labels = LabelSet.of(pairs)
-        if labels in found:
-            found[labels].add(cells)
-        else:
-            found[labels] = cells
-    return found
+def _taken(values: Values, rows: Ints) -> Values:
+    return values if len(rows) == len(values) else values.take(rows)
 
 
 def _quantiles(groups: dict[LabelSet, list[tuple[float, Cells]]], quantiles: Sequence[float], steps: int) -> Block:

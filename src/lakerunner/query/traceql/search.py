@@ -60,7 +60,7 @@ def search(query: Search, source: RowSource, check: Check) -> Iterator[pa.Record
     pieces = chunks(found, max(_FIRST_PIECE, query.limit))
     for number, (start, end) in enumerate(pieces):
         check()
-        ids = None if found.everything and len(pieces) == 1 else found.trace_ids.slice(start, end - start)
+        ids = None if found.everything and len(pieces) == 1 else found.trace_ids.take(slice(start, end))
         spans = load_traces(source, ids, fields, low, high, check)
         waiting += _traces(query, spans)
         waiting.sort(key=lambda pair: -pair[0])
@@ -116,7 +116,7 @@ class _Descriptions:
         start_ns, end_ns = int(spans.trace_start_ns[trace]), int(spans.trace_end_ns[trace])
         service = str(self._service.plain(root)[1]) if root >= 0 else ""
         document: dict[str, Any] = {
-            "traceID": spans.trace_ids[trace].lstrip("0"),
+            "traceID": spans.trace_ids.text(trace).lstrip("0"),
             "rootServiceName": service or NO_ROOT,
             "rootTraceName": str(self._name.plain(root)[1]) if root >= 0 else "",
             "startTimeUnixNano": str(start_ns),

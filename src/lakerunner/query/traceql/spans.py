@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.query.scan.rows.id_runs import NO_IDS, Ids, concat_ids
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.fields import SERVICE_NAME, TRACE_STATE, level_of
@@ -30,7 +31,6 @@ _TEXTS = {
 }
 #: What every question about a trace needs.
 BASE = (
-    "trace_id",
     "span_id",
     "parent_span_id",
     "start_timestamp",
@@ -84,7 +84,7 @@ class Items:
 class Part:
     """The spans of one row group."""
 
-    trace_id: pa.Array
+    ids: Ids
     span_id: pa.Array
     parent_id: pa.Array
     start_ns: Ints
@@ -98,18 +98,19 @@ class Part:
         cls,
         batch: pa.RecordBatch,
         fields: Sequence[ast.Field],
+        ids: Ids | None = None,
         *,
-        flat: bool = False,
         others: Sequence[ast.Attribute] = (),
     ) -> Part:
-        """The spans of a batch. `flat` leaves out ids, and whatever the fields do not need.
+        """The spans of a batch. Without the ids of their traces, whatever the fields do not need is left out.
 
         `others` are attributes that are listed but not compared.
         """
+        flat = ids is None
         reader = AttributeReader(batch)
         size = batch.num_rows
         names = set(batch.schema.names)
-        start_ns = batch.column("start_timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        start_ns = start_times(batch)
         values: dict[ast.Field, Values] = {}
         if not flat or ast.Intrinsic("name") in fields:
             values[ast.Intrinsic("name")] = _texts(batch, "name", names)
@@ -138,7 +139,7 @@ class Part:
             values |= {each: listed.values(each.scope, each.name) for each in others if each not in values}
         none = pa.nulls(0 if flat else size, pa.string())
         return cls(
-            none if flat else _plain(batch.column("trace_id")),
+            ids or NO_IDS,
             none if flat else _plain(batch.column("span_id")),
             _plain(batch.column("parent_span_id")) if not flat and "parent_span_id" in names else none,
             start_ns,
@@ -147,6 +148,11 @@ class Part:
             _items(batch, "event", fields, start_ns, names),
             _items(batch, "link", fields, start_ns, names),
         )
+
+
+def start_times(batch: pa.RecordBatch) -> Ints:
+    found: Ints = batch.column("start_timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -200,10 +206,10 @@ def _items(
 class Spans:
     """Spans of whole traces. Rows of a trace lie together, in order of time."""
 
+    _is_flat = False
+
     def __init__(self, parts: Sequence[Part]) -> None:
-        trace_ids = pa.chunked_array([part.trace_id for part in parts], pa.string()).combine_chunks()
-        encoded = trace_ids.dictionary_encode()
-        code = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        code, trace_ids = concat_ids([part.ids for part in parts]).numbered()
         start = np.concatenate([np.zeros(0, np.int64), *(part.start_ns for part in parts)])
         ids = pa.chunked_array(
             [array for part in parts for array in (part.span_id,)] + [part.parent_id for part in parts], pa.string()
@@ -221,7 +227,7 @@ class Spans:
         order = order[~repeated]
         #: The trace of each span, ascending, and the ids of traces.
         self.trace: Ints = code[order]
-        self.trace_ids: list[str] = encoded.dictionary.to_pylist()
+        self.trace_ids: Ids = trace_ids
         self._span, self._parent = span[order], parent[order]
         self._ids = pa.concat_arrays([part.span_id for part in parts]) if parts else pa.array([], pa.string())
         self._order: Ints = order
@@ -233,9 +239,9 @@ class Spans:
     @classmethod
     def flat(cls, part: Part) -> Spans:
         """Spans of which nothing is asked that concerns their traces. They stay in the order of the file."""
-        spans = cls([])
-        size = len(part.start_ns)
-        spans._order, spans._parts = np.arange(size), [part]
+        spans = cls.__new__(cls)
+        spans._order, spans._parts, spans._values = np.arange(len(part.start_ns)), [part], {}
+        spans._is_flat = True
         spans.start_ns, spans.duration_ns = part.start_ns, part.duration_ns
         return spans
 
@@ -317,7 +323,7 @@ class Spans:
 
     def _stored(self, field: ast.Field) -> Values:
         parts = [part.values[field] if field in part.values else Values.nil(len(part.start_ns)) for part in self._parts]
-        return concat(parts).take(self._order)
+        return concat(parts) if self._is_flat else concat(parts).take(self._order)
 
     def attributes(self) -> list[ast.Attribute]:
         """The attributes that were read, of spans, resources and instrumentation scopes."""

@@ -27,7 +27,8 @@ from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.conditions import Conditions
 from lakerunner.query.traceql.fields import SERVICE_NAME, level_of
 from lakerunner.query.traceql.loading import load_traces
-from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
+from lakerunner.query.traceql.pushdown import implied
+from lakerunner.query.traceql.spans import BASE, Part, Spans, flat_columns, stored_columns
 from lakerunner.query.traceql.values import ARRAY, BOOL, DURATION, FLOAT, INT, KIND, NIL, STATUS, STRING, Values
 
 #: A name with its scope, or a value with its type.
@@ -72,8 +73,13 @@ def _names(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
     def of_group(rows: ReadableRows) -> set[Pair]:
         if query.condition is None:
             items = [f"{scope}s" for scope in ("event", "link") if scope in query.scopes]
-            return _stored_names(rows.batch((SENT, SPELLED, OVERFLOW, *items)), query.scopes)
-        spans = Spans([Part.of(rows.batch(tuple({*BASE, *stored_columns(fields)}), apart=True), fields)])
+            return rows.remembered(
+                ("tag names", query.scopes),
+                lambda: _stored_names(rows.batch((SENT, SPELLED, OVERFLOW, *items)), query.scopes),
+                _size_bytes,
+            )
+        batch = rows.batch(tuple({*BASE, *stored_columns(fields)}), apart=True)
+        spans = Spans([Part.of(batch, fields, rows.ids("trace_id"))])
         chosen = np.sort(spans.places[Conditions(spans).mask(query.condition)])
         # Every span has a service, so its name is listed whatever the filter finds.
         found = {_SERVICE} & {(scope, _SERVICE[1]) for scope in query.scopes} if len(spans) else set()
@@ -154,12 +160,17 @@ def _values(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
     if any(_needs_trace(field) for field in fields):
         parts: Iterator[set[Pair]] = iter([_of_spans(query, load_traces(source, None, fields, _FIRST, _LAST, check))])
     else:
-        columns = tuple({*BASE, *stored_columns(fields)})
+        columns = flat_columns(fields)
+
+        def of_rows(rows: ReadableRows) -> set[Pair]:
+            return _of_spans(query, Spans.flat(Part.of(rows.batch(columns, apart=True), fields)))
 
         def of_group(rows: ReadableRows) -> set[Pair]:
-            return _of_spans(query, Spans([Part.of(rows.batch(columns, apart=True), fields)]))
+            if query.condition is not None:
+                return of_rows(rows)
+            return rows.remembered(("tag values", query.fields, query.filtered), lambda: of_rows(rows), _size_bytes)
 
-        parts = source.mapped(RowScan(TRACES, columns=columns, ordered=False), of_group)
+        parts = source.mapped(RowScan(TRACES, implied(query.condition), columns, ordered=False), of_group)
     found: set[Pair] = set()
     for values in parts:
         check()
@@ -172,6 +183,10 @@ def _values(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
 
 
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
+
+
+def _size_bytes(pairs: set[Pair]) -> int:
+    return 200 + sum(300 + len(text) for _, text in pairs)
 
 
 def _needs_trace(field: ast.Field) -> bool:

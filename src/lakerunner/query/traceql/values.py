@@ -121,11 +121,13 @@ class Values:
 
     @property
     def is_number(self) -> Mask:
-        return np.isin(self.kind, (INT, FLOAT, DURATION))
+        found: Mask = (self.kind == INT) | (self.kind == FLOAT) | (self.kind == DURATION)
+        return found
 
     @property
     def has_text(self) -> Mask:
-        return np.isin(self.kind, (STRING, ARRAY))
+        found: Mask = (self.kind == STRING) | (self.kind == ARRAY)
+        return found
 
     @property
     def is_true(self) -> Mask:
@@ -149,6 +151,8 @@ class Values:
 
     def groups(self) -> tuple[Ints, Ints]:
         """A number for every distinct value, and the row in which each is found first."""
+        if len(self) and (self.kind == STRING).all():
+            return _numbered(_canonical_codes(self), len(self.texts))
         canonical = _canonical_codes(self)
         bits = np.where(np.isin(self.kind, (INT, DURATION)), self.whole, self.number.view(np.int64))
         keyed = np.where(np.isin(self.kind, (STRING, ARRAY)), canonical, bits)
@@ -244,6 +248,14 @@ def _canonical_codes(values: Values) -> Ints:
     codes = np.array([first.setdefault(text, len(first)) for text in values.texts], np.int64)
     # The codes of other values mean nothing.
     return codes[np.where(np.isin(values.kind, (STRING, ARRAY)), values.code, 0)]
+
+
+def _numbered(codes: Ints, size: int) -> tuple[Ints, Ints]:
+    """Codes without those that are not used, and the row in which each is found first."""
+    first = np.full(size, -1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    used = first >= 0
+    return (np.cumsum(used) - 1)[codes], first[used]
 
 
 def per_text(values: Values, judge: Callable[[Texts], Mask]) -> Mask:

@@ -7,9 +7,9 @@ that are read often stay in the cache of the process.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from lakerunner.query.scan.rows.byte_source import Range
 from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
 from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
+from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
@@ -29,6 +30,7 @@ from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowTally, Spend
 from lakerunner.store.nanos import SUFFIX
 
+T = TypeVar("T")
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
 #: If more of its pages are needed, the whole column is read, which later scans can use too.
@@ -155,6 +157,33 @@ class GroupReader:
                 if len(rows) == self.rows:
                     self.opened.opener.decoded.offer(self._times_key(name), found[name], found[name].nbytes)
         return {name: found[name] for name in wanted}
+
+    def id_runs(self, name: str) -> IdRuns | None:
+        """Where the rows of each id lie; None if the rows are not sorted by this column of ids."""
+        found = self.kept_id_runs(name)
+        if found is None:
+            made = IdRuns.of(self.column(name, np.arange(self.rows)))
+            if made is None:
+                return None
+            self.opened.opener.decoded.offer(self._runs_key(name), made, made.nbytes)
+            return made
+        return found
+
+    def kept_id_runs(self, name: str) -> IdRuns | None:
+        """The same, if it is in the cache of the process."""
+        return self.opened.opener.decoded.get(self._runs_key(name))
+
+    def _runs_key(self, name: str) -> tuple[Any, ...]:
+        return *self._cache_key(name, None), "runs"
+
+    def remembered(self, what: Hashable, make: Callable[[], T], size_bytes: Callable[[T], int]) -> T:
+        """What was made of all rows of the group before, from the cache of the process; else what is made now."""
+        cache, key = self.opened.opener.decoded, (*self._cache_key("", None), what)
+        found: T | None = cache.get(key)
+        if found is None:
+            found = make()
+            cache.put(key, found, size_bytes(found))
+        return found
 
     def settle(self, rows: Ints) -> None:
         """Free decoded pages, and keep only the values of these rows. Reads of a subset of them need no pages then."""

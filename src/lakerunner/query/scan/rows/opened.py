@@ -176,7 +176,7 @@ class RowsOpener:
         self._cache = cache
         self._footers: ByteLru[Footer] = ByteLru(footer_bytes)
         self._ranges: ByteLru[bytes] = ByteLru(range_bytes)
-        self.decoded: ByteLru[pa.Array] = ByteLru(0) if decoded is None else decoded
+        self.decoded: ByteLru[Any] = ByteLru(0) if decoded is None else decoded
         self.conditions = Conditions(0 if decoded is None else footer_bytes)
         self._lock = threading.Lock()
         #: Key -> [bytes fetched in ranges, how often its bytes were discarded].

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
-from lakerunner.model.errors import BadInput
+from lakerunner.model.errors import BadInput, Bug
 from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
 from lakerunner.query.scan.hidden import hidden_predicates
+from lakerunner.query.scan.rows.id_runs import Ids
 from lakerunner.query.scan.rows.predicate import (
     EVERYTHING,
     And,
@@ -50,12 +51,17 @@ class RowScan:
     newest_first: bool = True
     limit: int | None = None
     ordered: bool = True
+    #: Ids, ascending: only rows with one of them in the signal's column of ids. For scans in any order, and it does not
+    #: travel.
+    ids: Ids | None = None
 
     def __post_init__(self) -> None:
         if not self.signal.rows.attributes:
             raise BadInput(f"cannot scan rows of {self.signal.name}: it has samples, not rows")
         if self.limit is not None and self.limit < 0:
             raise BadInput(f"cannot scan rows: the limit {self.limit} is negative")
+        if self.ids is not None and (self.ordered or not self.signal.id_column):
+            raise Bug(f"cannot scan rows of {self.signal.name} by ids: they have none, or are read in order")
 
     def may_hold(self, segment: RowSegment) -> bool:
         """Whether the segment has rows of the time range."""
@@ -77,6 +83,8 @@ class RowScan:
         )
 
     def to_json(self) -> dict[str, Any]:
+        if self.ids is not None:
+            raise Bug("cannot send a scan by ids")
         return {
             "signal": self.signal.name,
             "predicate": to_json(self.predicate),
@@ -158,12 +166,13 @@ class RowTally:
     segments_opened: int = 0
     #: Segments not opened, because enough earlier rows were found.
     segments_passed: int = 0
-    #: Row groups considered, and those of them that statistics, bloom and needle filters, and page bounds excluded.
+    #: Row groups considered, and those of them that statistics, bloom and needle filters, page bounds and ids excluded.
     groups: int = 0
     pruned_by_statistics: int = 0
     pruned_by_bloom: int = 0
     pruned_by_needles: int = 0
     pruned_by_pages: int = 0
+    pruned_by_ids: int = 0
     #: Segment that could not be read -> why.
     failed: dict[uuid.UUID, str] = field(default_factory=dict)
 

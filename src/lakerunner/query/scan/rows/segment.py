@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from lakerunner.query.scan.rows.decided import Condition, Left
 from lakerunner.query.scan.rows.evaluate import Ints, matching, overflow_values
 from lakerunner.query.scan.rows.filters import by_bloom, by_needles
 from lakerunner.query.scan.rows.group import GroupReader
+from lakerunner.query.scan.rows.id_runs import Ids, concat_ids, ids_of
 from lakerunner.query.scan.rows.opened import Footer, OpenedSegment
 from lakerunner.query.scan.rows.page_index import Pages
 from lakerunner.query.scan.rows.predicate import (
@@ -37,8 +38,11 @@ from lakerunner.query.scan.rows.request import RowScan, RowTally, Spend
 from lakerunner.query.scan.rows.unify import fitted, output_schema
 from lakerunner.store.nanos import join_nanos
 
+T = TypeVar("T")
 #: Of fewer rows, dictionaries are not worth their while.
 _FEW_ROWS = 256
+#: Of a smaller share of the rows of a group, ids are read from their pages alone.
+_FEW_OF_GROUP = 0.25
 
 
 class ReadableRows(Protocol):
@@ -61,6 +65,14 @@ class ReadableRows(Protocol):
         """What tells the segment of the rows from others."""
         ...
 
+    def ids(self, column: str) -> Ids:
+        """The ids of the rows."""
+        ...
+
+    def remembered(self, what: Hashable, make: Callable[[], T], size_bytes: Callable[[T], int]) -> T:
+        """What `make` makes of the rows. If they are all rows of their group, it is kept in memory for next time."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
@@ -78,6 +90,17 @@ class GroupRows:
     @property
     def segment(self) -> Hashable:
         return self.group.opened.segment.segment_id
+
+    def ids(self, column: str) -> Ids:
+        group = self.group
+        few = len(self.rows) < group.rows * _FEW_OF_GROUP
+        runs = group.kept_id_runs(column) if few else group.id_runs(column)
+        return ids_of(group.column(column, self.rows))[0] if runs is None else runs.ids_at(self.rows)
+
+    def remembered(self, what: Hashable, make: Callable[[], T], size_bytes: Callable[[T], int]) -> T:
+        if len(self.rows) < self.group.rows:
+            return make()
+        return self.group.remembered(what, make, size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +283,22 @@ def _left(group: GroupReader, predicate: Predicate) -> Left:
         return Left(NOTHING, "pruned_by_bloom")
     left = simplified(left, lambda leaf: by_needles(group, leaf))
     return Left(NOTHING, "pruned_by_needles") if left == NOTHING else Left(left)
+
+
+def rows_of_ids(group: GroupReader, left: Undecided, column: str, ids: Ids, tally: RowTally) -> Ints:
+    """The rows with one of the ids that satisfy what `undecided` left."""
+    runs = group.id_runs(column)
+    if runs is not None:
+        rows = runs.rows_of(ids)
+    else:
+        of_rows, _ = ids_of(group.column(column, np.arange(group.rows)))
+        numbers, _ = concat_ids([ids, of_rows]).numbered()
+        rows = np.flatnonzero(np.isin(numbers[len(ids) :], numbers[: len(ids)]))
+    if not len(rows):
+        tally.pruned_by_ids += 1
+        return rows
+    parts = (*left.times, *(() if left.predicate == EVERYTHING else (left.predicate,)))
+    return rows[matching(And(parts), group, rows)] if parts else rows
 
 
 def matching_rows(group: GroupReader, left: Undecided, tally: RowTally) -> Ints:

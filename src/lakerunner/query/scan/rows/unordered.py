@@ -26,7 +26,7 @@ from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
-from lakerunner.query.scan.rows.segment import GroupRows, ReadableRows, Undecided, matching_rows, undecided
+from lakerunner.query.scan.rows.segment import GroupRows, ReadableRows, Undecided, matching_rows, rows_of_ids, undecided
 
 T = TypeVar("T")
 #: Pieces of work under way at once. More than cores, because some wait for the store.
@@ -220,9 +220,19 @@ class _Unordered(Generic[T]):
                 tally.groups += 1
                 group = GroupReader(opened, number, spend, tally)
                 left = undecided(group, times, condition, tally)
-                if not left.is_nothing:
+                if not left.is_nothing and not self._lacks_ids(group, tally):
                     more.append(_GroupWork(work.segment, number, group.rows, left))
         return _Outcome(tally, more=more)
+
+    def _lacks_ids(self, group: GroupReader, tally: RowTally) -> bool:
+        """Whether it is known without reading that no row has one of the ids."""
+        if self._scan.ids is None:
+            return False
+        runs = group.kept_id_runs(self._scan.signal.id_column)
+        if runs is None or len(runs.rows_of(self._scan.ids)):
+            return False
+        tally.pruned_by_ids += 1
+        return True
 
     def _read(self, work: _GroupWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
@@ -231,7 +241,10 @@ class _Unordered(Generic[T]):
         with closing(self._opener.open(work.segment, tally)) as opened:
             tally.segments_opened = 0  # Counted when its groups were chosen.
             group = GroupReader(opened, work.number, spend, tally)
-            rows = matching_rows(group, work.left, tally)
+            if self._scan.ids is None:
+                rows = matching_rows(group, work.left, tally)
+            else:
+                rows = rows_of_ids(group, work.left, self._scan.signal.id_column, self._scan.ids, tally)
             tally.rows_found = len(rows)
             made = self._make(GroupRows(group, rows)) if len(rows) else None
         if isinstance(made, pa.RecordBatch):

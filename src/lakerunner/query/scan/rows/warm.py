@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.scan.rows import page_index, substring, thrift
+from lakerunner.query.scan.rows import id_runs, page_index, substring, thrift
 from lakerunner.store import needles
 
 #: An empty struct. It is read-only, like the bytes of footers.
@@ -22,6 +22,9 @@ KERNELS = (
     needles.choose_pieces,
     substring.choose_places,
     substring.mark,
+    id_runs._read_hex,
+    id_runs._ascends,
+    id_runs._rows_of,
 )
 
 
@@ -36,3 +39,4 @@ def warm() -> None:
     page_index.page_locations(_EMPTY)
     needles.warm()
     substring.warm()
+    id_runs.warm()
