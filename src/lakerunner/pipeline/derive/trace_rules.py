@@ -69,7 +69,7 @@ class TraceRules:
         try:
             check()
             columns = [name for name in flat_columns(fields) if name in batch.schema.names]
-            spans = Spans.flat(Part.of(batch.select(columns), fields, flat=True))
+            spans = Spans.flat(Part.of(batch.select(columns), fields))
             conditions = Conditions(spans)
         except _FAILURES as error:
             yield from ((place, error) for place in places)
