@@ -17,9 +17,9 @@ from lakerunner.index.orgs import create_org
 from lakerunner.index.rule_groups import GroupKey, put_group
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.memory_source import MemorySource
-from lakerunner.rules.evaluation.vector import Sample
 from lakerunner.ruler.role import Ruler
 from lakerunner.ruler.shards import SHARDS
+from lakerunner.rules.evaluation.vector import Sample
 from lakerunner.runtime.settings import RulerSettings, Settings
 from tests.query.lake_of_series import LakeOfSeries
 
@@ -61,9 +61,7 @@ class LakeOfRules(LakeOfSeries):
     def ruler(self, **settings: Any) -> Ruler:
         given = {"arrival_s": 0, "interval_s": 60.0, "webhooks": "http://hook", "continuous": "off", **settings}
         ruler = Ruler(
-            Settings(
-                data=self.settings.data, index=self.settings.index, ruler=RulerSettings.model_validate(given)
-            )
+            Settings(data=self.settings.data, index=self.settings.index, ruler=RulerSettings.model_validate(given))
         )
         for receiver in ruler.notifier.receivers:
             receiver.post = self.posted
