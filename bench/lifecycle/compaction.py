@@ -59,7 +59,7 @@ def _signal(signal: Signal, inputs: int, rows: int) -> Iterator[str]:
         folder = Path(name)
         task = make_inputs(folder, signal, inputs, rows)
         megabytes = sum(each.size_bytes for each in task.inputs) / 1e6
-        ours, theirs = apart(_compact, task, warm_up=True), apart(_by_duckdb, (folder, task))
+        ours, theirs = apart(merge, task, warm_up=True), apart(_by_duckdb, (folder, task))
         size = ours["size_bytes"] / 1e6
         yield line(
             f"compaction of {signal}, {inputs} segments of {rows} rows, {megabytes:.0f} MB",
@@ -71,7 +71,7 @@ def _signal(signal: Signal, inputs: int, rows: int) -> Iterator[str]:
 
 def _memory(folder: Path, factor: int, rows: int) -> Iterator[str]:
     task = make_inputs(folder, LOGS, 8, rows * factor)
-    spent = apart(_compact, task, warm_up=True)
+    spent = apart(merge, task, warm_up=True)
     megabytes = sum(each.size_bytes for each in task.inputs) / 1e6
     case = f"peak memory, 8 segments of logs, {megabytes:.0f} MB, {rows * factor * 8} rows"
     yield line(case, spent["peak_mb"], "MB", "lower", "limit", 2_048.0)
@@ -130,7 +130,7 @@ def write_segment(
     return segment
 
 
-def _compact(task: CompactTask) -> dict[str, float]:
+def merge(task: CompactTask) -> dict[str, float]:
     result = run_task(task)
     if result.error is not None or result.segment is None:
         raise RuntimeError(f"cannot measure: {result.error}")

@@ -48,6 +48,8 @@ from tests.pipeline.lake import Lake
 ROOT = Path(__file__).parents[2]
 EVENTS_VARIABLE = "LAKERUNNER_TEST_EVENTS"
 REQUEST_VARIABLE = "LAKERUNNER_TEST_REQUEST"
+#: On a busy machine, Java and the first Python workers take this long to start.
+_SPARK_START_S = 300.0
 
 
 class EventIntake(IndexedRole):
@@ -257,7 +259,7 @@ def kill_role(lake: Lake, name: str, point: str, passing: int, *, on_spark: bool
     """
     if on_spark and point in TASK_POINTS:
         with SparkVictim(lake, point, name) as victim:
-            until(lambda: victim.said("spark job failed"), "a task dies")
+            until(lambda: victim.said("spark job failed"), "a task dies", _SPARK_START_S)
             assert not victim.died_by_itself
         return
     with ForkedVictim(lake, name, f"{point}:{passing}", **env) as victim:
