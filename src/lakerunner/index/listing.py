@@ -97,12 +97,13 @@ def mark_found(tx: Connection, segments: Sequence[Segment]) -> int:
     found = 0
     for segment in segments:
         name = ref(segment)
-        found += tx.execute(
+        is_back = tx.execute(
             "UPDATE segment SET state = 'live', superseded_at = NULL, end_reason = NULL"
             " WHERE dateint = %s AND segment_id = %s AND state = 'lost'",
             [name.dateint, name.segment_id],
         ).rowcount
-        if segment.signal == METRICS.name:
+        found += is_back
+        if is_back and segment.signal == METRICS.name:
             mark_dirty(tx, segment.org_id, [segment.time_range])
     sweep_ledger.record(
         tx,

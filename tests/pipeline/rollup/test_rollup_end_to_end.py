@@ -11,8 +11,10 @@ import pytest
 from lakerunner.bus import topics
 from lakerunner.index import rollup_windows
 from lakerunner.index.commit import Outcome, commit_item
+from lakerunner.index.ended_segments import mark_lost
+from lakerunner.index.listing import mark_found
 from lakerunner.index.overdue import Overdue
-from lakerunner.index.segments import ref, supersede
+from lakerunner.index.segments import live_segments, ref, supersede
 from lakerunner.model.signals import METRICS
 from lakerunner.model.signals.tiers import ROLLED_TIERS_S, TIER_SAMPLES
 from lakerunner.pipeline.boxer import Boxer
@@ -91,6 +93,22 @@ def test_late_rows_make_their_windows_again(lake: Lake) -> None:
     for tier_s in ROLLED_TIERS_S:
         assert raw_equal(lake, early + late, tier_s), tier_s
     assert roll_up_all(lake) == 0
+
+
+def test_a_lost_segment_of_a_tier_is_made_again(lake: Lake) -> None:
+    samples = [sample for sample in day_of_samples(5) if sample.time <= DAY_MS + 2 * HOUR_MS]
+    add(lake, samples)
+    roll_up_all(lake)
+    with lake.database.transaction() as tx:
+        lost = live_segments(tx, ORG, "metrics", ALWAYS, 60)[0]
+        assert mark_lost(tx, lost, ["its object"])
+    assert not raw_equal(lake, samples, 60)
+    assert roll_up_all(lake) > 0
+    assert raw_equal(lake, samples, 60)
+    with lake.database.transaction() as tx:
+        # Its objects are back, but another segment has its rows by now.
+        mark_found(tx, [lost])
+    assert raw_equal(lake, samples, 60)
 
 
 def test_the_older_segment_wins(lake: Lake) -> None:
