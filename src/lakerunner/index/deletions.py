@@ -226,6 +226,19 @@ def receipt(tx: Connection, deletion_id: uuid.UUID, limit: int = 10_000) -> list
     ).fetchall()
 
 
+def metrics_present(tx: Connection, deletion: Deletion, names: Sequence[str]) -> list[str]:
+    """Which of these metrics may have samples in the time of the deletion, rollups included."""
+    first, last = days_of(TimeRange(deletion.start_ns, deletion.end_ns))
+    rows = tx.execute(
+        "SELECT n.name FROM unnest(%s::text[]) AS n(name) WHERE EXISTS (SELECT FROM segment s WHERE s.org_id = %s"
+        " AND s.signal = 'metrics' AND s.state = 'live' AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s)"
+        " AND s.start_ns < %s AND s.end_ns > %s AND coalesce(s.pruning->'values'->'metric_name' ? n.name, true))"
+        " ORDER BY n.name",
+        [sorted(names), deletion.org_id, first, last, UNDATED, deletion.end_ns, deletion.start_ns],
+    ).fetchall()
+    return [row["name"] for row in rows]
+
+
 def hidden_rows(tx: Connection, deletion_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, HiddenRows]:
     rows = tx.execute(
         "SELECT deletion_id, start_ns, end_ns, condition FROM deletion WHERE deletion_id = ANY(%s)",

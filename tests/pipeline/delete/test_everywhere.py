@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakerunner.index.deletions import find_deletion
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signal import Signal
@@ -20,6 +21,7 @@ from lakerunner.model.signals.logs import LOGS
 from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.delete.still_counted import still_counted
 from lakerunner.query import metadata
 from lakerunner.query.language import QueryOptions, RowPlan
 from lakerunner.query.languages import language
@@ -260,3 +262,22 @@ def test_histograms_and_exemplars(lake: LakeOfSeries) -> None:
         lake, METRICS, write, rows, 'native{pod=~"a|c"}',
         lambda row: row["name"] == "native" and row["pod"] != "b", ask,
     )  # fmt: skip
+
+
+def test_the_receipt_names_derived_metrics_that_still_count_the_rows(lake: LakeOfSeries) -> None:
+    org_id, loaded = uuid.uuid4(), MemorySource()
+    for name, minute in (("traces_spanmetrics_calls_total", 5), ("traces_service_graph_request_total", 10**5)):
+        loaded.add(LabelSet.of({"__name__": name}), [minute * MINUTE_MS], [1.0])
+    for each in loaded._series.values():
+        lake.commit(org_id, [lake.put(org_id, [each])])
+    put(lake, org_id, TRACES, spans(3), {"attr_user": pa.string()})
+    of_spans = deleting.request(lake.database, org_id, "traces", '{service_name="cart"}', 0, 600 * S)
+    of_samples = deleting.request(lake.database, org_id, "metrics", "{__name__=~'.+'}", 0, 60 * S)
+    with lake.database.transaction() as tx:
+        (named,) = still_counted(tx, find_deletion(tx, org_id, of_spans))
+        assert still_counted(tx, find_deletion(tx, org_id, of_samples)) == []
+    assert named["metric"] == "traces_spanmetrics_calls_total", "the other one has no samples in that time"
+    assert named["deleteWith"] == (
+        "lakerunner delete --signal metrics --match 'traces_spanmetrics_calls_total' --from 1970-01-01T00:00:00Z "
+        "--to 1970-01-01T00:10:00Z --org …"
+    )

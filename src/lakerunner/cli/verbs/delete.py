@@ -96,14 +96,17 @@ def list_(cli: Cli, org: OrgOption) -> None:
 def show(
     cli: Cli, deletion_id: Annotated[str, typer.Argument(help="Id from `delete list`.")], org: OrgOption
 ) -> None:  # fmt: skip
-    """Show a deletion and its receipt: rows of every segment before and after, and checksums of what was written."""
+    """Show a deletion and its receipt: rows of every segment before and after, checksums of what was written, and the
+    derived metrics that still count the rows."""
     from lakerunner.index.deletions import find_deletion, receipt
     from lakerunner.index.orgs import find_org
+    from lakerunner.pipeline.delete.still_counted import still_counted
 
     with cli.index() as database, database.transaction() as tx:
         found = find_deletion(tx, find_org(tx, org).org_id, _id(deletion_id))
         segments = [dict(row) for row in receipt(tx, found.deletion_id)]
-    cli.output.fields({**_document(found), "receipt": segments})
+        derived = still_counted(tx, found)
+    cli.output.fields({**_document(found), "receipt": segments, "still_counted_by": derived})
 
 
 @app.command()
