@@ -29,14 +29,6 @@ def with_repeats(rows: pa.Table) -> pa.Table:
     return rows.set_column(at, rows.schema.field(at), pa.array(marks, mask=~marks))
 
 
-def without_marks(rows: pa.Table) -> pa.Table:
-    """Return the rows with no repeat marked, for `with_repeats` to mark them anew."""
-    at = rows.column_names.index(REPEAT)
-    if rows.column(at).null_count == rows.num_rows:
-        return rows
-    return rows.set_column(at, rows.schema.field(at), pa.nulls(rows.num_rows, pa.bool_()))
-
-
 def _repeats(rows: pa.Table) -> Ints:
     """Return the rows that are equal to an earlier one. Few rows are left after the first columns."""
     names = ("timestamp", "message", *(name for name in rows.column_names if name not in ("timestamp", "message")))

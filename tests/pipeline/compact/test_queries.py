@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -71,6 +72,32 @@ def filled(lake: Lake) -> Lake:
             for batch in counted_batches(signal.name, part, begin_ns, begin_ns + 10 * NS_PER_S, 30.0):
                 ingest(lake, lake.put(signal, batch.payload))
     return lake
+
+
+def test_equal_lines_are_as_many_entries_as_before(lake: Lake) -> None:
+    """Twice in one object they are one entry, as in Loki; in objects that were ingested apart they are two."""
+    row = {"ts": "2026-01-01T00:00:01Z", "service": "s", "message": "again"}
+    for number in range(3):
+        rows = [row, row, {**row, "message": f"line {number}"}]
+        ingest(lake, lake.put(LOGS, "\n".join(map(json.dumps, rows)).encode(), f"logs_{number}.json"))
+    shown: list[Any] = []
+    for _ in range(2):
+        opened = open_lake(lake.settings, lake.database)
+        try:
+            found = entries(opened, '{service_name="s"}')
+            plan = LOGQL.compile(
+                'sum(count_over_time({service_name="s"}[1m]))', QueryTimes(START_MS + 60_000, START_MS + 60_000, 0),
+                QueryOptions(),
+            )  # fmt: skip
+            counted = run(plan, opened.query(ORG), lambda: None).value
+            shown.append((found, counted.values.tolist()))  # type: ignore[union-attr]
+        finally:
+            opened.close()
+        compact_until_settled(lake, LOGS)
+    (segment,) = lake.segments(LOGS)
+    assert segment.row_count == 9
+    assert shown[0] == shown[1]
+    assert shown[0][1] == [6.0]
 
 
 def test_answers_stay(filled: Lake) -> None:

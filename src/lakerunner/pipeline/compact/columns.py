@@ -11,7 +11,7 @@ from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.formats.unify_tables import CommonColumns, Shape, common_columns, overflowing_keys
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signal import Table
-from lakerunner.model.signals.logs import REPEAT, SPELLED
+from lakerunner.model.signals.logs import SPELLED
 from lakerunner.model.signals.traces import SENT
 from lakerunner.pipeline.segment_source import TableSource, sample_of, stored_schema
 from lakerunner.store.encoding import Counts
@@ -90,10 +90,10 @@ def _without_absent_sparse(
 ) -> pa.Schema:
     """Drop the columns that exist only where a row has a value, if no row can have one.
 
-    Repeats are found while merging. Keys are respelled where inputs differ in the usual spelling of a column.
+    Keys are respelled where inputs differ in the usual spelling of a column.
     """
     for column in description.columns:
-        may_have = column.name == REPEAT or any(shape.present.get(column.name) for shape in shapes)
+        may_have = any(shape.present.get(column.name) for shape in shapes)
         if column.name == SPELLED and common is not None:
             may_have |= any(map(common.respells, shapes))
         if column.name == SENT and common is not None:

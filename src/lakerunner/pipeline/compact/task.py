@@ -23,13 +23,12 @@ from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Missing
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal, Table
-from lakerunner.model.signals import LOGS, signal_named
+from lakerunner.model.signals import signal_named
 from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.compact.columns import MergedColumns
 from lakerunner.pipeline.compact.duplicates import Readings, without_duplicates
 from lakerunner.pipeline.compact.merge import Chunk, SortedInput, merged
 from lakerunner.pipeline.ordering import take
-from lakerunner.pipeline.repeats import with_repeats, without_marks
 from lakerunner.pipeline.scratch import scratch_folder
 from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, stored_sort_key
@@ -193,14 +192,15 @@ class _Merge:
         if self._task.deduplicates or any(readings):
             chunk = without_duplicates(chunk, self._signal, readings, all_once=self._task.deduplicates)
             self.removed += before.num_rows - chunk.rows.num_rows
-        rows = with_repeats(without_marks(chunk.rows)) if self._signal is LOGS else chunk.rows
+        # Repeats stay marked as ingest marked them: equal lines of two inputs stay two entries of LogQL.
+        rows = chunk.rows
         if _seen(rows) != seen:
             self._note_unseen(before)
         self.statistics.add(rows)
         return rows
 
     def _note_unseen(self, rows: pa.Table) -> None:
-        """Rows of this chunk are gone or marked as repeats of rows of another input."""
+        """Rows of this chunk that queries saw are gone."""
         times = event_times_ns(self._signal, rows)
         first, last = int(times.min()), int(times.max())
         if self.unseen_ns is not None:
