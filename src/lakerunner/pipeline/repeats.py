@@ -11,9 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.ordering import whole
+from lakerunner.query.traceql.repeats import keys_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -81,3 +83,25 @@ def _codes(column: pa.ChunkedArray, rows: Ints) -> Ints:
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     codes: Ints = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
+
+
+def times_of_repeated_spans(spans: pa.Table, start_ns: Ints) -> Ints:
+    """The starts of spans that lie in the table twice, by their ids.
+
+    A span that was sent twice has one start and duration. Only of spans that share these, the ids are compared.
+    """
+    durations = spans.column("duration_ns").to_numpy()
+    keys = keys_of(np.ascontiguousarray(start_ns), np.ascontiguousarray(durations))
+    order = np.argsort(keys, kind="stable")
+    equal = keys[order][1:] == keys[order][:-1]
+    if not equal.any():
+        return np.zeros(0, np.int64)
+    suspects = np.unique(np.concatenate([order[1:][equal], order[:-1][equal]]))
+    some = spans.select(["trace_id", "span_id"]).take(pa.array(suspects))
+    ids = pc.binary_join_element_wise(
+        *(column.cast(pa.string()) for column in some.columns), "", null_handling="replace", null_replacement=""
+    )
+    codes = whole(ids).dictionary_encode().indices.to_numpy()
+    repeated = np.bincount(codes)[codes] > 1
+    found: Ints = start_ns[suspects[repeated]]
+    return found

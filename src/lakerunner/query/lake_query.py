@@ -13,6 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import LimitHit, Unavailable
+from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer, Workers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
@@ -111,6 +112,11 @@ class LakeQuery:
     def gaps(self) -> Mapping[CoverageWant, Sequence[Gap]]:
         """Where rules lack rows of what was looked up."""
         return self._planner.gaps
+
+    @property
+    def looked_up(self) -> Sequence[Segment]:
+        """All segments that were looked up, in the same snapshot as the gaps."""
+        return self._planner.segments
 
     def _reads_few(self, leaves: Sequence[Leaf]) -> bool:
         """Whether the leaves read tiers, and few rows of them whichever series match."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from lakerunner.index.database import Database
 from lakerunner.index.rule_catalog import StoredRule, live_rules
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.segment import Segment
 from lakerunner.query.language import Plan
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf
@@ -37,7 +38,11 @@ class Considered(Protocol):
     def leaves(self) -> tuple[Leaf, ...]: ...
     @property
     def wants(self) -> tuple[CoverageWant, ...]: ...
-    def decided(self, gaps: Mapping[CoverageWant, Sequence[Gap]]) -> tuple[Plan, Sequence[Note]]: ...
+    def decided(
+        self, gaps: Mapping[CoverageWant, Sequence[Gap]], segments: Sequence[Segment]
+    ) -> tuple[Plan, Sequence[Note]]:
+        """The plan with the rules that have all rows of these segments, and what became of the others."""
+        ...
 
 
 @runtime_checkable

@@ -158,7 +158,7 @@ class QueryService:
             fingerprint = source.prepare(plan.leaves)
         else:
             fingerprint = source.prepare(considered.leaves, considered.wants)
-            plan, notes = considered.decided(source.gaps)
+            plan, notes = considered.decided(source.gaps, source.looked_up)
             source.stats.rewrites = [note.to_json() for note in notes]
             outcome = "refused" if not isinstance(plan, Ruled) else "split" if plan.splits else "rewritten"
             API_REWRITES.labels(plan.language, outcome).inc()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,12 +24,13 @@ from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Missing
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal, Table
-from lakerunner.model.signals import signal_named
+from lakerunner.model.signals import TRACES, signal_named
 from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.compact.columns import MergedColumns
 from lakerunner.pipeline.compact.duplicates import Readings, without_duplicates
 from lakerunner.pipeline.compact.merge import Chunk, SortedInput, merged
 from lakerunner.pipeline.ordering import take
+from lakerunner.pipeline.repeats import times_of_repeated_spans
 from lakerunner.pipeline.scratch import scratch_folder
 from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, stored_sort_key
@@ -195,13 +197,17 @@ class _Merge:
         # Repeats stay marked as ingest marked them: equal lines of two inputs stay two entries of LogQL.
         rows = chunk.rows
         if _seen(rows) != seen:
-            self._note_unseen(before)
+            # Rows of this chunk that queries saw are gone.
+            self._note_unseen(event_times_ns(self._signal, before))
+        if self._signal is TRACES and any(each.rules_version for each in self._task.inputs):
+            # TraceQL counts a span once that lies in two inputs. Rules have counted it twice.
+            twice = times_of_repeated_spans(rows, event_times_ns(self._signal, rows))
+            if len(twice):
+                self._note_unseen(twice)
         self.statistics.add(rows)
         return rows
 
-    def _note_unseen(self, rows: pa.Table) -> None:
-        """Rows of this chunk that queries saw are gone."""
-        times = event_times_ns(self._signal, rows)
+    def _note_unseen(self, times: npt.NDArray[np.int64]) -> None:
         first, last = int(times.min()), int(times.max())
         if self.unseen_ns is not None:
             first, last = min(first, self.unseen_ns[0]), max(last, self.unseen_ns[1])

@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.signal import Signal
-from lakerunner.model.signals import LOGS, signal_named
+from lakerunner.model.signals import LOGS, TRACES, signal_named
 from lakerunner.pipeline.derive.buckets import Buckets, bucketed, capped, merged
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.log_rules import LogRules
 from lakerunner.pipeline.derive.rule_samples import samples_of
 from lakerunner.pipeline.derive.selected import Check, Ints, Selected
 from lakerunner.pipeline.derive.trace_rules import TraceRules
+from lakerunner.pipeline.repeats import times_of_repeated_spans
 from lakerunner.rules.definitions import Compute, Materialize
 
 #: CPU time that the rules of an org may take: this much per row, and at least this much per task.
@@ -90,6 +91,8 @@ class RuleEvaluation:
         if not self._set.rules or not rows.num_rows:
             return
         began_s = time.thread_time()
+        if self._signal is TRACES:
+            self._note_repeats(rows)
         self._allowed_s += rows.num_rows * _BUDGET_S_PER_ROW
         left_s = self._allowed_s - self._used_s
 
@@ -106,6 +109,13 @@ class RuleEvaluation:
             for rule in self._set.rules:
                 self._fail(rule, error, rows)
         self._used_s += time.thread_time() - began_s
+
+    def _note_repeats(self, spans: pa.Table) -> None:
+        """TraceQL counts a span once that was sent twice. Rules count it twice."""
+        times_ns = times_of_repeated_spans(spans, _times_ns(self._signal, spans))
+        if len(times_ns):
+            for rule in self._set.rules:
+                self._trouble(rule, times_ns, "spans were sent twice")
 
     def _note(self, rule: RuleVersion, outcome: Selected | Exception, rows: pa.Table) -> None:
         if isinstance(outcome, Exception):

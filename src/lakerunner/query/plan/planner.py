@@ -56,6 +56,11 @@ class Planner:
         """Where rules lack rows, as far as it was asked and the index answered."""
         return self._snapshot.looked.gaps if self._snapshot else {}
 
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """All segments that were looked up."""
+        return self._snapshot.looked.segments if self._snapshot else ()
+
     def plan(self, leaf: Leaf) -> LeafPlan:
         """The segments of one leaf. A leaf that was not prepared is looked up now."""
         with self._lock:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lakerunner.model.segment import RAW_TIER_S, Segment
+from lakerunner.model.signals import TRACES
 from lakerunner.query.plan.coverage import Gap
 from lakerunner.query.series.histograms.histogram import Ints
 
@@ -32,3 +34,32 @@ class Windows:
         for gap in gaps:
             found &= (until <= gap.start_ns) | (after >= gap.end_ns)
         return found
+
+
+_TWICE = "several segments have spans of that time, and one that was sent twice would count twice"
+
+
+def overlaps(segments: Sequence[Segment], after_ns: int, until_ns: int) -> list[Gap]:
+    """Where segments of spans overlap. TraceQL counts a span once that lies in two of them; a rule counts it twice.
+
+    Within a segment, ingest and compaction report spans that lie in it twice as holes.
+    """
+    ranges = sorted(
+        (segment.time_range.start_ns, segment.time_range.end_ns)
+        for segment in segments
+        if segment.signal == TRACES.name
+        and segment.tier_s == RAW_TIER_S
+        and segment.time_range.start_ns <= until_ns
+        and segment.time_range.end_ns > after_ns
+    )
+    found: list[Gap] = []
+    latest_ns = 0
+    for start_ns, end_ns in ranges:
+        if start_ns < latest_ns:
+            common_ns = min(end_ns, latest_ns)
+            if found and found[-1].end_ns >= start_ns - 1:
+                found[-1] = Gap(found[-1].start_ns, max(found[-1].end_ns, common_ns - 1), _TWICE)
+            else:
+                found.append(Gap(start_ns - 1, common_ns - 1, _TWICE))
+        latest_ns = max(latest_ns, end_ns)
+    return found

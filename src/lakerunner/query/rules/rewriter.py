@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from lakerunner.index.rule_catalog import StoredRule
 from lakerunner.model.errors import LakeError
+from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.language import Plan, StepPlan
@@ -17,7 +18,7 @@ from lakerunner.query.logql.language import LogSteps
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.rules import logs, spans
-from lakerunner.query.rules.coverage import Windows
+from lakerunner.query.rules.coverage import Windows, overlaps
 from lakerunner.query.rules.guards import GUARDS, Case, Guard, refusal
 from lakerunner.query.rules.logs_substitution import LogSubstitution
 from lakerunner.query.rules.rule import Candidate, Rule, RuleVersion
@@ -84,7 +85,9 @@ class Considered:
         """Everything that may be read, whatever the index says."""
         return tuple(dict.fromkeys((*self.raw.leaves, *(leaf for each in self.options for leaf in each.plan.leaves))))
 
-    def decided(self, gaps: Mapping[CoverageWant, Sequence[Gap]]) -> tuple[Plan, tuple[Note, ...]]:
+    def decided(
+        self, gaps: Mapping[CoverageWant, Sequence[Gap]], segments: Sequence[Segment] = ()
+    ) -> tuple[Plan, tuple[Note, ...]]:
         """The plan with the rules that have rows, for each part the one that lacks the fewest steps."""
         steps = self.raw.times.steps()
         best: dict[int, tuple[int, RuledPart]] = {}
@@ -94,6 +97,8 @@ class Considered:
             if known is None:
                 notes.append(_refused(option, _NO_INDEX))
                 continue
+            if option.signal == TRACES.name:
+                known = [*known, *overlaps(segments, want.start_ns, want.end_ns)]
             part = replace(option, gaps=tuple(known))
             covered = part.covered(steps)
             number = int(covered.sum()) if self.raw.splittable else len(steps) * int(covered.all())
@@ -173,7 +178,15 @@ class Rewriter:
         windows = Windows(case.candidate.range_ns, case.candidate.offset_ns)
         version = case.rule.version
         return RuledPart(
-            part.node, part.text, version.name, version.rule_id, version.version, target, compiled, windows
+            part.node,
+            part.text,
+            version.signal,
+            version.name,
+            version.rule_id,
+            version.version,
+            target,
+            compiled,
+            windows,
         )
 
 

@@ -32,6 +32,7 @@ class RuledPart:
     #: The node of the tree, whose identity tells parts apart.
     node: object
     text: str
+    signal: str
     rule: str
     rule_id: int
     version: int

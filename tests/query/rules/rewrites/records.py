@@ -21,9 +21,9 @@ STATUSES = ("200", "500", "503", "none")
 def batch(rng: random.Random, size: int, begin_s: int = 0, end_s: int = SPAN_S) -> list[bytes]:
     """Export requests with about so many records in a stretch of time."""
     requests = []
-    for _ in range(rng.randrange(1, 4)):
+    for _ in range(rng.randrange(3, 7)):
         resource = {"service.name": rng.choice(SERVICES), "cloud.region": rng.choice(REGIONS)}
-        records = [_record(rng, begin_s, end_s) for _ in range(rng.randrange(1, max(2, size // 2)))]
+        records = [_record(rng, begin_s, end_s) for _ in range(rng.randrange(1, max(2, size // 3)))]
         # The same record twice: LogQL sees one, and so does a rule.
         records += rng.sample(records, rng.randrange(0, 3) % (len(records) + 1))
         requests.append(

@@ -16,10 +16,13 @@ KINDS, STATUSES = (0, 1, 2, 3), (0, 1, 2)
 def batch(rng: random.Random, size: int, begin_s: int = 0, end_s: int = SPAN_S) -> list[bytes]:
     """Export requests with about so many spans in a stretch of time."""
     requests = []
-    for _ in range(rng.randrange(1, 4)):
+    for _ in range(rng.randrange(3, 7)):
         service = rng.choice(SERVICES)
         resource = [] if service is None else [{"key": "service.name", "value": {"stringValue": service}}]
-        spans = [_span(rng, begin_s, end_s) for _ in range(rng.randrange(1, max(2, size // 2)))]
+        spans = [_span(rng, begin_s, end_s) for _ in range(rng.randrange(1, max(2, size // 3)))]
+        if rng.random() < 0.1:
+            # Sent twice: a query counts it once.
+            spans.append(rng.choice(spans))
         requests.append(
             json.dumps(
                 {
