@@ -16,6 +16,7 @@ DATA ?= lakerunner-data
 JOBS ?= 3
 SEEDS ?= 10
 CALLS ?= 20000
+COUNT ?= 2000
 LANGUAGE ?= promql
 MINUTES ?= 20
 ONLY ?=
@@ -23,7 +24,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix bench promqltest logqltest traceqltest differential apifuzz faults soak docs clean
+.PHONY: help demo init test test-fast lint fix bench promqltest logqltest traceqltest differential apifuzz rewrites faults soak docs clean
 
 ##@ Use
 
@@ -66,6 +67,9 @@ differential: $(VENV)/.dev ## Compare random queries with a real Prometheus or L
 
 apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a running API: make apifuzz CALLS=20000
 	@$(BIN)/python -m tests.serve.apifuzz --calls $(CALLS)
+
+rewrites: $(VENV)/.dev ## Compare answers of rules with raw ones, over random rules, queries and data: make rewrites COUNT=20000
+	@$(BIN)/python -m tests.query.rules.rewrites --count $(COUNT)
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
 	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"
