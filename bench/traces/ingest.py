@@ -1,6 +1,6 @@
 """CPU of ingest per span, without derivation and with span metrics and service map, with its pairing and commit.
 
-The traces lie in two work items: one call of each is paired in the index.
+Traces of five calls lie in one work item each, or in two, so that one call of each is paired in the index.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _CLIENT, _SERVER = 3, 2
 def measure_ingest(
     database: Database, index_cpu_s: Callable[[], float], report: Report, folder: Path, spans: int, rounds: int
 ) -> None:
-    items = _items(folder, spans)
-
     def cpu_s() -> float:
         return time.process_time() + index_cpu_s()
 
-    _run(database, folder, items, derives=True)
-    plain, derived = [], []
-    for _ in range(rounds):
-        for spent, derives in ((plain, False), (derived, True)):
-            before = cpu_s()
-            rows = _run(database, folder, items, derives=derives)
-            spent.append((cpu_s() - before) / rows * 1e6)
-    report.tell(_figure("ingest with span metrics and service map, CPU per span", min(derived), "us",
-                        "ingest without", min(plain), 1.3))  # fmt: skip
+    for split, name in ((False, "calls within an item"), (True, "one call in five across items")):
+        items = _items(folder, spans, split=split)
+        _run(database, folder, items, derives=True)
+        plain, derived = [], []
+        for _ in range(rounds):
+            for spent, derives in ((plain, False), (derived, True)):
+                before = cpu_s()
+                rows = _run(database, folder, items, derives=derives)
+                spent.append((cpu_s() - before) / rows * 1e6)
+        case = f"ingest with span metrics and service map, {name}, CPU per span"
+        report.tell(_figure(case, min(derived), "us", "ingest without", min(plain), 1.3))
 
 
-def _items(folder: Path, spans: int) -> list[tuple[RawObject, ...]]:
-    """Two work items: the first services of every trace, then the others, which the last of the first ones calls."""
+def _items(folder: Path, spans: int, *, split: bool) -> list[tuple[RawObject, ...]]:
+    """Two work items. If split: the first services of every trace, then the others, which the last of those calls."""
     config = config_of(folder)
     store = open_store(config)
     items: tuple[list[RawObject], list[RawObject]] = ([], [])
@@ -64,7 +64,12 @@ def _items(folder: Path, spans: int) -> list[tuple[RawObject, ...]]:
             for span in resource.scope_spans[0].spans:
                 span.kind = _SERVER if place % 2 else _CLIENT
         cut = len(whole.resource_spans) // 4 * 2 + 1
-        for item, part in zip(items, (whole.resource_spans[:cut], whole.resource_spans[cut:]), strict=True):
+        parts = (whole.resource_spans[:cut], whole.resource_spans[cut:])
+        if not split:
+            parts = (whole.resource_spans, ()) if number % 2 else ((), whole.resource_spans)
+        for item, part in zip(items, parts, strict=True):
+            if not part:
+                continue
             body = TracesData(resource_spans=part).SerializeToString()
             key = f"otel-raw/default/ingested/{uuid.uuid4()}.binpb"
             store.put(key, body)

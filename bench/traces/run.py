@@ -107,7 +107,7 @@ def _bench(own: Lake, database: Database, segments: int, options: argparse.Names
         folder = own.folder.parent / "ingested"
         folder.mkdir(exist_ok=True)
         # Only the index is left of the servers.
-        measure_ingest(database, own.cpu_s, report, folder, segments * PER_SEGMENT // 50 + 20_000, options.rounds)
+        measure_ingest(database, own.cpu_s, report, folder, 60_000 if options.quick else 200_000, options.rounds)
     report.conclude(
         "hot: asked before; cold: after a restart with empty caches; the best of the rounds; "
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"

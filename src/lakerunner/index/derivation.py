@@ -4,35 +4,41 @@ Both are written in the transaction that ends the item, so a killed worker leave
 nothing.
 """
 
+# ruff: noqa: S608  (no text of others is in the SQL)
+
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import LiteralString
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakerunner.index.database import Connection
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.half_call import HALF
 
 #: An arbitrary number, equal in every process: first key of the advisory locks of orgs.
 _HALVES_LOCK = 0x6C72_6867
-
-
-@dataclass(frozen=True, slots=True)
-class Half:
-    """One side of a call. See `pipeline/derive/edges.py`."""
-
-    pair: str
-    own: str
-    is_client: bool
-    service: str
-    start_ns: int
-    duration_ns: int
-    failed: bool
-    messaging: bool
-
-    @property
-    def key(self) -> tuple[str, bool, str]:
-        return self.pair, self.is_client, self.own
+#: Columns travel as one text each, with this character between the values. One empty value makes no array: it is null.
+_SEPARATOR = "\x1f"
+_TEXTS: LiteralString = "string_to_array(%s, E'\\x1f')"
+_FLAGS: LiteralString = "string_to_array(%s, E'\\x1f')::boolean[]"
+_NUMBERS: LiteralString = "string_to_array(%s, E'\\x1f')::bigint[]"
+#: Parameters: pairs, whether they are clients', and the org.
+_OTHER_SIDES: LiteralString = (
+    "FROM service_graph_half h"
+    f" JOIN (SELECT DISTINCT w.pair, w.is_client FROM unnest({_TEXTS}, {_FLAGS}) AS w(pair, is_client)) AS w"
+    " ON h.org_id = %s AND h.pair = w.pair AND h.is_client = NOT w.is_client"
+)
+_ALL_COLUMNS: LiteralString = (
+    "string_agg(h.pair, E'\\x1f'), string_agg(h.own, E'\\x1f'), string_agg(h.is_client::text, E'\\x1f'),"
+    " string_agg(h.service, E'\\x1f'), string_agg(h.start_ns::text, E'\\x1f'),"
+    " string_agg(h.duration_ns::text, E'\\x1f'), string_agg(h.failed::text, E'\\x1f'),"
+    " string_agg(h.messaging::text, E'\\x1f')"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +47,9 @@ class Derivation:
 
     #: Slot and interval of every derived sample.
     slots: Sequence[tuple[int, int]] = ()
-    #: Halves that waited and are now counted.
-    taken: Sequence[Half] = ()
-    #: Halves that wait from now on.
-    left: Sequence[Half] = ()
+    #: Halves that waited and are now counted, and those that wait from now on (`model/half_call.py`).
+    taken: pa.Table = field(default_factory=HALF.empty_table)
+    left: pa.Table = field(default_factory=HALF.empty_table)
 
 
 def next_slots(tx: Connection, count: int, slots: int) -> list[int]:
@@ -55,15 +60,31 @@ def next_slots(tx: Connection, count: int, slots: int) -> list[int]:
     return [int(row["number"] % slots) for row in rows]
 
 
-def waiting_halves(tx: Connection, org_id: uuid.UUID, halves: Sequence[Half]) -> list[Half]:
+def waiting_halves(tx: Connection, org_id: uuid.UUID, halves: pa.Table) -> pa.Table:
     """Return the other sides of these halves, as far as they wait."""
-    rows = tx.execute(
-        "SELECT h.pair, h.own, h.is_client, h.service, h.start_ns, h.duration_ns, h.failed, h.messaging"
-        " FROM service_graph_half h JOIN unnest(%s::text[], %s::boolean[]) AS w(pair, is_client)"
-        " ON h.org_id = %s AND h.pair = w.pair AND h.is_client <> w.is_client",
-        [[half.pair for half in halves], [half.is_client for half in halves], org_id],
-    ).fetchall()
-    return list({half.key: half for half in (Half(**row) for row in rows)}.values())
+    if not halves.num_rows:
+        return HALF.empty_table()
+    row = tx.execute(
+        f"SELECT count(*) AS count, ARRAY[{_ALL_COLUMNS}] AS columns {_OTHER_SIDES}",
+        [_joined(halves.column("pair")), _joined(halves.column("is_client")), org_id],
+    ).fetchone()
+    assert row is not None
+    if not row["count"]:
+        return HALF.empty_table()
+    texts = [pa.array(text.split(_SEPARATOR), pa.string()) for text in row["columns"]]
+    columns = [text.cast(column.type) for text, column in zip(texts, HALF, strict=True)]
+    return pa.Table.from_arrays(columns, schema=HALF)
+
+
+def _joined(column: pa.ChunkedArray) -> str:
+    """All values in one text: an array as a parameter takes longer than what is done with it."""
+    texts = column.cast(pa.string()).combine_chunks()
+    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    joined: str = pc.binary_join(whole, _SEPARATOR)[0].as_py()
+    if joined.count(_SEPARATOR) >= len(texts) or "\0" in joined:
+        # Nobody's name or id has these characters for a reason, and PostgreSQL has no text with the second.
+        return _joined(pc.replace_substring_regex(column, "[\\x1f\\x00]", " "))
+    return joined
 
 
 def apply_derivation(tx: Connection, org_id: uuid.UUID, change: Derivation) -> None:
@@ -76,35 +97,31 @@ def apply_derivation(tx: Connection, org_id: uuid.UUID, change: Derivation) -> N
         ).rowcount
         if recorded != len(change.slots):
             raise Unavailable("cannot commit derived metrics: another item has samples at the same times")
-    if not change.taken and not change.left:
+    if not change.taken.num_rows and not change.left.num_rows:
         return
     # Two items with the two sides of a call must see each other: one of them waits here.
     tx.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [_HALVES_LOCK, str(org_id)])
-    if change.taken:
+    if change.taken.num_rows:
+        keys = [_joined(change.taken.column(name)) for name in ("pair", "is_client", "own")]
         deleted = tx.execute(
-            "DELETE FROM service_graph_half h USING unnest(%s::text[], %s::boolean[], %s::text[])"
-            " AS w(pair, is_client, own)"
-            " WHERE h.org_id = %s AND h.pair = w.pair AND h.is_client = w.is_client AND h.own = w.own",
-            [*map(list, zip(*(half.key for half in change.taken), strict=True)), org_id],
+            f"DELETE FROM service_graph_half h USING unnest({_TEXTS}, {_FLAGS}, {_TEXTS}) AS w(pair, is_client, own)"
+            " WHERE h.org_id = %s AND h.pair = w.pair AND h.is_client = w.is_client AND h.own = coalesce(w.own, '')",
+            [*keys, org_id],
         ).rowcount
-        if deleted != len(change.taken):
+        if deleted != change.taken.num_rows:
             raise Unavailable("cannot commit derived metrics: another item has paired the same calls")
-    if change.left:
-        if waiting_halves(tx, org_id, change.left):
+    if change.left.num_rows:
+        keys = [_joined(change.left.column(name)) for name in ("pair", "is_client")]
+        if tx.execute(f"SELECT 1 {_OTHER_SIDES} LIMIT 1", [*keys, org_id]).fetchone() is not None:
             raise Unavailable("cannot commit derived metrics: the other side of a call came meanwhile")
-        columns = zip(
-            *(
-                (h.pair, h.own, h.is_client, h.service, h.start_ns, h.duration_ns, h.failed, h.messaging)
-                for h in change.left
-            ),
-            strict=True,
-        )
         tx.execute(
             "INSERT INTO service_graph_half"
             " (org_id, pair, own, is_client, service, start_ns, duration_ns, failed, messaging)"
-            " SELECT %s, w.* FROM unnest(%s::text[], %s::text[], %s::boolean[], %s::text[], %s::bigint[], %s::bigint[],"
-            " %s::boolean[], %s::boolean[]) AS w ON CONFLICT DO NOTHING",
-            [org_id, *map(list, columns)],
+            " SELECT %s, w.pair, coalesce(w.own, ''), w.is_client, coalesce(w.service, ''), w.start_ns, w.duration_ns,"
+            f" w.failed, w.messaging FROM unnest({_TEXTS}, {_TEXTS}, {_FLAGS}, {_TEXTS}, {_NUMBERS}, {_NUMBERS},"
+            f" {_FLAGS}, {_FLAGS}) AS w(pair, own, is_client, service, start_ns, duration_ns, failed, messaging)"
+            " ON CONFLICT DO NOTHING",
+            [org_id, *(_joined(change.left.column(name)) for name in HALF.names)],
         )
 
 

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.half_call import HALF
+
 _CLIENTS, _SERVERS = ("client", "producer"), ("server", "consumer")
 #: Attributes of a client span that name the database it called; the first that it has is the node.
 _DATABASES = ("attr_db_name", "attr_db_namespace", "attr_db_system", "attr_db_system_name")
@@ -21,20 +23,6 @@ _DATABASE, _MESSAGING = "database", "messaging_system"
 #: A service without a name.
 _UNKNOWN = "unknown"
 
-HALF = pa.schema(
-    [
-        #: Trace id and the client's span id.
-        pa.field("pair", pa.string()),
-        #: The server's own span id; empty for a client.
-        pa.field("own", pa.string()),
-        pa.field("is_client", pa.bool_()),
-        pa.field("service", pa.string()),
-        pa.field("start_ns", pa.int64()),
-        pa.field("duration_ns", pa.int64()),
-        pa.field("failed", pa.bool_()),
-        pa.field("messaging", pa.bool_()),
-    ]
-)
 EDGE = pa.schema(
     [
         pa.field("client", pa.string()),

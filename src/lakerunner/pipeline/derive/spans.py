@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakerunner.model.half_call import HALF
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
-from lakerunner.pipeline.derive.edges import HALF, halves_of, pair
+from lakerunner.pipeline.derive.edges import halves_of, pair
 from lakerunner.pipeline.derive.evaluate import Derived, evaluate
 from lakerunner.pipeline.derive.span_rules import SERVICE_GRAPH, span_metrics
 

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.index.database import Database
-from lakerunner.index.derivation import Derivation, Half, waiting_halves
+from lakerunner.index.derivation import Derivation, waiting_halves
+from lakerunner.model.half_call import HALF
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
-from lakerunner.pipeline.derive.edges import HALF, pair
+from lakerunner.pipeline.derive.edges import pair
 from lakerunner.pipeline.derive.spans import edge_metrics, metric_tables
 from lakerunner.pipeline.ingest.split import parts
 from lakerunner.pipeline.ingest.task import TaskResult, write_part
@@ -47,12 +48,10 @@ def complete(
     if slot is None or not halves.num_rows:
         return Completion([], Derivation(slots=slots) if slots else None)
     with database.transaction() as tx:
-        waiting = waiting_halves(tx, item.org_id, _rows(halves))
-    whole = pa.concat_tables([halves, _from_rows(waiting)])
-    paired = pair(whole)
-    taken = [waiting[place - halves.num_rows] for place in paired.used.tolist() if place >= halves.num_rows]
-    open_places = np.setdiff1d(np.arange(halves.num_rows), paired.used)
-    left = _rows(halves.take(pa.array(open_places)))
+        waiting = waiting_halves(tx, item.org_id, halves)
+    paired = pair(pa.concat_tables([halves, waiting]))
+    taken = waiting.take(pa.array(paired.used[paired.used >= halves.num_rows] - halves.num_rows))
+    left = halves.take(pa.array(np.setdiff1d(np.arange(halves.num_rows), paired.used)))
     segments: list[Segment] = []
     made = edge_metrics(paired.edges, slot, series_key)
     if made is not None:
@@ -70,12 +69,3 @@ def complete(
 def _table(stream: bytes) -> pa.Table:
     with pa.ipc.open_stream(stream) as reader:
         return reader.read_all()
-
-
-def _rows(halves: pa.Table) -> list[Half]:
-    return [Half(**row) for row in halves.to_pylist()]
-
-
-def _from_rows(halves: Sequence[Half]) -> pa.Table:
-    rows = [{name: getattr(half, name) for name in HALF.names} for half in halves]
-    return pa.Table.from_pylist(rows, schema=HALF)
