@@ -9,7 +9,7 @@ from typing import TypeVar
 from starlette.requests import HTTPConnection, Request
 
 from lakerunner.query.lake import Lake
-from lakerunner.runtime.settings import ApiSettings
+from lakerunner.runtime.settings import ApiSettings, RulerSettings
 from lakerunner.serve.admission.admission import Admission
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.auth import Authenticator
@@ -32,12 +32,21 @@ class Api:
     tails: Tails
     #: How long a deletion can be cancelled.
     delete_wait_s: float
+    #: Limits and defaults of rules.
+    ruler: RulerSettings
 
     @classmethod
-    def over(cls, settings: ApiSettings, lake: Lake, auth: Authenticator, delete_wait_s: float = 300.0) -> Api:
+    def over(
+        cls,
+        settings: ApiSettings,
+        lake: Lake,
+        auth: Authenticator,
+        delete_wait_s: float = 300.0,
+        ruler: RulerSettings | None = None,
+    ) -> Api:
         admission = Admission(settings)
         service = QueryService(settings, lake, admission)
-        return cls(settings, auth, admission, service, Tails(service), delete_wait_s)
+        return cls(settings, auth, admission, service, Tails(service), delete_wait_s, ruler or RulerSettings())
 
     async def caller(self, request: HTTPConnection) -> Caller:
         return await self.auth.caller(request)

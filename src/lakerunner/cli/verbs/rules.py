@@ -14,6 +14,7 @@ from lakerunner.model.errors import BadInput
 
 if TYPE_CHECKING:
     from lakerunner.index.rule_catalog import StoredRule
+    from lakerunner.query.syntax.errors import ParseError
     from lakerunner.rules.definitions import Group
 
 app = typer.Typer(
@@ -39,7 +40,7 @@ def check(cli: Cli, files: FilesArgument) -> int:
     for path in files:
         try:
             groups = _read(path)
-            errors = check_groups(groups)
+            errors = [*check_groups(groups), *_evaluated_errors(cli, groups)]
             count += sum(len(group.rules) for group in groups)
         except ParseError as error:
             errors = [error]
@@ -57,8 +58,14 @@ def apply(
     files: FilesArgument,
     org: OrgOption,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    namespace: Annotated[
+        str, typer.Option("--namespace", help="Namespace of groups with recording and alerting rules.")
+    ] = "default",
 ) -> None:
     """Apply rule files to an org. Rules of a group that its file does not name any more are retired.
+
+    Groups with `record` and `alert` rules are stored for the ruler, each in place of the one of its name. See
+    `lakerunner rules groups`.
 
     A changed rule is a new version: what the old one stored is deleted, and the new one covers no time before now until
     `lakerunner rules backfill` has evaluated it.
@@ -67,6 +74,7 @@ def apply(
 
     from lakerunner.index.orgs import find_org
     from lakerunner.pipeline.rule_changes import apply_groups
+    from lakerunner.rules.stored_groups import limits_of, store_groups
 
     groups = [group for path in files for group in _read(path)]
     names = [group.name for group in groups]
@@ -76,11 +84,17 @@ def apply(
         with database.transaction() as tx:
             found = find_org(tx, org)
         by = f"command line of {getpass.getuser()}"
+        limits = limits_of(cli.settings.ruler)
+        # Both are checked before either is stored.
+        store_groups(database, found.org_id, namespace, groups, by, limits, dry_run=True)
         applied = apply_groups(
             database, found.org_id, groups, by, max_rules=cli.settings.derive.max_rules, dry_run=dry_run
         )
-    document = asdict(applied)
-    text = ", ".join(f"{len(names)} {what}" for what, names in document.items())
+        evaluated = store_groups(database, found.org_id, namespace, groups, by, limits, dry_run=dry_run)
+    document = {**asdict(applied), "groups": asdict(evaluated)}
+    text = ", ".join(f"{len(names)} {what}" for what, names in asdict(applied).items())
+    if evaluated.stored or evaluated.unchanged:
+        text += f"; groups to evaluate: {len(evaluated.stored)} stored, {len(evaluated.unchanged)} unchanged"
     cli.output.result(f"{'would be ' if dry_run else ''}{text}", document)
 
 
@@ -148,6 +162,23 @@ def shown(rule: StoredRule) -> dict[str, Any]:
         "max_series": rule.definition["max_series"],
         "created_at": rule.created_at,
     }
+
+
+def _evaluated_errors(cli: Cli, groups: tuple[Group, ...]) -> list[ParseError]:
+    """What is wrong with the recording and alerting rules: the first finding."""
+    from lakerunner.model.errors import LakeError
+    from lakerunner.query.syntax.errors import ParseError
+    from lakerunner.rules.evaluated import check_groups
+    from lakerunner.rules.source import LANGUAGE
+    from lakerunner.rules.stored_groups import limits_of
+
+    try:
+        check_groups(groups, limits_of(cli.settings.ruler))
+    except ParseError as error:
+        return [error]
+    except LakeError as error:
+        return [ParseError(error.message, text="", start=0, end=0, language=LANGUAGE, hint=error.hint)]
+    return []
 
 
 def _read(path: Path) -> tuple[Group, ...]:

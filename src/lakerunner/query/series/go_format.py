@@ -51,6 +51,18 @@ def general(value: float) -> str:
     return f"{'-' if sign else ''}{mantissa}e{'-' if point < 0 else '+'}{abs(point):02d}"
 
 
+def exponent(value: float) -> str:
+    """Shortest digits, always with an exponent (the verb `%e`).
+
+    >>> exponent(1.5), exponent(0.0), exponent(123456.0), exponent(float("nan"))
+    ('1.5e+00', '0e+00', '1.23456e+05', 'NaN')
+    """
+    special = _special(value)
+    if special is not None:
+        return special
+    return next(text for digits in range(18) if float(text := f"{value:.{digits}e}") == value)
+
+
 def open_metrics(value: float) -> str:
     """A float as OpenMetrics writes label values: always with a point or an exponent.
 

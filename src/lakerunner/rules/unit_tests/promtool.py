@@ -18,6 +18,7 @@ from lakerunner.query.languages import language
 from lakerunner.query.logql.durations import format_go_duration
 from lakerunner.query.run import run
 from lakerunner.query.series.batch import STALE
+from lakerunner.query.series.go_format import exponent
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.durations import format_duration_ms
@@ -281,15 +282,4 @@ def _samples_shown(samples: Sequence[Sample]) -> str:
 
 
 def _value_shown(sample: Sample) -> str:
-    return _float_shown(sample.value) if sample.histogram is None else str(sample.histogram)
-
-
-def _float_shown(value: float) -> str:
-    """A float as Go's format `E` with the fewest digits: 1.5E+00."""
-    if math.isnan(value) or math.isinf(value):
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-    for digits in range(17):
-        text = f"{value:.{digits}E}"
-        if float(text) == value:
-            return text
-    return f"{value:.16E}"
+    return exponent(sample.value).replace("e", "E") if sample.histogram is None else str(sample.histogram)

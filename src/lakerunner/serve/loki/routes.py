@@ -12,6 +12,7 @@ from lakerunner.serve.loki.labels import label_routes
 from lakerunner.serve.loki.language import language_routes
 from lakerunner.serve.loki.patterns import pattern_routes
 from lakerunner.serve.loki.query import query_routes
+from lakerunner.serve.loki.rules import rule_routes
 from lakerunner.serve.loki.status import status_routes
 from lakerunner.serve.loki.tail import tail_routes
 from lakerunner.serve.loki.volume import volume_routes
@@ -28,4 +29,5 @@ def loki_routes(api: Api) -> list[BaseRoute]:
         *language_routes(api),
         *status_routes(api),
         *delete_routes(api),
+        *rule_routes(api),
     ]

@@ -1,4 +1,4 @@
-"""Requests that clients send beside queries: the version, limits and rules."""
+"""Requests that clients send beside queries: the version and limits."""
 
 from __future__ import annotations
 
@@ -47,14 +47,7 @@ def status_routes(api: Api) -> list[BaseRoute]:
     return [
         loki_route("/loki/api/v1/status/buildinfo", _fixed(api, _BUILD), ["GET"], light=True),
         loki_route("/loki/api/v1/drilldown-limits", drilldown_limits, ["GET"], light=True),
-        loki_route("/loki/api/v1/rules", _fixed(api, {}), ["GET"], light=True),
-        loki_route("/prometheus/api/v1/rules", _fixed(api, _success({"groups": []})), ["GET"], light=True),
-        loki_route("/prometheus/api/v1/alerts", _fixed(api, _success({"alerts": []})), ["GET"], light=True),
     ]
-
-
-def _success(data: object) -> dict[str, object]:
-    return {"status": "success", "data": data}
 
 
 def _fixed(api: Api, document: object) -> Handler:

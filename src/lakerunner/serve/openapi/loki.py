@@ -90,6 +90,32 @@ def _success(data: Schema) -> Schema:
     return record({"status": constant("success"), "data": data}, {"warnings": array(STRING)})
 
 
+_YAML = "application/yaml"
+
+
+def _ruler(prefix: str) -> tuple[Operation, ...]:
+    """Groups of rules as YAML. Storing one takes YAML too, which this document describes as a form without fields."""
+    done = record({"status": constant("success")}, {"data": {}, "errorType": STRING, "error": STRING})
+
+    def read(path: str, sentence: str) -> Operation:
+        return Operation(
+            prefix + path, "GET", sentence, STRING, "", STRING, _YAML, statuses=_STATUSES, error_media=(TEXT,)
+        )
+
+    def change(path: str, methods: str, sentence: str) -> Operation:
+        return Operation(
+            prefix + path, methods, sentence, done, "", STRING, statuses=_STATUSES, error_media=(TEXT,), status="202"
+        )
+
+    return (
+        read("", "All groups in LogQL."),
+        read("/{namespace}", "Groups of a namespace."),
+        change("/{namespace}", "POST DELETE", "Store a group, or delete all. Needs the scope admin."),
+        read("/{namespace}/{group}", "One group."),
+        change("/{namespace}/{group}", "DELETE", "Delete a group. Needs the scope admin."),
+    )
+
+
 _TIMES = "start end since"
 _QUERY = "query! limit direction timeout nocache"
 _FORMATTED = Operation(
@@ -175,9 +201,17 @@ OPERATIONS = (
     _FORMATTED,
     _loki("status/buildinfo", "GET", "The Loki version whose API is implemented.", _LABELS),
     _loki("drilldown-limits", "GET", "Limits, for Grafana's Logs Drilldown.", mapping({})),
-    _loki("rules", "GET", "Empty: no rules are evaluated here.", mapping({})),
-    _loki("/prometheus/api/v1/rules", "GET", "Empty: no rules are evaluated here.", _success(mapping({}))),
-    _loki("/prometheus/api/v1/alerts", "GET", "Empty: no rules are evaluated here.", _success(mapping({}))),
+    *_ruler("/loki/api/v1/rules"),
+    *_ruler("/api/prom/rules"),
+    _loki(
+        "/prometheus/api/v1/rules",
+        "GET",
+        "Rules in LogQL, their health and their alerts.",
+        _success(schemas.RULES),
+        "type rule_name[] rule_group[] file[] exclude_alerts group_limit group_next_token",
+        schemas.PARAMETERS,
+    ),
+    _loki("/prometheus/api/v1/alerts", "GET", "Alerts of rules in LogQL.", _success(schemas.ALERTS)),
     _loki(
         "delete",
         "GET POST PUT DELETE",

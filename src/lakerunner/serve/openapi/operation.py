@@ -40,6 +40,8 @@ class Operation:
     #: Statuses of refusals, and the media types of their bodies.
     statuses: tuple[tuple[str, str], ...] = ERRORS
     error_media: tuple[str, ...] = (JSON,)
+    #: Status of a successful answer.
+    status: str = "200"
 
 
 def described(operation: Operation, method: str) -> dict[str, object]:
@@ -65,7 +67,7 @@ def described(operation: Operation, method: str) -> dict[str, object]:
 
 def _responses(operation: Operation) -> dict[str, object]:
     answers: dict[str, object] = {
-        "200": {"description": "The answer.", "content": {operation.media: {"schema": operation.answer}}}
+        operation.status: {"description": "The answer.", "content": {operation.media: {"schema": operation.answer}}}
     }
     if operation.error is not None:
         for status, reason in operation.statuses:

@@ -54,8 +54,14 @@ OPERATIONS = (
     _prometheus("status/tsdb", "GET", "Number of series, by metric name and by label.", schemas.TSDB, "limit"),
     _prometheus("status/config", "GET", "Empty: nothing is scraped here.", schemas.mapping(schemas.STRING)),
     _prometheus("status/flags", "GET", "Empty: there are no Prometheus flags.", schemas.mapping(schemas.STRING)),
-    _prometheus("rules", "GET", "Empty: no rules are evaluated here.", schemas.mapping({})),
-    _prometheus("alerts", "GET", "Empty: no rules are evaluated here.", schemas.mapping({})),
+    _prometheus(
+        "rules",
+        "GET",
+        "Recording and alerting rules, their health and their alerts.",
+        schemas.RULES,
+        "type rule_name[] rule_group[] file[] match[] exclude_alerts group_limit group_next_token",
+    ),
+    _prometheus("alerts", "GET", "Alerts that are pending or firing.", schemas.ALERTS),
     _prometheus("targets", "GET", "Empty: nothing is scraped here.", schemas.mapping({})),
     _prometheus("alertmanagers", "GET", "Empty: no alerts are sent from here.", schemas.mapping({})),
     _prometheus(

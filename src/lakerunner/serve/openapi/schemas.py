@@ -78,6 +78,15 @@ PARAMETERS: dict[str, Schema] = {
     "id": {"type": "string", "minLength": 1, "maxLength": 32, "pattern": "^[0-9a-fA-F]+$"},
     "tag": {"type": "string", "minLength": 1, "examples": ["service.name", "span.http.method"]},
     "deletion_id": {"type": "string", "format": "uuid"},
+    "namespace": {"type": "string", "minLength": 1, "examples": ["default"]},
+    "group": {"type": "string", "minLength": 1, "examples": ["checkout"]},
+    "type": {"enum": ["alert", "record"]},
+    "rule_name[]": {"type": "array", "items": STRING},
+    "rule_group[]": {"type": "array", "items": STRING},
+    "file[]": {"type": "array", "items": STRING},
+    "exclude_alerts": FLAG,
+    "group_limit": COUNT,
+    "group_next_token": STRING,
 }
 DELETE_PARAMETERS: dict[str, Schema] = {
     "signal": {"enum": ["logs", "metrics", "traces"]},
@@ -229,3 +238,46 @@ EVENT: Schema = {"type": "object", "required": ["data"], "properties": {"data": 
 PROMETHEUS_ERROR = record({"status": constant("error"), "errorType": {"enum": list(_KINDS)}, "error": STRING})
 _MAYBE: Schema = {"type": ["string", "null"]}
 LAKE_ERROR = record({"error": record({"code": STRING, "message": STRING, "hint": _MAYBE, "where": _MAYBE})})
+
+_ALERT = record(
+    {
+        "labels": mapping(STRING),
+        "annotations": mapping(STRING),
+        "state": {"enum": ["pending", "firing"]},
+        "activeAt": STRING,
+        "value": STRING,
+    },
+    {"keepFiringSince": STRING},
+)
+ALERTS = record({"alerts": array(_ALERT)})
+_RULE = record(
+    {
+        "name": STRING,
+        "query": STRING,
+        "labels": mapping(STRING),
+        "health": {"enum": ["ok", "err", "unknown"]},
+        "evaluationTime": NUMBER,
+        "lastEvaluation": STRING,
+        "type": {"enum": ["alerting", "recording"]},
+    },
+    {
+        "lastError": STRING,
+        "state": {"enum": ["firing", "pending", "inactive", "unknown"]},
+        "duration": NUMBER,
+        "keepFiringFor": NUMBER,
+        "annotations": mapping(STRING),
+        "alerts": array(_ALERT),
+    },
+)
+_GROUP = record(
+    {
+        "name": STRING,
+        "file": STRING,
+        "rules": array(_RULE),
+        "interval": NUMBER,
+        "limit": COUNT,
+        "evaluationTime": NUMBER,
+        "lastEvaluation": STRING,
+    }
+)
+RULES = record({"groups": array(_GROUP)}, {"groupNextToken": STRING})

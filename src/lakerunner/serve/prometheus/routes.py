@@ -12,6 +12,7 @@ from lakerunner.serve.prometheus.labels import label_routes
 from lakerunner.serve.prometheus.language import language_routes
 from lakerunner.serve.prometheus.metadata import metadata_routes
 from lakerunner.serve.prometheus.query import query_routes
+from lakerunner.serve.prometheus.rules import rule_routes
 from lakerunner.serve.prometheus.status import health_routes, status_routes
 
 
@@ -23,6 +24,7 @@ def prometheus_routes(api: Api) -> list[BaseRoute]:
         *exemplar_routes(api),
         *language_routes(api),
         *status_routes(api),
+        *rule_routes(api),
         *admin_routes(api),
         *health_routes(api),
     ]

@@ -1,4 +1,4 @@
-"""`/api/v1/status/…`, rules, alerts and health: requests that clients send before they query data."""
+"""`/api/v1/status/…` and health: requests that clients send before they query data."""
 
 from __future__ import annotations
 
@@ -34,12 +34,10 @@ BUILD = {
     "buildDate": "",
     "goVersion": f"python{platform.python_version()}",
 }
-#: Constant documents: nothing is scraped, no rules are evaluated here, and there are no Prometheus flags.
+#: Constant documents: nothing is scraped, and there are no Prometheus flags.
 _FIXED: dict[str, object] = {
     "/api/v1/status/config": {"yaml": ""},
     "/api/v1/status/flags": {},
-    "/api/v1/rules": {"groups": []},
-    "/api/v1/alerts": {"alerts": []},
     "/api/v1/targets": {"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}},
     "/api/v1/targets/metadata": [],
     "/api/v1/scrape_pools": {"scrapePools": []},

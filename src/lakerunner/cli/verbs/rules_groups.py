@@ -1,0 +1,113 @@
+"""`lakerunner rules groups|drop|test`: groups that the ruler evaluates, and unit tests of rule files."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from lakerunner.cli.verb import Cli, verb
+from lakerunner.cli.verbs.rules import OrgOption, app
+from lakerunner.model.errors import BadInput
+
+_COLUMNS = ["namespace", "group", "rules", "interval_s", "evaluated_at", "evaluations", "missed", "firing", "failing"]
+
+
+@app.command()
+@verb
+def groups(cli: Cli, org: OrgOption) -> None:
+    """List the groups of recording and alerting rules of an org: how far each is evaluated, and what fires or fails."""
+    from lakerunner.index.alert_states import read_states
+    from lakerunner.index.orgs import find_org
+    from lakerunner.index.rule_groups import list_groups
+    from lakerunner.rules.render import evaluated_rules
+    from lakerunner.rules.stored_groups import group_of
+
+    with cli.index() as database, database.transaction() as tx:
+        org_id = find_org(tx, org).org_id
+        found = list_groups(tx, org_id)
+        states = read_states(tx, org_id)
+    rows = []
+    for stored in found:
+        group = group_of(stored)
+        own = [each.state for each in states if (each.namespace, each.group_name) == (stored.namespace, stored.name)]
+        alerts = [alert for state in own for alert in state.get("alerts", ())]  # type: ignore[attr-defined]
+        at_ms = stored.evaluated_at_ms
+        rows.append(
+            {
+                "namespace": stored.namespace,
+                "group": stored.name,
+                "rules": len(evaluated_rules(group)),
+                "interval_s": group.interval_s or cli.settings.ruler.interval_s,
+                "evaluated_at": None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC),
+                "evaluations": stored.evaluations,
+                "missed": stored.missed,
+                "firing": sum(alert["state"] == "firing" for alert in alerts),
+                "failing": sum(state.get("health") == "err" for state in own),
+            }
+        )
+    cli.output.rows(rows, _COLUMNS)
+
+
+@app.command()
+@verb
+def drop(
+    cli: Cli,
+    group: Annotated[str, typer.Argument(help="Name of the group.")],
+    org: OrgOption,
+    namespace: Annotated[str, typer.Option("--namespace", help="Namespace of the group.")] = "default",
+) -> None:
+    """Delete a group of recording and alerting rules. What it recorded stays until it expires; its alerts end."""
+    from lakerunner.index.orgs import find_org
+    from lakerunner.index.rule_groups import delete_groups
+
+    with cli.index() as database, database.transaction() as tx:
+        delete_groups(tx, find_org(tx, org).org_id, namespace, group)
+    cli.output.result(f"group {group} is deleted", {"namespace": namespace, "group": group})
+
+
+@app.command()
+@verb
+def test(
+    cli: Cli,
+    files: Annotated[list[Path], typer.Argument(help="Unit-test files in promtool's format.", show_default=False)],
+    run: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--run", help="Run only tests whose name matches this regular expression.", show_default=False),
+    ] = None,
+) -> int:
+    """Run unit tests of rule files, in the format of `promtool test rules`: same series, same alerts, same messages.
+
+    A test names its rule files, gives series in Prometheus' notation, and says which alerts fire and what expressions
+    give at which time. Exit code 1 if one fails.
+    """
+    from lakerunner.rules.unit_tests.promtool import is_promtool, run_file
+
+    try:
+        only = re.compile(run) if run else None
+    except re.error as error:
+        raise BadInput(f"cannot read --run {run!r}: {error}") from None
+    failed = 0
+    documents = []
+    for path in files:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"cannot read {path}: {error}") from None
+        if not is_promtool(text):
+            raise BadInput(
+                f"cannot read {path}: it is no unit test in promtool's format", hint="it needs `rule_files` and `tests`"
+            )
+        report = run_file(path, only)
+        failed += bool(report.failures)
+        for warning in report.warnings:
+            typer.echo(f"{path}: {warning}", err=True)
+        for failure in report.failures:
+            typer.echo(failure, err=True)
+        documents.append({"file": str(path), "tests": report.tests, "failures": list(report.failures)})
+    tests = sum(int(str(each["tests"])) for each in documents)
+    cli.output.result(f"{len(files) - failed} of {len(files)} files passed, {tests} tests", {"files": documents})
+    return 1 if failed else 0
