@@ -31,6 +31,7 @@ from lakerunner.index.orgs import create_org
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.profiles import StorageProfile, create_profile
 from lakerunner.index.row_reports import put_reports
+from lakerunner.index.rule_groups import GroupKey, put_group
 from lakerunner.intake.rejections import RejectedKind, Rejection, put_rejected
 from lakerunner.model.deletion import DeletionRequest
 from lakerunner.model.errors import BadInput
@@ -89,6 +90,20 @@ class World:
         groups = read_rules(Path(self.rule_file()).read_text(encoding="utf-8"))
         apply_groups(self.database, uuid.UUID(org), groups, STORABLE, max_rules=10)
         return org
+
+    def with_group(self) -> str:
+        org = self.org()
+        definition = "groups: [{name: a, rules: [{record: b, expr: up}]}]"
+        with self.database.transaction() as tx:
+            put_group(tx, GroupKey(uuid.UUID(org), "default", STORABLE), definition, STORABLE)
+        return org
+
+    def unit_test(self) -> str:
+        """A test that fails and says so with hostile text."""
+        path = self.folder / f"test {next(self.numbers)}.yaml"
+        test = {"name": STORABLE, "alert_rule_test": [{"alertname": STORABLE, "exp_alerts": [{}]}]}
+        path.write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}), encoding="utf-8")
+        return str(path)
 
     def key(self) -> str:
         org_id = uuid.UUID(self.org())
@@ -232,6 +247,9 @@ CASES: dict[tuple[str, ...], Case] = {
     ("rules", "apply"): Case(lambda world: [world.rule_file(), "--org", world.org()], "added"),
     ("rules", "check"): Case(lambda world: [world.rule_file()], "errors"),
     ("rules", "delete"): Case(lambda world: ["hostile", "--org", world.with_rule()], "hostile"),
+    ("rules", "drop"): Case(lambda world: [STORABLE, "--org", world.with_group()], STORABLE),
+    ("rules", "groups"): Case(lambda world: ["--org", world.with_group()], STORABLE),
+    ("rules", "test"): Case(lambda world: [world.unit_test()], "0 of 1 files passed", code=1),
     ("rules", "list"): Case(lambda world: ["--org", world.with_rule()], STORABLE),
     ("rules", "show"): Case(lambda world: ["hostile", "--org", world.with_rule()], STORABLE),
     # Refused, because a simulation takes too long for here: tests/ops/simulate runs one.

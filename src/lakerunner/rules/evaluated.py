@@ -29,7 +29,8 @@ class GroupLimits:
 def check_groups(groups: Sequence[Group], limits: GroupLimits, others: Iterable[Group] = ()) -> None:
     """Refuse what cannot be evaluated. `others` are the org's groups that stay, in which recorded names may be read."""
     for group in groups:
-        _check_group(group, limits)
+        if evaluated_rules(group):
+            _check_group(group, limits)
     cycle = find_cycle([*groups, *others])
     if cycle:
         raise BadInput(

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from lakerunner.cli.render import shown, warn
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.cli.verbs.rules import OrgOption, app
 from lakerunner.model.errors import BadInput
@@ -104,9 +105,11 @@ def test(
         report = run_file(path, only)
         failed += bool(report.failures)
         for warning in report.warnings:
-            typer.echo(f"{path}: {warning}", err=True)
+            warn(f"{path}: {warning}")
         for failure in report.failures:
-            typer.echo(failure, err=True)
+            # Line by line, because what a test says may hold anything.
+            for line in failure.splitlines():
+                typer.echo(" " * (len(line) - len(line.lstrip(" "))) + shown(line.lstrip(" ")), err=True)
         documents.append({"file": str(path), "tests": report.tests, "failures": list(report.failures)})
     tests = sum(int(str(each["tests"])) for each in documents)
     cli.output.result(f"{len(files) - failed} of {len(files)} files passed, {tests} tests", {"files": documents})
