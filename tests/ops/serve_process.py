@@ -38,10 +38,11 @@ class ServeProcess:
 
     def start(self, *options: str) -> ServeProcess:
         with self._own_log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", self.module, "serve", *options], env=self.env, cwd=ROOT, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(self.command(*options), env=self.env, cwd=ROOT, stdout=log, stderr=log)
         return self
+
+    def command(self, *options: str) -> list[str]:
+        return [sys.executable, "-m", self.module, "serve", *options]
 
     @property
     def _own_log(self) -> Path:

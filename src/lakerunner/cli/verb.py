@@ -22,6 +22,7 @@ from lakerunner.ops.roles import RoleEntry
 from lakerunner.runtime.exit_code import exit_code_of
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.surroundings import settle_in
 
 if TYPE_CHECKING:
     from lakerunner.index.database import Database
@@ -69,6 +70,7 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
                 options["set_"] = [text for text in overrides if "." not in text.partition("=")[0]]
                 overrides = [text for text in overrides if text not in options["set_"]]
             settings = load_settings(config, os.environ, assignments(overrides))
+            settle_in(settings.data.dir)
             if has_formats:
                 options["output"] = output
             kind = OutputFormat.TEXT if has_formats else output or OutputFormat.TEXT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 import uuid
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from lakerunner.bus.open import open_bus
 from lakerunner.index.database import Database
 from lakerunner.index.migrate import require_current_schema
-from lakerunner.model.errors import LakeError, LimitHit, Unavailable
+from lakerunner.model.errors import LakeError, LimitHit, Missing, Unavailable
 from lakerunner.runtime.java import find_java
 from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.surroundings import has_user
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
@@ -35,6 +37,7 @@ class Finding:
 
 def examine(settings: Settings, database: Database) -> Iterator[Finding]:
     """Run the checks one after another and yield the finding of each."""
+    yield _finding("user", _user)
     yield _finding("java", _java)
     yield _finding("disk", lambda: _disk(settings))
     yield _finding("postgresql", lambda: _postgresql(database))
@@ -49,6 +52,15 @@ def _finding(subject: str, check: Callable[[], str]) -> Finding:
         return Finding(subject, True, check())
     except LakeError as error:
         return Finding(subject, False, error.message, error.hint or "see the logs")
+
+
+def _user() -> str:
+    if not has_user():
+        raise Missing(
+            f"cannot run PostgreSQL or Spark as user {os.geteuid()}: the system does not know that user",
+            hint="install libnss-wrapper, or add the user to /etc/passwd",
+        )
+    return f"user {os.geteuid()}"
 
 
 def _java() -> str:
