@@ -20,6 +20,7 @@ from lakerunner.model.segment import MAX_PRUNING_VALUES
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, SIGNALS, TRACES
 from lakerunner.pipeline.ordering import sorted_table
+from lakerunner.store.encoding import choose_encodings
 from lakerunner.store.nanos import join_nanos
 from lakerunner.store.segment_writer import (
     MAX_GROUP_ROWS,
@@ -207,3 +208,22 @@ def test_fresh_ids_sort_by_their_making() -> None:
     assert len(set(ids)) == 100
     assert all(each.version == 7 and each.variant == uuid.RFC_4122 for each in ids)
     assert [each.int >> 80 for each in ids] == sorted(each.int >> 80 for each in ids)
+
+
+def test_values_that_repeat_only_in_many_rows_get_a_dictionary() -> None:
+    """Of 20,000 values, hardly one is twice among the rows that are looked at, but each is six times in a row group."""
+    rows = 1 << 17
+    rng = np.random.default_rng(5)
+    table = pa.table(
+        {
+            "attr_user": pa.array([f"u-{number}" for number in rng.integers(0, 20_000, rows)]),
+            "attr_few": pa.array([f"u-{number}" for number in rng.integers(0, 5, rows)]),
+            "attr_many": pa.array([f"u-{number}" for number in rng.integers(0, rows * 2, rows)]),
+            "attr_id": pa.array([f"u-{number}" for number in range(rows)]),
+        }
+    )
+
+    chosen = choose_encodings(LOGS.rows, table, rows)
+    assert [name for name in table.column_names if name in chosen.dictionary] == ["attr_user", "attr_few"]
+    # The few rows of a small file are all looked at.
+    assert "attr_user" not in choose_encodings(LOGS.rows, table.slice(0, 4_000), rows).dictionary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from lakerunner.model.signal import Table
 
 #: The sample: this many runs of neighbouring rows. Runs, because a sorted column repeats values only in adjacent rows.
 _RUNS, _RUN_ROWS = 16, 256
-#: Above this share of distinct values in the sample, a dictionary would be as large as the column.
+#: Above this share of distinct values in a row group, a dictionary would be as large as the column.
 _DISTINCT_SHARE = 0.6
 #: One lookup in a hundred reads a row group that does not contain the value. In twenty for attributes, whose filters
 #: nobody asked for: they take a byte per row.
@@ -56,15 +57,16 @@ def choose_encodings(
     chosen = Encodings()
     fixed = {spec.name for spec in description.columns}
     ids: list[str] = []
+    group_rows = max(1, min(rows_per_group, counts.rows))
     for name, column in zip(table.column_names, table.columns, strict=True):
         for path, leaf in _leaves(name, _sample(column)):
-            if pa.types.is_dictionary(leaf.type) or _repeats(leaf):
+            if pa.types.is_dictionary(leaf.type) or _repeats(leaf, group_rows / max(1, len(leaf))):
                 chosen.dictionary.append(path)
             elif encoding := _without_dictionary(leaf.type):
                 chosen.others[path] = encoding
                 if path == name and name not in fixed and _is_id(leaf):
                     ids.append(name)
-    ndv = max(1, min(rows_per_group, counts.rows))
+    ndv = group_rows
     for spec in description.columns:
         if spec.bloom and counts.present.get(spec.name, 0):
             chosen.blooms[spec.name] = {"ndv": ndv, "fpp": _BLOOM_FALSE_POSITIVES}
@@ -102,12 +104,30 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         yield path, array
 
 
-def _repeats(leaf: pa.Array) -> bool:
+def _repeats(leaf: pa.Array, times: float) -> bool:
+    """Whether the values of a row group repeat, which has so many times the rows of the sample."""
     if pa.types.is_boolean(leaf.type):
         return False
     present: int = len(leaf) - leaf.null_count
     distinct: int = pc.count_distinct(leaf, mode="only_valid").as_py()
-    return distinct <= _DISTINCT_SHARE * present
+    return distinct <= _DISTINCT_SHARE * present or _more(distinct, present, times) <= _DISTINCT_SHARE * present * times
+
+
+def _more(distinct: int, present: int, times: float) -> float:
+    """How many distinct values so many times the rows have, as the repeats among these let expect.
+
+    If n rows have values at random out of D, D (1 - exp(-n / D)) of them are distinct.
+
+    >>> round(_more(3_703, 4_096, 32), -3), _more(4_096, 4_096, 32)
+    (20000.0, 131072.0)
+    """
+    if times <= 1 or distinct >= present or not distinct:
+        return float(distinct * max(times, 1.0))
+    low, high = float(distinct), float(present) ** 2
+    while high - low > 0.01 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if -middle * math.expm1(-present / middle) < distinct else (low, middle)
+    return -low * math.expm1(-present * times / low)
 
 
 def _is_id(leaf: pa.Array) -> bool:
