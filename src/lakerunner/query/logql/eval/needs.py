@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import ERROR
 from lakerunner.query.logql.needed import condition_names
+from lakerunner.query.series.matchers import Matcher, MatchKind
 
 #: The sum over series of these is the same aggregation over the entries of all the series.
 _SUMMABLE = frozenset({"count_over_time", "rate", "bytes_over_time", "bytes_rate", "sum_over_time"})
@@ -57,6 +59,10 @@ def groups_of_entries(node: ast.VectorAggregate) -> tuple[ast.RangeAggregate, as
     return replace(inner, op="count_over_time", param=None), node.grouping or ast.Grouping()
 
 
+#: Patterns that Loki simplifies to "everything": groups and flags around `.*` or nothing.
+_ALL = re.compile(r"(?:\(\?i\)|\((?:\?:)?)*(?:\.(?:\*|\{0,\})\??)?\)*")
+
+
 def needs_of(node: ast.RangeAggregate, outer: ast.Grouping | None = None, outer_op: str = "") -> Needs:
     """What the aggregation needs. `outer` is the grouping that it does for the vector aggregation `outer_op`."""
     grouping = outer if outer is not None else node.grouping
@@ -89,9 +95,10 @@ def without_idle_parsers(selector: ast.LogSelector, needs: Needs) -> ast.LogSele
     """
     if needs.names != frozenset() or needs.keeps_errors:
         return selector
-    if any(not isinstance(stage, (*_PARSERS, ast.LineFilter, ast.Decolorize)) for stage in selector.stages):
+    stages = [each for each in selector.stages if not _is_idle(each)]
+    if any(not isinstance(stage, (*_PARSERS, ast.LineFilter, ast.Decolorize)) for stage in stages):
         return selector
-    return replace(selector, stages=tuple(each for each in selector.stages if not isinstance(each, _PARSERS)))
+    return replace(selector, stages=tuple(each for each in stages if not isinstance(each, _PARSERS)))
 
 
 def _asks_about_errors(log_range: ast.LogRange) -> bool:
@@ -99,6 +106,8 @@ def _asks_about_errors(log_range: ast.LogRange) -> bool:
     filters = log_range.unwrap.filters if log_range.unwrap is not None else ()
     for stage in (*log_range.selector.stages, *filters):
         match stage:
+            case _ if _is_idle(stage):
+                pass
             case ast.LabelFilter(condition=condition):
                 if ERROR in condition_names(condition):
                     return True
@@ -111,3 +120,18 @@ def _asks_about_errors(log_range: ast.LogRange) -> bool:
             case _:
                 pass
     return False
+
+
+def _is_idle(stage: ast.Stage) -> bool:
+    """Whether Loki leaves out a filter because of how its pattern is written. It does not ask about errors then.
+
+    >>> patterns = (".*", "((?:.*?))", "(?i).{0,}", "", ".*.*", "^.*$")
+    >>> filters = [ast.StringFilter(Matcher("a", MatchKind.REGEX, pattern)) for pattern in patterns]
+    >>> [_is_idle(ast.LabelFilter(each)) for each in filters]
+    [True, True, True, True, False, False]
+    """
+    match stage:
+        case ast.LabelFilter(condition=ast.StringFilter(Matcher(_, MatchKind.REGEX, pattern))):
+            return _ALL.fullmatch(pattern) is not None
+        case _:
+            return False
