@@ -23,6 +23,7 @@ from lakerunner.pipeline.items import make_items
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.spark.job import run_tasks
 from lakerunner.pipeline.worker import run_batch
+from lakerunner.store.errors import StoreUnavailable
 from tests.pipeline.compact.small_lake import (
     compact_items,
     compact_until_settled,
@@ -210,3 +211,18 @@ def test_many_small_objects_become_one_segment(lake: Lake) -> None:
     assert len(lake.segments(LOGS)) == 40
     compact_until_settled(lake, LOGS)
     assert [each.row_count for each in lake.segments(LOGS)] == [120]
+
+
+def test_a_store_that_refuses_tasks_pauses_the_worker(lake: Lake) -> None:
+    """Without the pause, items that wait for the bucket would be tried again at once, and without an end."""
+    for seed in (1, 2):
+        ingest(lake, lake.put(LOGS, otlp(LOGS, 8, seed=seed)))
+    item = item_of(lake, lake.segments(LOGS))
+    refused = StoreUnavailable("cannot put: Access Denied", where=lake.settings.store_url)
+    runner = CompactRunner(
+        lake.settings, lake.database, lambda tasks: [CompactResult(task.item_id, error=refused) for task in tasks]
+    )
+    assert run_batch(COMPACT, lake.database, runner, [item], {item.item_id: 1}) == {item.item_id: refused}
+    assert runner.is_blocked_by(refused) and runner.is_paused()
+    with pytest.raises(StoreUnavailable, match="Access Denied"):
+        runner.probes()["store"]()

@@ -23,23 +23,20 @@ from lakerunner.index.rule_catalog import Hole
 from lakerunner.index.segment_inputs import lock_untaken
 from lakerunner.index.segment_sources import MAX_SOURCES, sources_of
 from lakerunner.index.segments import live_segments, ref
-from lakerunner.model.errors import LakeError, LimitHit, Unavailable
+from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.compact.task import CompactResult, CompactTask, UnreadableInput, run_task
 from lakerunner.pipeline.compact.warm import warm
 from lakerunner.pipeline.compact.windows import Window, bundles, window_of
+from lakerunner.pipeline.grouped_tasks import run_grouped
 from lakerunner.pipeline.inputs import Segments
 from lakerunner.pipeline.packing import PackLimits
-from lakerunner.pipeline.spark.job import SparkJobs
-from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Runner, Stage
-from lakerunner.runtime.role import Probe
+from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Stage
 from lakerunner.runtime.settings import PipelineSettings, Settings
 from lakerunner.runtime.telemetry import log
-from lakerunner.store.config import StoreConfig
-from lakerunner.store.errors import StoreUnavailable
-from lakerunner.store.open import open_store
 
 #: Runs tasks somewhere and returns their results in order; Unavailable when one died.
 RunTasks = Callable[[Sequence[CompactTask]], list[CompactResult]]
@@ -98,34 +95,14 @@ def _of_window(
     ]
 
 
-class CompactRunner(Runner[Segment]):
+class CompactRunner(BucketRunner[Segment, CompactTask, CompactResult]):
     """A Spark driver, whose session starts with the first merge. With `run_tasks`, tasks run there instead."""
 
     def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
+        super().__init__(_NAME, settings, run_task, run_tasks)
         self._database = database
-        self._store_config = StoreConfig.of(settings)
-        self._store = open_store(self._store_config)
         self._scratch = str(settings.data.dir.resolve() / "scratch")
         self._deduplicated = frozenset(settings.pipeline.compact_deduplicate.split())
-        self._spark: SparkJobs[CompactTask, CompactResult] | None = None
-        if run_tasks is None:
-            self._spark = SparkJobs(_NAME, settings.spark, run_task, settings.pipeline.jobs)
-            run_tasks = self._spark.run
-        self._run_tasks = run_tasks
-
-    def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._store.ping}
-
-    def is_paused(self) -> bool:
-        """While the bucket is down. The readiness probe asks the store every second, which opens and closes this."""
-        return self._store.is_paused
-
-    def is_blocked_by(self, error: LakeError) -> bool:
-        return isinstance(error, StoreUnavailable)
-
-    def close(self) -> None:
-        if self._spark is not None:
-            self._spark.close()
 
     def run(self, items: Sequence[Item[Segment]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         """One job over all items."""
@@ -134,17 +111,18 @@ class CompactRunner(Runner[Segment]):
             # Backfill was faster with some inputs. They are gathered again by what they were evaluated with.
             yield Attempt(item.item_id, ItemResult(item.item_id, releases_inputs=True))
         items = [item for item in items if item not in mixed]
-        by_id = {item.item_id: item for item in items}
         tasks, sources = self._tasks(items)
-        for result in _run_apart(tasks, self._run_tasks):
-            item = by_id[result.item_id]
-            yield _attempt(item, result, sources[item.item_id])
+        found = run_grouped(tasks, self._run_tasks)
+        for item in items:
+            results = found[item.item_id]
+            self._note(results if isinstance(results, LakeError) else None)
+            yield _attempt(item, results, sources[item.item_id])
 
     def _tasks(
         self, items: Sequence[Item[Segment]]
-    ) -> tuple[list[CompactTask], dict[uuid.UUID, list[uuid.UUID]]]:  # fmt: skip
+    ) -> tuple[dict[uuid.UUID, list[CompactTask]], dict[uuid.UUID, list[uuid.UUID]]]:  # fmt: skip
         """The tasks of the items, and the sources of what each will make; none if they are not all known."""
-        tasks = []
+        tasks = {}
         sources: dict[uuid.UUID, list[uuid.UUID]] = {}
         with self._database.transaction() as tx:
             for item in items:
@@ -154,32 +132,22 @@ class CompactRunner(Runner[Segment]):
                 everything = set[uuid.UUID]().union(*of_input)
                 is_known = len(known) == len(item.inputs) and len(everything) <= MAX_SOURCES
                 sources[item.item_id] = sorted(everything) if is_known else []
-                tasks.append(
+                tasks[item.item_id] = [
                     CompactTask(
                         item.item_id,
                         item.signal,
                         item.inputs,
-                        self._store_config,
+                        self._target,
                         self._scratch,
                         AttributeTypes(recorded, len(recorded) >= MAX_COLUMNS),
                         readings=_readings(of_input),
                         deduplicates=self._deduplicates(item),
                     )
-                )
+                ]
         return tasks, sources
 
     def _deduplicates(self, item: Item[Segment]) -> bool:
         return not self._deduplicated.isdisjoint((f"{item.org_id}/{item.signal}", f"*/{item.signal}"))
-
-
-def _run_apart(tasks: Sequence[CompactTask], run_tasks: RunTasks) -> list[CompactResult]:
-    """Run all tasks in one job; when the job dies, one job per task, so that only the guilty item fails."""
-    try:
-        return run_tasks(tasks)
-    except Unavailable as error:
-        if len(tasks) == 1:
-            return [CompactResult(tasks[0].item_id, error=error)]
-    return [result for task in tasks for result in _run_apart([task], run_tasks)]
 
 
 def _readings(sources: Sequence[frozenset[uuid.UUID]]) -> tuple[tuple[int, ...], ...]:
@@ -190,11 +158,14 @@ def _readings(sources: Sequence[frozenset[uuid.UUID]]) -> tuple[tuple[int, ...],
     )
 
 
-def _attempt(item: Item[Segment], result: CompactResult, sources: Sequence[uuid.UUID]) -> Attempt:
-    if isinstance(result.error, UnreadableInput | LimitHit):
-        return Attempt(item.item_id, InputAtFault(result.error.message))
-    if result.error is not None:
-        return Attempt(item.item_id, result.error)
+def _attempt(
+    item: Item[Segment], found: list[CompactResult] | LakeError, sources: Sequence[uuid.UUID]
+) -> Attempt:  # fmt: skip
+    if isinstance(found, UnreadableInput | LimitHit):
+        return Attempt(item.item_id, InputAtFault(found.message))
+    if isinstance(found, LakeError):
+        return Attempt(item.item_id, found)
+    (result,) = found
     if result.segment is None:
         # What was left of an item with an input that cannot be read: this is not the one.
         return Attempt(item.item_id, ItemResult(item.item_id, releases_inputs=True))

@@ -7,7 +7,6 @@ transaction. So a task may die or run twice at any point.
 from __future__ import annotations
 
 import time
-import traceback
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attribute_types import AttributeTypes
-from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Missing
+from lakerunner.model.errors import BadInput, Bug, LakeError, Missing
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal, Table
@@ -34,6 +33,7 @@ from lakerunner.pipeline.repeats import times_of_repeated_spans
 from lakerunner.pipeline.scratch import scratch_folder
 from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, stored_sort_key
+from lakerunner.pipeline.task_errors import task_error
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
@@ -85,16 +85,8 @@ def run_task(task: CompactTask) -> CompactResult:
     """Run the task. An error is the result's `error`: it concerns this item alone."""
     try:
         return _run(task)
-    except LakeError as error:
-        return CompactResult(task.item_id, error=error)
-    except MemoryError:
-        return CompactResult(task.item_id, error=LimitHit("cannot compact the item: the task is out of memory"))
     except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        return CompactResult(
-            task.item_id, error=Bug(f"cannot compact the item: {type(error).__name__}: {error}", where=where)
-        )
+        return CompactResult(task.item_id, error=task_error(error, "compact the item"))
     finally:
         # The process lives on, and the next task may be small.
         pa.default_memory_pool().release_unused()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -16,17 +15,14 @@ from lakerunner.index.segments import SegmentRef, ref
 from lakerunner.model.deletion import SegmentDeleted, SegmentEnd
 from lakerunner.model.errors import LakeError
 from lakerunner.model.segment import Segment
+from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.delete.inputs import DELETION_SEGMENTS
 from lakerunner.pipeline.delete.request import NAME
 from lakerunner.pipeline.delete.task import RewriteResult, RewriteTask, run_task
+from lakerunner.pipeline.grouped_tasks import run_grouped
 from lakerunner.pipeline.packing import PackLimits
-from lakerunner.pipeline.spark.job import SparkJobs
-from lakerunner.pipeline.stage import Attempt, Item, Runner, Stage
-from lakerunner.runtime.role import Probe
+from lakerunner.pipeline.stage import Attempt, Item, Stage
 from lakerunner.runtime.settings import PipelineSettings, Settings
-from lakerunner.store.config import StoreConfig
-from lakerunner.store.errors import StoreUnavailable
-from lakerunner.store.open import open_store
 
 #: Runs tasks somewhere and returns their results in order; Unavailable when one died.
 RunTasks = Callable[[Sequence[RewriteTask]], list[RewriteResult]]
@@ -34,32 +30,13 @@ RunTasks = Callable[[Sequence[RewriteTask]], list[RewriteResult]]
 _ITEM_SEGMENTS = 16
 
 
-class DeleteRunner(Runner[Segment]):
+class DeleteRunner(BucketRunner[Segment, RewriteTask, RewriteResult]):
     """A Spark driver, which starts with the first deletion: most days have none. With `run_tasks`, it has no Spark."""
 
     def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
+        super().__init__(NAME, settings, run_task, run_tasks)
         self._database = database
-        self._target = StoreConfig.of(settings)
-        self._store = open_store(self._target)
         self._scratch = str(settings.data.dir.resolve() / "scratch")
-        self._spark: SparkJobs[RewriteTask, RewriteResult] | None = None
-        if run_tasks is None:
-            self._spark = SparkJobs(NAME, settings.spark, run_task, settings.pipeline.jobs)
-            run_tasks = self._spark.run
-        self._run_tasks = run_tasks
-
-    def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._store.ping}
-
-    def is_paused(self) -> bool:
-        return self._store.is_paused
-
-    def is_blocked_by(self, error: LakeError) -> bool:
-        return isinstance(error, StoreUnavailable)
-
-    def close(self) -> None:
-        if self._spark is not None:
-            self._spark.close()
 
     def run(self, items: Sequence[Item[Segment]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         """One job over all segments that a running deletion still concerns."""
@@ -67,31 +44,32 @@ class DeleteRunner(Runner[Segment]):
         with self._database.transaction() as tx:
             pending = pending_of(tx, refs)
             sources = sources_of(tx, list(pending))
-        tasks = [
-            RewriteTask(
-                item.item_id,
-                segment,
-                tuple(each.in_tier(segment.tier_s) for each in hidden),
-                self._target,
-                self._scratch,
-            )
+        tasks = {
+            item.item_id: [
+                RewriteTask(
+                    item.item_id,
+                    segment,
+                    tuple(each.in_tier(segment.tier_s) for each in hidden),
+                    self._target,
+                    self._scratch,
+                )
+                for segment in item.inputs
+                if (hidden := pending.get(ref(segment)))
+            ]
             for item in items
-            for segment in item.inputs
-            if (hidden := pending.get(ref(segment)))
-        ]  # fmt: skip
-        results: defaultdict[uuid.UUID, list[RewriteResult]] = defaultdict(list)
-        for result in self._run_tasks(tasks):
-            results[result.item_id].append(result)
+        }
+        found = run_grouped(tasks, self._run_tasks)
         for item in items:
-            yield _attempt(item, results[item.item_id], sources)
+            results = found.get(item.item_id, [])
+            self._note(results if isinstance(results, LakeError) else None)
+            yield _attempt(item, results, sources)
 
 
 def _attempt(
-    item: Item[Segment], results: Sequence[RewriteResult], sources: Mapping[SegmentRef, frozenset[uuid.UUID]]
+    item: Item[Segment], results: list[RewriteResult] | LakeError, sources: Mapping[SegmentRef, frozenset[uuid.UUID]]
 ) -> Attempt:
-    error = next((result.error for result in results if result.error is not None), None)
-    if error is not None:
-        return Attempt(item.item_id, error)
+    if isinstance(results, LakeError):
+        return Attempt(item.item_id, results)
     made = [result.made for result in results if result.made is not None]
     changed = [result.segment for result in results if result.rows_after < result.segment.row_count]
     superseded = {segment.segment_id: ref(segment) for segment in changed}

@@ -9,7 +9,6 @@ Nothing that a task writes is visible: the driver's commit swaps the segments. S
 from __future__ import annotations
 
 import hashlib
-import traceback
 import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW
-from lakerunner.model.errors import Bug, LakeError, LimitHit
+from lakerunner.model.errors import Bug, LakeError
 from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment
@@ -35,6 +34,7 @@ from lakerunner.pipeline.scratch import scratch_folder
 from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, sample_of
 from lakerunner.pipeline.series_sketch import series_sketches
+from lakerunner.pipeline.task_errors import task_error
 from lakerunner.query.scan.hidden import hidden_predicate
 from lakerunner.query.scan.rows.evaluate import matching, overflow_values
 from lakerunner.query.scan.rows.predicate import Ref, leaves
@@ -86,19 +86,12 @@ def run_task(task: RewriteTask) -> RewriteResult:
     """Run the task. An error concerns this segment's item alone."""
     try:
         return _run(task)
-    except LakeError as error:
-        reason: LakeError = error
-    except MemoryError:
-        reason = LimitHit(f"cannot rewrite segment {task.segment.segment_id}: the task is out of memory")
     except Exception as error:  # noqa: BLE001  an error of ours in one segment must not end the job of all
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        message = f"cannot rewrite segment {task.segment.segment_id}: {type(error).__name__}: {error}"
-        reason = Bug(message, where=where)
+        reason = task_error(error, f"rewrite segment {task.segment.segment_id}")
+        return RewriteResult(task.item_id, task.segment, task.hidden, error=reason)
     finally:
         # The process lives on, and the next task may be small.
         pa.default_memory_pool().release_unused()
-    return RewriteResult(task.item_id, task.segment, task.hidden, error=reason)
 
 
 def _run(task: RewriteTask) -> RewriteResult:

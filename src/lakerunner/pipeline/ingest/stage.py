@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 from typing import Final
 
 from lakerunner.bus.announce import segments_made
@@ -22,6 +21,7 @@ from lakerunner.intake.buckets import config_of
 from lakerunner.model.errors import Bug, LakeError, LimitHit, Unavailable
 from lakerunner.model.raw_object import RawObject, quarantined
 from lakerunner.model.signals import LOGS, TRACES
+from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.derive.evaluate import SLOTS
 from lakerunner.pipeline.derive.rule_set import RuleSet
 from lakerunner.pipeline.derive.spans import DeriveOptions
@@ -34,14 +34,11 @@ from lakerunner.pipeline.ingest.warm import warm
 from lakerunner.pipeline.inputs import RAW_OBJECTS
 from lakerunner.pipeline.packing import PackLimits, estimated_bytes
 from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_holes, rules_used
-from lakerunner.pipeline.spark.job import SparkJobs
-from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Runner, Stage
+from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Stage
 from lakerunner.runtime.crash import crash_point
-from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import PipelineSettings, Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import StoreUnavailable
-from lakerunner.store.open import open_store
 
 #: Runs tasks somewhere and returns their results in order; Unavailable when one died.
 RunTasks = Callable[[Sequence[IngestTask]], list[TaskResult]]
@@ -52,48 +49,25 @@ Found = list[TaskResult] | LakeError
 _TYPE_ROUNDS = 3
 
 
-class IngestRunner(Runner[RawObject]):
+class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
     """A Spark driver. With `run_tasks`, tasks run there instead, and no Spark is started."""
 
     def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
+        super().__init__("ingest", settings, run_task, run_tasks)
         self._settings = settings
         self._database = database
-        self._target = StoreConfig.of(settings)
-        self._store = open_store(self._target)
         self._limits, self._options = limits_of(settings.formats), options_of(settings.formats)
-        self._spark: SparkJobs[IngestTask, TaskResult] | None = None
-        if run_tasks is None:
-            self._spark = SparkJobs("ingest", settings.spark, run_task, settings.pipeline.jobs)
-            run_tasks = self._spark.run
-        self._run_tasks = run_tasks
         self._types = TypeRegistry(database)
         self._rules = RuleRegistry(database)
-        #: Why tasks could not use the bucket, until one could; and until when no further task tries.
-        self._trouble: LakeError | None = None
-        self._retry_at_s = 0.0
 
     def start(self) -> None:
         if self._spark is not None:
             nil = uuid.UUID(int=0)
             self._spark.start(IngestTask(nil, nil, "", LOGS.name, (), {}, self._target))
 
-    def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._probe}
-
-    def is_paused(self) -> bool:
-        """While the bucket is down. The readiness probe asks the store every second, which opens and closes this.
-
-        A bucket may answer the probe and still refuse to be read or written; then tasks try again after each pause.
-        """
-        return self._store.is_paused or monotonic() < self._retry_at_s
-
     def is_blocked_by(self, error: LakeError) -> bool:
         """Trouble of the lake's own bucket. That of another bucket concerns only the items with objects in it."""
         return isinstance(error, StoreUnavailable) and error.where == self._target.url
-
-    def close(self) -> None:
-        if self._spark is not None:
-            self._spark.close()
 
     def run(self, items: Sequence[Item[RawObject]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         """One job over all items. An item that cannot be done does not hold up the others."""
@@ -111,7 +85,7 @@ class IngestRunner(Runner[RawObject]):
             if item.item_id in tasks:
                 is_last = attempts[item.item_id] >= self._settings.bus.max_attempts
                 results = self._typed(item, tasks[item.item_id], found[item.item_id], is_last)
-                self._note(results)
+                self._note(results if isinstance(results, LakeError) else None)
                 yield self._completed(item, results)
 
     def _completed(self, item: Item[RawObject], found: Found) -> Attempt:
@@ -161,21 +135,6 @@ class IngestRunner(Runner[RawObject]):
             tasks = [replace(task, types=types) for task in tasks]
             found = run_grouped({item.item_id: tasks}, self._run_tasks)[item.item_id]
         return Unavailable(f"cannot commit item {item.item_id}: its attribute columns keep changing their types")
-
-    def _probe(self) -> None:
-        self._store.ping()
-        if self._trouble is not None:
-            raise self._trouble
-
-    def _note(self, results: Found) -> None:
-        """Remember whether the tasks could use the bucket."""
-        if isinstance(results, LakeError):
-            if not self.is_blocked_by(results):
-                return
-            self._trouble = results
-            self._retry_at_s = monotonic() + self._target.circuit_pause_s
-        else:
-            self._trouble = None
 
     def _sources(self, buckets: set[str]) -> dict[str, StoreConfig | LakeError]:
         """How to reach each bucket, or why it cannot be reached. Reads the series key in the same transaction."""

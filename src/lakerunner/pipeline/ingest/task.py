@@ -7,14 +7,12 @@ or run twice at any point.
 from __future__ import annotations
 
 import time
-import traceback
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -23,7 +21,7 @@ from lakerunner.formats.decoded import Decoded
 from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
-from lakerunner.model.errors import Bug, Conflict, LakeError, LimitHit
+from lakerunner.model.errors import Conflict, LakeError
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import CONTENT_VERSION, ObjectOutcome, RawObject, content_hash, quarantined
 from lakerunner.model.segment import Segment, is_dated
@@ -35,6 +33,7 @@ from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, Rule
 from lakerunner.pipeline.derive.spans import DeriveOptions, derive_from_spans, metric_tables
 from lakerunner.pipeline.ingest.split import Tables, merged, parts, skewed_rows
 from lakerunner.pipeline.repeats import with_repeats
+from lakerunner.pipeline.task_errors import task_error
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.bucket import version_of
@@ -106,16 +105,8 @@ def run_task(task: IngestTask) -> TaskResult:
     """Run the task. An error that no object is to blame for is the result's `error`: it concerns this item alone."""
     try:
         return _run(task)
-    except LakeError as error:
-        return TaskResult(task.item_id, error=error)
-    except MemoryError:
-        return TaskResult(task.item_id, error=LimitHit("cannot ingest the item: the task is out of memory"))
     except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        return TaskResult(
-            task.item_id, error=Bug(f"cannot ingest the item: {type(error).__name__}: {error}", where=where)
-        )
+        return TaskResult(task.item_id, error=task_error(error, "ingest the item"))
 
 
 def _run(task: IngestTask) -> TaskResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from time import monotonic
 from typing import Final
 
 from lakerunner.index.commit import ItemResult
@@ -16,19 +15,15 @@ from lakerunner.model.errors import Bug, LakeError, Unavailable
 from lakerunner.model.rollup_window import Window, source_tier_s
 from lakerunner.model.signals import METRICS
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.grouped_tasks import run_grouped
 from lakerunner.pipeline.inputs import WINDOWS
 from lakerunner.pipeline.packing import PackLimits
 from lakerunner.pipeline.rollup.metrics import ROLLUP_SAMPLES, ROLLUP_WINDOWS
 from lakerunner.pipeline.rollup.task import RollupResult, RollupTask, run_rollup
 from lakerunner.pipeline.rollup.warm import warm
-from lakerunner.pipeline.spark.job import SparkJobs
-from lakerunner.pipeline.stage import Attempt, Item, Runner, Stage
-from lakerunner.runtime.role import Probe
+from lakerunner.pipeline.stage import Attempt, Item, Stage
 from lakerunner.runtime.settings import PipelineSettings, Settings
-from lakerunner.store.config import StoreConfig
-from lakerunner.store.errors import StoreUnavailable
-from lakerunner.store.open import open_store
 
 #: Runs tasks somewhere and returns their results in order; Unavailable when one died.
 RunTasks = Callable[[Sequence[RollupTask]], list[RollupResult]]
@@ -36,35 +31,13 @@ RunTasks = Callable[[Sequence[RollupTask]], list[RollupResult]]
 _MAX_WINDOWS = 64
 
 
-class RollupRunner(Runner[Window]):
+class RollupRunner(BucketRunner[Window, RollupTask, RollupResult]):
     """A Spark driver, whose session starts with the first window. With `run_tasks`, tasks run there instead."""
 
     def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
+        super().__init__("rollup", settings, run_rollup, run_tasks)
         self._settings = settings
         self._database = database
-        self._target = StoreConfig.of(settings)
-        self._store = open_store(self._target)
-        self._spark: SparkJobs[RollupTask, RollupResult] | None = None
-        if run_tasks is None:
-            self._spark = SparkJobs("rollup", settings.spark, run_rollup, settings.pipeline.jobs)
-            run_tasks = self._spark.run
-        self._run_tasks = run_tasks
-        #: Why tasks could not use the bucket, until one could; and until when no further task tries.
-        self._trouble: LakeError | None = None
-        self._retry_at_s = 0.0
-
-    def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._probe}
-
-    def is_paused(self) -> bool:
-        return self._store.is_paused or monotonic() < self._retry_at_s
-
-    def is_blocked_by(self, error: LakeError) -> bool:
-        return isinstance(error, StoreUnavailable)
-
-    def close(self) -> None:
-        if self._spark is not None:
-            self._spark.close()
 
     def run(self, items: Sequence[Item[Window]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         """One job over all windows. An item that cannot be done does not hold up the others."""
@@ -80,7 +53,7 @@ class RollupRunner(Runner[Window]):
         found = run_grouped(tasks, self._run_tasks)
         for item_id, windows in read.items():
             results = found.get(item_id, [])
-            self._note(results)
+            self._note(results if isinstance(results, LakeError) else None)
             yield _attempt(item_id, windows, results)
 
     def _plan(self, item: Item[Window]) -> tuple[list[Window], list[RollupTask] | None]:
@@ -113,19 +86,6 @@ class RollupRunner(Runner[Window]):
             segment_rows=settings.rollup_segment_rows,
             fetches=settings.fetches,
         )
-
-    def _probe(self) -> None:
-        self._store.ping()
-        if self._trouble is not None:
-            raise self._trouble
-
-    def _note(self, results: list[RollupResult] | LakeError) -> None:
-        """Remember whether the tasks could use the bucket."""
-        if not isinstance(results, LakeError):
-            self._trouble = None
-        elif self.is_blocked_by(results):
-            self._trouble = results
-            self._retry_at_s = monotonic() + self._target.circuit_pause_s
 
 
 def _unread(item: Item[Window]) -> Window:

@@ -7,17 +7,15 @@ or run twice at any point.
 from __future__ import annotations
 
 import time
-import traceback
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 
 import pyarrow as pa
 
-from lakerunner.model.errors import Bug, LakeError, LimitHit
+from lakerunner.model.errors import LakeError
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.rollup_window import tier_collector
 from lakerunner.model.segment import RAW_TIER_S, Segment, is_dated
@@ -27,6 +25,7 @@ from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.rollup.merge import merged
 from lakerunner.pipeline.rollup.roll_up import TIER_METADATA, roll_up_tiers
 from lakerunner.pipeline.rollup.series import distinct_series, series_of
+from lakerunner.pipeline.task_errors import task_error
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
@@ -75,16 +74,8 @@ def run_rollup(task: RollupTask) -> RollupResult:
     """Run the task. An error concerns this item alone."""
     try:
         return _run(task)
-    except LakeError as error:
-        return RollupResult(task.item_id, error=error)
-    except MemoryError:
-        return RollupResult(task.item_id, error=LimitHit("cannot roll up the window: the task is out of memory"))
     except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        return RollupResult(
-            task.item_id, error=Bug(f"cannot roll up the window: {type(error).__name__}: {error}", where=where)
-        )
+        return RollupResult(task.item_id, error=task_error(error, "roll up the window"))
 
 
 def _run(task: RollupTask) -> RollupResult:
