@@ -15,10 +15,10 @@ from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.printer import print_expr
 from lakerunner.query.logql.records import ALWAYS, EXTRACTED
 from lakerunner.query.logql.stages.compile import in_order
+from lakerunner.query.logql.stages.label_patterns import Search, simplified
 from lakerunner.query.rules.rule import Candidate, Function
 from lakerunner.query.rules.selection import Condition, Selection
-from lakerunner.query.series.matchers import Matcher, MatchKind
-from lakerunner.query.series.patterns import whole
+from lakerunner.query.series.matchers import Matcher, MatchKind, any_of
 
 _NS_PER_S = 1_000_000_000
 _FUNCTIONS = {
@@ -155,12 +155,21 @@ def _conjuncts(condition: ast.Condition) -> Iterator[ast.Condition]:
 
 def _condition(condition: ast.Condition, later: Sequence[ast.Stage]) -> Condition:
     text = f"label filter {_shown(ast.LabelFilter(condition))}"
-    if isinstance(condition, ast.StringFilter):
-        matcher = condition.matcher
-        plain = matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL) or whole(matcher.value).texts is not None
-        if plain:
-            return Condition(text, matcher=matcher, lasting=_lasts(matcher.name, later))
+    if isinstance(condition, ast.StringFilter) and (matcher := _plain(condition.matcher)) is not None:
+        return Condition(text, matcher=matcher, lasting=_lasts(matcher.name, later))
     return Condition(text, other=condition)
+
+
+def _plain(matcher: Matcher) -> Matcher | None:
+    """The matcher, if a label of series accepts the same values. As in Loki, patterns of label filters often do not."""
+    if matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL):
+        return matcher
+    texts = []
+    for search in simplified(matcher.value) or (None,):
+        if not isinstance(search, Search) or search.anywhere or search.ignore_case:
+            return None
+        texts.append(search.text)
+    return Matcher(matcher.name, matcher.kind, any_of(matcher.name, texts).value)
 
 
 def _lasts(label: str, later: Sequence[ast.Stage]) -> bool:

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lakerunner.formats.attribute_types import AttributeTypes
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import METRICS
+from lakerunner.pipeline.compact.task import CompactTask
+from lakerunner.pipeline.compact.task import run_task as run_compaction
 from lakerunner.pipeline.derive.rule_set import RuleSet, Trouble
 from lakerunner.pipeline.derive.rule_set import RuleVersion as Version
 from lakerunner.pipeline.derive.spans import DeriveOptions
@@ -95,6 +98,27 @@ class SmallLake:
         self.derived += [each for each in result.segments if each.signal == METRICS.name]
         self.holes += result.evaluation.troubles
 
+    def compact(self) -> None:
+        """Merge raw segments that were evaluated with the same rules, and all derived ones."""
+        groups: dict[frozenset[int], list[Segment]] = {}
+        for stored in self.raw:
+            groups.setdefault(stored.rules, []).append(stored.segment)
+        self.raw = [Stored(each, rules) for rules, segments in groups.items() for each in self._merged(segments)]
+        self.derived = self._merged(self.derived)
+
+    def _merged(self, segments: Sequence[Segment]) -> list[Segment]:
+        if len(segments) < 2:
+            return list(segments)
+        inputs = sorted(segments, key=lambda each: (each.time_range.start_ns, each.segment_id))
+        scratch = str(self.folder / "scratch")
+        task = CompactTask(fresh_id(), inputs[0].signal, tuple(inputs), self.config, scratch, AttributeTypes())
+        result = run_compaction(task)
+        assert result.error is None, result.error
+        assert result.segment is not None
+        if result.unseen_ns is not None:
+            self.holes.append(Trouble(0, "", *result.unseen_ns, "compaction found rows that were stored twice"))
+        return [result.segment]
+
     def gaps(self, want: CoverageWant) -> list[Gap]:
         """As the index knows them: segments that the rule has not seen, and rows that it failed on."""
         unseen = [
@@ -103,7 +127,9 @@ class SmallLake:
             if want.rule_id not in stored.rules
         ]
         failed = [
-            Gap(hole.first_ns - 1, hole.last_ns, hole.reason) for hole in self.holes if hole.rule_id == want.rule_id
+            Gap(hole.first_ns - 1, hole.last_ns, hole.reason)
+            for hole in self.holes
+            if hole.rule_id in (0, want.rule_id)
         ]
         return [gap for gap in (*unseen, *failed) if gap.start_ns < want.end_ns and gap.end_ns > want.start_ns]
 

@@ -93,6 +93,8 @@ def fill(rng: random.Random, lake: SmallLake, subject: Subject, rules: list[Rule
         if number == 0 and rng.random() < 0.3 and not apart:
             # The same objects in another item: rows that are stored twice.
             lake.ingest(subject.signal, requests, known)
+    if rng.random() < 0.3:
+        lake.compact()
 
 
 def _trial(lake: SmallLake, rewriter: Rewriter, rules: list[RuleVersion], query: Query) -> Outcome:
