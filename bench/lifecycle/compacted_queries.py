@@ -26,7 +26,7 @@ from lakerunner.index.work import WorkItem, create_item
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS
-from lakerunner.pipeline.ingest.split import merged
+from lakerunner.pipeline.split import merged
 from lakerunner.query.lake import open_lake
 from lakerunner.query.language import QueryOptions
 from lakerunner.query.logql.language import LANGUAGE as LOGQL

@@ -32,9 +32,9 @@ from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, SIGNALS, signal_named
 from lakerunner.pipeline.compact.task import CompactTask, run_task
 from lakerunner.pipeline.compact.warm import warm
-from lakerunner.pipeline.ingest.split import Tables, merged
 from lakerunner.pipeline.ordering import sorted_table
 from lakerunner.pipeline.repeats import with_repeats
+from lakerunner.pipeline.split import Tables, merged
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store

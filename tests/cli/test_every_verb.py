@@ -245,6 +245,7 @@ CASES: dict[tuple[str, ...], Case] = {
     ("query", "series"): Case(lambda _: ["up"], "[/red][bold]"),
     ("query", "volume"): Case(lambda _: [], "[/red][bold]"),
     ("rules", "apply"): Case(lambda world: [world.rule_file(), "--org", world.org()], "added"),
+    ("rules", "backfill"): Case(lambda world: ["--org", world.with_rule()], "segments"),
     ("rules", "check"): Case(lambda world: [world.rule_file()], "errors"),
     ("rules", "delete"): Case(lambda world: ["hostile", "--org", world.with_rule()], "hostile"),
     ("rules", "drop"): Case(lambda world: [STORABLE, "--org", world.with_group()], STORABLE),

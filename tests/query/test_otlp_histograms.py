@@ -9,7 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, H
 
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals.metrics import METRICS
-from lakerunner.pipeline.ingest.split import parts
+from lakerunner.pipeline.split import parts
 from lakerunner.query.series.batch import STALE_BITS
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from tests.formats.otlp_samples import pairs

@@ -21,7 +21,7 @@ VERSION_FIELD = "v"
 OBJECT_STAGE = "ingest"
 SEGMENT_STAGES = ("compact", "rollup")
 #: Stages that take segments only when somebody asks for it: new segments are not announced to them.
-REQUESTED_STAGES = ("delete",)
+REQUESTED_STAGES = ("delete", "backfill")
 #: The one of them that takes windows of time, to which new segments add rows.
 WINDOW_STAGE = "rollup"
 

@@ -120,6 +120,25 @@ def pending_deletions(
     )
 
 
+def stragglers(
+    tx: Connection, stage: str, signals: Sequence[str], overdue: Overdue, after: Position
+) -> Page[Segment]:  # fmt: skip
+    """Live segments of fresh rows that were committed after a change of the rules, and evaluated before it."""
+    return _page(
+        tx,
+        SEGMENT_COLUMNS,
+        "(SELECT g.* FROM rule_catalog c JOIN segment g ON g.org_id = c.org_id AND g.signal = c.signal"
+        " WHERE g.signal = ANY(%(signals)s) AND g.state = 'live' AND g.level = 0 AND g.tier_s = 0"
+        " AND g.rules_version < c.version AND g.created_at >= c.changed_at AND NOT EXISTS (SELECT FROM segment_input i"
+        " WHERE i.stage = %(stage)s AND i.dateint = g.dateint AND i.segment_id = g.segment_id)) s WHERE true",
+        ("created_at", "segment_id"),
+        overdue,
+        after,
+        segment_of_row,
+        {"stage": stage, "signals": list(signals)},
+    )
+
+
 def open_items(tx: Connection, stage: str, overdue: Overdue, after: Position) -> Page[WorkItem]:
     """Items of the stage that nobody ended, oldest first."""
     return _page(

@@ -17,9 +17,9 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from lakerunner.index.database import Connection
-from lakerunner.index.segments import SegmentRef, days_of
+from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
 from lakerunner.model.errors import Missing, Unavailable
-from lakerunner.model.segment import UNDATED
+from lakerunner.model.segment import UNDATED, Segment
 from lakerunner.model.signals import METRICS, SIGNALS
 from lakerunner.model.time import MAX_TIME_NS, TimeRange
 
@@ -374,6 +374,20 @@ def coverage(tx: Connection, org_id: uuid.UUID, rule: StoredRule, from_ns: int, 
         },
     ).fetchall()  # fmt: skip
     return sorted(Uncovered(max(row["start_ns"], low), min(row["end_ns"], high), row["reason"]) for row in rows)
+
+
+def unevaluated(
+    tx: Connection, org_id: uuid.UUID, signal: str, time_range: TimeRange, since_version: int, limit: int = 10_000
+) -> list[Segment]:
+    """Live raw segments of the range that were evaluated before this version, the latest first."""
+    first, last = days_of(time_range)
+    rows = tx.execute(
+        SELECT_SEGMENTS + " WHERE s.org_id = %s AND s.signal = %s AND s.tier_s = 0 AND s.state = 'live'"
+        " AND (s.dateint BETWEEN %s AND %s OR s.dateint = %s) AND s.start_ns < %s AND s.end_ns > %s"
+        " AND s.rules_version < %s ORDER BY s.start_ns DESC LIMIT %s",
+        [org_id, signal, first, last, UNDATED, time_range.end_ns, time_range.start_ns, since_version, limit],
+    ).fetchall()
+    return [segment_of_row(row) for row in rows]
 
 
 def _stored(row: DictRow) -> StoredRule:

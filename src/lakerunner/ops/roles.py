@@ -103,6 +103,16 @@ _STAGES = (
         _ALL_SIGNALS,
     ),
     ("delete", "Rewrite segments of all signals without the rows that are to be deleted, on Spark.", _ALL_SIGNALS),
+    (
+        "boxer-backfill",
+        "Gather segments that rules have not seen of all signals into work items for backfill.",
+        ("logs", "traces"),
+    ),
+    (
+        "backfill",
+        "Evaluate rules over stored segments of all signals that have not seen them, on Spark.",
+        ("logs", "traces"),
+    ),
 )
 
 #: What `serve` runs, in the order in which it starts them.

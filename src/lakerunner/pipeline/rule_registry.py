@@ -46,7 +46,11 @@ def rule_set(org_id: uuid.UUID, signal: str, version: int, rules: Sequence[Store
         version,
         tuple(
             RuleVersion(
-                each.rule_id, each.version, from_document(each.name, each.definition), each.created_at.timestamp()
+                each.rule_id,
+                each.version,
+                from_document(each.name, each.definition),
+                each.since_version,
+                each.created_at.timestamp(),
             )
             for each in rules
         ),

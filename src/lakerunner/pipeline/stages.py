@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 from lakerunner.bus import topics
 from lakerunner.bus.role import BusRole
 from lakerunner.model.signal import Signal
+from lakerunner.pipeline.backfill.stage import BACKFILL
 from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.compact.stage import COMPACT
 from lakerunner.pipeline.delete.stage import DELETE
@@ -19,7 +20,7 @@ from lakerunner.runtime.role import Probe, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 
-STAGES: tuple[AnyStage, ...] = (INGEST, COMPACT, ROLLUP, DELETE)
+STAGES: tuple[AnyStage, ...] = (INGEST, COMPACT, ROLLUP, DELETE, BACKFILL)
 
 
 class StageRole(BusRole):

@@ -226,6 +226,7 @@ class DeriveSettings(Section):
     pair_wait_s: Seconds = Field(
         3_600.0, description="How long one side of a call waits for the other, if they come with different objects."
     )
+    backfill_tasks: int = Field(2, ge=1, description="Tasks of the cluster that backfill of rules may take at a time.")
     max_rules: int = Field(1_000, ge=0, description="Materialization rules that an org may have.")
     slot_keep_s: Seconds = Field(
         2_678_400.0, description="How long the index remembers the times of derived samples, to keep them apart."

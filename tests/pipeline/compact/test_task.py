@@ -31,9 +31,9 @@ from lakerunner.pipeline import segment_output
 from lakerunner.pipeline.compact import merge as merging
 from lakerunner.pipeline.compact import task as tasks
 from lakerunner.pipeline.compact.task import CompactTask, UnreadableInput, run_task
-from lakerunner.pipeline.ingest.split import Tables, merged
 from lakerunner.pipeline.ordering import sorted_table
 from lakerunner.pipeline.repeats import with_repeats
+from lakerunner.pipeline.split import Tables, merged
 from lakerunner.store import keys, segment_writer
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.nanos import join_nanos

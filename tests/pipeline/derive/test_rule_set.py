@@ -17,8 +17,8 @@ from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, RuleSet, RuleVersion
-from lakerunner.pipeline.ingest.split import parts
 from lakerunner.pipeline.repeats import with_repeats
+from lakerunner.pipeline.split import parts
 from lakerunner.rules.definitions import Compute, Materialize
 from tests.formats.otlp_samples import trace_batches
 

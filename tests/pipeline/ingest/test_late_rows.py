@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from lakerunner.model.signals import LOGS, METRICS, signal_named
 from lakerunner.model.time import MAX_TIME_NS, NS_PER_HOUR, NS_PER_MS, NS_PER_S
-from lakerunner.pipeline.ingest.split import MAX_FAR_PARTS, NEAR_FUTURE_HOURS, NEAR_PAST_HOURS
 from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
 from lakerunner.pipeline.ingest.task import run_task
 from lakerunner.pipeline.items import load_items, make_item
+from lakerunner.pipeline.split import MAX_FAR_PARTS, NEAR_FUTURE_HOURS, NEAR_PAST_HOURS
 from lakerunner.pipeline.worker import run_batch
 from lakerunner.query.lake import open_lake
 from lakerunner.query.language import QueryOptions

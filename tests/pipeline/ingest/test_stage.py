@@ -21,10 +21,10 @@ from lakerunner.model.row_report import Effect, RowReport, Sample
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS
 from lakerunner.model.time import TimeRange
-from lakerunner.pipeline.ingest.split import Tables, merged
 from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner, RunTasks
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, open_source, run_task
 from lakerunner.pipeline.items import load_items
+from lakerunner.pipeline.split import Tables, merged
 from lakerunner.pipeline.stage import Item
 from lakerunner.pipeline.worker import run_batch
 from lakerunner.store.bucket import ObjectMeta

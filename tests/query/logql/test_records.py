@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from lakerunner.formats.attributes import keys_of
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS
-from lakerunner.pipeline.ingest.split import merged
 from lakerunner.pipeline.ordering import sorted_table
 from lakerunner.pipeline.repeats import with_repeats
+from lakerunner.pipeline.split import merged
 from lakerunner.query.logql.entries import Category, Entries, plain
 from lakerunner.query.logql.records import _FEW_ROWS, STREAM_KEYS, _texts, columns_for, entries_of
 

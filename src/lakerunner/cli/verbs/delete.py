@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import getpass
-import time
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lakerunner.cli.render import OutputFormat
+from lakerunner.cli.times import time_ns
 from lakerunner.cli.verb import Cli, ConfigOption, OutputOption, SetOption, role_command, verb
 from lakerunner.model.errors import BadInput
 from lakerunner.ops.roles import ROLES
@@ -68,7 +68,7 @@ def _request(cli: Cli, org: str, signal: str, match: str, start: str, end: str, 
             found = find_org(tx, org)
         by = f"command line of {getpass.getuser()}"
         wanted, may_hold = deletion_request(
-            database, found.org_id, signal, match, _time_ns(start), _time_ns(end), by
+            database, found.org_id, signal, match, time_ns(start), time_ns(end), by
         )  # fmt: skip
         with database.transaction() as tx:
             made = find_deletion(tx, found.org_id, request_deletion(tx, wanted, wait_s, may_hold))
@@ -133,27 +133,3 @@ def _id(text: str) -> uuid.UUID:
     except ValueError:
         hint = "see `lakerunner delete list`"
         raise BadInput(f"cannot read {text[:50]!r} as the id of a deletion", hint=hint) from None
-
-
-def _time_ns(text: str) -> int:
-    from datetime import UTC, datetime
-
-    from lakerunner.index.retention import read_length
-
-    if text == "now":
-        return time.time_ns()
-    try:
-        return int(float(text) * 1e9)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6) * 1_000
-    except ValueError:
-        pass
-    try:
-        return time.time_ns() - int(read_length(text) * 1e9)
-    except BadInput:
-        raise BadInput(
-            f"cannot read {text[:50]!r} as a time", hint="write 2026-11-01T00:00:00Z, seconds since 1970, or 7d"
-        ) from None

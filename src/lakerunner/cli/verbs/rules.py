@@ -25,6 +25,8 @@ app = typer.Typer(
 )
 OrgOption = Annotated[str, typer.Option("--org", help="Name or id of the org.")]
 FilesArgument = Annotated[list[Path], typer.Argument(help="Rule files; - is standard input.", show_default=False)]
+#: How often a backfill looks how far it is, and how often it announces what is left.
+_LOOK_S, _ANNOUNCE_S = 1.0, 15.0
 _COLUMNS = ["name", "signal", "group", "version", "compute", "dimensions", "max_series", "created_at"]
 
 
@@ -147,6 +149,52 @@ def delete(cli: Cli, name: Annotated[str, typer.Argument(help="Name of the rule.
             found = find_org(tx, org)
         rule = delete_rule(database, found.org_id, name)
     cli.output.result(f"rule {name} is deleted", shown(rule))
+
+
+@app.command()
+@verb
+def backfill(
+    cli: Cli,
+    org: OrgOption,
+    start: Annotated[str, typer.Option("--from", help="Start, as 2026-11-01T00:00:00Z, seconds since 1970, or 7d for "
+                                       "seven days ago.")] = "7d",
+    end: Annotated[str, typer.Option("--to", help="End, not included; or now.")] = "now",
+    rule: Annotated[str, typer.Option(help="Only until this rule has seen everything; without it, all rules.")] = "",
+    wait: Annotated[bool, typer.Option(help="Wait until it is done, and show how far it is.")] = True,
+) -> int:  # fmt: skip
+    """Evaluate rules over the rows that were stored before them. The role `backfill` does the work, on Spark.
+
+    Nothing is counted twice: a segment is marked in the transaction that makes its samples visible, so this may be
+    repeated, interrupted and resumed. derive.backfill_tasks bounds what it takes of the cluster.
+    """
+    import time
+
+    from lakerunner.cli.progress import progress_line
+    from lakerunner.cli.times import time_ns
+    from lakerunner.index.orgs import find_org
+    from lakerunner.model.time import TimeRange
+    from lakerunner.pipeline.backfill.request import announce, left, wanted_versions
+
+    times = TimeRange(time_ns(start), time_ns(end))
+    with cli.index() as database, progress_line() as progress:
+        with database.transaction() as tx:
+            org_id = find_org(tx, org).org_id
+        versions = wanted_versions(database, org_id, rule or None)
+        total = now = left(database, org_id, versions, times)
+        announced_at_s = -_ANNOUNCE_S
+        while now.segments:
+            if time.monotonic() - announced_at_s >= _ANNOUNCE_S:
+                announce(database, org_id, versions, times)
+                announced_at_s = time.monotonic()
+            if not wait:
+                break
+            done = max(0, total.rows - now.rows)
+            progress(f"{done:,} of {total.rows:,} rows; {now.segments:,} segments left")
+            time.sleep(_LOOK_S)
+            now = left(database, org_id, versions, times)
+    document = {"segments": total.segments, "rows": total.rows, "segments_left": now.segments}
+    cli.output.result(f"{total.segments} segments to evaluate, {now.segments} left", document)
+    return 0
 
 
 def shown(rule: StoredRule) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class LogRules:
         batch = _batch(rows)
         if not batch.num_rows:
             return
-        services = Services.of(batch.column("service_name"), UNKNOWN_SERVICE)
+        services = Services.of_batch(batch, UNKNOWN_SERVICE)
         groups: dict[tuple[int, ...], list[int]] = {}
         for place, rule in enumerate(self._rules):
             if chosen := services.present(rule.accepts):
@@ -210,6 +210,9 @@ def _batch(rows: pa.Table) -> pa.RecordBatch:
     if not rows.num_rows:
         return pa.RecordBatch.from_pylist([], schema=rows.schema)
     [batch] = rows.combine_chunks().to_batches()
+    if REPEAT not in batch.schema.names:
+        # Columns without a value are not stored.
+        return batch
     repeats = batch.column(REPEAT)
     return batch if repeats.null_count == len(repeats) else batch.filter(repeats.is_null())
 

@@ -38,6 +38,8 @@ class RuleVersion:
     rule_id: int
     version: int
     rule: Materialize
+    #: The version of the catalog with which it began.
+    since_version: int = 0
     #: When it was applied, in seconds since 1970.
     created_s: float = 0.0
 

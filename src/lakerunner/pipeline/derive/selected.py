@@ -37,6 +37,13 @@ class Services:
     bounds: Ints
 
     @classmethod
+    def of_batch(cls, batch: pa.RecordBatch, missing: str) -> Services:
+        """Group the rows by their service. A column without a value is not stored."""
+        if "service_name" in batch.schema.names:
+            return cls.of(batch.column("service_name"), missing)
+        return cls.of(pa.nulls(batch.num_rows, pa.string()), missing)
+
+    @classmethod
     def of(cls, column: pa.Array, missing: str) -> Services:
         """Group the rows by a column of names; a null and an empty name count as `missing`."""
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

@@ -56,7 +56,7 @@ class TraceRules:
         if not rows.num_rows:
             return
         [batch] = rows.combine_chunks().to_batches()
-        services = Services.of(batch.column("service_name"), "")
+        services = Services.of_batch(batch, "")
         groups: dict[tuple[int, ...], list[int]] = {}
         for place, rule in enumerate(self._rules):
             if chosen := services.present(rule.accepts):

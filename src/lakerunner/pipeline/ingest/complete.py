@@ -21,9 +21,10 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.pipeline.derive.edges import pair
 from lakerunner.pipeline.derive.spans import edge_metrics, metric_tables
-from lakerunner.pipeline.ingest.split import parts
-from lakerunner.pipeline.ingest.task import TaskResult, write_part
+from lakerunner.pipeline.ingest.task import TaskResult
+from lakerunner.pipeline.split import parts
 from lakerunner.pipeline.stage import Item
+from lakerunner.pipeline.write_part import write_part
 from lakerunner.store.object_store import ObjectStore
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,26 +22,24 @@ from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
 from lakerunner.model.errors import Conflict, LakeError
-from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import CONTENT_VERSION, ObjectOutcome, RawObject, content_hash, quarantined
-from lakerunner.model.segment import Segment, is_dated
+from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES, signal_named
 from lakerunner.model.time import MAX_TIME_NS
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, RuleSet
 from lakerunner.pipeline.derive.spans import DeriveOptions, derive_from_spans, metric_tables
-from lakerunner.pipeline.ingest.split import Tables, merged, parts, skewed_rows
 from lakerunner.pipeline.repeats import with_repeats
+from lakerunner.pipeline.split import merged, parts, skewed_rows
 from lakerunner.pipeline.task_errors import task_error
+from lakerunner.pipeline.write_part import write_part
 from lakerunner.runtime.crash import crash_point
-from lakerunner.store import keys
 from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
-from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 from lakerunner.store.statistics import event_times_ns
 
 #: Bytes of raw objects that may wait, fetched, for their turn to be decoded.
@@ -263,33 +261,6 @@ def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
         if error.retryable:
             raise
         return error
-
-
-def write_part(
-    org_id: uuid.UUID,
-    collector: str,
-    signal: Signal,
-    part: Tables,
-    target: ObjectStore,
-    now_ns: int,
-    rules_version: int = 0,
-) -> Segment:
-    """Write a sorted part as a segment that nobody sees yet."""
-    described = describe(signal, part[signal.rows.suffix])
-    files: Sequence[pa.Buffer] = encode_tables(signal, part)
-    segment = segment_of(
-        signal,
-        described,
-        segment_id=fresh_id(),
-        org_id=org_id,
-        collector=collector,
-        size_bytes=sum(file.size for file in files),
-        is_dated=is_dated(described.time_range, now_ns),
-        rules_version=rules_version,
-    )
-    for key, file in zip(keys.segment_keys(segment), files, strict=True):
-        target.put(key, memoryview(file), create_only=True)
-    return segment
 
 
 @lru_cache(maxsize=32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakerunner.formats.read import read_object
 from lakerunner.model.signals import LOGS, METRICS
 from lakerunner.model.time import MAX_TIME_NS, NS_PER_DAY, NS_PER_HOUR, NS_PER_MS
-from lakerunner.pipeline.ingest.split import (
+from lakerunner.pipeline.split import (
     MAX_FAR_PARTS,
     NEAR_FUTURE_HOURS,
     NEAR_PAST_HOURS,

@@ -1,0 +1,149 @@
+"""Backfill: its description, and its worker: one Spark task per segment, a few at a time."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from lakerunner.bus.announce import segments_made
+from lakerunner.index.commit import ItemResult
+from lakerunner.index.database import Database
+from lakerunner.index.derivation import Derivation, next_slots
+from lakerunner.index.rule_catalog import Evaluated
+from lakerunner.index.segments import ref
+from lakerunner.index.series_key import series_key
+from lakerunner.model.errors import LakeError
+from lakerunner.model.segment import Segment
+from lakerunner.model.signals import LOGS, TRACES
+from lakerunner.pipeline.backfill.inputs import UNEVALUATED
+from lakerunner.pipeline.backfill.task import BackfillResult, BackfillTask, run_task
+from lakerunner.pipeline.derive.evaluate import SLOTS
+from lakerunner.pipeline.derive.rule_set import RuleSet
+from lakerunner.pipeline.packing import PackLimits
+from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_holes, rules_used
+from lakerunner.pipeline.rule_report import report_rules
+from lakerunner.pipeline.spark.job import SparkJobs
+from lakerunner.pipeline.stage import Attempt, Item, Runner, Stage
+from lakerunner.runtime.role import Probe
+from lakerunner.runtime.settings import PipelineSettings, Settings
+from lakerunner.store.config import StoreConfig
+from lakerunner.store.errors import StoreUnavailable
+from lakerunner.store.open import open_store
+
+NAME: Final = "backfill"
+#: Runs tasks somewhere and returns their results in order; Unavailable when one died.
+RunTasks = Callable[[Sequence[BackfillTask]], list[BackfillResult]]
+#: Segments per item: few, because a compaction of one makes the item stale.
+_ITEM_SEGMENTS = 4
+
+
+class BackfillRunner(Runner[Segment]):
+    """A Spark driver, which starts with the first segment. With `run_tasks`, it has no Spark."""
+
+    def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
+        self._database = database
+        self._settings = settings
+        self._target = StoreConfig.of(settings)
+        self._store = open_store(self._target)
+        self._rules = RuleRegistry(database)
+        self._spark: SparkJobs[BackfillTask, BackfillResult] | None = None
+        if run_tasks is None:
+            self._spark = SparkJobs(NAME, settings.spark, run_task, settings.pipeline.jobs)
+            run_tasks = self._spark.run
+        self._run_tasks = run_tasks
+
+    def probes(self) -> Mapping[str, Probe]:
+        return {"store": self._store.ping}
+
+    def is_paused(self) -> bool:
+        return self._store.is_paused
+
+    def is_blocked_by(self, error: LakeError) -> bool:
+        return isinstance(error, StoreUnavailable)
+
+    def close(self) -> None:
+        if self._spark is not None:
+            self._spark.close()
+
+    def run(self, items: Sequence[Item[Segment]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
+        tasks = self._tasks(items)
+        results: defaultdict[uuid.UUID, list[BackfillResult]] = defaultdict(list)
+        # So many at a time: the rest of the cluster is for those who wait for fresh rows.
+        at_once = self._settings.derive.backfill_tasks
+        for start in range(0, len(tasks), at_once):
+            for result in self._run_tasks(tasks[start : start + at_once]):
+                results[result.item_id].append(result)
+        for item in items:
+            yield self._attempt(item, results[item.item_id])
+
+    def _tasks(self, items: Sequence[Item[Segment]]) -> list[BackfillTask]:
+        missing = [
+            (item.item_id, segment, rules)
+            for item in items
+            for segment in item.inputs
+            if (rules := self._missing(segment)) is not None
+        ]
+        if not missing:
+            return []
+        with self._database.transaction() as tx:
+            slots = next_slots(tx, len(missing), SLOTS)
+            key = series_key(tx)
+        return [
+            BackfillTask(item_id, segment, rules, slot, key, self._target)
+            for (item_id, segment, rules), slot in zip(missing, slots, strict=True)
+        ]
+
+    def _missing(self, segment: Segment) -> RuleSet | None:
+        """The rules of the current catalog that have not seen the segment; None if it is up to date."""
+        rules = self._rules.latest(segment.org_id, segment.signal)
+        if segment.rules_version >= rules.version:
+            return None
+        unseen = tuple(each for each in rules.rules if each.since_version > segment.rules_version)
+        return RuleSet(rules.org_id, rules.signal, rules.version, unseen)
+
+    def _attempt(self, item: Item[Segment], results: Sequence[BackfillResult]) -> Attempt:
+        error = next((result.error for result in results if result.error is not None), None)
+        if error is not None:
+            return Attempt(item.item_id, error)
+        made = [segment for result in results for segment in result.made]
+        slots = [slot for result in results for slot in result.slots]
+        evaluations = [result.evaluation for result in results]
+        keep_s = self._settings.derive.slot_keep_s
+        late = [
+            hole
+            for result in results
+            for hole in late_holes(result.rules, [result.evaluation], [at for _, at in result.slots], keep_s)
+        ]
+        committed = ItemResult(
+            item.item_id,
+            made=made,
+            follow_ups=segments_made(made),
+            derivation=Derivation(slots=slots) if slots else None,
+            rules=rules_used(item.signal, [(result.rules.version, result.evaluation) for result in results]),
+            holes=[*late, *failed_holes(item.signal, evaluations)],
+            evaluated=[
+                Evaluated(ref(result.segment), result.segment.rules_version, result.rules.version) for result in results
+            ],
+            released=[ref(segment) for segment in item.inputs],
+        )
+        about = {"org": str(item.org_id), "signal": item.signal, "item": str(item.item_id)}
+        return Attempt(item.item_id, committed, partial(report_rules, evaluations, about))
+
+
+def _limits(settings: PipelineSettings) -> PackLimits:
+    return PackLimits(settings.bundle_bytes, _ITEM_SEGMENTS, settings.bundle_idle_s, settings.bundle_age_s)
+
+
+BACKFILL: Final = Stage(
+    name=NAME,
+    sentence="Evaluate rules over stored segments of all signals that have not seen them, on Spark.",
+    inputs=UNEVALUATED,
+    group=lambda segment: segment.collector,
+    weigh=lambda segment, _: segment.size_bytes,
+    limits=_limits,
+    runner=BackfillRunner,
+    signals=(LOGS, TRACES),
+)
