@@ -15,8 +15,8 @@ from lakerunner.formats.decoded import table_of
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES, SPAN
-from lakerunner.pipeline.ingest.split import parts
-from lakerunner.pipeline.ingest.task import write_part
+from lakerunner.pipeline.split import parts
+from lakerunner.pipeline.write_part import write_part
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.histogram import Histogram, Ints
 from lakerunner.rules.evaluation.vector import Sample
