@@ -20,6 +20,8 @@ def test_the_names_are_those_that_users_know() -> None:
         *(f"segments.{signal}.compact" for signal in ("logs", "metrics", "traces")),
         *(f"boxer.{signal}.delete" for signal in ("logs", "metrics", "traces")),
         *(f"segments.{signal}.delete" for signal in ("logs", "metrics", "traces")),
+        *(f"boxer.{signal}.backfill" for signal in ("logs", "metrics", "traces")),
+        *(f"segments.{signal}.backfill" for signal in ("logs", "metrics", "traces")),
         "boxer.metrics.rollup",
         "segments.metrics.rollup",
     }
