@@ -9,9 +9,9 @@ nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lakerunner.index.database import Connection
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.half_call import HALF
+from lakerunner.runtime.metrics import GRAPH_HALVES
 
 #: An arbitrary number, equal in every process: first key of the advisory locks of orgs.
 _HALVES_LOCK = 0x6C72_6867
@@ -37,8 +38,12 @@ _ALL_COLUMNS: LiteralString = (
     "string_agg(h.pair, E'\\x1f'), string_agg(h.own, E'\\x1f'), string_agg(h.is_client::text, E'\\x1f'),"
     " string_agg(h.service, E'\\x1f'), string_agg(h.start_ns::text, E'\\x1f'),"
     " string_agg(h.duration_ns::text, E'\\x1f'), string_agg(h.failed::text, E'\\x1f'),"
-    " string_agg(h.messaging::text, E'\\x1f')"
+    " string_agg(h.messaging::text, E'\\x1f'), string_agg(h.peer, E'\\x1f')"
 )
+#: Items that end at the same time look for halves that waited in vain in different parts of them.
+_SHARES = 8
+#: 2^32 divided by the golden ratio: multiples of it spread evenly.
+_GOLDEN = 2_654_435_769
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class Derivation:
     #: Halves that waited and are now counted, and those that wait from now on (`model/half_call.py`).
     taken: pa.Table = field(default_factory=HALF.empty_table)
     left: pa.Table = field(default_factory=HALF.empty_table)
+    #: How many of the taken ones waited in vain, and count as calls to services that send no spans.
+    external: int = 0
 
 
 def next_slots(tx: Connection, count: int, slots: int) -> list[int]:
@@ -68,8 +75,11 @@ def waiting_halves(tx: Connection, org_id: uuid.UUID, halves: pa.Table) -> pa.Ta
         f"SELECT count(*) AS count, ARRAY[{_ALL_COLUMNS}] AS columns {_OTHER_SIDES}",
         [_joined(halves.column("pair")), _joined(halves.column("is_client")), org_id],
     ).fetchone()
-    assert row is not None
-    if not row["count"]:
+    return _halves(row)
+
+
+def _halves(row: Mapping[str, Any] | None) -> pa.Table:
+    if row is None or not row["count"]:
         return HALF.empty_table()
     texts = [pa.array(text.split(_SEPARATOR), pa.string()) for text in row["columns"]]
     columns = [text.cast(column.type) for text, column in zip(texts, HALF, strict=True)]
@@ -85,6 +95,26 @@ def _joined(column: pa.ChunkedArray) -> str:
         # Nobody's name or id has these characters for a reason, and PostgreSQL has no text with the second.
         return _joined(pc.replace_substring_regex(column, "[\\x1f\\x00]", " "))
     return joined
+
+
+def external_halves(tx: Connection, org_id: uuid.UUID, wait_s: float, slot: int, limit: int) -> pa.Table:
+    """Clients that name the service they called and waited in vain, oldest first; an eighth of them, by the slot."""
+    row = tx.execute(
+        f"SELECT count(*) AS count, ARRAY[{_ALL_COLUMNS}] AS columns FROM (SELECT * FROM service_graph_half"
+        " WHERE org_id = %s AND peer <> '' AND seen_at < now() - make_interval(secs => %s)"
+        " AND (hashtext(pair) & %s) = %s ORDER BY seen_at LIMIT %s) AS h",
+        [org_id, wait_s, _SHARES - 1, _share(slot), limit],
+    ).fetchone()
+    return _halves(row)
+
+
+def _share(slot: int) -> int:
+    """A share for each slot. An item takes several slots in a row, so shares follow from their mixed bits.
+
+    >>> sorted({_share(slot) for slot in range(0, 32, 2)}), sorted({_share(slot) for slot in range(0, 48, 3)})
+    ([0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5, 6, 7])
+    """
+    return (slot * _GOLDEN % (1 << 32)) * _SHARES >> 32
 
 
 def apply_derivation(tx: Connection, org_id: uuid.UUID, change: Derivation) -> None:
@@ -116,22 +146,32 @@ def apply_derivation(tx: Connection, org_id: uuid.UUID, change: Derivation) -> N
             raise Unavailable("cannot commit derived metrics: the other side of a call came meanwhile")
         tx.execute(
             "INSERT INTO service_graph_half"
-            " (org_id, pair, own, is_client, service, start_ns, duration_ns, failed, messaging)"
+            " (org_id, pair, own, is_client, service, start_ns, duration_ns, failed, messaging, peer)"
             " SELECT %s, w.pair, coalesce(w.own, ''), w.is_client, coalesce(w.service, ''), w.start_ns, w.duration_ns,"
-            f" w.failed, w.messaging FROM unnest({_TEXTS}, {_TEXTS}, {_FLAGS}, {_TEXTS}, {_NUMBERS}, {_NUMBERS},"
-            f" {_FLAGS}, {_FLAGS}) AS w(pair, own, is_client, service, start_ns, duration_ns, failed, messaging)"
+            " w.failed, w.messaging, coalesce(w.peer, '')"
+            f" FROM unnest({_TEXTS}, {_TEXTS}, {_FLAGS}, {_TEXTS}, {_NUMBERS}, {_NUMBERS}, {_FLAGS}, {_FLAGS}, {_TEXTS})"
+            " AS w(pair, own, is_client, service, start_ns, duration_ns, failed, messaging, peer)"
             " ON CONFLICT DO NOTHING",
             [org_id, *(_joined(change.left.column(name)) for name in HALF.names)],
         )
 
 
 def forget_halves(tx: Connection, keep_s: float, limit: int) -> int:
-    """Delete halves whose other side did not come in time; return how many."""
-    return tx.execute(
-        "DELETE FROM service_graph_half WHERE ctid IN (SELECT ctid FROM service_graph_half"
-        " WHERE seen_at < now() - make_interval(secs => %s) ORDER BY seen_at LIMIT %s)",
+    """Delete halves whose other side did not come in time, and count them; return how many.
+
+    Producers are not counted: they wait as long whether or not consumers came.
+    """
+    rows = tx.execute(
+        "WITH gone AS (DELETE FROM service_graph_half WHERE ctid IN (SELECT ctid FROM service_graph_half"
+        " WHERE seen_at < now() - make_interval(secs => %s) ORDER BY seen_at LIMIT %s)"
+        " RETURNING is_client, messaging)"
+        " SELECT is_client, messaging, count(*) AS halves FROM gone GROUP BY is_client, messaging",
         [keep_s, limit],
-    ).rowcount
+    ).fetchall()
+    for row in rows:
+        if not (row["is_client"] and row["messaging"]):
+            GRAPH_HALVES.labels("unpaired_client" if row["is_client"] else "unpaired_server").inc(row["halves"])
+    return sum(row["halves"] for row in rows)
 
 
 def forget_slots(tx: Connection, keep_s: float, limit: int) -> int:

@@ -16,5 +16,7 @@ HALF = pa.schema(
         pa.field("duration_ns", pa.int64()),
         pa.field("failed", pa.bool_()),
         pa.field("messaging", pa.bool_()),
+        #: What a client calls the service it called; empty for others.
+        pa.field("peer", pa.string()),
     ]
 )

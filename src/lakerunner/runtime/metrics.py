@@ -21,6 +21,11 @@ BUS_PUBLISHED = Counter("lakerunner_bus_published", "Messages published.", ["top
 BUS_HANDLED = Counter("lakerunner_bus_handled", "Messages handled.", ["topic", "group", "outcome"])
 
 STAGE_SECONDS = Histogram("lakerunner_stage_seconds", "Time of one work item.", ["stage"], buckets=_SECONDS)
+GRAPH_HALVES = Counter(
+    "lakerunner_service_graph_halves",
+    "Sides of calls that waited for the other: paired later, counted as a call to an external service, or unpaired.",
+    ["outcome"],
+)
 STAGE_ITEMS = Counter("lakerunner_stage_items", "Work items ended.", ["stage", "outcome"])
 STAGE_ROWS = Counter("lakerunner_stage_rows", "Rows written.", ["stage"])
 STAGE_BYTES = Counter("lakerunner_stage_bytes", "Bytes written.", ["stage"])

@@ -228,6 +228,14 @@ class DeriveSettings(Section):
     )
     backfill_tasks: int = Field(2, ge=1, description="Tasks of the cluster that backfill of rules may take at a time.")
     max_rules: int = Field(1_000, ge=0, description="Materialization rules that an org may have.")
+    peer_attributes: str = Field(
+        "peer.service,server.address",
+        description="Attributes of a client span that name the service it called, the first that it has. If that "
+        "service sends no spans, the call is an edge to this name. Empty leaves such calls out.",
+    )
+    peer_wait_s: Seconds = Field(
+        120.0, description="How long a client that names the service it called waits for the spans of that service."
+    )
     slot_keep_s: Seconds = Field(
         2_678_400.0, description="How long the index remembers the times of derived samples, to keep them apart."
     )

@@ -13,6 +13,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
+from lakerunner.index.derivation import forget_halves
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.signals import METRICS, TRACES
 from lakerunner.pipeline.derive.edges import halves_of, pair
@@ -23,6 +24,7 @@ from lakerunner.query.language import QueryOptions
 from lakerunner.query.languages import language
 from lakerunner.query.run import run
 from lakerunner.query.series.times import QueryTimes
+from lakerunner.runtime.metrics import GRAPH_HALVES
 from lakerunner.runtime.settings import DeriveSettings
 from tests.formats.otlp_samples import pairs
 from tests.pipeline.lake import ORG, Lake, loaded
@@ -54,6 +56,14 @@ def spans_of(rng: random.Random, traces: int, start_ns: int) -> Spans:
                 if rng.random() < 0.2:
                     span.status.code = Status.STATUS_CODE_ERROR
                 found.append((own, span))
+            if messaging:
+                # A message has further consumers, which come with whichever object.
+                for _ in range(rng.randint(0, 2)):
+                    consumer = Span(
+                        trace_id=trace_id, span_id=rng.randbytes(8), parent_span_id=client, kind=5, name="serve"
+                    )
+                    consumer.start_time_unix_nano, consumer.end_time_unix_nano = at, at + 9_000
+                    found.append((rng.choice(SERVICES), consumer))
             if rng.random() < 0.3:
                 query = Span(trace_id=trace_id, span_id=rng.randbytes(8), parent_span_id=server, kind=3, name="select")
                 query.start_time_unix_nano, query.end_time_unix_nano = at, at + 5_000
@@ -156,6 +166,94 @@ def test_calls_equal_a_brute_force_count(lake: Lake, seed: int) -> None:
             assert float(value.values[0]) == pytest.approx(expected, rel=0.15 if "increase" in query else 1e-9)
     finally:
         opened.close()
+
+
+def _call(span_id: bytes, kind: int, parent: bytes = b"", **attributes: str) -> Span:
+    at = time.time_ns() - 60 * 10**9
+    span = Span(trace_id=b"t" * 16, span_id=span_id, parent_span_id=parent, kind=kind, name="call")
+    span.start_time_unix_nano, span.end_time_unix_nano = at, at + 10**6
+    span.attributes.extend(pairs({name.replace("_", "."): value for name, value in attributes.items()}))
+    return span
+
+
+def _ingested(lake: Lake, spans: Spans, **derive: object) -> None:
+    """Ingest one object. Every item looks for external calls in an eighth of the halves that wait."""
+    settings = DeriveSettings(span_metrics=True, service_graph=True, peer_wait_s=1e-6, **derive)
+    runner = IngestRunner(lake.settings.model_copy(update={"derive": settings}), lake.database, here)
+    item = loaded(lake, lake.put(TRACES, batch_of(spans)))
+    [done] = runner.run([item], {item.item_id: 1})
+    assert commit(lake, done.result) is Outcome.COMMITTED
+    done.on_commit()
+
+
+def test_calls_to_services_without_spans(lake: Lake) -> None:
+    own = "traces_service_graph_request_total"
+    before = GRAPH_HALVES.labels("external")._value.get()
+    _ingested(
+        lake,
+        [
+            ("cart", _call(b"named---", 3, peer_service="bank", server_address="10.0.0.1")),
+            ("cart", _call(b"address-", 3, server_address="api.example.com")),
+            ("cart", _call(b"nameless", 3)),
+            ("cart", _call(b"answered", 3, peer_service="stock-alias")),
+            ("cart", _call(b"database", 3, peer_service="db-alias", db_system="mysql")),
+        ],
+    )
+    assert counted(lake, own) == {("cart", "mysql"): 1}
+    # The server of one of them comes before the client is given up; items after it count the others.
+    _ingested(lake, [("stock", _call(b"server--", 2, b"answered"))])
+    for number in range(16):
+        _ingested(lake, [("other", _call(b"other-%02d" % number, 1))])
+        if not lake.value("SELECT count(*) FROM service_graph_half WHERE peer <> ''"):
+            break
+    expected = {("cart", "mysql"): 1, ("cart", "bank"): 1, ("cart", "api.example.com"): 1, ("cart", "stock"): 1}
+    assert counted(lake, own) == expected
+    types = {dict(row["labels"]).get("connection_type") for row in lake.rows(METRICS, 1).to_pylist()}
+    assert {"virtual_node", "database"} <= types
+    assert lake.value("SELECT count(*) FROM service_graph_half WHERE peer <> ''") == 0
+    assert GRAPH_HALVES.labels("external")._value.get() == before + 2
+
+
+def test_external_calls_can_be_left_out(lake: Lake) -> None:
+    for number in range(9):
+        span = _call(b"client-%d" % number, 3, peer_service="bank")
+        _ingested(lake, [("cart", span)], peer_attributes="")
+    assert counted(lake, "traces_service_graph_request_total") == {}
+
+
+def test_sides_that_came_too_late_are_counted(lake: Lake) -> None:
+    spans = [
+        ("cart", _call(b"client--", 3)),
+        ("stock", _call(b"server--", 2, b"missing-")),
+        ("q", _call(b"message-", 4)),
+    ]
+    _ingested(lake, spans)
+    sides = [GRAPH_HALVES.labels(f"unpaired_{side}") for side in ("client", "server")]
+    before = [side._value.get() for side in sides]
+    with lake.database.transaction() as tx:
+        assert forget_halves(tx, 0.0, 100) == 3
+    assert [side._value.get() for side in sides] == [value + 1 for value in before]
+
+
+def test_objects_that_are_read_one_by_one_are_derived_from_too(lake: Lake) -> None:
+    def dies_with_several(tasks):
+        if any(len(task.objects) > 1 for task in tasks):
+            raise Unavailable("the executor died")
+        return here(tasks)
+
+    settings = lake.settings.model_copy(update={"derive": DeriveSettings(span_metrics=True, service_graph=True)})
+    runner = IngestRunner(settings, lake.database, dies_with_several)
+    raws = [
+        lake.put(TRACES, batch_of([("cart", _call(b"client--", 3))])),
+        lake.put(TRACES, batch_of([("stock", _call(b"server--", 2, b"client--"))])),
+    ]
+    item = loaded(lake, *raws)
+    [done] = runner.run([item], {item.item_id: settings.bus.max_attempts})
+    assert commit(lake, done.result) is Outcome.COMMITTED
+    assert counted(lake, "traces_service_graph_request_total") == {("cart", "stock"): 1}
+    samples = lake.rows(METRICS)
+    calls = samples.filter(pc.equal(samples.column("metric_name"), "traces_spanmetrics_calls_total"))
+    assert sum(calls.column("value").to_pylist()) == 2
 
 
 def test_no_halves_are_left_of_spans_without_ids() -> None:

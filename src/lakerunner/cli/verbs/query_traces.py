@@ -25,6 +25,11 @@ from lakerunner.cli.verb import Cli, verb
 from lakerunner.cli.verbs.query import app
 
 
+#: How nodes are drawn that are not services: by Graphviz, and by Mermaid.
+_SHAPES = {"database": "cylinder", "external": "ellipse"}
+_BRACKETS = {"database": ("[(", ")]"), "external": ("([", "])")}
+
+
 class TraceFormat(enum.StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -138,8 +143,7 @@ def _seconds(value: float | None) -> str:
 def dot(found: Mapping[str, Any]) -> str:
     lines = ["digraph services {", "  rankdir=LR;"]
     for node in found["nodes"]:
-        shape = "cylinder" if node["type"] == "database" else "box"
-        lines.append(f"  {_quoted(node['name'])} [shape={shape}];")
+        lines.append(f"  {_quoted(node['name'])} [shape={_SHAPES.get(node['type'], 'box')}];")
     for edge in found["edges"]:
         label = f"{edge['rate']:.3g}/s"
         colour = ' color="red"' if edge["failed"] else ""
@@ -151,10 +155,19 @@ def mermaid(found: Mapping[str, Any]) -> str:
     names = {node["name"]: f"n{number}" for number, node in enumerate(found["nodes"])}
     lines = ["flowchart LR"]
     for node in found["nodes"]:
-        text = _quoted(node["name"])
-        lines.append(f"  {names[node['name']]}{f'[({text})]' if node['type'] == 'database' else f'[{text}]'}")
+        opening, closing = _BRACKETS.get(node["type"], ("[", "]"))
+        lines.append(f'  {names[node["name"]]}{opening}"{_mermaid_text(node["name"])}"{closing}')
     edges = [f"  {names[edge['client']]} -->|{edge['rate']:.3g}/s| {names[edge['server']]}" for edge in found["edges"]]
     return "\n".join([*lines, *edges])
+
+
+def _mermaid_text(text: str) -> str:
+    """Text within quotes of a flowchart, which has codes in place of characters that end it or begin a code.
+
+    >>> _mermaid_text('a "b" #1')
+    'a #quot;b#quot; #35;1'
+    """
+    return text.replace("#", "#35;").replace('"', "#quot;").replace("\n", " ")
 
 
 def _quoted(text: str) -> str:

@@ -23,6 +23,8 @@ class DeriveOptions:
     #: Attributes that are labels of the span metrics too.
     dimensions: tuple[str, ...] = ()
     service_graph: bool = True
+    #: Columns of attributes that name the service which a client called.
+    peers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def derive_from_spans(spans: pa.Table, options: DeriveOptions, series_key: bytes
         times = spans.column("start_timestamp").cast(pa.int64()).to_numpy()
         found.append(evaluate([span_metrics(options.dimensions)], spans, times, options.slot, series_key))
     if options.service_graph:
-        to_databases, waiting = halves_of(spans)
+        to_databases, waiting = halves_of(spans, options.peers)
         paired = pair(waiting)
         halves = paired.left
         edges = pa.concat_tables([to_databases, paired.edges])

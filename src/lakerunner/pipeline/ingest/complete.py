@@ -1,5 +1,6 @@
 """Completes calls whose two sides came with different items: pairs an item's halves with those that wait in the index.
 
+Clients that waited in vain, and name the service they called, are counted as calls to a service that sends no spans.
 The driver does this after the tasks of an item, and the item's commit ends it: halves that were paired are deleted, the
 others wait. If another item changed them meanwhile, the commit fails and the item comes again.
 """
@@ -12,20 +13,24 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakerunner.index.database import Database
-from lakerunner.index.derivation import Derivation, waiting_halves
+from lakerunner.index.derivation import Derivation, external_halves, waiting_halves
 from lakerunner.model.half_call import HALF
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
-from lakerunner.pipeline.derive.edges import pair
+from lakerunner.pipeline.derive.edges import external_edges, pair
 from lakerunner.pipeline.derive.spans import edge_metrics, metric_tables
 from lakerunner.pipeline.ingest.task import TaskResult
 from lakerunner.pipeline.split import parts
 from lakerunner.pipeline.stage import Item
 from lakerunner.pipeline.write_part import write_part
 from lakerunner.store.object_store import ObjectStore
+
+#: Clients that one item counts as calls to services without spans; the next item goes on.
+_MOST_EXTERNAL = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +48,23 @@ def complete(
     results: Sequence[TaskResult],
     slot: int | None,
     series_key: bytes,
+    peer_wait_s: float,
 ) -> Completion:
     slots = [pair for result in results for pair in result.slots]
     halves = pa.concat_tables([HALF.empty_table(), *(_table(result.halves) for result in results if result.halves)])
-    if slot is None or not halves.num_rows:
+    if slot is None:
         return Completion([], Derivation(slots=slots) if slots else None)
     with database.transaction() as tx:
         waiting = waiting_halves(tx, item.org_id, halves)
+        waited = external_halves(tx, item.org_id, peer_wait_s, slot, _MOST_EXTERNAL)
+    comes_now = waiting.filter(waiting.column("is_client")).column("pair").combine_chunks()
+    external = waited.filter(pc.invert(pc.is_in(waited.column("pair"), value_set=comes_now)))
     paired = pair(pa.concat_tables([halves, waiting]))
     taken = waiting.take(pa.array(paired.used[paired.used >= halves.num_rows] - halves.num_rows))
     left = halves.take(pa.array(np.setdiff1d(np.arange(halves.num_rows), paired.used)))
     segments: list[Segment] = []
-    made = edge_metrics(paired.edges, slot, series_key)
+    edges = pa.concat_tables([paired.edges, external_edges(external)])
+    made = edge_metrics(edges, slot, series_key)
     if made is not None:
         now_ns = time.time_ns()
         tables = metric_tables([made])
@@ -64,7 +74,8 @@ def complete(
             for part in parts(METRICS, tables, now_ns)
         ]
         slots += [(slot, interval) for interval in made.intervals]
-    return Completion(segments, Derivation(slots, taken, left))
+    taken = pa.concat_tables([taken, external])
+    return Completion(segments, Derivation(slots, taken, left, external.num_rows))
 
 
 def _table(stream: bytes) -> pa.Table:

@@ -13,7 +13,7 @@ from lakerunner.model.row_report import Effect
 from lakerunner.pipeline.ingest.task import TaskResult
 from lakerunner.pipeline.rule_report import report_rules
 from lakerunner.pipeline.stage import Item
-from lakerunner.runtime.metrics import OBJECTS_QUARANTINED
+from lakerunner.runtime.metrics import GRAPH_HALVES, OBJECTS_QUARANTINED
 from lakerunner.runtime.telemetry import log
 
 _ROWS = {
@@ -39,6 +39,10 @@ def report(item: Item[RawObject], result: ItemResult, tasks: Sequence[TaskResult
     if skewed := sum(task.skewed for task in tasks):
         _ROWS_SKEWED.labels(item.signal).inc(skewed)
         log().warning("rows skewed", rows=skewed, **about)
+    if result.derivation is not None and result.derivation.taken.num_rows:
+        external = result.derivation.external
+        GRAPH_HALVES.labels("external").inc(external)
+        GRAPH_HALVES.labels("paired_later").inc(result.derivation.taken.num_rows - external)
     for each in result.objects:
         if each.superseded:
             _OBJECTS_SUPERSEDED.labels(item.signal).inc()

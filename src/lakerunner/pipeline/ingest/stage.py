@@ -19,6 +19,7 @@ from lakerunner.index.rule_catalog import Hole
 from lakerunner.index.series_key import series_key
 from lakerunner.intake.buckets import config_of
 from lakerunner.model.errors import Bug, LakeError, LimitHit, Unavailable
+from lakerunner.model.labels import attribute_column
 from lakerunner.model.raw_object import RawObject, quarantined
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.bucket_runner import BucketRunner
@@ -93,8 +94,11 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
         if isinstance(found, LakeError) or not any(result.halves or result.slots for result in found):
             return _attempt(item, found)
         try:
-            slot = self._slots(1)[0] if any(result.halves for result in found) else None
-            completion = complete(self._database, self._store, item, found, slot, self._options.metrics.series_key)
+            # Calls of clients that wait in the index may be completed by any item of spans.
+            graphed = item.signal == TRACES.name and self._settings.derive.service_graph
+            slot = self._slots(1)[0] if graphed else None
+            key, wait_s = self._options.metrics.series_key, self._settings.derive.peer_wait_s
+            completion = complete(self._database, self._store, item, found, slot, key, wait_s)
         except LakeError as error:
             return Attempt(item.item_id, error)
         crash_point("derive_after_complete")
@@ -115,9 +119,10 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
         from_spans = item.signal == TRACES.name and (settings.span_metrics or settings.service_graph)
         if not from_spans and not rules.rules:
             return [DeriveOptions()] * count
-        dimensions = tuple(name.strip() for name in settings.dimensions.split(",") if name.strip())
+        dimensions = _names(settings.dimensions)
+        peers = tuple(attribute_column("attr", name) for name in _names(settings.peer_attributes))
         return [
-            DeriveOptions(slot, settings.span_metrics, dimensions, settings.service_graph)
+            DeriveOptions(slot, settings.span_metrics, dimensions, settings.service_graph, peers)
             for slot in self._slots(count)
         ]
 
@@ -126,7 +131,7 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
         for _ in range(_TYPE_ROUNDS):
             died = isinstance(found, Unavailable) and not isinstance(found, StoreUnavailable)
             if died and is_last:
-                found = _object_by_object(tasks, self._run_tasks)
+                found = _object_by_object(self._apart(item, tasks), self._run_tasks)
             if isinstance(found, LakeError):
                 return found
             if self._types.agrees(item.org_id, item.signal, [result.added_types for result in found]):
@@ -135,6 +140,12 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
             tasks = [replace(task, types=types) for task in tasks]
             found = run_grouped({item.item_id: tasks}, self._run_tasks)[item.item_id]
         return Unavailable(f"cannot commit item {item.item_id}: its attribute columns keep changing their types")
+
+    def _apart(self, item: Item[RawObject], tasks: Sequence[IngestTask]) -> list[IngestTask]:
+        """A task for each object. Each has a slot of its own, so that no two derived samples have the same time."""
+        alone = [replace(task, objects=(raw,)) for task in tasks for raw in task.objects]
+        options = self._derive_options(item, len(alone), self._rules.of(item.org_id, item.signal))
+        return [replace(task, derive=derive) for task, derive in zip(alone, options, strict=True)]
 
     def _sources(self, buckets: set[str]) -> dict[str, StoreConfig | LakeError]:
         """How to reach each bucket, or why it cannot be reached. Reads the series key in the same transaction."""
@@ -195,7 +206,7 @@ def shares(objects: Sequence[RawObject], task_bytes: int, expansion: float) -> l
 
 
 def _object_by_object(tasks: Sequence[IngestTask], run_tasks: RunTasks) -> Found:
-    """The last resort for an item that fails again and again: find the objects that kill their task.
+    """The last resort for an item that fails again and again: find the objects that kill their task, one per task.
 
     Those are quarantined. An object that the store does not give out is not at fault, and yet it must not hold up the
     objects that can be read: the item is narrowed down to it.
@@ -205,26 +216,32 @@ def _object_by_object(tasks: Sequence[IngestTask], run_tasks: RunTasks) -> Found
         run_tasks([replace(tasks[0], objects=())])
     except Unavailable as error:
         return error
-    objects = [(task, raw) for task in tasks for raw in task.objects]
     results: list[TaskResult] = []
-    for task, raw in objects:
-        result = _alone(task, raw, run_tasks)
+    for task in tasks:
+        result = _alone(task, run_tasks)
         if result.error is not None:
             # One more object is asked for, and not all: each may take as long as the store's timeout.
-            is_mixed = bool(results) or _alone(*objects[-1], run_tasks).error is None
+            is_mixed = bool(results) or _alone(tasks[-1], run_tasks).error is None
             return InputAtFault(result.error.message) if is_mixed else result.error
         results.append(result)
     return results
 
 
-def _alone(task: IngestTask, raw: RawObject, run_tasks: RunTasks) -> TaskResult:
+def _alone(task: IngestTask, run_tasks: RunTasks) -> TaskResult:
     try:
-        # Samples of several runs in one slot would have the same times, so these objects are not derived from.
-        [result] = run_tasks([replace(task, objects=(raw,), derive=DeriveOptions())])
+        [result] = run_tasks([task])
     except Unavailable as error:
         reason = f"cannot read the object: the task that reads it dies, also alone: {error.message}"
-        return TaskResult(task.item_id, objects=(quarantined(raw, reason),))
+        return TaskResult(task.item_id, objects=tuple(quarantined(raw, reason) for raw in task.objects))
     return result
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """
+    >>> _names("a, b,")
+    ('a', 'b')
+    """
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _attempt(

@@ -25,6 +25,8 @@ _BY = "client, server, connection_type"
 _GRAPH = "traces_service_graph_request"
 _QUANTILES = (0.5, 0.9, 0.99)
 _DEFAULT_MS = 3_600_000
+#: What a node is that is only ever called this way. Any other one is a service.
+_TYPES = {"database": "database", "virtual_node": "external"}
 
 
 def service_map_routes(api: Api) -> list[BaseRoute]:
@@ -82,10 +84,14 @@ def _document(api: Api, query: RunningQuery, start_ms: int, end_ms: int) -> dict
             }
         )
         for name, side in ((client, "out"), (server, "in")):
-            node = nodes.setdefault(name, {"name": name, "type": "service", "in": 0.0, "out": 0.0, "failed": 0.0})
+            role = _TYPES.get(kind, "service") if side == "in" else "service"
+            node = nodes.setdefault(name, {"name": name, "type": role, "in": 0.0, "out": 0.0, "failed": 0.0})
             node[side] += count
             if side == "in":
                 node["failed"] += errors
-                node["type"] = kind if kind == "database" else node["type"]
+            if role == "service" and node["type"] == "external":
+                node["type"] = "service"
+            elif role == "database":
+                node["type"] = "database"
     listed = [nodes[name] for name in sorted(nodes)]
     return {"startMs": start_ms, "endMs": end_ms, "nodes": listed, "edges": edges, "warnings": warnings}
