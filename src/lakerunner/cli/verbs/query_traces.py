@@ -24,7 +24,6 @@ from lakerunner.cli.render import json_bytes
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.cli.verbs.query import app
 
-
 #: How nodes are drawn that are not services: by Graphviz, and by Mermaid.
 _SHAPES = {"database": "cylinder", "external": "ellipse"}
 _BRACKETS = {"database": ("[(", ")]"), "external": ("([", "])")}
@@ -142,8 +141,7 @@ def _seconds(value: float | None) -> str:
 
 def dot(found: Mapping[str, Any]) -> str:
     lines = ["digraph services {", "  rankdir=LR;"]
-    for node in found["nodes"]:
-        lines.append(f"  {_quoted(node['name'])} [shape={_SHAPES.get(node['type'], 'box')}];")
+    lines += [f"  {_quoted(node['name'])} [shape={_SHAPES.get(node['type'], 'box')}];" for node in found["nodes"]]
     for edge in found["edges"]:
         label = f"{edge['rate']:.3g}/s"
         colour = ' color="red"' if edge["failed"] else ""
