@@ -149,7 +149,8 @@ def apply_derivation(tx: Connection, org_id: uuid.UUID, change: Derivation) -> N
             " (org_id, pair, own, is_client, service, start_ns, duration_ns, failed, messaging, peer)"
             " SELECT %s, w.pair, coalesce(w.own, ''), w.is_client, coalesce(w.service, ''), w.start_ns, w.duration_ns,"
             " w.failed, w.messaging, coalesce(w.peer, '')"
-            f" FROM unnest({_TEXTS}, {_TEXTS}, {_FLAGS}, {_TEXTS}, {_NUMBERS}, {_NUMBERS}, {_FLAGS}, {_FLAGS}, {_TEXTS})"
+            f" FROM unnest({_TEXTS}, {_TEXTS}, {_FLAGS}, {_TEXTS}, {_NUMBERS}, {_NUMBERS}, {_FLAGS}, {_FLAGS},"
+            f" {_TEXTS})"
             " AS w(pair, own, is_client, service, start_ns, duration_ns, failed, messaging, peer)"
             " ON CONFLICT DO NOTHING",
             [org_id, *(_joined(change.left.column(name)) for name in HALF.names)],
