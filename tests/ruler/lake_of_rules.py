@@ -43,10 +43,14 @@ class Posted:
 class LakeOfRules(LakeOfSeries):
     """Rulers of this lake are asked to look by the test; each look waits for what it started."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, org_id: uuid.UUID | None = None) -> None:
         super().__init__(folder, url)
         self.rulers: list[Ruler] = []
-        self.clear()
+        self.posted = Posted()
+        if org_id is None:
+            self.clear()
+        else:
+            self.org_id = org_id
 
     def clear(self) -> None:
         """An org of its own for the next test, and no groups of others."""
