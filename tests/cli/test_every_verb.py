@@ -249,6 +249,9 @@ CASES: dict[tuple[str, ...], Case] = {
     ("rules", "check"): Case(lambda world: [world.rule_file()], "errors"),
     ("rules", "delete"): Case(lambda world: ["hostile", "--org", world.with_rule()], "hostile"),
     ("rules", "drop"): Case(lambda world: [STORABLE, "--org", world.with_group()], STORABLE),
+    ("rules", "explain"): Case(
+        lambda world: ['sum(rate({service_name="a"}[1m]))', "--org", world.with_rule()], "hostile"
+    ),
     ("rules", "groups"): Case(lambda world: ["--org", world.with_group()], STORABLE),
     ("rules", "test"): Case(lambda world: [world.unit_test()], "0 of 1 files passed", code=1),
     ("rules", "list"): Case(lambda world: ["--org", world.with_rule()], STORABLE),
