@@ -28,7 +28,8 @@ EXACT = (
     "{m}", "timestamp({m})", "rate({m}[{r}])", "increase({m}[{r}])", "delta({m}[{r}])", "min_over_time({m}[{r}])",
     "max_over_time({m}[{r}])", "count_over_time({m}[{r}])", "last_over_time({m}[{r}])", "first_over_time({m}[{r}])",
     "present_over_time({m}[{r}])", "ts_of_first_over_time({m}[{r}])", "ts_of_last_over_time({m}[{r}])",
-    "absent_over_time({m}[{r}])", "sum by (k) (rate({m}[{r}]))", "max_over_time(rate({m}[{r}])[6h:{r}])",
+    "absent_over_time({m}[{r}])", "sum by (k) (rate({m}[{r}]))",
+    "histogram_quantile(0.9, sum by (k) (rate({m}[{r}])))", "max_over_time(rate({m}[{r}])[6h:{r}])",
 )  # fmt: skip
 #: Their values are sums of floats: compensated ones, which agree to the last digit but one.
 SUMS = ("sum_over_time({m}[{r}])", "avg_over_time({m}[{r}])")
@@ -198,3 +199,45 @@ def test_sums_of_histograms_read_raw_samples(function: str) -> None:
     text = f"{function}(h[1h])"
     _check_same(Engine(loaded).range(text, *times), Engine(source).range(text, *times), 0.0, text)
     assert source.choices[-1].tiers_s == {0}
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 1 << 32))
+def test_quantiles_of_sketches_are_within_one_percent(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hours = float(rng.choice([3, 30]))
+    loaded = _loaded(seed, hours)
+    source = TieredSource(loaded, _stretches(rng, hours))
+    approximate = Engine(source, EngineOptions(approximate=True))
+    raw = Engine(loaded, EngineOptions(max_tier_s=0))
+    for metric in METRICS:
+        unit_ms = int(rng.choice([MINUTE_MS, 5 * MINUTE_MS, HOUR_MS]))
+        selector = f"{metric}[{unit_ms * int(rng.integers(1, 4)) // 1000}s]"
+        text = f"quantile_over_time({rng.choice([0.0, 0.5, 0.95, 0.99, 1.0, rng.random(), 1.5, -1.0])}, {selector})"
+        times = START_MS // unit_ms * unit_ms, START_MS + int(hours * HOUR_MS), unit_ms
+        expected, found = _series(raw.range(text, *times)), _series(approximate.range(text, *times))
+        assert list(found) == list(expected), (seed, text)
+        # Between a negative and a positive value, the error is relative to these and not to what lies between them.
+        largest = _series(raw.range(f"max_over_time(abs({metric})[{unit_ms * 3 // 1000}s:10s])", *times))
+        for labels, (at, values, *_) in expected.items():
+            assert found[labels][0] == at
+            reach = dict(zip(*largest.get(labels, ([], []))[:2], strict=True))
+            for time, left, right in zip(at, values, found[labels][1], strict=True):
+                room = 0.0055 * abs(reach.get(time, 0.0)) if metric == "g" else 0.0
+                near = _close(left, right, 0.01) or abs(left - right) <= room
+                assert near, (seed, text, labels, time, left, right)
+
+
+def test_quantiles_read_sketches_only_where_that_is_allowed_and_say_so() -> None:
+    loaded = _loaded(3, 60)
+    source = TieredSource(loaded, _stretches(np.random.default_rng(1), 60))
+    times = START_MS + HOUR_MS, START_MS + 48 * HOUR_MS, HOUR_MS
+    text = "quantile_over_time(0.9, c_total[1h])"
+    exact = Engine(source).range(text, *times)
+    assert source.choices[-1].tiers_s == {0} and not exact.warnings
+    assert "approximate=1 allows their sketches" in source.choices[-1].reasons[0]
+    nearly = Engine(source, EngineOptions(approximate=True)).range(text, *times)
+    assert source.choices[-1].tiers_s - {0}
+    assert source.choices[-1].reasons[-1].startswith("approximate: sketches of the tiers")
+    (warning,) = nearly.warnings
+    assert "computed from sketches of rollup tiers, within 1%" in warning

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -112,7 +113,7 @@ def worker(lake: LakeOfSeries) -> Iterator[FlightWorkers]:
     local.close()
 
 
-def _ask(source: LakeQuery, text: str, times: QueryTimes = TIMES, **options: int) -> QueryResult:
+def _ask(source: LakeQuery, text: str, times: QueryTimes = TIMES, **options: Any) -> QueryResult:
     plan = LANGUAGE.compile(text, times, EngineOptions(**options))
     source.prepare(plan.leaves)
     return run(plan, source, lambda: None)
@@ -183,6 +184,28 @@ def test_joined_segments_of_a_tier_answer_as_raw_at_any_time(
             assert here.stats.segments_read == there.stats.segments_read == here.stats.segments_planned
             if "sum_over_time(h" not in text:
                 assert here.stats.rows == there.stats.rows
+
+
+@pytest.mark.parametrize("selector", ["m_total", "h_bucket"])
+def test_quantiles_are_approximated_only_if_asked(
+    lake: LakeOfSeries, org: uuid.UUID, worker: FlightWorkers, selector: str
+) -> None:
+    text = f"quantile_over_time(0.9, {selector}[3h])"
+    raw = _values(_ask(lake.lake.query(org, small=True), text))
+    for source in (lake.lake.query(org), LakeQuery(org, Planner(lake.lake._catalog, org), worker)):
+        answer = _ask(source, text, approximate=True, max_tier_s=300)
+        found = _values(answer)
+        assert list(found) == list(raw)
+        for labels, (times, values) in raw.items():
+            assert found[labels][0] == times
+            np.testing.assert_allclose(found[labels][1], values, rtol=0.01)
+        if selector == "m_total":
+            assert source.stats.to_json()["tiersSeconds"] == [300]
+            assert source.stats.to_json()["approximate"] is True
+            assert "within 1%" in answer.warnings[0]
+        else:
+            # A tier has no sketches of the classic series of a histogram.
+            assert found == raw and not answer.warnings
 
 
 def test_joined_segments_that_are_too_many_for_the_query_are_refused_from_memory_too(

@@ -147,6 +147,7 @@ class QueryStats:
         return {
             **self.counts(),
             "segmentCacheHits": self.cache_hits,
+            "approximate": any(explain.approximate for explain in self.explains),
             "tiersSeconds": sorted({tier_s for explain in self.explains for tier_s in explain.tiers_s}),
             "watermarkMs": self.watermark_ms,
             "indexAgeSeconds": round(self.index_age_s, 1),

@@ -601,6 +601,11 @@ class LimitSettings(Section):
         description="Coarsest tier of metrics that queries may read instead of raw samples, in seconds (60, 300, 3600, "
         "86400); 0 means raw samples only. Answers are the same; see promql.md.",
     )
+    approximate: Annotated[int, Field(ge=0, le=1)] = Field(
+        0,
+        description="Whether `quantile_over_time` may be computed from the sketches of rollup tiers, within 1%: 1 yes, "
+        "with a warning; 0 only if a query asks for it (`approximate=1`). See promql.md.",
+    )
     rule_rewrites: Annotated[int, Field(ge=0, le=1)] = Field(
         1,
         description="Whether materialization rules may answer parts of queries: 1 where the answer is provably the "

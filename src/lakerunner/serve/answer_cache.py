@@ -36,6 +36,8 @@ class AnswerKey:
     fingerprint: str
     #: The coarsest tier that may have been read: sums over tiers may differ in their last digit.
     max_tier_s: int = 0
+    #: Whether sketches may have been read.
+    approximate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ class Question:
     partial: bool = True
     #: The coarsest tier that may stand for raw samples; None: what the org's limits allow.
     max_tier_s: int | None = None
+    #: Whether sketches of tiers may stand for raw samples; None: what the org's limits say.
+    approximate: bool | None = None
     #: Only for row queries: the signal, the maximum number of rows, their order and their columns.
     signal: str = ""
     limit: int | None = None
@@ -136,6 +138,7 @@ class QueryService:
             max_steps=limits.max_steps,
             timeout_s=limits.timeout_s + _GRACE_S,
             max_tier_s=_max_tier_s(question, limits),
+            approximate=bool(limits.approximate) if question.approximate is None else question.approximate,
             signal=question.signal,
             limit=question.limit,
             newest_first=question.newest_first,
@@ -166,8 +169,9 @@ class QueryService:
             return Opened(plan, source, None)
         times, lookback_ms = question.times, question.lookback_ms
         key = AnswerKey(
-            query.caller.org_id, plan.language, plan.canonical, times, lookback_ms, fingerprint, plan.options.max_tier_s
-        )
+            query.caller.org_id, plan.language, plan.canonical, times, lookback_ms, fingerprint,
+            plan.options.max_tier_s, plan.options.approximate,
+        )  # fmt: skip
         return Opened(plan, source, key)
 
     def _considered(self, plan: Plan, question: Question, query: RunningQuery) -> Considered | None:

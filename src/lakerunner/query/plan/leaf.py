@@ -11,7 +11,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.time import MAX_TIME_NS, NS_PER_MS, TimeRange
 from lakerunner.query.series.matchers import Matcher, MatchKind
-from lakerunner.query.series.reading import RAW, Reading
+from lakerunner.query.series.reading import RAW, Need, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,11 @@ class Explain:
     #: The tiers of the segments.
     tiers_s: frozenset[int] = frozenset()
 
+    @property
+    def approximate(self) -> bool:
+        """Whether sketches of tiers are read instead of samples."""
+        return self.leaf.reading.need is Need.SKETCH and any(self.tiers_s)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "selector": [f"{m.name}{m.kind.value}{m.value!r}" for m in self.leaf.matchers],
@@ -116,6 +121,7 @@ class Explain:
                 {"tierSeconds": piece.tier_s, "startMs": piece.start_ms, "endMs": piece.end_ms} for piece in self.pieces
             ],
             "tierReasons": list(self.tier_reasons),
+            "approximate": self.approximate,
             "lookedUpIn": self.looked_up_in,
             "considered": self.considered,
             "consideredBytes": self.considered_bytes,

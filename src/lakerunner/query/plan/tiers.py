@@ -75,6 +75,8 @@ def choose_tiers(leaf: Leaf, stretches: Sequence[TierStretch], raw: Sequence[Seg
     reasons += [f"raw samples {times_text(each)}: {unclean}" for each in left]
     if found and reading.why:
         reasons.append(f"no tier coarser than {_tier(reading.tier_s)}: {reading.why}")
+    if found and reading.need is Need.SKETCH:
+        reasons.append("approximate: sketches of the tiers stand for samples, within 1%, as the query allows")
     missed = _missed(left, stretches, raw, unclean)
     if not found:
         return TierChoice((), tuple(reasons), missed)

@@ -32,6 +32,8 @@ class Need(enum.StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+    #: The distribution of the values, within 0.55% of each: an approximation, only where a query allows it.
+    SKETCH = "sketch"
     #: Not samples: which series there are. Raw segments say it, and tiers where raw samples have expired.
     SERIES = "series"
     #: Not samples: their exemplars. Where raw samples have expired, tiers have those of the samples that they keep.
@@ -54,7 +56,8 @@ class Reading:
         `what` names the function in the reason.
         """
         if need is Need.RAW:
-            return cls(why=f"{what} needs samples that tiers do not keep")
+            unless = "; approximate=1 allows their sketches, within 1%" if what == "quantile_over_time" else ""
+            return cls(why=f"{what} needs samples that tiers do not keep{unless}")
         if max_tier_s < TIERS_S[0]:
             return cls(why="tiers are switched off")
         grid_ms = math.gcd(_grid_ms(ends_ms), width_ms)

@@ -152,6 +152,11 @@ class Annotations:
     def invalid_quantile(self, value: float, position: int) -> None:
         self.warn(f"quantile value should be between 0 and 1, got {general(value)}", position)
 
+    def approximate_quantile(self, position: int) -> None:
+        self.warn(
+            "quantile_over_time was computed from sketches of rollup tiers, within 1%, as the query allows", position
+        )
+
     def invalid_ratio(self, value: float, capped: float, position: int) -> None:
         shown = f"got {general(value)}, capping to {general(capped)}"
         self.warn(f"ratio value should be between -1 and 1, {shown}", position)

@@ -42,6 +42,8 @@ class EngineOptions:
     type_and_unit_labels: bool = False
     #: The coarsest tier that may stand for raw samples, in seconds; 0: none.
     max_tier_s: int = 86_400
+    #: Whether sketches of tiers may stand for raw samples, within 1%.
+    approximate: bool = False
 
 
 @dataclass(slots=True)

@@ -126,3 +126,42 @@ def fold(mode, begin, end, count, first, second, out, ok):  # type: ignore[no-un
                 out[i, s] = total / number + error / number
             else:
                 out[i, s] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def weighted_quantile(begin, end, values, count, q, out, ok):  # type: ignore[no-untyped-def]
+    """quantile_over_time over values that each stand for `count` samples. Ranks are interpolated as over samples."""
+    for i in range(begin.shape[0]):
+        for s in range(begin.shape[1]):
+            lo, hi = begin[i, s], end[i, s]
+            total = 0
+            for j in range(lo, hi):
+                total += count[j]
+            ok[i, s] = total > 0
+            if total == 0:
+                continue
+            if math.isnan(q[s]):
+                out[i, s] = math.nan
+            elif q[s] < 0:
+                out[i, s] = -math.inf
+            elif q[s] > 1:
+                out[i, s] = math.inf
+            else:
+                # NaN sorts before everything else, as in Prometheus.
+                order = np.argsort(np.where(np.isnan(values[lo:hi]), -np.inf, values[lo:hi]), kind="mergesort")
+                rank = q[s] * (total - 1)
+                lower = math.floor(rank)
+                upper = min(lower + 1, total - 1)
+                weight = rank - lower
+                reached = 0
+                first, second = math.nan, math.nan
+                for place in order:
+                    before = reached
+                    reached += count[lo + place]
+                    if before <= lower < reached:
+                        first = values[lo + place]
+                    if before <= upper < reached:
+                        second = values[lo + place]
+                        break
+                # As in Prometheus, NaN if an infinite value has a weight of zero.
+                out[i, s] = first * (1 - weight) + second * weight

@@ -175,8 +175,10 @@ def call(evaluation: Evaluation, name: str, vector: RangeVector, params: list[Fl
     return _apply(evaluation, name, vector, params, times)
 
 
-def need_of(function: str) -> Need:
-    """What the function needs of a tier to have the same value as over raw samples."""
+def need_of(function: str, *, approximate: bool = False) -> Need:
+    """What the function needs of a tier to have the same value as over raw samples; or nearly, if that is allowed."""
+    if approximate and function == "quantile_over_time":
+        return Need.SKETCH
     return _NEEDS.get(function, Need.RAW)
 
 
@@ -243,6 +245,12 @@ def _run_kernel(evaluation: Evaluation, c: _Call) -> None:
         fold.regression(c.begin, c.end, ts, values, c.times, ahead, c.name == "predict_linear", c.out, c.ok)
     elif c.name in ("quantile_over_time", "mad_over_time"):
         q = c.params[0] if c.params else np.full(len(c.times), 0.5)
+        if rollup is not None:
+            q = np.ascontiguousarray(np.broadcast_to(q, (c.begin.shape[1],)))
+            rolled.weighted_quantile(c.begin, c.end, values, rollup.count, q, c.out, c.ok)
+            evaluation.notes.approximate_quantile(c.vector.position)
+            _note_quantiles(evaluation, c, q)
+            return
         fold.window_quantile(c.begin, c.end, values, np.ascontiguousarray(q), not c.params, c.out, c.ok)
         if c.params:
             _note_quantiles(evaluation, c, q)

@@ -24,7 +24,8 @@ OPERATIONS = (
     _stream(
         "metrics/query",
         "A range query as server-sent events.",
-        "q! s e step limit lookback timeout nocache partial max_tier rewrite explain summary reverse fields",
+        "q! s e step limit lookback timeout nocache partial max_tier approximate rewrite explain summary reverse "
+        "fields",
         schemas.STREAM_PARAMETERS,
         schemas.EVENT,
         EVENTS,

@@ -12,7 +12,7 @@ def _prometheus(path: str, methods: str, sentence: str, data: Schema, parameters
 
 
 _TIMES = "start end"
-_QUERY = "query! timeout limit lookback_delta nocache partial max_tier rewrite explain stats"
+_QUERY = "query! timeout limit lookback_delta nocache partial max_tier approximate rewrite explain stats"
 _NAMES = schemas.array(schemas.STRING)
 OPERATIONS = (
     _prometheus("query", "GET POST", "The value of an expression at one time.", schemas.VALUES, f"{_QUERY} time"),

@@ -54,8 +54,9 @@ async def _run(api: Api, request: Request, params: Params, kind: str, times: Que
     fresh = wants_fresh(request) or params.flag("nocache")
     asked = params.text("max_tier")
     max_tier_s = parse_tier_s("max_tier", asked) if asked else None
+    approximate = params.flag("approximate") if params.text("approximate") else None
     rewrite = params.flag("rewrite", default=True)
-    question = Question(PromQl.name, text, times, lookback_ms, fresh, partial, max_tier_s, rewrite=rewrite)
+    question = Question(PromQl.name, text, times, lookback_ms, fresh, partial, max_tier_s, approximate, rewrite=rewrite)
     explain, stats = params.flag("explain"), bool(params.text("stats"))
 
     def answer(query: RunningQuery) -> Response:

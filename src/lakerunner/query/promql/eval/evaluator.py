@@ -193,7 +193,7 @@ class Evaluator(Calls):
         start_ms = int(after[0]) - reach + 1
         end_ms = int(until[-1]) + (reach if selector.smoothed else 0)
         options = self.evaluation.options
-        need = Need.RAW if reach else ranges.need_of(function)
+        need = Need.RAW if reach else ranges.need_of(function, approximate=options.approximate)
         reading = Reading.of(need, function or "a range vector", until, range_ms, options.max_tier_s)
         batch = select(self.evaluation, selector.matchers, start_ms, end_ms, (after, until), reading)
         return RangeVector(

@@ -14,6 +14,7 @@ from lakerunner.model.samples import STALE_BITS
 from lakerunner.query.scan.samples import histograms
 from lakerunner.query.scan.samples.rollups import rollup_of
 from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.query.scan.samples.sketched import sketched
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.reading import Need
 
@@ -45,6 +46,8 @@ class DecodedGroup:
 
 def decoded(table: pa.Table, need: Need | None = None) -> DecodedGroup:
     """Decode the columns of one row group, which is sorted by series and time. With a need, it is a tier's."""
+    if need is Need.SKETCH:
+        return DecodedGroup(sketched(table))
     tids = _ints(table, "tid")
     begins = np.append(0, np.flatnonzero(tids[1:] != tids[:-1]) + 1) if len(tids) else np.zeros(0, np.int64)
     column, sumless = None, None

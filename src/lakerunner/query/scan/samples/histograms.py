@@ -93,6 +93,11 @@ def _lists(array: pa.Array) -> tuple[Ints, pa.Array]:
     return offsets_of(lengths), array.flatten()
 
 
+def bucket_arrays(table: pa.Table, spans: str, counts: str) -> tuple[Ints, Ints, Floats]:
+    """The buckets of two columns: the offsets of each row's buckets, the index of each bucket, and its count."""
+    return _buckets(_only(table, spans), _only(table, counts))
+
+
 def _buckets(spans: pa.Array, counts: pa.Array) -> tuple[Ints, Ints, Floats]:
     """The offsets of each histogram's buckets, the index of each bucket, and its count."""
     span_offsets, flat = _lists(spans)

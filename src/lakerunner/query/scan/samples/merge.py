@@ -127,12 +127,14 @@ def _rollup(parts: Sequence[Samples], moved: Callable[[Sequence[Array | None], t
     need = next((part.rollup.need for part in parts if part.rollup is not None), None)
     if need is None:
         return None
+    if not all(part.rollup is None or part.rollup.derivable for part in parts):
+        # Nobody reads it. The parts may differ in what they have.
+        return Rollup(need, moved([None] * len(parts), np.int64), (), derivable=False)
     each = [rollup_of_raw(need, part.values) if part.rollup is None else part.rollup for part in parts]
     return Rollup(
         need,
         moved([one.count for one in each], np.int64),
         tuple(moved(list(of_parts), np.float64) for of_parts in zip(*(one.aggregates for one in each), strict=True)),
-        all(one.derivable for one in each),
     )
 
 

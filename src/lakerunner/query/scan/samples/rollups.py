@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.model.signals.tiers import COUNT, MAX, MIN, RESETS, SUM, SUM_LOW
+from lakerunner.model.signals.tiers import COUNT, MAX, MIN, RESETS, SKETCH, SUM, SUM_LOW
 from lakerunner.query.series.histograms.histogram import Floats
 from lakerunner.query.series.reading import Need
 from lakerunner.query.series.rollup import Rollup
@@ -16,6 +16,13 @@ _COLUMNS = {
     Need.SUM: (SUM, SUM_LOW),
     Need.MIN: (MIN,),
     Need.MAX: (MAX,),
+    Need.SKETCH: (
+        MIN,
+        *(
+            f"{SKETCH}{name}"
+            for name in ("zero_count", "positive_spans", "positive_buckets", "negative_spans", "negative_buckets")
+        ),
+    ),
 }
 
 

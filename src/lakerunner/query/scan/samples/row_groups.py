@@ -39,6 +39,8 @@ class RowGroup:
 
     def columns(self, need: Need | None = None) -> list[str]:
         """The columns to read for samples; with a need, those of a tier that it asks for too."""
+        if need is Need.SKETCH:
+            return ["tid", "timestamp", *columns_of(need)]
         names = [name for name in _SCALARS if name not in self.null_columns]
         names += [] if need is None else columns_of(need)
         return names if _HISTOGRAM in self.null_columns else [*names, *HISTOGRAM_COLUMNS]

@@ -47,6 +47,9 @@ def scan_samples(
     chosen = table.choose(tuple(matchers), check)
     if not len(chosen.wanted.tids):
         return []
+    if need is Need.SKETCH and chosen.classic:
+        # Sketches of numbers say nothing of the classic series of a histogram: these are marked below.
+        need = Need.MIN
     gone = hidden_series(hidden, table)
 
     def read() -> list[Samples]:
