@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import http.server
+import socket
+import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 
@@ -16,6 +22,7 @@ from lakerunner.ops.monitor.alerts import Alerts, State
 from lakerunner.ops.monitor.receivers import Receiver, receivers_of
 from lakerunner.runtime.settings import MonitorSettings
 from lakerunner.serve.admin.conditions import Problem
+from tests.components.peers import peer
 
 START = datetime(2026, 11, 17, tzinfo=UTC)
 STUCK = Problem("LakerunnerStageStuck", "page", "one", {"stage": "ingest"}, for_s=30)
@@ -163,3 +170,52 @@ def test_receivers_are_independent(endpoint: Endpoint) -> None:
         "alertmanager",
     ]
     assert isinstance(receivers_of(MonitorSettings(webhooks=endpoint.url))[0], Receiver)
+
+
+def test_a_real_alertmanager_shows_an_alert_and_its_end(tmp_path: Path) -> None:
+    program = peer("alertmanager")
+    config = tmp_path / "alertmanager.yml"
+    config.write_text("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        [
+            program, f"--config.file={config}", f"--storage.path={tmp_path}", f"--web.listen-address=127.0.0.1:{port}",
+            "--cluster.listen-address=",
+        ],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: httpx.get(f"{url}/-/ready").status_code == 200)
+        (receiver,) = receivers_of(MonitorSettings(alertmanagers=url))
+        alerts, now = Alerts(), datetime.now(UTC)
+        problem = Problem("LakerunnerDeadLetters", "ticket", "3 messages are dead letters.")
+        receiver.tell(alerts.update([problem], now), now)
+        shown = f"{url}/api/v2/alerts"
+        until(lambda: len(httpx.get(shown).json()) == 1)
+        (found,) = httpx.get(shown).json()
+        assert found["labels"] == {
+            "alertname": "LakerunnerDeadLetters", "severity": "ticket", "deployment": "lakerunner"
+        }  # fmt: skip
+        assert found["annotations"]["summary"] == "3 messages are dead letters."
+        assert found["status"]["state"] == "active"
+        later = now + timedelta(seconds=120)
+        receiver.tell([replace(each, ended_at=datetime.now(UTC)) for each in alerts.update([], later)], later)
+        until(lambda: httpx.get(shown).json() == [])
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 30
+    while True:
+        try:
+            if condition():
+                return
+        except httpx.HTTPError:
+            pass
+        assert time.monotonic() < end_s
+        time.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 
 from lakerunner.query.promql.parser import parse
 from lakerunner.serve.admin import conditions
+from tests.components.peers import peer
 
 ROOT = Path(__file__).parents[3]
 RULES: list[dict[str, Any]] = [
@@ -51,3 +53,12 @@ def test_the_monitor_knows_the_same_alerts() -> None:
     shipped = {rule["alert"] for rule in RULES}
     assert own <= shipped
     assert set(re.findall(r"^## (\w+)$", RUNBOOK, re.MULTILINE)) == shipped
+
+
+def test_promtool_accepts_the_rules_and_their_unit_tests(tmp_path: Path) -> None:
+    promtool, shipped = peer("promtool"), ROOT / "deploy/prometheus/rules.yaml"
+    tests = tmp_path / "rules_test.yaml"
+    tests.write_text(Path(__file__).with_name("rules_test.yaml").read_text().replace("RULES]", f"{shipped}]"))
+    for arguments in (["check", "rules", "--lint-fatal", str(shipped)], ["test", "rules", str(tests)]):
+        done = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
