@@ -18,6 +18,7 @@ import bench.logql
 from bench.logql import lake
 from bench.logql.answers import difference
 from bench.logql.cases import COUNT_ALL, cases
+from bench.logql.interactive import interactive_figures
 from bench.logql.loki import Loki
 from bench.logql.records import objects
 from bench.logql.victoria import QUERY, VictoriaLogs, fields_of
@@ -87,6 +88,8 @@ def _bench(own: Lake, loki: Loki, victoria: VictoriaLogs | None, options: argpar
             if victoria is not None:
                 (theirs,) = measure([victoria], replace(case, path=QUERY, fields=fields_of(case.logsql)), rounds)
                 report.tell(*_figures(name, [spent[0], theirs], VictoriaLogs.name, 1.0))
+    if not options.only or "interactive" in options.only:
+        report.tell(*interactive_figures(own, options.rounds))
     report.conclude(
         "answer caches are bypassed; Loki has the records in its store; "
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
