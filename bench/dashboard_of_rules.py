@@ -27,9 +27,9 @@ from lakerunner.model.time import NS_PER_HOUR, NS_PER_MS
 from lakerunner.pipeline.derive.rule_set import RuleEvaluation, RuleSet
 from lakerunner.pipeline.derive.rule_set import RuleVersion as EvaluatedVersion
 from lakerunner.pipeline.derive.spans import metric_tables
-from lakerunner.pipeline.ingest.split import parts
-from lakerunner.pipeline.ingest.task import write_part
 from lakerunner.pipeline.ordering import sorted_table
+from lakerunner.pipeline.split import parts
+from lakerunner.pipeline.write_part import write_part
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.language import QueryOptions
@@ -54,7 +54,8 @@ KEY = bytes(16)
 
 #: Name, match, dimensions, compute, field.
 RULES = (
-    ("lines_total", '{service_name=~".+"}', ("service_name", "detected_level", "route"), Compute.COUNT, ""),
+    ("lines_total", '{service_name=~".+"}', ("service_name", "detected_level"), Compute.COUNT, ""),
+    ("routes_total", '{service_name=~".+"}', ("service_name", "route"), Compute.COUNT, ""),
     ("line_bytes_total", '{service_name=~".+"}', ("service_name",), Compute.BYTES, ""),
     ("refused_total", '{service_name=~".+"} |= "refused"', ("service_name", "route"), Compute.COUNT, ""),
     ("took_total", '{service_name=~".+"}', ("service_name", "route"), Compute.SUM, "took"),

@@ -147,7 +147,8 @@ class Rewriter:
             if part.refusal:
                 notes.append(Note(part.text, "", 0, part.refusal))
                 continue
-            for version in versions:
+            # Of rules that answer the same, the one with the fewest dimensions has the fewest series.
+            for version in sorted(versions, key=lambda each: len(each.dimensions)):
                 made = self._answer(plan, part, version)
                 if isinstance(made, Note):
                     notes.append(made)
