@@ -32,6 +32,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from lakerunner.query.traceql.printer import print_query
 from tests.components.postgres import PostgresServer
 from tests.differential.logql.grammar import Grammar as LogGrammar
 from tests.differential.logql.records import END_NS, START_NS, make_requests
@@ -40,7 +41,9 @@ from tests.differential.promql.grammar import Grammar
 from tests.differential.promql.samples import END_MS, START_MS
 from tests.query.lake_of_series import lake_of_series
 from tests.query.logqltest.loading import ingest
+from tests.query.traceql.trees import QUERIES
 from tests.serve.roles import Roles, keyed_org, running_roles
+from tests.serve.strange_traces import STRANGE, ingest_spans, strange_spans
 
 #: A call that takes longer than this hangs.
 TIMEOUT_S = 20.0
@@ -49,6 +52,7 @@ _CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance
 _NEGATIVE_SHARE = 0.25
 _PROGRESS_S = 10.0
 _KEYS = ("authorization", "x-api-key")
+_TEMPO = ("/api/search", "/api/v2/search", "/api/traces", "/api/v2/traces", "/api/metrics")
 
 
 @dataclass
@@ -86,7 +90,34 @@ def register_formats() -> None:
     log_selectors = st.sampled_from(['{service_name="api"}', '{service_name=~"api|db", host_name!="x"}', "{}"])
     schemathesis.openapi.format("logql", st.one_of(log_queries, log_queries, log_queries, text))
     schemathesis.openapi.format("logql-selector", st.one_of(log_selectors, log_selectors, text))
+    schemathesis.openapi.format("traceql", st.one_of(_TRACEQL, _TRACEQL, QUERIES.map(print_query), text))
     schemathesis.openapi.format("promql-selector", st.one_of(selectors, selectors, text))
+
+
+_FILTERS = st.sampled_from(
+    [
+        *("{ }", "{ span.place > 0 }", '{ resource.service.name =~ "strange.*" }', "{ duration < 0 || kind = server }"),
+        *("{ span:childCount > 0 }", '{ event.why != "circle" }', "{ .strange != nil && nestedSetLeft > 0 }"),
+    ]
+)
+_JOINED = st.builds(
+    "{} {} {}".format, _FILTERS, st.sampled_from(["&&", "||", ">", ">>", "<<", "~", "!>>", "&<<"]), _FILTERS
+)
+_ENDS = st.sampled_from(
+    [
+        *(
+            "",
+            "| count() > 1",
+            "| by(span.strange) | avg(duration) > 0",
+            "| select(span.place, event:name) | coalesce()",
+        ),
+        *("| rate() by (span.strange)", "| quantile_over_time(duration, .5, .9)", "| compare({ status = error })"),
+        *("| sum_over_time(span.share) by (name) | topk(2)", "| histogram_over_time(duration) with (exemplars=true)"),
+    ]
+)
+_TRACEQL = st.builds("{} {}".format, st.one_of(_FILTERS, _JOINED), _ENDS)
+_IDS = (*(trace_id for trace_id, _, _ in STRANGE.values()), "00", "ffff", "not-an-id")
+_TAGS = ("span.strange", ".place", "resource.service.name", "name", "event:name", "rootName", "span.%2Flist", "x y")
 
 
 def _log_query(chance: random.Random) -> str:
@@ -144,14 +175,18 @@ def _send(operation: Any, mode: GenerationMode, number: int, session: Any, tally
 
 
 def _move_to_data(case: Any, chance: random.Random) -> None:
-    """Times of the lake's data in place of any times, where the request has them."""
+    """Times, ids and tags of the lake's data in place of any, where the request has them."""
+    is_tempo = case.path.startswith(_TEMPO)
+    for name, known in (("id", _IDS), ("tag", _TAGS)):
+        if is_tempo and name in (case.path_parameters or {}):
+            case.path_parameters[name] = chance.choice(known)
     for held in (case.query, case.body):
         if isinstance(held, dict):
-            times = _times_of_data(chance, "/loki/" in case.path)
+            times = _times_of_data(chance, "/loki/" in case.path or is_tempo)
             held.update({name: value for name, value in times.items() if name in held})
-            if "q" in held and "/logs/" in case.path:
+            if "q" in held and not is_tempo and ("/logs/" in case.path or "/spans/" in case.path):
                 held.update({"s": START_NS // 10**6 + chance.randrange(600_000), "e": END_NS // 10**6, "step": "30s"})
-            elif "q" in held:
+            elif "q" in held and not is_tempo:
                 held.update({"s": START_MS + chance.randrange(600_000), "e": END_MS, "step": "30s"})
 
 
@@ -189,6 +224,7 @@ def served_lake(folder: Path, database_url: str, **settings: object) -> Iterator
     with lake_of_series(folder, database_url) as lake:
         org_id = lake.write(memory_source(make_dataset(1)))
         ingest(lake, org_id, make_requests(1))
+        ingest_spans(lake, org_id, strange_spans(START_NS + 60 * 10**9))
         org = keyed_org(lake.database, "fuzzed", org_id)
     with running_roles(folder, database_url, **settings) as roles:
         yield roles, org.secret

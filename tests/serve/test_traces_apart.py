@@ -27,6 +27,16 @@ PATHS = (
     "/api/search/tag/secret_key/values",
     "/api/v2/search/tag/span.secret_key/values",
     "/api/v1/servicemap",
+    "/api/search?q=%7B%20%7D",
+    "/api/search?q=%7B%20name%20%3D%20%22secret_name%22%20%7D%20%7C%20select(span.secret_key)",
+    "/api/search?tags=secret_key%3Dsecret_value",
+    "/api/metrics/query_range?q=%7B%7D%20%7C%20rate()%20by%20(name)&since=1h",
+    "/api/metrics/query?q=%7B%7D%20%7C%20count_over_time()%20by%20(span.secret_key)&since=1h",
+    "/api/metrics/query_range?q=%7B%7D%20%7C%20compare(%7B%20status%20%3D%20error%20%7D)&since=1h",
+    f"/api/v2/traces/{TRACE}?q=%7B%20%7D",
+    "/api/v2/search/tag/name/values?q=%7B%20duration%20%3E%200%20%7D",
+    "/api/v2/search/tag/rootServiceName/values",
+    "/api/v1/spans/query?q=%7B%20%7D",
 )
 
 
