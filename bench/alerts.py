@@ -83,7 +83,7 @@ def main() -> int:
     webhook = Webhook()
     serve = ServeProcess(folder, module="lakerunner", LAKERUNNER_RULER_WEBHOOKS=webhook.url)
     try:
-        serve.start().await_all_ready()
+        serve.start().await_all_ready(300.0)
         rules = folder / "rules.yaml"
         rules.write_text(_RULES)
         command = [sys.executable, "-m", "lakerunner", "rules", "apply", str(rules), "--org", "default"]
