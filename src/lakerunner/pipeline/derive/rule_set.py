@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.signal import Signal
@@ -29,6 +30,13 @@ from lakerunner.rules.definitions import Compute, Materialize
 
 #: CPU time that the rules of an org may take: this much per row, and at least this much per task.
 _BUDGET_S_PER_ROW, _LEAST_BUDGET_S = 50e-6, 5.0
+#: What tells spans apart that were sent twice.
+_IDENTITY = {
+    "trace_id": pa.string(),
+    "span_id": pa.string(),
+    "start_timestamp": pa.timestamp("ns", "UTC"),
+    "duration_ns": pa.int64(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +95,14 @@ class RuleEvaluation:
         self._troubles: list[Trouble] = []
         self._used_s = 0.0
         self._allowed_s = _LEAST_BUDGET_S
+        #: The last trace of the spans before, which lie in order of traces.
+        self._last_trace: pa.Table | None = None
 
     def add(self, rows: pa.Table) -> None:
         """Evaluate all rules over rows as they are stored."""
         if not self._set.rules or not rows.num_rows:
             return
         began_s = time.thread_time()
-        if self._signal is TRACES:
-            self._note_repeats(rows)
         self._allowed_s += rows.num_rows * _BUDGET_S_PER_ROW
         left_s = self._allowed_s - self._used_s
 
@@ -103,6 +111,8 @@ class RuleEvaluation:
                 raise LimitHit("the rules of the org took too long")
 
         try:
+            if self._signal is TRACES:
+                self._note_repeats(rows)
             compiled = _compiled(self._set)
             for place, outcome in compiled.select(rows, check):
                 self._note(self._set.rules[place], outcome, rows)
@@ -114,6 +124,12 @@ class RuleEvaluation:
 
     def _note_repeats(self, spans: pa.Table) -> None:
         """TraceQL counts a span once that was sent twice. Rules count it twice."""
+        spans = pa.table({name: spans.column(name).cast(kind) for name, kind in _IDENTITY.items()})
+        if self._last_trace is not None:
+            # A segment that is read in pieces may be cut within a trace.
+            spans = pa.concat_tables([self._last_trace, spans])
+        trace_ids = spans.column("trace_id")
+        self._last_trace = spans.filter(pc.equal(trace_ids, trace_ids[-1]))
         times_ns = times_of_repeated_spans(spans, _times_ns(self._signal, spans))
         if len(times_ns):
             for rule in self._set.rules:
