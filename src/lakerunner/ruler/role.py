@@ -130,8 +130,12 @@ class Ruler(IndexedRole):
             held.wanted_ms = max(held.wanted_ms or 0, at_ms)
         frontiers: dict[tuple[uuid.UUID, frozenset[str]], int] = {}
         behind_ms = 0
+        newest = now_ms - round(self._settings.arrival_s * 1000)
         for held in self._held.values():
             group = held.group
+            if self._due(held, newest, now_ms) is None:
+                # Not even if no raw object waits: the ledger need not be asked.
+                continue
             source = group.key.org_id, group.signals
             if source not in frontiers:
                 frontiers[source] = self._frontier(*source, now_ms)

@@ -46,8 +46,8 @@ class Watching:
             return {}
         by_org: dict[uuid.UUID, list[RunningGroup]] = {}
         for group in groups:
-            names = group.alert_metrics()
-            if names is None or names:
+            # A group that no sample could concern needs no look at its org's segments.
+            if self._concerns(group.key.org_id, group, None):
                 by_org.setdefault(group.key.org_id, []).append(group)
         self._seen = {org_id: seen for org_id, seen in self._seen.items() if org_id in by_org}
         due: dict[GroupKey, int] = {}
