@@ -100,6 +100,8 @@ def simulate(
     with tempfile.TemporaryDirectory(prefix="lakerunner-simulate-", ignore_cleanup_errors=True) as temporary:
         folder = keep or Path(temporary)
         before = saved.load(folder, workload)
+        # A run that is killed cannot be continued: what it sent is not known.
+        saved.forget(folder)
         settings = simulated_settings(cli.settings, folder, objects_per_item)
         configure_telemetry("simulate", settings)
         with progress_line() as progress:
@@ -108,6 +110,5 @@ def simulate(
             found.save(folder)
             cli.output.document({"paused": True, "sent_days": round(found.hours / 24, 2), "days": days})
             return EXIT_RECYCLED
-        saved.forget(folder)
     cli.output.document(found)
     return 0 if found["exact"] else 1
