@@ -15,6 +15,7 @@ _NAMES = st.one_of(
 )
 _FIELDS = st.one_of(
     st.builds(ast.Attribute, st.sampled_from(ast.SCOPES), _NAMES),
+    st.builds(ast.Attribute, st.sampled_from(["span", "resource"]), _NAMES, st.just(True)),
     st.sampled_from([ast.Intrinsic(name) for name in sorted({*SPELLINGS.values()})]),
 )
 _WHOLE = st.integers(-(1 << 62), 1 << 62)
@@ -49,11 +50,16 @@ _AGGREGATES = st.one_of(
     st.builds(ast.Aggregate, st.sampled_from(["avg", "min", "max", "sum"]), EXPRESSIONS),
 )
 _NUMBERS = st.builds(ast.Literal, st.just(ast.INT), st.integers(0, 1000))
-_SCALARS = st.recursive(
-    st.one_of(_AGGREGATES, _NUMBERS),
-    lambda inner: st.builds(ast.ScalarOp, st.sampled_from(ast.ARITHMETIC), inner, inner),
-    max_leaves=3,
-)
+_SCALAR_PIPELINES = st.builds(ast.ScalarPipeline, SPANSETS.map(lambda first: (first,)), _AGGREGATES)
+
+
+def _calculated(leaves: st.SearchStrategy[ast.Scalar]) -> st.SearchStrategy[ast.Scalar]:
+    operators = st.sampled_from(ast.ARITHMETIC)
+    return st.recursive(leaves, lambda inner: st.builds(ast.ScalarOp, operators, inner, inner), max_leaves=3)
+
+
+# A pipeline is calculated with pipelines only.
+_SCALARS = st.one_of(_calculated(st.one_of(_AGGREGATES, _NUMBERS)), _calculated(_SCALAR_PIPELINES))
 _STAGES = st.one_of(
     SPANSETS,
     st.builds(ast.ScalarFilter, st.sampled_from(ast.COMPARISONS[:6]), _SCALARS, _SCALARS),
@@ -66,7 +72,7 @@ _METRIC_AGGREGATES = st.one_of(
     st.builds(ast.MetricAggregate, st.sampled_from(["rate", "count_over_time"]), st.none(), st.just(())),
     st.builds(
         ast.MetricAggregate,
-        st.sampled_from(["min_over_time", "sum_over_time", "histogram_over_time"]),
+        st.sampled_from([f"{name}_over_time" for name in ("min", "max", "avg", "sum", "histogram")]),
         _FIELDS,
         st.lists(_FIELDS, max_size=2).map(tuple),
     ),
@@ -94,5 +100,10 @@ def _metric(pipeline: ast.Pipeline, aggregate: object, then: tuple[ast.SecondSta
 
 
 METRICS = st.builds(_metric, PIPELINES, _METRIC_AGGREGATES, _THEN)
+_OPERANDS = METRICS.filter(lambda metric: not isinstance(metric.aggregate, ast.Compare))
+_METRIC_NUMBERS = st.builds(ast.MetricNumber, st.floats(0, 1e9).map(abs))
+_CALCULATIONS = st.builds(
+    ast.MetricOp, st.sampled_from(["+", "-", "*", "/"]), _OPERANDS, st.one_of(_OPERANDS, _METRIC_NUMBERS), _THEN
+)
 _HINTS = st.lists(st.builds(ast.Hint, st.sampled_from(["exemplars", "sample"]), _LITERALS), max_size=2).map(tuple)
-QUERIES = st.builds(ast.Query, st.one_of(PIPELINES, METRICS), _HINTS)
+QUERIES = st.builds(ast.Query, st.one_of(PIPELINES, METRICS, _CALCULATIONS), _HINTS)
