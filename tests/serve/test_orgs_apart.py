@@ -379,3 +379,21 @@ def test_deletions_need_an_administrator_and_never_touch_another_org(guarded: Se
     assert guarded.client.delete(path, headers=ours).status_code == 409
     refused = guarded.client.post("/api/v1/deletes", params={**wanted, "match": "rate(up[5m])"}, headers=ours)
     assert refused.status_code == 400 and "1:1" in refused.text
+
+
+def test_materialization_rules_belong_to_the_org_of_the_key(guarded: Served, two_orgs: TwoOrgs) -> None:
+    ours, theirs = bearer(two_orgs.secrets["our_admin"]), bearer(two_orgs.secrets["theirs"])
+    path = "/api/v1/materialization/rules"
+    text = "groups: [{name: g, rules: [{materialize: ours_total, signal: logs, match: '{service_name=\"a\"}'}]}]"
+    for headers in ({}, bearer(two_orgs.secrets["ours"]), theirs, {**ours, "X-Scope-OrgID": "theirs"}):
+        assert guarded.client.put(path, content=text, headers=headers).status_code == 401
+    assert guarded.client.put(path, content=text, headers=ours).json()["added"] == ["ours_total"]
+    assert [each["name"] for each in guarded.client.get(path, headers=ours).json()["rules"]] == ["ours_total"]
+    admin = {**bearer(two_orgs.secrets["admin"]), "X-Scope-OrgID": "theirs"}
+    assert guarded.client.get(path, headers=admin).json() == {"rules": []}
+    for method in ("GET", "DELETE"):
+        assert guarded.client.request(method, f"{path}/ours_total", headers=admin).status_code == 404
+    refused = guarded.client.put(path, content=text.replace("signal: logs", "signal: lgos"), headers=ours)
+    assert refused.status_code == 400 and "1:62" in refused.text, refused.text
+    assert guarded.client.delete(f"{path}/ours_total", headers=ours).json()["version"] == 1
+    assert guarded.client.get(f"{path}/ours_total", headers=ours).status_code == 404

@@ -34,6 +34,8 @@ class Api:
     delete_wait_s: float
     #: Limits and defaults of rules.
     ruler: RulerSettings
+    #: Materialization rules that an org may have.
+    max_rules: int
 
     @classmethod
     def over(
@@ -43,10 +45,13 @@ class Api:
         auth: Authenticator,
         delete_wait_s: float = 300.0,
         ruler: RulerSettings | None = None,
+        max_rules: int = 1_000,
     ) -> Api:
         admission = Admission(settings)
         service = QueryService(settings, lake, admission)
-        return cls(settings, auth, admission, service, Tails(service), delete_wait_s, ruler or RulerSettings())
+        return cls(
+            settings, auth, admission, service, Tails(service), delete_wait_s, ruler or RulerSettings(), max_rules
+        )
 
     async def caller(self, request: HTTPConnection) -> Caller:
         return await self.auth.caller(request)

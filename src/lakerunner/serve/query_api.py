@@ -46,7 +46,9 @@ class QueryApi(IndexedRole):
         limit_malloc_arenas()
         auth = Authenticator(self.database, required=settings.auth.required, patience_s=settings.query.index_patience_s)
         self._lake = open_lake(settings, self.database)
-        self._api = Api.over(settings.api, self._lake, auth, settings.delete.wait_s, settings.ruler)
+        self._api = Api.over(
+            settings.api, self._lake, auth, settings.delete.wait_s, settings.ruler, settings.derive.max_rules
+        )
         self._lane = SlowLane(settings) if settings.api.slow_lane else None
 
     def start(self) -> None:

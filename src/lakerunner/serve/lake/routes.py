@@ -10,6 +10,7 @@ from lakerunner.serve.lake.limits import limit_routes
 from lakerunner.serve.lake.logs import log_routes
 from lakerunner.serve.lake.queries import running_routes
 from lakerunner.serve.lake.rows import row_routes
+from lakerunner.serve.lake.rules import rule_routes
 from lakerunner.serve.lake.service_map import service_map_routes
 from lakerunner.serve.lake.spans import span_routes
 from lakerunner.serve.lake.stream import stream_routes
@@ -30,4 +31,5 @@ def lake_routes(api: Api, lane: SlowLane | None = None) -> list[BaseRoute]:
         *trace_routes(api),
         *service_map_routes(api),
         *delete_routes(api),
+        *rule_routes(api),
     ]

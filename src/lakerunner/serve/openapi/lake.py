@@ -78,4 +78,11 @@ OPERATIONS = (
         known=schemas.DELETE_PARAMETERS,
     ),
     _lake("deletes/{deletion_id}", "GET DELETE", "A deletion with its receipt, or its cancellation.", schemas.DELETION),
+    _lake(
+        "materialization/rules",
+        "GET PUT",
+        "List materialization rules, or apply a rule file, which is the body. Needs the scope admin.",
+        schemas.mapping({}),
+    ),
+    _lake("materialization/rules/{name}", "GET DELETE", "A rule, or its end.", schemas.mapping({})),
 )
