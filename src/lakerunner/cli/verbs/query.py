@@ -41,6 +41,9 @@ MaxTierOption = Annotated[
         help="Coarsest tier to read instead of raw samples: 1m, 5m, 1h, 1d, or off.", show_default="what the API allows"
     ),
 ]
+ApproximateOption = Annotated[
+    bool, typer.Option("--approximate", help="Allow quantile_over_time to read the sketches of tiers, within 1%.")
+]
 Expression = Annotated[str, typer.Argument(help="PromQL expression.", metavar="EXPR")]
 
 
@@ -57,6 +60,7 @@ def metrics(
     limit: Annotated[int, typer.Option(help="Stop after this many points; 0 means no limit.", min=0)] = 0,
     fresh: Annotated[bool, typer.Option("--no-cache", help="Ignore cached results.")] = False,
     max_tier: MaxTierOption = "",
+    approximate: ApproximateOption = False,
     explained: Annotated[
         bool, typer.Option("--explain", help="Show how the query ran, and which tiers it read, instead of its values.")
     ] = False,
@@ -69,8 +73,8 @@ def metrics(
     if plot and output is not DataFormat.TEXT:
         raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
     if explained:
-        return _explained(cli, expr, _body(expr, since, start, end, step, max_tier), url, key, org)
-    body = _body(expr, since, start, end, step, max_tier) | {"limit": limit, "nocache": fresh}
+        return _explained(cli, expr, _body(expr, since, start, end, step, max_tier, approximate), url, key, org)
+    body = _body(expr, since, start, end, step, max_tier, approximate) | {"limit": limit, "nocache": fresh}
     return pointing_at_errors(
         lambda: _parse_promql(expr),
         lambda: write_points(points_of(client_of(cli, url, key, org).stream(body)), output, plot=plot),
@@ -87,12 +91,13 @@ def explain(
     end: EndOption = "now",
     step: StepOption = "",
     max_tier: MaxTierOption = "",
+    approximate: ApproximateOption = False,
     url: UrlOption = "",
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> int:
     """Run an expression and show how it ran: segments considered, pruned (and by what), read, tiers, and the cost."""
-    return _explained(cli, expr, _body(expr, since, start, end, step, max_tier), url, key, org)
+    return _explained(cli, expr, _body(expr, since, start, end, step, max_tier, approximate), url, key, org)
 
 
 def _explained(cli: Cli, expr: str, asked: dict[str, object], url: str, key: str, org: str) -> int:
@@ -198,12 +203,15 @@ def rows(
     return pointing_at_errors(lambda: _parse_filter(where), show)
 
 
-def _body(expr: str, since: str, start: str, end: str, step: str, max_tier: str) -> dict[str, object]:
+def _body(
+    expr: str, since: str, start: str, end: str, step: str, max_tier: str, approximate: bool
+) -> dict[str, object]:
     start_ms, end_ms = times_ms(since, start, end)
     if step and not start:
         # Whoever gives a length, and no start, does not mind points at multiples of the step: tiers have those.
         start_ms -= start_ms % max(1, round(parse_duration_s(step) * 1000))
-    optional = {name: value for name, value in (("step", step), ("max_tier", max_tier)) if value}
+    wanted = {"step": step, "max_tier": max_tier, "approximate": approximate}
+    optional = {name: value for name, value in wanted.items() if value}
     return {"q": expr, "s": start_ms, "e": end_ms, **optional}
 
 
