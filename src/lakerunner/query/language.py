@@ -92,6 +92,8 @@ class QueryOptions(EngineOptions):
     newest_first: bool = True
     #: Columns of the answer; None: all.
     columns: tuple[str, ...] | None = None
+    #: How far beyond the asked time the spans of a trace are looked for.
+    trace_reach_s: float = 1_800.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -623,6 +623,11 @@ class ApiSettings(LimitSettings):
     threads: Annotated[int, Field(ge=1, le=256)] = Field(
         8, description="Queries that run concurrently; others wait their turn."
     )
+    trace_reach_s: Seconds = Field(
+        1_800.0,
+        description="How far beyond the asked time the other spans of a trace are looked for by TraceQL. A longer "
+        "trace is judged by the spans within.",
+    )
     finish_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         20.0, description="How long queries under way may take to finish after the API was told to stop."
     )

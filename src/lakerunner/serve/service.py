@@ -143,6 +143,7 @@ class QueryService:
             limit=question.limit,
             newest_first=question.newest_first,
             columns=question.columns,
+            trace_reach_s=self.settings.trace_reach_s,
         )
         plan = language(question.language).compile(question.text, question.times, options)
         _check_range(plan, limits)

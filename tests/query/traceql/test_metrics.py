@@ -53,7 +53,7 @@ def _xs(spans: list[Span]) -> list[float]:
 def answer_of(text: str, parts: Sequence[Sequence[Span]]) -> Answer:
     """Values by the values of labels and by step; zeros left out."""
     steps = NOW_NS + np.arange(_STEPS, dtype=np.int64) * _STEP_NS
-    run = MetricRun(Window(steps, _STEP_NS), Segments(parts), lambda: None, 100)  # type: ignore[arg-type]
+    run = MetricRun(Window(steps, _STEP_NS), Segments(parts), lambda: None, 100, 1_800 * 10**9)  # type: ignore[arg-type]
     root = compiled(text).root
     block = run.block(root)  # type: ignore[arg-type]
     found: Answer = {}

@@ -19,7 +19,7 @@ from tests.query.traceql.small_lake import NOW_NS, Rows, Segments, Span, lakes, 
 def found(query: str, parts: Sequence[Sequence[Span]], limit: int = 1000) -> dict[str, list[set[str]]]:
     """The span ids of the sets of each trace."""
     root = compiled(query).root
-    asked = Search(root, NOW_NS - 10**12, NOW_NS + 10**12, limit, 1000)  # type: ignore[arg-type]
+    asked = Search(root, NOW_NS - 10**12, NOW_NS + 10**12, limit, 1000, 1_800 * 10**9)  # type: ignore[arg-type]
     answer: dict[str, list[set[str]]] = {}
     starts: list[int] = []
     for batch in search(asked, Segments(parts), lambda: None):  # type: ignore[arg-type]

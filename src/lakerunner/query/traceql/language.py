@@ -10,7 +10,7 @@ import numpy as np
 
 from lakerunner.model.errors import BadInput, Bug
 from lakerunner.model.signals.traces import TRACES
-from lakerunner.model.time import NS_PER_MS
+from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.language import (
     Check,
     Evaluated,
@@ -32,7 +32,6 @@ from lakerunner.query.syntax.tree import TreeCodec, dumps, loads
 from lakerunner.query.traceql import ast, metric_cells
 from lakerunner.query.traceql.check import check as check_types
 from lakerunner.query.traceql.lexer import LANGUAGE as LANGUAGE_NAME
-from lakerunner.query.traceql.loading import REACH_NS
 from lakerunner.query.traceql.metrics import MetricRun, Window, is_flat
 from lakerunner.query.traceql.parser import parse
 from lakerunner.query.traceql.printer import print_query
@@ -83,7 +82,7 @@ class TraceQl:
             with_sets = bool(document["with_sets"])
         except (ValueError, KeyError, TypeError) as reason:
             raise BadInput(f"cannot read an encoded query: {reason!r}") from None
-        query = Search(pipeline, start_ns, end_ns, limit, spans_per_set, with_sets, reach_ns)
+        query = Search(pipeline, start_ns, end_ns, limit, spans_per_set, reach_ns, with_sets)
         return Stream(search(query, source, check), dict)
 
     def warm(self) -> None:
@@ -106,10 +105,10 @@ class SearchPlan(RowPlan):
     schema = SCHEMA
     together = True
 
-    def __init__(self, query: ast.Query, times: QueryTimes, options: QueryOptions, reach_ns: int = REACH_NS) -> None:
+    def __init__(self, query: ast.Query, times: QueryTimes, options: QueryOptions, reach_ns: int | None = None) -> None:
         if times.end_ns < times.start_ns:
             raise BadInput("cannot search traces: the end is before the start")
-        self._reach_ns = reach_ns
+        reach_ns = self._reach_ns = _reach_ns(options) if reach_ns is None else reach_ns
         self.canonical, self.times, self.options = print_query(query), times, options
         self.pipeline = _pipeline_of(query.root)
         limit = options.limit if options.limit is not None else 20
@@ -141,7 +140,7 @@ class SearchPlan(RowPlan):
 def exemplar_plan(query: ast.Query, times: QueryTimes, options: QueryOptions) -> SearchPlan:
     """A search for spans that a metric counts. Where each is judged by itself, nothing beyond the times is read."""
     assert not isinstance(query.root, ast.Pipeline)
-    plan = SearchPlan(query, times, options, 0 if _is_flat(query.root) else REACH_NS)
+    plan = SearchPlan(query, times, options, 0 if _is_flat(query.root) else None)
     plan.spans_per_set = 1
     return plan
 
@@ -161,7 +160,7 @@ class MetricPlan(StepPlan):
         hint = query.hint("extrapolate")
         self.weighted = hint is not None and hint.value is True
         self.width_ns = times.step_ms * NS_PER_MS or options.lookback_ms * NS_PER_MS
-        self._reach_ns = 0 if _is_flat(query.root) else REACH_NS
+        self._reach_ns = 0 if _is_flat(query.root) else _reach_ns(options)
         self.leaves = self.leaves_at(times.steps())
 
     def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
@@ -178,6 +177,7 @@ class MetricPlan(StepPlan):
                 "metric": self._encoded,
                 "steps": [int(window.steps_ns[0]), self.times.step_ms * NS_PER_MS, len(steps), window.width_ns],
                 "max_series": self.options.max_series,
+                "reach_ns": self._reach_ns,
                 "weighted": self.weighted,
             }
         )
@@ -185,7 +185,8 @@ class MetricPlan(StepPlan):
     def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
         if not isinstance(source, RowSource):
             raise Bug("cannot evaluate a metric of spans: its source has no rows")
-        run = MetricRun(self._window(steps), source, check, self.options.max_series, weighted=self.weighted)
+        window, max_series = self._window(steps), self.options.max_series
+        run = MetricRun(window, source, check, max_series, self._reach_ns, weighted=self.weighted)
         return _evaluated(self.root, run)
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
@@ -200,13 +201,18 @@ def _steps(document: Mapping[str, Any], source: RowSource, check: Check) -> Eval
     root = CODEC.decode(document["metric"])
     first_ns, step_ns, count, width_ns = map(int, document["steps"])
     window = Window(first_ns + step_ns * np.arange(count, dtype=np.int64), width_ns)
-    weighted = bool(document["weighted"])
-    return _evaluated(root, MetricRun(window, source, check, int(document["max_series"]), weighted=weighted))
+    weighted, reach_ns = bool(document["weighted"]), int(document["reach_ns"])
+    run = MetricRun(window, source, check, int(document["max_series"]), reach_ns, weighted=weighted)
+    return _evaluated(root, run)
 
 
 def _evaluated(root: ast.MetricExpr, run: MetricRun) -> Evaluated:
     block = run.block(root).pruned()
     return Evaluated(block, Annotations("", LANGUAGE_NAME), run.spans)
+
+
+def _reach_ns(options: QueryOptions) -> int:
+    return round(options.trace_reach_s * NS_PER_S)
 
 
 def _metrics(root: ast.MetricExpr) -> Iterator[ast.Metric]:

@@ -21,8 +21,6 @@ from lakerunner.query.traceql.gathering import ENOUGH_ROWS, Gathered
 from lakerunner.query.traceql.reading import attributes_in
 from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
 
-#: How far beyond the asked range the spans of a trace are looked for.
-REACH_NS = 30 * 60 * 1_000_000_000
 #: Spans that one query holds at a time, and traces that it remembers.
 MAX_SPANS, MAX_TRACES = 5_000_000, 5_000_000
 

@@ -20,7 +20,7 @@ from lakerunner.query.traceql.comparing import INTRINSIC_FIELDS, block_of, compa
 from lakerunner.query.traceql.fields import TRACE_STATE, level_of
 from lakerunner.query.traceql.gathering import ENOUGH_ROWS, Gathered
 from lakerunner.query.traceql.labels import encoded_label
-from lakerunner.query.traceql.loading import REACH_NS, find_candidates, load_traces
+from lakerunner.query.traceql.loading import find_candidates, load_traces
 from lakerunner.query.traceql.metric_cells import (
     BUCKET,
     Cells,
@@ -70,13 +70,16 @@ class Window:
 
 
 class MetricRun:
-    """Evaluates metrics over one window. With `weighted`, a span counts for all that were sampled away beside it."""
+    """Evaluates metrics over one window. With `weighted`, a span counts for all that were sampled away beside it.
+
+    Spans of traces are looked for up to `reach_ns` beyond the window.
+    """
 
     def __init__(
-        self, window: Window, source: RowSource, check: Check, max_series: int, *, weighted: bool = False
+        self, window: Window, source: RowSource, check: Check, max_series: int, reach_ns: int, *, weighted: bool = False
     ) -> None:
         self._window, self._source, self._check, self._max_series = window, source, check, max_series
-        self._weighted = weighted
+        self._reach_ns, self._weighted = reach_ns, weighted
         self.spans = 0
 
     def block(self, expr: ast.MetricExpr) -> Block:
@@ -91,7 +94,7 @@ class MetricRun:
 
     def _compared(self, pipeline: ast.Pipeline, compare: ast.Compare) -> Block:
         steps = len(self._window.steps_ns)
-        low, high = self._window.start_ns - REACH_NS, self._window.end_ns + REACH_NS
+        low, high = self._window.start_ns - self._reach_ns, self._window.end_ns + self._reach_ns
         found = find_candidates(self._source, candidates(pipeline.stages), low, high, self._check)
         ids = None if found.everything else found.trace_ids
         selection = all_fields(ast.Pipeline((compare.selection,)))
@@ -116,7 +119,7 @@ class MetricRun:
         fields = tuple(dict.fromkeys((*all_fields(pipeline), *wanted)))
         if is_flat(pipeline, fields):
             return self._flat(pipeline, aggregate, fields)
-        low, high = self._window.start_ns - REACH_NS, self._window.end_ns + REACH_NS
+        low, high = self._window.start_ns - self._reach_ns, self._window.end_ns + self._reach_ns
         found = find_candidates(self._source, candidates(pipeline.stages), low, high, self._check)
         if not len(found):
             return {}

@@ -16,7 +16,7 @@ from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.conditions import satisfying
 from lakerunner.query.traceql.fields import INTRINSICS, SERVICE_NAME, level_of
 from lakerunner.query.traceql.literals import duration_text
-from lakerunner.query.traceql.loading import REACH_NS, chunks, find_candidates, load_traces
+from lakerunner.query.traceql.loading import chunks, find_candidates, load_traces
 from lakerunner.query.traceql.pushdown import candidates
 from lakerunner.query.traceql.shown import Shown, all_fields, shown_fields
 from lakerunner.query.traceql.spans import Spans
@@ -44,10 +44,10 @@ class Search:
     limit: int
     #: Spans of each set that are described.
     spans_per_set: int
+    #: How far beyond the range the spans of a trace are looked for.
+    reach_ns: int
     #: Whether span sets and services are described at all.
     with_sets: bool = True
-    #: How far beyond the range the spans of a trace are looked for.
-    reach_ns: int = REACH_NS
 
 
 def search(query: Search, source: RowSource, check: Check) -> Iterator[pa.RecordBatch]:
