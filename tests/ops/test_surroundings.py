@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -35,10 +37,16 @@ class Elsewhere(ServeProcess):
         return ["unshare", "-m", "sh", "-c", SCRIPT, str(self._folder), *super().command(*options)]
 
 
-def test_everything_works_where_only_the_data_folder_can_be_written(tmp_path: Path) -> None:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short path: the socket of the database has no other place than the data folder."""
+    with tempfile.TemporaryDirectory(prefix="lake-") as path:
+        yield Path(path)
+
+
+def test_everything_works_where_only_the_data_folder_can_be_written(folder: Path) -> None:
     _require_namespaces()
-    (tmp_path / "lake").mkdir()
-    serve = Elsewhere(tmp_path / "lake", user_library())
+    serve = Elsewhere(folder, user_library())
     try:
         serve.start().await_all_ready(120)
         raw = serve.data_dir / "bucket" / "logs-raw"

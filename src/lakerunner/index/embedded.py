@@ -101,6 +101,8 @@ class EmbeddedPostgres:
 
     def prepare(self) -> None:
         """Initialise the folder on first use, and stop a server that an earlier supervisor left behind."""
+        if len(str(self.socket_dir / _SOCKET_NAME).encode()) > _MAX_SOCKET_PATH:
+            raise BadInput(f"cannot make a socket in {self.socket_dir}: its path is too long", hint=_SHORTER)
         try:
             self.pgdata.mkdir(0o700, parents=True, exist_ok=True)
             if self._user is not None:
