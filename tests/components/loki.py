@@ -33,6 +33,8 @@ limits_config:
   max_query_series: 1000000
   max_query_length: 0
   volume_enabled: true
+  # Sharded streams show a label that no sender sent.
+  shard_streams: {{enabled: false}}
 {limits}
 # The records are older than the ingesters are usually asked for.
 querier: {{query_ingesters_within: 0}}
