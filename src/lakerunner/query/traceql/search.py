@@ -31,8 +31,8 @@ _NO_LINK: dict[ast.Field, ast.Literal] = {
     ast.Intrinsic("link:traceID"): ast.Literal(ast.STRING, ""),
     ast.Intrinsic("link:spanID"): ast.Literal(ast.STRING, "0" * 16),
 }
-#: Candidates of the first piece, at least.
-_FIRST_PIECE = 256
+#: Candidates of the first piece: enough for a page, and few enough that a long answer begins soon.
+_LEAST_FIRST, _MOST_FIRST = 256, 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def search(query: Search, source: RowSource, check: Check) -> Iterator[pa.Record
     fields = all_fields(query.pipeline)
     waiting: list[tuple[int, str]] = []
     left = query.limit
-    pieces = chunks(found, max(_FIRST_PIECE, query.limit))
+    pieces = chunks(found, min(max(_LEAST_FIRST, query.limit), _MOST_FIRST))
     for number, (start, end) in enumerate(pieces):
         check()
         ids = None if found.everything and len(pieces) == 1 else found.trace_ids.take(slice(start, end))
