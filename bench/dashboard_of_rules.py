@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.formats.attributes import with_keys
+from lakerunner.model.compute import Compute
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS, METRICS
 from lakerunner.model.signals.logs import LEVEL
@@ -36,12 +37,11 @@ from lakerunner.query.language import QueryOptions
 from lakerunner.query.languages import language
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.rules.rewriter import Rewriter
-from lakerunner.query.rules.rule import Compute, RuleVersion
+from lakerunner.query.rules.rule import RuleVersion
 from lakerunner.query.rules.ruled_plan import RuledSteps
 from lakerunner.query.run import run
 from lakerunner.query.series.results import MatrixResult, QueryResult
 from lakerunner.query.series.times import QueryTimes
-from lakerunner.rules.definitions import Compute as Computes
 from lakerunner.rules.definitions import Materialize
 from lakerunner.runtime.settings import DataSettings, Settings
 from lakerunner.store.config import StoreConfig
@@ -124,7 +124,7 @@ class Day:
         ]
         evaluated = tuple(
             EvaluatedVersion(
-                n, 1, Materialize(name, LOGS.name, match, dimensions, Computes(str(compute)), field, 100_000)
+                n, 1, Materialize(name, LOGS.name, match, dimensions, Compute(str(compute)), field, 100_000)
             )
             for n, (name, match, dimensions, compute, field) in enumerate(RULES, 1)
         )

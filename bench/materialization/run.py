@@ -17,6 +17,7 @@ from bench.otlp import SERVICES, logs
 from bench.served.report import Figure, Report
 from bench.traces.lake import config_of
 
+from lakerunner.model.compute import Compute
 from lakerunner.model.raw_object import CONTENT_VERSION, RawObject, content_hash
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS
@@ -25,7 +26,7 @@ from lakerunner.pipeline.backfill.task import run_task as run_backfill
 from lakerunner.pipeline.derive.rule_set import RuleSet, RuleVersion
 from lakerunner.pipeline.derive.spans import DeriveOptions
 from lakerunner.pipeline.ingest.task import IngestTask, run_task
-from lakerunner.rules.definitions import Compute, Materialize
+from lakerunner.rules.definitions import Materialize
 from lakerunner.store.open import open_store
 
 _figure = partial(Figure, "materialization")

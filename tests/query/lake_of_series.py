@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,8 @@ from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS, SAMPLES, SERIES, SPAN
 from lakerunner.query.lake import Lake, open_lake
-from lakerunner.query.series.histograms.histogram import Histogram, Ints
 from lakerunner.query.series.memory_source import MemorySeries, MemorySource
+from lakerunner.ruler.results import histogram_columns
 from lakerunner.runtime.settings import DataSettings, IndexSettings, QuerySettings, Settings
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
@@ -134,7 +133,7 @@ def samples_table(series: list[MemorySeries]) -> pa.Table:
         "timestamp": pa.array(np.concatenate([one.timestamps_ms for one in series])),
         "value": pa.array(np.concatenate([one.values for one in series]), mask=held, from_pandas=False),
         "start_timestamp": pa.array(starts, mask=starts == 0),
-        **_histogram_columns(hists),
+        **histogram_columns(hists),
     }
     arrays = []
     for column in SAMPLES.columns:
@@ -160,40 +159,3 @@ def series_table(series: list[MemorySeries], temporality: str | None) -> pa.Tabl
             }
         )
     return pa.Table.from_pylist(rows, schema=SERIES.schema())
-
-
-def _histogram_columns(hists: list[Histogram | None]) -> dict[str, pa.Array]:
-    def of(name: str, kind: pa.DataType) -> pa.Array:
-        # By way of numpy: from a list of Python floats, Arrow would keep the bits of a stale marker too, but not so
-        # where one is None.
-        values = np.array([0.0 if hist is None else getattr(hist, name) for hist in hists])
-        return pa.array(values, mask=np.array([hist is None for hist in hists]), from_pandas=False).cast(kind)
-
-    def lists(name: str) -> list[list[float] | None]:
-        return [None if hist is None else np.asarray(getattr(hist, name)).tolist() for hist in hists]
-
-    return {
-        "h_schema": of("schema", pa.int8()),
-        "h_zero_threshold": of("zero_threshold", pa.float64()),
-        "h_zero_count": of("zero_count", pa.float64()),
-        "h_count": of("count", pa.float64()),
-        "h_sum": of("sum", pa.float64()),
-        "h_positive_spans": pa.array([None if hist is None else _spans(hist.pos_index) for hist in hists], _SPANS),
-        "h_positive_buckets": pa.array(lists("pos_count"), pa.list_(pa.float64())),
-        "h_negative_spans": pa.array([None if hist is None else _spans(hist.neg_index) for hist in hists], _SPANS),
-        "h_negative_buckets": pa.array(lists("neg_count"), pa.list_(pa.float64())),
-        "h_custom_values": pa.array(lists("bounds"), pa.list_(pa.float64())),
-        "h_reset_hint": of("hint", pa.int8()),
-    }  # fmt: skip
-
-
-def _spans(index: Ints) -> list[dict[str, int]]:
-    spans: list[dict[str, int]] = []
-    if len(index):
-        spans.append({"offset": int(index[0]), "length": 1})
-    for before, here in pairwise(index.tolist()):
-        if here == before + 1:
-            spans[-1]["length"] += 1
-        else:
-            spans.append({"offset": here - before - 1, "length": 1})
-    return spans

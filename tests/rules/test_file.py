@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakerunner.model.compute import Compute
 from lakerunner.query.syntax.errors import ParseError
-from lakerunner.rules.definitions import Alert, Compute, Materialize, Record
+from lakerunner.rules.definitions import Alert, Materialize, Record
 from lakerunner.rules.file import read_rules
 
 WHOLE = """\

@@ -71,7 +71,7 @@ def _samples(rows: _Rows, series_key: bytes) -> pa.Table:
         "tid": pa.array([labels.tid(series_key) for labels, _ in keys], pa.int64()),
         "timestamp": times,
         "value": pa.array(numbers, mask=held, from_pandas=False),
-        **(_histogram_columns(hists) if held.any() else {}),
+        **(histogram_columns(hists) if held.any() else {}),
     }
     return table_of(SAMPLES, columns, len(keys))
 
@@ -89,7 +89,8 @@ def _series(rows: _Rows, series_key: bytes) -> pa.Table:
     return table_of(SERIES, columns, len(labels))
 
 
-def _histogram_columns(hists: Sequence[Histogram | None]) -> dict[str, pa.Array]:
+def histogram_columns(hists: Sequence[Histogram | None]) -> dict[str, pa.Array]:
+    """Histograms as columns of samples. Values go by way of numpy, which keeps the bits of a stale marker."""
     absent = np.array([hist is None for hist in hists])
 
     def of(name: str, kind: pa.DataType) -> pa.Array:

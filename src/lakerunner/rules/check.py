@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lakerunner.model.compute import Compute
 from lakerunner.query.syntax.errors import ParseError
-from lakerunner.rules.definitions import Compute, Group, Materialize, Record
+from lakerunner.rules.definitions import Group, Materialize, Record
 from lakerunner.rules.matches import dimension_labels, log_match, span_match
 from lakerunner.rules.source import Source, Span
 

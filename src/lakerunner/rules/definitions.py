@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as default
 from typing import TypeAlias
 
+from lakerunner.model.compute import Compute
 from lakerunner.rules.source import Source
 
 PROMQL, LOGQL, TRACEQL = "promql", "logql", "traceql"
@@ -16,25 +16,6 @@ LANGUAGES = (PROMQL, LOGQL, TRACEQL)
 LANGUAGE_OF_SIGNAL = {"logs": LOGQL, "traces": TRACEQL, "metrics": PROMQL}
 #: Series of a materialization rule that does not say how many it may have.
 DEFAULT_MAX_SERIES = 10_000
-
-
-class Compute(enum.StrEnum):
-    """What a materialization rule computes from the rows of a series and a bucket of time."""
-
-    COUNT = "count"
-    #: Bytes of log lines.
-    BYTES = "bytes"
-    SUM = "sum"
-    MIN = "min"
-    MAX = "max"
-    #: The distribution of a field, as a native histogram.
-    HISTOGRAM = "histogram"
-    #: How many different values a field has, by HyperLogLog.
-    DISTINCT = "distinct"
-
-    @property
-    def needs_field(self) -> bool:
-        return self not in (Compute.COUNT, Compute.BYTES)
 
 
 @dataclass(frozen=True, slots=True)

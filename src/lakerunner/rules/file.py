@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import yaml
 
+from lakerunner.model.compute import Compute
 from lakerunner.query.syntax.durations import is_duration, parse_duration_ms
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.rules.definitions import (
@@ -20,7 +21,6 @@ from lakerunner.rules.definitions import (
     LANGUAGES,
     PROMQL,
     Alert,
-    Compute,
     Group,
     Materialize,
     Record,

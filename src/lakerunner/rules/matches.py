@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from lakerunner.model.compute import Compute
 from lakerunner.model.labels import prometheus_label
 from lakerunner.query.logql import ast as logql
 from lakerunner.query.logql.parser import parse as parse_logql
@@ -18,7 +19,7 @@ from lakerunner.query.traceql import ast as traceql
 from lakerunner.query.traceql.check import fields_in
 from lakerunner.query.traceql.fields import level_of
 from lakerunner.query.traceql.language import compiled as compiled_traceql
-from lakerunner.rules.definitions import Compute, Materialize
+from lakerunner.rules.definitions import Materialize
 from lakerunner.rules.source import Source, Span
 
 _CONVERTED = re.compile(r"(duration|duration_seconds|bytes)\(\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*\)")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lakerunner.model.compute import Compute
 from lakerunner.model.errors import Bug
-from lakerunner.rules.definitions import Compute, Materialize
+from lakerunner.rules.definitions import Materialize
 
 
 def to_document(rule: Materialize) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.formats.read import read_object
+from lakerunner.model.compute import Compute
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, RuleSet, RuleVersion
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.pipeline.split import parts
-from lakerunner.rules.definitions import Compute, Materialize
+from lakerunner.rules.definitions import Materialize
 from tests.formats.otlp_samples import trace_batches
 
 START_S = 1_763_000_000

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lakerunner.model.compute import Compute
 from lakerunner.query.language import QueryOptions, StepPlan
 from lakerunner.query.languages import language
 from lakerunner.query.rules.guards import GUARDS
 from lakerunner.query.rules.rewriter import Considered, Rewriter
-from lakerunner.query.rules.rule import Compute, RuleVersion
+from lakerunner.query.rules.rule import RuleVersion
 from lakerunner.query.rules.spans import canonical_field, label_of
 from lakerunner.query.series.times import QueryTimes
 

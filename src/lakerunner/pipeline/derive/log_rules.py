@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW, keys_of
+from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError
 from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.derive.selected import Check, Ints, Selected, Services, rows_of_batch
@@ -27,7 +28,7 @@ from lakerunner.query.logql.selection import selected
 from lakerunner.query.logql.stages.compile import compile_stage, in_order
 from lakerunner.query.logql.stages.unwrap import unwrapped
 from lakerunner.query.series.matchers import Matcher
-from lakerunner.rules.definitions import Compute, Materialize
+from lakerunner.rules.definitions import Materialize
 from lakerunner.rules.matches import LogMatch, log_match
 
 Mask = npt.NDArray[np.bool_]

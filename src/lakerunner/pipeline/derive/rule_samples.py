@@ -8,11 +8,12 @@ import pyarrow as pa
 from lakerunner.formats.decoded import table_of
 from lakerunner.formats.otlp.buckets import sparse
 from lakerunner.formats.otlp.labels import Rank, Source, label_sets
+from lakerunner.model.compute import Compute
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.pipeline.derive.buckets import SCHEMA, STEP_MS, ZERO_THRESHOLD, Buckets, cells_of
 from lakerunner.pipeline.derive.evaluate import SLOTS, Derived
-from lakerunner.rules.definitions import Compute, Materialize
+from lakerunner.rules.definitions import Materialize
 from lakerunner.rules.matches import dimension_labels
 
 _GAUGES = (Compute.MIN, Compute.MAX)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, TRACES, signal_named
@@ -26,7 +27,7 @@ from lakerunner.pipeline.derive.rule_samples import samples_of
 from lakerunner.pipeline.derive.selected import Check, Ints, Selected
 from lakerunner.pipeline.derive.trace_rules import TraceRules
 from lakerunner.pipeline.repeats import times_of_repeated_spans
-from lakerunner.rules.definitions import Compute, Materialize
+from lakerunner.rules.definitions import Materialize
 
 #: CPU time that the rules of an org may take: this much per row, and at least this much per task.
 _BUDGET_S_PER_ROW, _LEAST_BUDGET_S = 50e-6, 5.0

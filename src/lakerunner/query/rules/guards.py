@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakerunner.query.rules.rule import BUCKET_NS, Candidate, Compute, Function, Rule
+from lakerunner.model.compute import Compute
+from lakerunner.query.rules.rule import BUCKET_NS, Candidate, Function, Rule
 from lakerunner.query.rules.selection import Condition, further, not_implied
 from lakerunner.query.series.matchers import Matcher
 

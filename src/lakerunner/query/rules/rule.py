@@ -7,24 +7,13 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 
 from lakerunner.index.rule_catalog import StoredRule
+from lakerunner.model.compute import Compute
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.rules.selection import Selection
 
 #: Samples of rules lie in buckets of this width, open at the start and closed at the end.
 BUCKET_NS = 10 * NS_PER_S
 BUCKET_MS = 10_000
-
-
-class Compute(enum.StrEnum):
-    """What a rule keeps of the rows of a series and a bucket."""
-
-    COUNT = "count"
-    BYTES = "bytes"
-    SUM = "sum"
-    MIN = "min"
-    MAX = "max"
-    HISTOGRAM = "histogram"
-    DISTINCT = "distinct"
 
 
 @dataclass(frozen=True, slots=True)

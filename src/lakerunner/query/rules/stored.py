@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from lakerunner.index.rule_catalog import StoredRule
+from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError
 from lakerunner.model.signals import TRACES
-from lakerunner.query.rules.rule import Compute, RuleVersion
+from lakerunner.query.rules.rule import RuleVersion
 from lakerunner.query.rules.spans import canonical_field, label_of
 
 

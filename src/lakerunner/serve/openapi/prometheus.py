@@ -63,7 +63,9 @@ OPERATIONS = (
     ),
     _prometheus("alerts", "GET", "Alerts that are pending or firing.", schemas.ALERTS),
     _prometheus("targets", "GET", "Empty: nothing is scraped here.", schemas.mapping({})),
-    _prometheus("alertmanagers", "GET", "Empty: no alerts are sent from here.", schemas.mapping({})),
+    _prometheus(
+        "alertmanagers", "GET", "Empty: receivers belong to the deployment, not to an org.", schemas.mapping({})
+    ),
     _prometheus(
         "admin/tsdb/delete_series",
         "POST PUT",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from lakerunner.query.rules.rule import Compute, RuleVersion
+from lakerunner.model.compute import Compute
+from lakerunner.query.rules.rule import RuleVersion
 from tests.query.rules.rewrites.cases import Query, with_steps
 
 MATCHERS = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakerunner.formats.attribute_types import AttributeTypes
+from lakerunner.model.compute import Compute
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
@@ -25,7 +26,6 @@ from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.rules.rule import RuleVersion
-from lakerunner.rules.definitions import Compute as DefinedCompute
 from lakerunner.rules.definitions import Materialize
 from lakerunner.runtime.settings import DataSettings, Settings
 from lakerunner.store.bucket import version_of
@@ -136,5 +136,5 @@ class SmallLake:
 
 def materialize(rule: RuleVersion) -> Materialize:
     names = tuple(name for name, _ in rule.dimensions)
-    compute = DefinedCompute(str(rule.compute))
+    compute = Compute(str(rule.compute))
     return Materialize(rule.name, rule.signal, rule.match, names, compute, rule.field, labels=dict(rule.static_labels))
