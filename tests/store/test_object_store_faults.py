@@ -67,7 +67,7 @@ REFUSALS = {
 def test_a_store_that_refuses_everybody_pauses_and_resumes(
     proxy: FaultyProxy, config: StoreConfig, refusal: tuple[int, str]
 ) -> None:
-    store = open_store(replace(config, circuit_pause_s=0.0))
+    store = open_store(replace(config, circuit_pause_s=0.0, max_attempts=2))
     paused = open_store(config)
     store.put("refused/a", b"1", create_only=False)
     proxy.refusals = {"": refusal}
