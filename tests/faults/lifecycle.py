@@ -1,4 +1,4 @@
-"""The crash matrices of all stages after ingest, three cells at a time.
+"""The crash matrices of all stages after ingest, of ingest with rules and of rulers, three cells at a time.
 
     python -m tests.faults.lifecycle --seeds 10 --only kafka/compact/before_commit
 
@@ -23,11 +23,11 @@ from typing import Final
 import structlog
 
 from lakerunner.model.errors import LakeError
-from tests.faults import compact, delete, rollup, sweep
+from tests.faults import backfill, compact, delete, derive, rollup, ruler, sweep
 from tests.faults.matrix import BUSES, Cell, Components, Matrix, components
 
 MATRICES: Final[Mapping[str, Matrix]] = {
-    each.MATRIX.stage: each.MATRIX for each in (delete, sweep, compact, rollup)
+    each.MATRIX.stage: each.MATRIX for each in (delete, sweep, compact, rollup, derive, backfill, ruler)
 }  # fmt: skip
 
 

@@ -117,7 +117,7 @@ class Trial:
                 url=f"s3://{name}", endpoint=self.shared.moto.endpoint, region=REGION, allow_http=True
             )
         for section, update in self.sections().items():
-            changed[section] = getattr(settings, section).model_copy(update=update)
+            changed[section] = changed.get(section, getattr(settings, section)).model_copy(update=update)
         return Lake(settings.model_copy(update=changed))
 
 

@@ -25,7 +25,11 @@ from lakerunner.bus.relay import Relay
 from lakerunner.index.role import IndexedRole
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
+from lakerunner.model.time import TimeRange
 from lakerunner.ops.sweeper import Sweeper
+from lakerunner.pipeline.backfill.request import announce, wanted_versions
+from lakerunner.pipeline.backfill.stage import BACKFILL, BackfillRunner
+from lakerunner.pipeline.backfill.task import run_task as run_backfill_task
 from lakerunner.pipeline.compact.stage import COMPACT, CompactRunner
 from lakerunner.pipeline.compact.task import run_task as run_compact_task
 from lakerunner.pipeline.delete.stage import DELETE, DeleteRunner
@@ -35,6 +39,7 @@ from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.rollup.stage import ROLLUP, RollupRunner
 from lakerunner.pipeline.rollup.task import run_rollup
 from lakerunner.pipeline.stages import boxer_role, worker_role
+from lakerunner.ruler.role import Ruler
 from lakerunner.runtime import crash
 from lakerunner.runtime.role import Role
 from lakerunner.runtime.run import run_role
@@ -43,7 +48,7 @@ from lakerunner.runtime.stop import Stop
 from tests.faults.clean_roles import until
 from tests.faults.event_folder import EventFolder
 from tests.pipeline.delete import deleting
-from tests.pipeline.lake import Lake
+from tests.pipeline.lake import ORG, Lake
 
 ROOT = Path(__file__).parents[2]
 EVENTS_VARIABLE = "LAKERUNNER_TEST_EVENTS"
@@ -75,6 +80,16 @@ class DeletionRequester(IndexedRole):
         deleting.request(self.database, uuid.UUID(org_id), *rest)
 
 
+class BackfillRequester(IndexedRole):
+    """Announces what rules have not seen, as `lakerunner rules backfill` does."""
+
+    name = "backfill-requester"
+    sentence = "Request a backfill."
+
+    def run(self, stop: Stop) -> None:
+        announce(self.database, ORG, wanted_versions(self.database, ORG, None), TimeRange(0, 1 << 62))
+
+
 def run_here(tasks: Sequence[IngestTask]) -> list[TaskResult]:
     return [run_task(task) for task in tasks]
 
@@ -103,6 +118,13 @@ DELETE_WITHOUT_SPARK = replace(
     ),
 )
 
+BACKFILL_WITHOUT_SPARK = replace(
+    BACKFILL,
+    runner=lambda settings, database: BackfillRunner(
+        settings, database, lambda tasks: [run_backfill_task(task) for task in tasks]
+    ),
+)
+
 ROLES: dict[str, type[Role]] = {
     "intake": EventIntake,
     "relay": Relay,
@@ -114,6 +136,10 @@ ROLES: dict[str, type[Role]] = {
     "compact": worker_role(COMPACT_WITHOUT_SPARK),
     "boxer-delete": boxer_role(DELETE),
     "delete": worker_role(DELETE_WITHOUT_SPARK),
+    "boxer-backfill": boxer_role(BACKFILL),
+    "backfill": worker_role(BACKFILL_WITHOUT_SPARK),
+    "backfill-requester": BackfillRequester,
+    "ruler": Ruler,
     "requester": DeletionRequester,
     "sweeper": Sweeper,
 }
@@ -127,6 +153,11 @@ TASK_POINTS = frozenset(
         "rollup_after_write",
         "delete_after_read",
         "delete_after_write",
+        "ingest_after_read",
+        "ingest_after_write",
+        "derive_after_write",
+        "backfill_after_read",
+        "backfill_after_write",
     }
 )
 

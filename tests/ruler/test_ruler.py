@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakerunner.index.rule_groups import list_groups, put_group
+from lakerunner.index.ended_groups import ended_ids
+from lakerunner.index.rule_groups import delete_groups, list_groups, put_group
 from tests.components.postgres import PostgresServer
 from tests.ruler.lake_of_rules import BASE_MS, LakeOfRules, lake_of_rules
 
@@ -172,3 +173,55 @@ def test_new_samples_of_a_metric_are_evaluated_at_once(lake: LakeOfRules) -> Non
     ruler.notifier.round(ruler.notifier.receivers[0])
     (body,) = [body for _, body in lake.posted.bodies]
     assert body["alerts"][0]["labels"]["alertname"] == "Any"
+
+
+def _heard(lake: LakeOfRules) -> list[tuple[str, str]]:
+    return [
+        (alert["status"], alert["labels"]["alertname"])
+        for url, body in lake.posted.bodies
+        if url == "http://hook"
+        for alert in body["alerts"]
+    ]
+
+
+def test_receivers_hear_of_the_end_of_alerts_whose_group_is_deleted(lake: LakeOfRules) -> None:
+    lake.add("up", [0] * 9, job="a")
+    key = lake.group("  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1}, {alert: Zero, expr: up == 0}]\n")
+    ruler = lake.ruler()
+    lake.look(ruler, 2)
+    assert _heard(lake) == [("firing", "Down"), ("firing", "Zero")]
+    # A rule that its group still has goes on; the other one is over.
+    lake.group("  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1}]\n")
+    ruler._groups_s = float("-inf")
+    lake.look(ruler, 3)
+    assert _heard(lake)[2:] == [("resolved", "Zero")]
+    with lake.database.transaction() as tx:
+        delete_groups(tx, key.org_id, key.namespace, key.name)
+    # The ruler dies before it tells anybody: its successor does.
+    lake.posted.fails = True
+    ruler._groups_s = float("-inf")
+    lake.look(ruler, 4)
+    lake.posted.fails = False
+    second = lake.ruler()
+    lake.look(second, 5)
+    lake.look(second, 6)
+    assert _heard(lake)[3:] == [("resolved", "Down")]
+    (last,) = lake.posted.bodies[-1][1]["alerts"]
+    assert last["endsAt"] > last["startsAt"]
+    # Told to all: nothing is left of the group.
+    second._groups_s = float("-inf")
+    lake.look(second, 7)
+    with lake.database.transaction() as tx:
+        assert ended_ids(tx) == set()
+
+
+def test_a_ruler_that_was_suspended_says_nothing_before_it_knows_its_leases(lake: LakeOfRules) -> None:
+    lake.add("up", [0] * 9, job="a")
+    lake.group("  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1}]\n")
+    ruler = lake.ruler()
+    ruler._certain_until_s = 0.0
+    lake.look(ruler, 2)
+    assert _heard(lake) == []
+    ruler._certain_until_s = float("inf")
+    lake.look(ruler, 3)
+    assert _heard(lake) == [("firing", "Down")]

@@ -110,8 +110,10 @@ def replace_states(tx: Connection, key: GroupKey, states: Sequence[tuple[int, st
         )
 
 
-def put_told(tx: Connection, key: GroupKey, rule_no: int, rule_key: str, told: str) -> None:
-    """Remember what receivers were told of a rule's alerts."""
+def put_told(tx: Connection, key: GroupKey, rule_no: int, rule_key: str, told: str, lease: Lease | None = None) -> None:
+    """Remember what receivers were told of a rule's alerts. A ruler that lost the group must not."""
+    if lease is not None:
+        require_held(tx, lease)
     tx.execute(
         "UPDATE rule_state SET told = %s WHERE org_id = %s AND namespace = %s AND group_name = %s AND rule_no = %s"
         " AND rule_key = %s",

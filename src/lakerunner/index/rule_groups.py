@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakerunner.index.database import Connection
+from lakerunner.index.ended_groups import keep_ended
 from lakerunner.model.errors import Missing
 
 #: The namespace of groups that were stored without one.
@@ -51,6 +52,12 @@ class StoredGroup:
 
 def put_group(tx: Connection, key: GroupKey, definition: str, by: str) -> bool:
     """Store a group in place of the one of its name; return False when it is there already."""
+    known = tx.execute(
+        "SELECT definition FROM rule_group WHERE org_id = %s AND namespace = %s AND name = %s FOR UPDATE",
+        [key.org_id, key.namespace, key.name],
+    ).fetchone()
+    if known is not None and known["definition"] != definition:
+        keep_ended(tx, key.org_id, key.namespace, key.name)
     done = tx.execute(
         "INSERT INTO rule_group (org_id, namespace, name, definition, changed_by) VALUES (%s, %s, %s, %s, %s)"
         " ON CONFLICT (org_id, namespace, name) DO UPDATE SET definition = excluded.definition,"
@@ -63,6 +70,7 @@ def put_group(tx: Connection, key: GroupKey, definition: str, by: str) -> bool:
 
 def delete_groups(tx: Connection, org_id: uuid.UUID, namespace: str, name: str | None = None) -> int:
     """Delete one group, or all of a namespace. A group of another org does not exist."""
+    keep_ended(tx, org_id, namespace, name)
     done = tx.execute(
         "DELETE FROM rule_group WHERE org_id = %(org)s AND namespace = %(namespace)s"
         " AND (%(name)s::text IS NULL OR name = %(name)s)",

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from lakerunner.bus.announce import segments_made
 from lakerunner.index.alert_states import RuleEvaluation, StoredState, commit_evaluation, put_told
@@ -54,7 +55,7 @@ class RunningGroup:
     _keys: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, stored: StoredGroup, states: Sequence[StoredState]) -> RunningGroup:
+    def of(cls, stored: StoredGroup, states: Sequence[StoredState]) -> Self:
         """The group with the states of those of its rules that it had before."""
         (group,) = read_rules(stored.definition)
         rules = evaluated_rules(group)
@@ -198,10 +199,10 @@ class RunningGroup:
             again = self.partial_at_ms == at_ms
             self.partial_at_ms, self.partial_batches = at_ms, self.partial_batches + 1 if again else 1
 
-    def remember_told(self, database: Database, number: int) -> None:
-        """Store what receivers were told of a rule's alerts."""
+    def remember_told(self, database: Database, number: int, lease: Lease | None) -> None:
+        """Store what receivers were told of a rule's alerts. Conflict if another ruler has the group by now."""
         with database.transaction() as tx:
-            put_told(tx, self.key, number, self._keys[number], json.dumps(self.told[number]))
+            put_told(tx, self.key, number, self._keys[number], json.dumps(self.told[number]), lease)
 
 
 def _told(stored: Mapping[str, Mapping[str, Sequence[object]]]) -> Told:

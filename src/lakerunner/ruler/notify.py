@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 import orjson
 
 from lakerunner.index.database import Database
+from lakerunner.index.leases import Lease
 from lakerunner.model.errors import LakeError
 from lakerunner.model.ids import hashed_id
 from lakerunner.ruler.group import RunningGroup
@@ -100,12 +101,17 @@ class Receiver:
         ended = alert.state is State.INACTIVE and self.kind != "alertmanager"
         return not ended and now_ms - told_ms >= again_ms
 
-    def tell(self, due: Sequence[DueAlert], now_ms: int, names: Callable[[RunningGroup], str]) -> bool:
+    def tell(
+        self, due: Sequence[DueAlert], now_ms: int, names: Callable[[RunningGroup], str], may_send: Callable[[], bool]
+    ) -> bool:
         """Send once; after a failure the receiver rests for a while."""
         address = self.url.rstrip("/") + "/api/v2/alerts" if self.kind == "alertmanager" else self.url
         shown = [self._shown(each, now_ms, names(each.group)) for each in due]
         body: Any = shown if self.kind == "alertmanager" else {"version": "1", "alerts": shown}
         crash_point("ruler_before_send")
+        if not may_send():
+            # The process was suspended: another ruler has told the receiver more since.
+            return False
         try:
             self.post(address, orjson.dumps(body))
         except OSError as error:
@@ -146,7 +152,9 @@ class Receiver:
 
 
 class Notifier:
-    """All receivers. `groups` are those that this process evaluates."""
+    """All receivers. `groups` are those that this process evaluates, `leases` prove it, and `may_send` says whether it
+    still believes to hold them: what a ruler says that was suspended could be older than what its successor said.
+    """
 
     def __init__(
         self,
@@ -154,11 +162,15 @@ class Notifier:
         database: Database,
         groups: Callable[[], list[RunningGroup]],
         names: Callable[[RunningGroup], str],
+        leases: Callable[[RunningGroup], Lease | None],
+        may_send: Callable[[], bool],
         post: Post | None = None,
     ) -> None:
         self._database = database
         self._groups = groups
         self._names = names
+        self._leases = leases
+        self._may_send = may_send
         post = post or Poster(
             settings.ca_file,
             settings.cert_file,
@@ -205,11 +217,11 @@ class Notifier:
 
     def round(self, receiver: Receiver, now_ms: int | None = None) -> bool:
         """Send one request if something is due; return whether there may be more."""
-        if receiver.is_resting:
+        if receiver.is_resting or not self._may_send():
             return False
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         due = receiver.due(self._groups(), now_ms)
-        if not due or not receiver.tell(due, now_ms, self._names):
+        if not due or not receiver.tell(due, now_ms, self._names, self._may_send):
             return False
         changed: dict[tuple[int, int], RunningGroup] = {}
         for each in due:
@@ -218,7 +230,7 @@ class Notifier:
             changed[id(each.group), each.number] = each.group
         for (_, number), group in changed.items():
             _forget(group, number)
-            group.remember_told(self._database, number)
+            group.remember_told(self._database, number, self._leases(group))
         return len(due) >= receiver.settings.batch
 
 

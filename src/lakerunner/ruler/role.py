@@ -23,6 +23,7 @@ from lakerunner.query.lake import open_lake
 from lakerunner.query.metrics import QUERY_METRICS
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.warm import warm
+from lakerunner.ruler.ended import EndedGroups
 from lakerunner.ruler.group import RunningGroup
 from lakerunner.ruler.metrics import BEHIND, EVALUATIONS, GROUPS, MISSED, RULER_METRICS, SECONDS
 from lakerunner.ruler.notify import Notifier
@@ -47,6 +48,8 @@ from lakerunner.store.open import open_store
 
 #: How often the ruler looks what is due, and which groups there are.
 _LOOK_S, _GROUPS_S = 0.5, 2.0
+#: How often it looks while evaluations run or wait: missed ones are made up for one after the other.
+_BEHIND_S = 0.05
 #: How long limits and names of orgs are believed.
 _ORGS_S = 30.0
 #: A group whose evaluation could not be stored rests for this long.
@@ -93,7 +96,14 @@ class Ruler(IndexedRole):
         self._orgs: dict[uuid.UUID, tuple[str, Caller]] = {}
         self._orgs_s = self._groups_s = float("-inf")
         self._series_key = b""
-        self.notifier = Notifier(ruler, self.database, self._groups, self._org_name)
+        self._ended = EndedGroups(self.database)
+        self._leases: dict[int, Lease] = {}
+        #: Until when the leases hold for certain, on a clock that also counts while the host is suspended.
+        self._certain_until_s = float("inf")
+        self._is_behind = False
+        self.notifier = Notifier(
+            ruler, self.database, self._told_groups, self._org_name, self._lease_of, self._holds_leases
+        )
 
     def run(self, stop: Stop) -> None:
         ttl_s = self.settings.bus.session_timeout_s * 0.6
@@ -106,10 +116,12 @@ class Ruler(IndexedRole):
             try:
                 while not stop:
                     if time.monotonic() - renewed_s > ttl_s / 4:
+                        asked_s = _clock_s()
                         shards.renew()
                         renewed_s = time.monotonic()
+                        self._certain_until_s = asked_s + ttl_s
                     self.look(shards.held)
-                    stop.wait(_LOOK_S)
+                    stop.wait(_BEHIND_S if self._is_behind else _LOOK_S)
                 self._drain()
             finally:
                 self._held.clear()
@@ -122,6 +134,7 @@ class Ruler(IndexedRole):
     def look(self, shards: dict[int, Lease], now_ms: int | None = None) -> None:
         """Take and drop groups as the shards and the index have them, and start what is due."""
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        self._leases = dict(shards)
         self._finish()
         if time.monotonic() - self._groups_s > _GROUPS_S or any(shard_of(key) not in shards for key in self._held):
             self._refresh(shards)
@@ -130,6 +143,7 @@ class Ruler(IndexedRole):
             held.wanted_ms = max(held.wanted_ms or 0, at_ms)
         frontiers: dict[tuple[uuid.UUID, frozenset[str]], int] = {}
         behind_ms = 0
+        self._is_behind = any(held.running is not None for held in self._held.values())
         newest = now_ms - round(self._settings.arrival_s * 1000)
         for held in self._held.values():
             group = held.group
@@ -142,6 +156,7 @@ class Ruler(IndexedRole):
             due = self._due(held, frontiers[source], now_ms)
             if due is not None:
                 behind_ms = max(behind_ms, frontiers[source] - due.at_ms)
+                self._is_behind = True
                 self._start(held, due, shards[shard_of(group.key)])
         BEHIND.set(behind_ms / 1000)
 
@@ -251,11 +266,21 @@ class Ruler(IndexedRole):
         if missing:
             for group in load_running(self.database, missing):
                 self._held[group.key] = _Held(group)
+        self._ended.refresh(set(shards), [receiver.name for receiver in self.notifier.receivers])
         self._groups_s = time.monotonic()
         GROUPS.set(len(self._held))
 
     def _groups(self) -> list[RunningGroup]:
         return [held.group for held in list(self._held.values())]
+
+    def _told_groups(self) -> list[RunningGroup]:
+        return [*self._groups(), *self._ended.groups()]
+
+    def _lease_of(self, group: RunningGroup) -> Lease | None:
+        return self._leases.get(shard_of(group.key))
+
+    def _holds_leases(self) -> bool:
+        return _clock_s() < self._certain_until_s
 
     def _org(self, org_id: uuid.UUID) -> tuple[str, Caller]:
         if time.monotonic() - self._orgs_s > _ORGS_S or org_id not in self._orgs:
@@ -280,6 +305,10 @@ class Ruler(IndexedRole):
         self._admission.close()
         self._lake.close()
         super().close()
+
+
+def _clock_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def load_running(database: Database, keys: list[GroupKey]) -> list[RunningGroup]:
