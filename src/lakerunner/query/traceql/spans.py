@@ -253,9 +253,8 @@ class Spans:
         """The place of each span among the rows of all parts."""
         return self._order
 
-    @property
-    def span_ids(self) -> pa.Array:
-        return self._ids.take(pa.array(self._order))
+    def span_ids_at(self, rows: Ints) -> pa.Array:
+        return self._ids.take(pa.array(self._order[rows]))
 
     @cached_property
     def trees(self) -> Trees:

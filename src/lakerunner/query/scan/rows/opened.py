@@ -196,11 +196,14 @@ class RowsOpener:
     def open(self, segment: RowSegment, tally: RowTally, *, whole: bool = False) -> OpenedSegment:
         """Open the segment. With `whole`, the object is fetched at once, because most of it will be read."""
         tally.segments_opened += 1
+        generation = self._noted(segment.key)[1]
+        name = (segment.key, generation)
+        footer = self._footers.get(name)
+        if footer is not None and self._cache.has(segment.key):
+            # What is asked may be in memory: the file is opened when something is read.
+            return OpenedSegment(self, segment, footer, None, generation)
         try:
             source = self.source(segment, tally, whole=whole)
-            generation = self._noted(segment.key)[1]
-            name = (segment.key, generation)
-            footer = self._footers.get(name)
             if footer is None:
                 footer = Footer.read(source, tally)
                 self._footers.put(name, footer, footer.size_bytes)
@@ -248,13 +251,13 @@ class OpenedSegment:
     """A segment during a scan. Its file is opened on demand: a scan may have more segments than files may be open."""
 
     def __init__(
-        self, opener: RowsOpener, segment: RowSegment, footer: Footer, source: ByteSource, generation: int
+        self, opener: RowsOpener, segment: RowSegment, footer: Footer, source: ByteSource | None, generation: int
     ) -> None:
         self.opener = opener
         self.segment = segment
         self.footer = footer
         self.generation = generation
-        self._source: ByteSource | None = source
+        self._source = source
 
     def read(self, ranges: Sequence[Range], tally: RowTally) -> list[bytes]:
         if self._source is None:

@@ -80,9 +80,21 @@ class GroupRows:
 
     group: GroupReader
     rows: Ints
+    #: A condition of which these are all rows, and which was asked before: what is read of a few rows is kept for it.
+    condition: Condition | None = None
 
     def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
-        return group_batch(self.group, self.rows, columns, apart=apart)
+        def read() -> pa.RecordBatch:
+            return group_batch(self.group, self.rows, columns, apart=apart)
+
+        if self.condition is None or columns is None or not self._are_few:
+            return read()
+        what = "batch", self.condition.number, tuple(columns), apart
+        return self.group.remembered(what, read, lambda made: int(made.get_total_buffer_size()))
+
+    @property
+    def _are_few(self) -> bool:
+        return len(self.rows) < self.group.rows * _FEW_OF_GROUP
 
     def some(self, places: Ints) -> ReadableRows:
         return GroupRows(self.group, self.rows[places])
@@ -93,8 +105,7 @@ class GroupRows:
 
     def ids(self, column: str) -> Ids:
         group = self.group
-        few = len(self.rows) < group.rows * _FEW_OF_GROUP
-        runs = group.kept_id_runs(column) if few else group.id_runs(column)
+        runs = group.kept_id_runs(column) if self._are_few else group.id_runs(column)
         return ids_of(group.column(column, self.rows))[0] if runs is None else runs.ids_at(self.rows)
 
     def remembered(self, what: Hashable, make: Callable[[], T], size_bytes: Callable[[T], int]) -> T:
@@ -103,14 +114,14 @@ class GroupRows:
         return self.group.remembered(what, make, size_bytes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Found(GroupRows):
     """The matching rows of one row group, and their times in nanoseconds."""
 
     times: Ints
 
     def chosen(self, places: Ints) -> Found:
-        return Found(self.group, self.rows[places], self.times[places])
+        return Found(self.group, self.rows[places], times=self.times[places])
 
 
 class Shape(Protocol):
@@ -141,7 +152,7 @@ def find_rows(
         found = matching_rows(group, undecided(group, _until(scan, last_ns()), condition, tally), tally)
         if len(found):
             tally.rows_found += len(found)
-            yield Found(group, found, group.column(time, found).cast(pa.int64()).to_numpy())
+            yield Found(group, found, times=group.column(time, found).cast(pa.int64()).to_numpy())
 
 
 def _in_order(opened: OpenedSegment, scan: RowScan, spend: Spend, tally: RowTally) -> list[int]:
@@ -285,15 +296,27 @@ def _left(group: GroupReader, predicate: Predicate) -> Left:
     return Left(NOTHING, "pruned_by_needles") if left == NOTHING else Left(left)
 
 
-def rows_of_ids(group: GroupReader, left: Undecided, column: str, ids: Ids, tally: RowTally) -> Ints:
-    """The rows with one of the ids that satisfy what `undecided` left."""
-    runs = group.id_runs(column)
-    if runs is not None:
-        rows = runs.rows_of(ids)
+def known_rows(group: GroupReader, left: Undecided, ids: tuple[str, Ids] | None) -> Ints | None:
+    """The rows with one of the ids in the column, or that satisfy the condition, if that is known without reading."""
+    if ids is not None:
+        runs = group.kept_id_runs(ids[0])
+        return None if runs is None else runs.rows_of(ids[1])
+    return None if left.is_nothing or left.predicate == EVERYTHING else group.known_rows(left.condition)
+
+
+def rows_of_ids(
+    group: GroupReader, left: Undecided, ids: tuple[str, Ids], tally: RowTally, known: Ints | None = None
+) -> Ints:
+    """The rows with one of the ids in the column that satisfy what `undecided` left."""
+    column, wanted = ids
+    if known is not None:
+        rows = known
+    elif (runs := group.id_runs(column)) is not None:
+        rows = runs.rows_of(wanted)
     else:
         of_rows, _ = ids_of(group.column(column, np.arange(group.rows)))
-        numbers, _ = concat_ids([ids, of_rows]).numbered()
-        rows = np.flatnonzero(np.isin(numbers[len(ids) :], numbers[: len(ids)]))
+        numbers, _ = concat_ids([wanted, of_rows]).numbered()
+        rows = np.flatnonzero(np.isin(numbers[len(wanted) :], numbers[: len(wanted)]))
     if not len(rows):
         tally.pruned_by_ids += 1
         return rows
@@ -301,13 +324,13 @@ def rows_of_ids(group: GroupReader, left: Undecided, column: str, ids: Ids, tall
     return rows[matching(And(parts), group, rows)] if parts else rows
 
 
-def matching_rows(group: GroupReader, left: Undecided, tally: RowTally) -> Ints:
+def matching_rows(group: GroupReader, left: Undecided, tally: RowTally, known: Ints | None = None) -> Ints:
     """The rows that satisfy what `undecided` left."""
     if left.is_nothing:
         return np.zeros(0, np.int64)
     if left.predicate == EVERYTHING:
         return _searched(group, And(left.times), tally) if left.times else np.arange(group.rows)
-    known = group.known_rows(left.condition)
+    known = group.known_rows(left.condition) if known is None else known
     if known is None:
         parts = left.predicate.parts if isinstance(left.predicate, And) else (left.predicate,)
         found = _searched(group, And((*left.times, *parts)), tally)

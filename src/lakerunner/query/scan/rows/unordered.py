@@ -21,12 +21,21 @@ from typing import Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Unavailable
+from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.failures import Failures, OnError
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
-from lakerunner.query.scan.rows.segment import GroupRows, ReadableRows, Undecided, matching_rows, rows_of_ids, undecided
+from lakerunner.query.scan.rows.segment import (
+    GroupRows,
+    ReadableRows,
+    Undecided,
+    known_rows,
+    matching_rows,
+    rows_of_ids,
+    undecided,
+)
 
 T = TypeVar("T")
 #: Pieces of work under way at once. More than cores, because some wait for the store.
@@ -46,12 +55,13 @@ class _SegmentWork:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _GroupWork:
-    """Read one row group. `left` is what the statistics and filters did not decide."""
+    """Read one row group. `left` is what statistics and filters did not decide; `known`, the rows if they are known."""
 
     segment: RowSegment
     number: int
     rows: int
     left: Undecided
+    known: Ints | None
 
 
 _Work: TypeAlias = _SegmentWork | _GroupWork
@@ -59,10 +69,10 @@ _Work: TypeAlias = _SegmentWork | _GroupWork
 
 @dataclass(frozen=True, slots=True)
 class _Outcome(Generic[T]):
-    """What a piece of work gave: what its rows were made into, or more work."""
+    """What a piece of work gave: what its rows were made into, and more work."""
 
     tally: RowTally
-    made: T | None = None
+    made: Sequence[T] = ()
     more: Sequence[_GroupWork] = ()
 
 
@@ -124,6 +134,8 @@ class _Unordered(Generic[T]):
         self._failures = Failures(opener, tally, on_error)
         self._make = make
         self._pool = pool
+        self._times = scan.times
+        self._ids = None if scan.ids is None else (scan.signal.id_column, scan.ids)
         self._ended = False
         self._waiting: deque[_Work] = deque()
         #: With each piece of work, whether it began with fresh bytes.
@@ -181,9 +193,9 @@ class _Unordered(Generic[T]):
             return
         self._tally.add(outcome.tally)
         self._waiting.extendleft(reversed(outcome.more))
-        if outcome.made is not None:
+        if outcome.made:
             self._held[work] = held_bytes
-            yield outcome.made
+            yield from outcome.made
             del self._held[work]
 
     def _is_worth_a_retry(self, work: _Work, error: LakeError, is_fresh: bool) -> bool:
@@ -211,28 +223,27 @@ class _Unordered(Generic[T]):
         return self._read(work, spend)
 
     def _chosen_groups(self, work: _SegmentWork, spend: Spend) -> _Outcome[T]:
+        """The row groups to read. Those of which a few rows are wanted, and which rows is known, are read at once."""
         tally = RowTally()
-        more = []
-        condition, times = self._opener.condition_of(self._scan, work.segment), self._scan.times
+        more: list[_GroupWork] = []
+        made: list[T] = []
+        condition = self._opener.condition_of(self._scan, work.segment)
         with closing(self._opener.open(work.segment, tally, whole=self._whole)) as opened:
             for number in range(opened.footer.metadata.num_row_groups):
                 spend(0)
                 tally.groups += 1
                 group = GroupReader(opened, number, spend, tally)
-                left = undecided(group, times, condition, tally)
-                if not left.is_nothing and not self._lacks_ids(group, tally):
-                    more.append(_GroupWork(work.segment, number, group.rows, left))
-        return _Outcome(tally, more=more)
-
-    def _lacks_ids(self, group: GroupReader, tally: RowTally) -> bool:
-        """Whether it is known without reading that no row has one of the ids."""
-        if self._scan.ids is None:
-            return False
-        runs = group.kept_id_runs(self._scan.signal.id_column)
-        if runs is None or len(runs.rows_of(self._scan.ids)):
-            return False
-        tally.pruned_by_ids += 1
-        return True
+                left = undecided(group, self._times, condition, tally)
+                if left.is_nothing:
+                    continue
+                known = known_rows(group, left, self._ids)
+                if known is not None and not len(known):
+                    tally.pruned_by_ids += self._ids is not None
+                elif known is not None and len(known) < _SMALL_ROWS:
+                    made += self._made(group, left, known, tally)
+                else:
+                    more.append(_GroupWork(work.segment, number, group.rows, left, known))
+        return _Outcome(tally, made, more)
 
     def _read(self, work: _GroupWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
@@ -240,13 +251,18 @@ class _Unordered(Generic[T]):
             return _Outcome(tally)
         with closing(self._opener.open(work.segment, tally)) as opened:
             tally.segments_opened = 0  # Counted when its groups were chosen.
-            group = GroupReader(opened, work.number, spend, tally)
-            if self._scan.ids is None:
-                rows = matching_rows(group, work.left, tally)
-            else:
-                rows = rows_of_ids(group, work.left, self._scan.signal.id_column, self._scan.ids, tally)
-            tally.rows_found = len(rows)
-            made = self._make(GroupRows(group, rows)) if len(rows) else None
-        if isinstance(made, pa.RecordBatch):
-            spend(made.nbytes)
+            made = self._made(GroupReader(opened, work.number, spend, tally), work.left, work.known, tally)
+        spend(sum(each.nbytes for each in made if isinstance(each, pa.RecordBatch)))
         return _Outcome(tally, made)
+
+    def _made(self, group: GroupReader, left: Undecided, known: Ints | None, tally: RowTally) -> list[T]:
+        if self._ids is None:
+            rows = matching_rows(group, left, tally, known)
+        else:
+            rows = rows_of_ids(group, left, self._ids, tally, known)
+        tally.rows_found += len(rows)
+        if not len(rows):
+            return []
+        are_all_known = self._ids is None and known is not None and not left.times
+        made = self._make(GroupRows(group, rows, left.condition if are_all_known else None))
+        return [] if made is None else [made]
