@@ -103,9 +103,12 @@ class Trial(matrix.Trial):
     def _request(self, before: list[tuple[int, str]]) -> tuple[uuid.UUID, list[tuple[int, str]]]:
         """Ask for the deletion of one service, for all or for some of its time; return what must be left."""
         service = self.draw.choice(sorted({name for _, name in before}))
+        begin_ns = min(time_ns for time_ns, name in before if name == service)
+        # A time after its first row: a request that selects no row makes no work in which a role could die.
+        ends_ns = [time_ns for time_ns, _ in before if time_ns > begin_ns]
         end_ns = max(time_ns for time_ns, _ in before) + 1
-        if self.draw.random() < 0.5:
-            end_ns = self.draw.choice(before)[0]
+        if ends_ns and self.draw.random() < 0.5:
+            end_ns = self.draw.choice(ends_ns)
         selector = f'{{service_name="{service}"}}'
         # A deletion that waits is begun by the sweeper.
         wait_s = 1e-6 if POINTS[self.cell.point] == "sweeper" else 0.0
