@@ -89,3 +89,25 @@ def test_passwords_among_options_are_starred() -> None:
 def test_every_setting_has_a_sentence_and_a_variable_of_its_own() -> None:
     assert len({setting.env for setting in TABLE.values()}) == len(TABLE)
     assert all(setting.sentence.endswith((".", "?")) for setting in TABLE.values())
+
+
+def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "url"
+    secret.write_text("postgresql://lake:hush@db/lrdb\n")
+    by_variable = load_settings(env={"LAKERUNNER_INDEX_URL_FILE": str(secret)})
+    by_key = load_settings(write(tmp_path, f"index: {{url_file: {secret}}}"))
+    assert by_variable == by_key == load_settings(overrides={"index.url": "postgresql://lake:hush@db/lrdb"})
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({"LAKERUNNER_INDEX_URL_FILE": "/nowhere/url"}, "cannot read index.url from the file /nowhere/url"),
+        ({"LAKERUNNER_HTTP_PORT_FILE": "/etc/hostname"}, "no setting has this name"),
+        ({"LAKERUNNER_INDEX_URL_FILE": "/etc/hostname", "LAKERUNNER_INDEX_URL": "postgresql://db/x"}, "keep one"),
+    ],
+)
+def test_a_secret_in_a_file_that_cannot_be_used_is_said(env: dict[str, str], says: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        load_settings(env=env)
+    assert says in str(caught.value)

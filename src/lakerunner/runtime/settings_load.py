@@ -18,6 +18,8 @@ ENV_PREFIX = "LAKERUNNER_"
 CONFIG_VARIABLE = "LAKERUNNER_CONFIG"
 #: Variables with our prefix that are not settings.
 _NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "LAKERUNNER_CRASH_POINT", "LAKERUNNER_SUPERVISOR_PID"})
+#: A variable or key with this ending names a file that holds the value, as orchestrators mount secrets.
+_FILE_ENDING = "_file"
 #: Variables with this prefix belong to the test suite.
 _TEST_PREFIX = "LAKERUNNER_TEST_"
 
@@ -103,7 +105,11 @@ def _from_file(path: Path) -> dict[str, Any]:
         if not isinstance(body, dict):
             raise BadInput(f"cannot use section {section!r}: it is not a mapping of settings", where=str(path))
         for key, value in body.items():
-            setting = _setting(f"{section}.{key}", str(path))
+            name = f"{section}.{key}"
+            if secret := _secret_in_file(name):
+                value = _file_text(secret, str(value), str(path))
+            setting = secret or _setting(name, str(path))
+            _require_once(setting, values, str(path))
             values[setting.name] = _parse(setting, value, str(path))
     return values
 
@@ -114,14 +120,45 @@ def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
     for variable, text in env.items():
         if not variable.startswith(ENV_PREFIX) or variable.startswith(_TEST_PREFIX) or variable in _NOT_SETTINGS:
             continue
-        if variable not in by_variable:
-            raise BadInput(
-                f"cannot use the variable {variable}: no setting has this name",
-                hint=_nearest(variable, list(by_variable)),
-            )
-        setting = by_variable[variable]
+        setting = by_variable.get(variable)
+        if setting is None:
+            setting = by_variable.get(variable.removesuffix(_FILE_ENDING.upper()))
+            if setting is None or not setting.secret:
+                raise BadInput(
+                    f"cannot use the variable {variable}: no setting has this name",
+                    hint=_nearest(variable, list(by_variable)),
+                )
+            text = _file_text(setting, text, variable)
+        _require_once(setting, values, variable)
         values[setting.name] = _parse(setting, text, variable)
     return values
+
+
+def _secret_in_file(name: str) -> Setting | None:
+    """The secret setting whose value the setting of this name would take from a file."""
+    if name in TABLE or not name.endswith(_FILE_ENDING):
+        return None
+    found = TABLE.get(name.removesuffix(_FILE_ENDING))
+    return found if found is not None and found.secret else None
+
+
+def _file_text(setting: Setting, path: str, where: str) -> str:
+    """The content of a file that holds a secret, without the newline that editors leave at its end."""
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as reason:
+        raise BadInput(
+            f"cannot read {setting.name} from the file {path}: {reason}",
+            hint="check its name and permissions",
+            where=where,
+        ) from None
+
+
+def _require_once(setting: Setting, values: Mapping[str, Any], where: str) -> None:
+    if setting.name in values:
+        raise BadInput(
+            f"cannot use {setting.name}: it is given both as a value and by a file", hint="keep one", where=where
+        )
 
 
 def _setting(name: str, where: str) -> Setting:
