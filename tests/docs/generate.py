@@ -19,7 +19,7 @@ _CONFIGURATION_HEAD = """# Configuration
 Every setting can be given in a YAML file (`--config`, or `LAKERUNNER_CONFIG`), as an environment variable, or as
 `--set NAME=VALUE`. The command line overrides the environment, which overrides the file. Unknown names and invalid
 values are refused; the error suggests the closest valid name. `lakerunner config show` prints the effective settings,
-and `lakerunner config check` checks them without starting anything. A secret may be in a file, as orchestrators mount them:
+and `lakerunner config check` checks them without starting anything. A secret may be in a file:
 `LAKERUNNER_INDEX_URL_FILE=/run/secrets/index-url`, or `url_file:` in the YAML file.
 
 ```yaml
