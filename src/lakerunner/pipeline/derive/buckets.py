@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.time import NS_PER_MS
-from lakerunner.pipeline.derive.selected import Floats, Ints, Selected
+from lakerunner.pipeline.derive.selected import Coded, Floats, Ints, Selected
 
 #: The width of a bucket.
 STEP_MS = 10_000
@@ -26,6 +26,8 @@ _PER_DOUBLING = 1 << SCHEMA
 ZERO_THRESHOLD = 2.0**-128
 #: The place of the zero bucket, and how far those of negative numbers are from those of positive ones.
 _ZERO, _NEGATIVE = 0, 1 << 20
+#: Combinations of values per row up to which they are looked up in a table.
+_DENSE = 4
 
 
 def bucket_of(times_ns: Ints) -> Ints:
@@ -64,9 +66,8 @@ class Buckets:
 def bucketed(found: Selected, *, cells: bool) -> Buckets:
     """Group the rows of a rule. With `cells`, their amounts are distributed too."""
     size = len(found.times_ns)
-    encoded = [_encoded(values) for values in found.dimensions]
-    series, first = numbered([codes for codes, _ in encoded], size)
-    labels = tuple(words.take(pa.array(codes[first])) for codes, words in encoded)
+    series, first = numbered([each.codes for each in found.dimensions], size)
+    labels = tuple(each.words.take(pa.array(each.codes[first])) for each in found.dimensions)
     bucket = bucket_of(found.times_ns)
     group, firsts = numbered([series, bucket - (bucket.min() if size else 0)], size)
     groups = len(firsts)
@@ -95,8 +96,8 @@ def merged(parts: Sequence[Buckets]) -> Buckets:
     count = len(parts[0].labels)
     columns = [pa.concat_arrays([each.labels[at] for each in parts]) for at in range(count)]
     sizes = [each.series_count for each in parts]
-    encoded = [_encoded(column) for column in columns]
-    number, first = numbered([codes for codes, _ in encoded], sum(sizes))
+    encoded = [Coded.of(column, len(column)) for column in columns]
+    number, first = numbered([each.codes for each in encoded], sum(sizes))
     labels = tuple(column.take(pa.array(first)) for column in columns)
     offsets = np.cumsum([0, *sizes[:-1]])
     series = number[np.concatenate([each.series + at for each, at in zip(parts, offsets, strict=True)])]
@@ -178,27 +179,28 @@ def cells_of(found: Buckets) -> tuple[tuple[Ints, Ints, Floats], Floats, tuple[I
     return of_sign(place > 0, -_NEGATIVE // 2), zeros, of_sign(place < 0, _NEGATIVE // 2)
 
 
-def _encoded(column: pa.Array) -> tuple[Ints, pa.Array]:
-    """A code for each row, and the words of the codes. What is missing is empty."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    words = pc.fill_null(encoded.dictionary.cast(pa.string()), "")
-    codes = encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False).astype(np.int64)
-    words = pa.concat_arrays([words, pa.array([""], pa.string())])
-    again = words.dictionary_encode()
-    return again.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes], again.dictionary
-
-
 def numbered(columns: Sequence[Ints], size: int) -> tuple[Ints, Ints]:
     """Number the distinct rows of these columns; return the number of each row, and the first row of each number."""
-    if not columns:
+    if not columns or not size:
         return np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
-    key = np.zeros(size, np.int64)
-    for column in columns:
-        width = int(column.max()) + 1 if size else 1
-        if size and int(key.max()) >= (1 << 62) // width:
+    key = columns[0]
+    width = int(key.max()) + 1
+    for column in columns[1:]:
+        more = int(column.max()) + 1
+        if width >= (1 << 62) // more:
             key = pa.array(key).dictionary_encode().indices.to_numpy().astype(np.int64)
-        key = key * width + column
+            width = int(key.max()) + 1
+        key = key * more + column
+        width *= more
+    if width <= _DENSE * size + 1024:
+        # A table of all combinations is smaller than a hash table of those that there are.
+        first = np.full(width, size, np.int64)
+        first[key[::-1]] = np.arange(size)[::-1]
+        there = np.flatnonzero(first < size)
+        place = np.empty(width, np.int64)
+        place[there] = np.arange(len(there))
+        return place[key], first[there]
     numbers = pa.array(key).dictionary_encode().indices.to_numpy().astype(np.int64)
-    first = np.full(int(numbers.max()) + 1 if size else 0, size, np.int64)
+    first = np.full(int(numbers.max()) + 1, size, np.int64)
     first[numbers[::-1]] = np.arange(size)[::-1]
     return numbers, first

@@ -1,14 +1,14 @@
 """Selects log lines for all rules of an org at once: what several rules ask of the same lines is done once.
 
-Rules are grouped by the services that they accept, so that a rule never looks at lines of others and rules of absent
-services cost nothing. Within a group equal matchers, equal line filters and equal first stages are evaluated once, with
-the functions that LogQL queries use.
+Lines lie in order of their services, so the lines of a rule are a few stretches of them, and rules of absent services
+cost nothing. Equal matchers, line filters, first stages and fields of several rules are evaluated once, over the lines
+of all their services together, with the functions that LogQL queries use. Only then each rule takes its own stretches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from lakerunner.formats.attributes import OVERFLOW, keys_of
 from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError
 from lakerunner.model.signals.logs import REPEAT
-from lakerunner.pipeline.derive.selected import Check, Ints, Selected, Services, rows_of_batch
+from lakerunner.pipeline.derive.selected import Check, Coded, Floats, Ints, Selected, Services
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import ERROR, Entries, Stage, plain, valid
 from lakerunner.query.logql.needed import stored_names
@@ -42,6 +42,8 @@ class _Node:
 
     #: Labels that these stages and what follows them read.
     wanted: frozenset[str]
+    #: All rules that have these stages, and those that have no others.
+    places: list[int] = field(default_factory=list)
     ending: list[int] = field(default_factory=list)
     following: dict[ast.Stage, _Node] = field(default_factory=dict)
     compiled: dict[ast.Stage, Stage] = field(default_factory=dict)
@@ -97,6 +99,39 @@ class _LogRule:
         return all(matcher.matches(service) for matcher in self.service)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Lines in order of their services. The times of the entries are the numbers of the lines."""
+
+    entries: Entries
+    times_ns: Ints
+    #: Where the lines of each service begin and end.
+    bounds: Ints
+    #: The services of each rule that has lines.
+    services: dict[int, tuple[int, ...]]
+
+    def of(self, entries: Entries, places: Iterable[int]) -> Entries:
+        """Those of these entries that lie in services of the rules; a view of them where they are neighbours."""
+        stretches = self.stretches(entries, places)
+        if len(stretches) == 1:
+            return _between(entries, *stretches[0])
+        return entries.taken(_rows_of(stretches))
+
+    def stretches(self, entries: Entries, places: Iterable[int]) -> list[tuple[int, int]]:
+        """Where the lines of the rules lie among these entries. Neighbours are one stretch."""
+        chosen = np.array(sorted({at for place in places for at in self.services[place]}), np.int64)
+        lines = entries.times_ns
+        starts = np.searchsorted(lines, self.bounds[chosen])
+        ends = np.searchsorted(lines, self.bounds[chosen + 1])
+        merged = [(int(starts[0]), int(ends[0]))]
+        for start, end in zip(starts[1:].tolist(), ends[1:].tolist(), strict=True):
+            if start == merged[-1][1]:
+                merged[-1] = (merged[-1][0], end)
+            else:
+                merged.append((start, end))
+        return merged
+
+
 class LogRules:
     """The compiled rules of one version of an org's catalog."""
 
@@ -110,65 +145,77 @@ class LogRules:
         if not batch.num_rows:
             return
         services = Services.of_batch(batch, UNKNOWN_SERVICE)
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for place, rule in enumerate(self._rules):
-            if chosen := services.present(rule.accepts):
-                groups.setdefault(chosen, []).append(place)
-        for chosen, places in groups.items():
-            yield from self._of_services(rows_of_batch(batch, services.rows_of(chosen)), places, check)
-
-    def _of_services(self, batch: pa.RecordBatch, places: Sequence[int], check: Check) -> Iterator[tuple[int, Outcome]]:
-        rules = self._rules
-        by_matchers: dict[tuple[Matcher, ...], dict[tuple[ast.LineFilter, ...], list[int]]] = {}
-        for place in places:
-            rule = rules[place]
-            by_matchers.setdefault(rule.others, {}).setdefault(rule.line_filters, []).append(place)
-        names = frozenset[str]().union(*(rules[place].stored for place in places))
+        present = self._present(services)
+        if not present:
+            return
+        if not services.is_sorted:
+            batch = batch.take(pa.array(services.rows))
+        names = frozenset[str]().union(*(self._rules[place].stored for place in present))
+        needs_lines = any(self._rules[place].needs_lines for place in present)
         try:
             check()
-            entries = _entries(batch, names, need_lines=any(rules[place].needs_lines for place in places))
+            entries = _entries(batch, names, need_lines=needs_lines)
         except _FAILURES as error:
-            yield from ((place, error) for place in places)
+            yield from ((place, error) for place in present)
             return
+        numbered = replace(entries, times_ns=np.arange(len(entries)))
+        yield from self._of_lines(_Lines(numbered, entries.times_ns, services.bounds, present), check)
+
+    def _present(self, services: Services) -> dict[int, tuple[int, ...]]:
+        """The rules that accept services with lines, and these services."""
+        accepted: dict[tuple[Matcher, ...], tuple[int, ...]] = {}
+        found: dict[int, tuple[int, ...]] = {}
+        for place, rule in enumerate(self._rules):
+            if rule.service not in accepted:
+                accepted[rule.service] = services.present(rule.accepts)
+            if chosen := accepted[rule.service]:
+                found[place] = chosen
+        return found
+
+    def _of_lines(self, lines: _Lines, check: Check) -> Iterator[tuple[int, Outcome]]:
+        by_matchers: dict[tuple[Matcher, ...], dict[tuple[ast.LineFilter, ...], list[int]]] = {}
+        for place in lines.services:
+            rule = self._rules[place]
+            by_matchers.setdefault(rule.others, {}).setdefault(rule.line_filters, []).append(place)
         for matchers, by_filters in by_matchers.items():
-            of_matchers = [place for some in by_filters.values() for place in some]
+            places = [place for some in by_filters.values() for place in some]
             try:
-                found = selected(entries, matchers, check)
+                found = selected(lines.of(lines.entries, places), matchers, check)
             except _FAILURES as error:
-                yield from ((place, error) for place in of_matchers)
+                yield from ((place, error) for place in places)
                 continue
+            users: dict[ast.LineFilter, list[int]] = {}
+            for filters, some in by_filters.items():
+                for each in filters:
+                    users.setdefault(each, []).extend(some)
             masks: dict[ast.LineFilter, Mask] = {}
             for filters, some in by_filters.items():
-                yield from self._of_filters(found, filters, masks, some, check)
+                try:
+                    for each in filters:
+                        if each not in masks:
+                            masks[each] = _kept_by(each, found, lines.stretches(found, users[each]), check)
+                    rows = _kept_rows(lines.stretches(found, some), [masks[each] for each in filters])
+                except _FAILURES as error:
+                    yield from ((place, error) for place in some)
+                    continue
+                if len(rows):
+                    yield from self._walk(lines, self._taken(found, rows, some), self._tree(tuple(some)), check)
 
-    def _of_filters(
-        self,
-        entries: Entries,
-        filters: Sequence[ast.LineFilter],
-        masks: dict[ast.LineFilter, Mask],
-        places: Sequence[int],
-        check: Check,
-    ) -> Iterator[tuple[int, Outcome]]:
-        try:
-            for each in filters:
-                if each not in masks:
-                    masks[each] = _kept_by(each, entries, check)
-            keep = np.logical_and.reduce([masks[each] for each in filters]) if filters else None
-            rows = None if keep is None or keep.all() else np.flatnonzero(keep)
-        except _FAILURES as error:
-            yield from ((place, error) for place in places)
-            return
-        if rows is not None and not len(rows):
-            return
-        names = frozenset[str]().union(*(self._rules[place].stored for place in places))
-        lines = any(self._rules[place].stages or self._rules[place].compute is Compute.BYTES for place in places)
-        yield from self._walk(_taken(entries, rows, names, lines), self._tree(tuple(places)), check)
+    def _taken(self, entries: Entries, rows: Ints, places: Sequence[int]) -> Entries:
+        """Some entries, with the labels that the rules need, and with lines if they need them."""
+        rules = [self._rules[place] for place in places]
+        entries = entries.only(frozenset[str]().union(*(rule.stored for rule in rules)))
+        if not any(rule.stages or rule.compute is Compute.BYTES for rule in rules):
+            offsets = pa.py_buffer(np.zeros(len(entries) + 1, np.int32))
+            entries = entries.with_lines(pa.StringArray.from_buffers(len(entries), offsets, pa.py_buffer(b"")))
+        first, last = int(rows[0]), int(rows[-1])
+        return _between(entries, first, last + 1) if last - first + 1 == len(rows) else entries.taken(rows)
 
     def _tree(self, places: tuple[int, ...]) -> _Node:
         """The rules by their stages; those that begin alike share them."""
         if places in self._trees:
             return self._trees[places]
-        root = _Node(frozenset())
+        root = _Node(frozenset(), list(places))
         for place in places:
             rule, node = self._rules[place], root
             left = list(rule.stages)
@@ -177,33 +224,70 @@ class LogRules:
                 stage = left.pop(0)
                 following = node.following.setdefault(stage, _Node(wanted))
                 following.wanted |= wanted
+                following.places.append(place)
                 node = following
             node.ending.append(place)
+        if len(self._trees) >= _MOST_TREES:
+            self._trees.clear()
         self._trees[places] = root
         return root
 
-    def _walk(self, entries: Entries, node: _Node, check: Check) -> Iterator[tuple[int, Outcome]]:
-        for place in node.ending:
-            try:
-                yield place, _measured(entries, self._rules[place], check)
-            except _FAILURES as error:
-                yield place, error
+    def _walk(self, lines: _Lines, entries: Entries, node: _Node, check: Check) -> Iterator[tuple[int, Outcome]]:
+        if node.ending:
+            yield from self._ending(lines, entries, node.ending, check)
         for stage, following in node.following.items():
             try:
                 check()
                 run = node.compiled.get(stage)
                 if run is None:
                     run = node.compiled[stage] = compile_stage(stage, following.wanted)
-                found = run(entries, check)
+                found = run(lines.of(entries, following.places), check)
             except _FAILURES as error:
-                yield from ((place, error) for place in _places(following))
+                yield from ((place, error) for place in following.places)
                 continue
             if len(found):
-                yield from self._walk(found, following, check)
+                yield from self._walk(lines, found, following, check)
+
+    def _ending(
+        self, lines: _Lines, entries: Entries, places: Sequence[int], check: Check
+    ) -> Iterator[tuple[int, Outcome]]:
+        """The rows of rules whose stages have all been run. What is alike is computed for all of them at once."""
+        alike: dict[tuple[ast.Unwrap | None, bool], list[int]] = {}
+        for place in places:
+            rule = self._rules[place]
+            alike.setdefault((rule.match.unwrap, rule.compute is Compute.BYTES), []).append(place)
+        for (unwrap, is_bytes), some in alike.items():
+            try:
+                check()
+                found = _measured(lines.of(entries, some), lines.times_ns, unwrap, is_bytes, check)
+                names = dict.fromkeys(name for place in some for name, _ in self._rules[place].match.dimensions)
+                labels = {name: Coded.of(found.entries.label(name), len(found.entries)) for name in names}
+                outcomes = [
+                    self._selected(lines.stretches(found.entries, [place]), found, labels, place) for place in some
+                ]
+            except _FAILURES as error:
+                yield from ((place, error) for place in some)
+                continue
+            yield from zip(some, outcomes, strict=True)
+
+    def _selected(
+        self, stretches: Sequence[tuple[int, int]], found: _Measured, labels: dict[str, Coded], place: int
+    ) -> Selected:
+        rows: slice | Ints = slice(*stretches[0]) if len(stretches) == 1 else _rows_of(stretches)
+        failed_ns = _NONE
+        if found.failed is not None and (failed := found.failed[rows]).any():
+            numbers = _rows_of(stretches)
+            rows, failed_ns = numbers[~failed], found.times_ns[numbers[failed]]
+        dimensions = [labels[name].taken(rows) for name, _ in self._rules[place].match.dimensions]
+        amounts = None if found.amounts is None else found.amounts[rows]
+        return Selected(found.times_ns[rows], dimensions, amounts, failed_ns)
 
 
+_NONE: Ints = np.zeros(0, np.int64)
 #: What a stage may raise over lines that it was not written for. A rule that fails never stops ingest.
 _FAILURES = (LakeError, pa.ArrowException, ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError)
+#: Trees of stages that are kept; there is one per set of rules that met lines.
+_MOST_TREES = 512
 
 
 def _batch(rows: pa.Table) -> pa.RecordBatch:
@@ -224,22 +308,44 @@ def _entries(batch: pa.RecordBatch, names: frozenset[str], *, need_lines: bool) 
     return entries_of(batch.select(list(dict.fromkeys(stored))), keys_of(batch.schema), names)
 
 
-def _kept_by(stage: ast.LineFilter, entries: Entries, check: Check) -> Mask:
-    """Which lines a filter keeps, without moving any."""
-    numbered = Entries(np.arange(len(entries)), entries.lines, {})
+def _between(entries: Entries, start: int, end: int) -> Entries:
+    """A stretch of entries, as a view."""
+    if start == 0 and end == len(entries):
+        return entries
+    size = end - start
+    return Entries(
+        entries.times_ns[start:end],
+        entries.lines.slice(start, size),
+        {key: values.slice(start, size) for key, values in entries.columns.items()},
+        {key: mask[start:end] for key, mask in entries.removed.items()},
+    )
+
+
+def _rows_of(stretches: Sequence[tuple[int, int]]) -> Ints:
+    return np.concatenate([np.arange(start, end) for start, end in stretches])
+
+
+def _kept_by(stage: ast.LineFilter, entries: Entries, stretches: Sequence[tuple[int, int]], check: Check) -> Mask:
+    """Which lines of some stretches a filter keeps."""
     keep = np.zeros(len(entries), np.bool_)
-    keep[compile_stage(stage)(numbered, check).times_ns] = True
+    first, last = stretches[0][0], stretches[-1][1]
+    # Looking at a few lines more is cheaper than copying those that are wanted.
+    if last - first <= 2 * sum(end - start for start, end in stretches):
+        rows, lines = np.arange(first, last), entries.lines.slice(first, last - first)
+    else:
+        rows = _rows_of(stretches)
+        lines = entries.lines.take(pa.array(rows))
+    if len(rows):
+        keep[compile_stage(stage)(Entries(rows, lines, {}), check).times_ns] = True
     return keep
 
 
-def _taken(entries: Entries, rows: Ints | None, names: frozenset[str], lines: bool) -> Entries:
-    """Some entries, with the labels that are needed, and their lines if they are needed."""
-    entries = entries.only(names)
-    if not lines:
-        offsets = pa.py_buffer(np.zeros(len(entries) + 1, np.int32))
-        empty = pa.StringArray.from_buffers(len(entries), offsets, pa.py_buffer(b""))
-        entries = entries.with_lines(empty)
-    return entries if rows is None else entries.taken(rows)
+def _kept_rows(stretches: Sequence[tuple[int, int]], masks: Sequence[Mask]) -> Ints:
+    """The rows of some stretches that all masks keep."""
+    if not masks:
+        return _rows_of(stretches)
+    found = [np.flatnonzero(np.logical_and.reduce([mask[a:b] for mask in masks])) + a for a, b in stretches]
+    return np.concatenate(found)
 
 
 def _wanted(stages: Sequence[ast.Stage], after: frozenset[str]) -> frozenset[str]:
@@ -249,28 +355,26 @@ def _wanted(stages: Sequence[ast.Stage], after: frozenset[str]) -> frozenset[str
     return wanted
 
 
-def _places(node: _Node) -> Iterator[int]:
-    yield from node.ending
-    for following in node.following.values():
-        yield from _places(following)
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    entries: Entries
+    times_ns: Ints
+    #: What is computed of each entry; None where entries are counted.
+    amounts: Floats | None
+    #: The entries that a stage failed on; None if there are none.
+    failed: Mask | None
 
 
-def _measured(entries: Entries, rule: _LogRule, check: Check) -> Selected:
+def _measured(entries: Entries, times_ns: Ints, unwrap: ast.Unwrap | None, is_bytes: bool, check: Check) -> _Measured:
     amounts = None
-    if rule.match.unwrap is not None:
-        entries, amounts = unwrapped(entries, rule.match.unwrap, check)
-    elif rule.compute is Compute.BYTES:
+    if unwrap is not None:
+        entries, amounts = unwrapped(entries, unwrap, check)
+    elif is_bytes:
         amounts = pc.binary_length(entries.lines).to_numpy(zero_copy_only=False).astype(np.float64)
     errors = entries.label(ERROR)
-    failed = np.zeros(len(entries), np.bool_)
+    failed: Mask = np.zeros(len(entries), np.bool_)
     if errors is not None and errors.null_count < len(errors):
         failed = valid(errors) & np.asarray(pc.not_equal(pc.fill_null(plain(errors), ""), ""))
     if amounts is not None:
         failed |= ~np.isfinite(amounts)
-    failed_ns = entries.times_ns[failed]
-    if len(failed_ns):
-        entries = entries.filtered(~failed)
-        amounts = None if amounts is None else amounts[~failed]
-    found = [entries.label(name) for name, _ in rule.match.dimensions]
-    dimensions = [pa.nulls(len(entries), pa.string()) if values is None else values for values in found]
-    return Selected(entries.times_ns, dimensions, amounts, failed_ns)
+    return _Measured(entries, times_ns[entries.times_ns], amounts, failed if failed.any() else None)

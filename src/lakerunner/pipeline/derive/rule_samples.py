@@ -1,6 +1,9 @@
-"""The metric that a materialization rule makes: samples and series of its buckets."""
+"""The metrics that materialization rules make: samples and series of their buckets, of all rules in one pass."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,41 +16,79 @@ from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.pipeline.derive.buckets import SCHEMA, STEP_MS, ZERO_THRESHOLD, Buckets, cells_of
 from lakerunner.pipeline.derive.evaluate import SLOTS, Derived
+from lakerunner.pipeline.derive.selected import Floats, Ints
 from lakerunner.rules.definitions import Materialize
 from lakerunner.rules.matches import dimension_labels
 
 _GAUGES = (Compute.MIN, Compute.MAX)
 
 
-def samples_of(rule: Materialize, version: int, found: Buckets, slot: int, series_key: bytes) -> Derived:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one version of a rule found in the rows of a task."""
+
+    rule: Materialize
+    version: int
+    buckets: Buckets
+
+
+def samples_of(found: Sequence[Found], slot: int, series_key: bytes) -> Derived | None:
     """One sample per series and bucket; the slot sets its time, so that samples of other tasks have other times."""
     if not 0 <= slot < SLOTS:
         raise ValueError(f"slot {slot} is none of {SLOTS}")
-    series = _series(rule, version, found, series_key)
-    size = len(found.series)
-    time_ms = found.bucket * STEP_MS + 2 + 2 * slot
+    numbers = [each for each in found if each.rule.compute is not Compute.HISTOGRAM]
+    histograms = [each for each in found if each.rule.compute is Compute.HISTOGRAM]
+    tables = [_tables(some, slot, series_key) for some in (numbers, histograms) if some]
+    if not tables:
+        return None
+    buckets = np.concatenate([each.buckets.bucket for each in found])
+    samples, series = zip(*tables, strict=True)
+    return Derived(pa.concat_tables(samples), pa.concat_tables(series), tuple(np.unique(buckets).tolist()))
+
+
+def _type(compute: Compute) -> str:
+    return "gauge" if compute in _GAUGES else "histogram" if compute is Compute.HISTOGRAM else "counter"
+
+
+def _tables(found: Sequence[Found], slot: int, series_key: bytes) -> tuple[pa.Table, pa.Table]:
+    """Samples and series of rules whose metrics are all histograms, or none is."""
+    series = _series(found, series_key)
+    offsets = np.cumsum([0, *(each.buckets.series_count for each in found[:-1])])
+    sizes = [len(each.buckets.series) for each in found]
+    owner = np.concatenate([each.buckets.series + at for each, at in zip(found, offsets, strict=True)])
+    time_ms = np.concatenate([each.buckets.bucket for each in found]) * STEP_MS + 2 + 2 * slot
+    names = pa.array([each.rule.name for each in found], pa.string())
     columns = {
-        "metric_name": pa.array([rule.name], pa.string()).take(pa.array(np.zeros(size, np.int64))),
-        "tid": pa.array(series.column("tid").to_numpy()[found.series]),
-        "timestamp": pa.array(time_ms).cast(pa.timestamp("ms", "UTC")),
-        **_values(rule.compute, found),
+        "metric_name": names.take(pa.array(np.repeat(np.arange(len(found)), sizes))),
+        "tid": pa.array(series.column("tid").to_numpy()[owner]),
+        "timestamp": pa.array(time_ms, pa.timestamp("ms", "UTC")),
     }
-    if rule.compute not in _GAUGES:
-        columns["start_timestamp"] = pa.array(time_ms - 1).cast(pa.timestamp("ms", "UTC"))
-    intervals = tuple(np.unique(found.bucket).tolist())
-    return Derived(table_of(SAMPLES, columns, size), series, intervals)
+    if found[0].rule.compute is Compute.HISTOGRAM:
+        columns |= _histograms(found)
+    else:
+        columns["value"] = pa.array(np.concatenate([_value(each.rule.compute, each.buckets) for each in found]))
+    is_gauge = np.repeat([each.rule.compute in _GAUGES for each in found], sizes)
+    columns["start_timestamp"] = pa.array(time_ms - 1, pa.timestamp("ms", "UTC"), mask=is_gauge)
+    return table_of(SAMPLES, columns, len(owner)), series
 
 
-def _values(compute: Compute, found: Buckets) -> dict[str, pa.Array]:
+def _value(compute: Compute, found: Buckets) -> Floats:
     match compute:
         case Compute.COUNT:
-            return {"value": pa.array(found.count)}
-        case Compute.BYTES | Compute.SUM:
-            return {"value": pa.array(found.total)}
+            return found.count
         case Compute.MIN:
-            return {"value": pa.array(found.least)}
+            return found.least
         case Compute.MAX:
-            return {"value": pa.array(found.most)}
+            return found.most
+    return found.total
+
+
+def _histograms(found: Sequence[Found]) -> dict[str, pa.Array]:
+    made = [_histogram(each.buckets) for each in found]
+    return {name: pa.concat_arrays([each[name] for each in made]) for name in made[0]}
+
+
+def _histogram(found: Buckets) -> dict[str, pa.Array]:
     size = len(found.series)
     positive, zeros, negative = cells_of(found)
     columns = {
@@ -64,31 +105,44 @@ def _values(compute: Compute, found: Buckets) -> dict[str, pa.Array]:
     return columns
 
 
-def _series(rule: Materialize, version: int, found: Buckets, series_key: bytes) -> pa.Table:
-    count = found.series_count
-    every, zeros = np.arange(count), np.zeros(count, np.int64)
-    sources = [Source(Rank.NAME, every, [METRIC_NAME], zeros, pa.array([rule.name]), zeros)]
-    for (_, label), values in zip(dimension_labels(rule), found.labels, strict=True):
-        sources.append(Source(Rank.ATTRIBUTE, every, [label], zeros, values, every))
-    for label, value in sorted(rule.labels.items()):
-        sources.append(Source(Rank.ATTRIBUTE, every, [label], zeros, pa.array([value]), zeros))
-    sets = label_sets(sources, count, series_key)
+def _series(found: Sequence[Found], series_key: bytes) -> pa.Table:
+    counts = [each.buckets.series_count for each in found]
+    total = sum(counts)
+    every, zeros = np.arange(total), np.zeros(total, np.int64)
+    of_rule: Ints = np.repeat(np.arange(len(found)), counts)
+    names = pa.array([each.rule.name for each in found], pa.string())
+    sources = [Source(Rank.NAME, every, [METRIC_NAME], zeros, names, of_rule)]
+    start = 0
+    for each, count in zip(found, counts, strict=True):
+        own = every[start : start + count]
+        nothing = zeros[:count]
+        for (_, label), values in zip(dimension_labels(each.rule), each.buckets.labels, strict=True):
+            sources.append(Source(Rank.ATTRIBUTE, own, [label], nothing, values, own - start))
+        for label, value in sorted(each.rule.labels.items()):
+            sources.append(Source(Rank.ATTRIBUTE, own, [label], nothing, pa.array([value]), nothing))
+        start += count
+    sets = label_sets(sources, total, series_key)
 
-    def same(text: str) -> pa.Array:
-        return pa.array([text], pa.string()).take(pa.array(zeros))
+    def of_each(text: Callable[[Found], str | None]) -> pa.Array:
+        return pa.array([text(each) for each in found], pa.string()).take(pa.array(of_rule))
 
-    is_gauge = rule.compute in _GAUGES
-    kind = "gauge" if is_gauge else "histogram" if rule.compute is Compute.HISTOGRAM else "counter"
-    what = f"{rule.compute}({rule.field})" if rule.field else str(rule.compute)
+    is_gauge = np.array([each.rule.compute in _GAUGES for each in found])[of_rule]
+    own_names = of_each(lambda each: each.rule.name)
     columns = {
         "tid": pa.array(sets.tids),
-        "metric_name": same(rule.name),
-        "otel_name": same(rule.name),
-        "type": same(kind),
-        "unit": same(""),
-        "description": same(f"Derived by the rule {rule.name}, version {version}: {what} of {rule.match}"),
+        "metric_name": own_names,
+        "otel_name": own_names,
+        "type": of_each(lambda each: _type(each.rule.compute)),
+        "unit": of_each(lambda _: ""),
+        "description": of_each(_description),
+        "temporality": of_each(lambda each: None if each.rule.compute in _GAUGES else "delta"),
+        "monotonic": pa.array(np.ones(total, np.bool_), mask=is_gauge),
         "labels": sets.labels,
     }
-    if not is_gauge:
-        columns |= {"temporality": same("delta"), "monotonic": pa.array(np.ones(count, np.bool_))}
-    return table_of(SERIES, columns, count)
+    return table_of(SERIES, columns, total)
+
+
+def _description(found: Found) -> str:
+    rule = found.rule
+    what = f"{rule.compute}({rule.field})" if rule.field else str(rule.compute)
+    return f"Derived by the rule {rule.name}, version {found.version}: {what} of {rule.match}"

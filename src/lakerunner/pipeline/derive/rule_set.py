@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +23,7 @@ from lakerunner.model.signals import LOGS, TRACES, signal_named
 from lakerunner.pipeline.derive.buckets import Buckets, bucketed, capped, merged
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.log_rules import LogRules
-from lakerunner.pipeline.derive.rule_samples import samples_of
+from lakerunner.pipeline.derive.rule_samples import Found, samples_of
 from lakerunner.pipeline.derive.selected import Check, Ints, Selected
 from lakerunner.pipeline.derive.trace_rules import TraceRules
 from lakerunner.pipeline.repeats import times_of_repeated_spans
@@ -157,7 +157,7 @@ class RuleEvaluation:
         self._troubles.append(Trouble(rule.rule_id, rule.rule.name, first_ns, last_ns, reason))
 
     def result(self, slot: int, series_key: bytes) -> Evaluation:
-        made: list[Derived] = []
+        made: list[Found] = []
         rule_ids: list[int] = []
         overflowed: list[tuple[str, int]] = []
         for rule in self._set.rules:
@@ -170,20 +170,10 @@ class RuleEvaluation:
                 overflowed.append((rule.rule.name, lost))
                 times = np.array([found.bucket.min() * 10**10 + 1, (found.bucket.max() + 1) * 10**10])
                 self._trouble(rule, times, f"it had more than {rule.rule.max_series} series")
-            made.append(samples_of(rule.rule, rule.version, found, slot, series_key))
+            made.append(Found(rule.rule, rule.version, found))
             rule_ids.append(rule.rule_id)
-        derived = joined(made)
+        derived = samples_of(made, slot, series_key)
         return Evaluation(derived, tuple(rule_ids), tuple(self._troubles), tuple(overflowed))
-
-
-def joined(made: Sequence[Derived]) -> Derived | None:
-    if not made:
-        return None
-    return Derived(
-        pa.concat_tables([each.samples for each in made]),
-        pa.concat_tables([each.series for each in made]),
-        tuple(sorted({interval for each in made for interval in each.intervals})),
-    )
 
 
 @dataclass(frozen=True, slots=True)

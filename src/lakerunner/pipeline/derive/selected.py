@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -16,11 +17,41 @@ Check = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
+class Coded:
+    """Texts by their numbers: `words` has each text once, and the empty one stands for a missing value."""
+
+    codes: Ints
+    words: pa.StringArray
+
+    @classmethod
+    def of(cls, values: pa.Array | None, size: int) -> Coded:
+        """Encode a column of texts, which may have a dictionary and nulls."""
+        if values is None:
+            return cls(np.zeros(size, np.int64), pa.array([""], pa.string()))
+        encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        words = pc.fill_null(encoded.dictionary.cast(pa.string()), "")
+        codes = _whole(encoded.indices.fill_null(len(words)) if encoded.null_count else encoded.indices)
+        # A dictionary may have a word twice, and the empty one.
+        again = pa.concat_arrays([words, pa.array([""], pa.string())]).dictionary_encode()
+        if len(again.dictionary) <= len(words):
+            codes = _whole(again.indices)[codes]
+        return cls(codes, again.dictionary)
+
+    def taken(self, rows: Ints | slice) -> Coded:
+        return Coded(self.codes[rows], self.words)
+
+
+def _whole(numbers: pa.Array) -> Ints:
+    found: Ints = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Selected:
-    """Rows of one rule. A null in a dimension: the row lacks it."""
+    """Rows of one rule, and their dimensions."""
 
     times_ns: Ints
-    dimensions: Sequence[pa.Array]
+    dimensions: Sequence[Coded]
     #: What is added up, compared or distributed; None where rows are counted.
     amounts: Floats | None = None
     #: Times of rows that the rule's stages failed on. They are not among the others.
@@ -35,6 +66,8 @@ class Services:
     #: Rows in the order of services, and where each service begins and ends in them.
     rows: Ints
     bounds: Ints
+    #: Whether `rows` are in the order of the batch.
+    is_sorted: bool
 
     @classmethod
     def of_batch(cls, batch: pa.RecordBatch, missing: str) -> Services:
@@ -52,8 +85,9 @@ class Services:
         number = {name: at for at, name in enumerate(names)}
         of_word = np.array([number[word] for word in words] + [number[missing]], np.int64)
         codes = of_word[encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)]
-        rows = np.arange(len(codes)) if (codes[1:] >= codes[:-1]).all() else np.argsort(codes, kind="stable")
-        return cls(names, rows, np.searchsorted(codes[rows], np.arange(len(names) + 1)))
+        is_sorted = bool((codes[1:] >= codes[:-1]).all())
+        rows = np.arange(len(codes)) if is_sorted else np.argsort(codes, kind="stable")
+        return cls(names, rows, np.searchsorted(codes[rows], np.arange(len(names) + 1)), is_sorted)
 
     def present(self, accepts: Callable[[str], bool]) -> tuple[int, ...]:
         """The services that have rows and are accepted."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakerunner.model.errors import LakeError
 from lakerunner.model.time import NS_PER_S
-from lakerunner.pipeline.derive.selected import Check, Ints, Selected, Services, rows_of_batch
+from lakerunner.pipeline.derive.selected import Check, Coded, Ints, Selected, Services, rows_of_batch
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.check import fields_in
 from lakerunner.query.traceql.conditions import Conditions, satisfying
@@ -113,17 +113,17 @@ def _measured(spans: Spans, conditions: Conditions, rule: _TraceRule) -> Selecte
         if not finite.all():
             failed_ns = spans.start_ns[rows[~finite]]
             rows, amounts = rows[finite], amounts[finite]
-    dimensions = [_texts(conditions.values(field).take(rows)) for field, _ in rule.match.dimensions]
+    dimensions = [_coded(conditions.values(field).take(rows)) for field, _ in rule.match.dimensions]
     return Selected(spans.start_ns[rows], dimensions, amounts, failed_ns)
 
 
-def _texts(values: Values) -> pa.Array:
-    """The values as labels, with a dictionary; null where they are nil."""
+def _coded(values: Values) -> Coded:
+    """The values as labels; empty where they are nil."""
     if not len(values):
-        return pa.array([], pa.string())
+        return Coded.of(None, 0)
     codes, first = values.groups()
-    words = [_word(*values.plain(row)) for row in first.tolist()]
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words, pa.string()))
+    words = pa.array([_word(*values.plain(row)) for row in first.tolist()], pa.string())
+    return Coded.of(pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), words), len(values))
 
 
 def _word(kind: int, value: object) -> str | None:
