@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,10 +95,18 @@ def org(lake: LakeOfSeries) -> uuid.UUID:
     return lake.write(_loaded())
 
 
+@pytest.fixture(params=["flight", "sockets"])
+def sockets(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    """The folder of the workers' sockets; None: all goes over Flight."""
+    return tmp_path if request.param == "sockets" else None
+
+
 @pytest.fixture
-def services(lake: LakeOfSeries) -> Iterator[list[WorkerServer]]:
+def services(lake: LakeOfSeries, sockets: Path | None) -> Iterator[list[WorkerServer]]:
     workers = local_workers(lake.settings, "pushdown-test")
     services = [WorkerServer("grpc://127.0.0.1:0", workers, TOKEN, 8, 1 << 30) for _ in range(2)]
+    for service in services if sockets is not None else ():
+        service.listen_in(sockets)
     yield services
     for service in services:
         service.shutdown()
@@ -105,10 +114,12 @@ def services(lake: LakeOfSeries) -> Iterator[list[WorkerServer]]:
 
 
 @pytest.fixture
-def flight(services: list[WorkerServer], lake: LakeOfSeries) -> Iterator[FlightWorkers]:
+def flight(services: list[WorkerServer], lake: LakeOfSeries, sockets: Path | None) -> Iterator[FlightWorkers]:
     addresses = [f"127.0.0.1:{service.port}" for service in services]
-    workers = FlightWorkers(lambda: addresses, TOKEN, last_resort=local_workers(lake.settings, "pushdown-resort"))
+    resort = local_workers(lake.settings, "pushdown-resort")
+    workers = FlightWorkers(lambda: addresses, TOKEN, last_resort=resort, data_dir=sockets)
     yield workers
+    assert sockets is None or len(list(sockets.iterdir())) <= len(services)
     workers.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -40,9 +41,11 @@ def org(lake: LakeOfSeries) -> uuid.UUID:
 
 
 @pytest.fixture
-def servers(lake: LakeOfSeries) -> Iterator[list[WorkerServer]]:
+def servers(lake: LakeOfSeries, tmp_path: Path) -> Iterator[list[WorkerServer]]:
     workers = [local_workers(lake.settings, f"rows-{number}") for number in range(2)]
     servers = [WorkerServer("grpc://127.0.0.1:0", each, TOKEN, 8, 1 << 30) for each in workers]
+    for server in servers:
+        server.listen_in(tmp_path)
     yield servers
     for server in servers:
         server.shutdown()
@@ -50,11 +53,12 @@ def servers(lake: LakeOfSeries) -> Iterator[list[WorkerServer]]:
         each.close()
 
 
-@pytest.fixture(params=["here", "flight"])
+@pytest.fixture(params=["here", "flight", "sockets"])
 def query(
-    request: pytest.FixtureRequest, lake: LakeOfSeries, org: uuid.UUID, servers: list[WorkerServer]
+    request: pytest.FixtureRequest, lake: LakeOfSeries, org: uuid.UUID, servers: list[WorkerServer], tmp_path: Path
 ) -> Iterator[LakeQuery]:
-    flight = FlightWorkers(lambda: [f"127.0.0.1:{server.port}" for server in servers], TOKEN)
+    sockets = tmp_path if request.param == "sockets" else None
+    flight = FlightWorkers(lambda: [f"127.0.0.1:{server.port}" for server in servers], TOKEN, data_dir=sockets)
     workers = lake.lake._workers if request.param == "here" else flight
     yield LakeQuery(org, Planner(lake.lake._catalog, org), workers)
     flight.close()
@@ -120,11 +124,13 @@ def test_a_segment_that_is_gone_is_said_to_be_missing(lake: LakeOfSeries, limit:
         list(strict.rows(plan_of("", limit=limit)))
 
 
+@pytest.mark.parametrize("over", ["flight", "sockets"])
 @pytest.mark.parametrize("limit", [1_000, None])
 def test_the_rows_of_a_worker_that_dies_are_read_by_another(
-    lake: LakeOfSeries, org: uuid.UUID, servers: list[WorkerServer], limit: int | None
+    lake: LakeOfSeries, org: uuid.UUID, servers: list[WorkerServer], limit: int | None, over: str, tmp_path: Path
 ) -> None:
-    flight = FlightWorkers(lambda: [f"127.0.0.1:{server.port}" for server in servers], TOKEN)
+    sockets = tmp_path if over == "sockets" else None
+    flight = FlightWorkers(lambda: [f"127.0.0.1:{server.port}" for server in servers], TOKEN, data_dir=sockets)
     query = LakeQuery(org, Planner(lake.lake._catalog, org), flight)
     rows = query.rows(plan_of("", limit=limit))
     times = _times([next(rows)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lakerunner.model.errors import Unavailable
+from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.query.fanout.answer import Check
 from lakerunner.query.fanout.protocol import SegmentObjects
 from lakerunner.query.fanout.roster import Roster
@@ -41,6 +42,8 @@ class Ask:
     #: When the worker last sent data or answered a ping.
     alive_at: float = 0.0
     pinged_at: float = 0.0
+    #: When the watcher gives up on the request, by the monotonic clock. Flight has a timeout of its own.
+    deadline_s: float = math.inf
     reader: Any = None
     given_up: bool = False
     #: Why the watcher gave up on the request.
@@ -60,6 +63,10 @@ class Ask:
         if now - self.alive_at > dead_s:
             return now - self.alive_at
         return now - self.heard_at if now - self.heard_at > stall_s else 0.0
+
+    def require_time(self) -> None:
+        if time.monotonic() > self.deadline_s:
+            raise LimitHit("cannot finish the query: its time is over", hint="narrow the selectors or the time range")
 
     def give_up(self) -> None:
         self.given_up = True
@@ -136,6 +143,7 @@ class AskWatcher:
             for ask in asks:
                 try:
                     ask.check()
+                    ask.require_time()
                     self._liveness.require(ask)
                 except Exception as reason:  # noqa: BLE001  (the caller's thread raises it, whatever it is)
                     ask.stopped = ask.stopped or reason

@@ -1,15 +1,20 @@
-"""Connections to workers: one per worker, opened on demand, dropped when the worker leaves or fails."""
+"""Connections to workers: opened on demand, dropped when the worker leaves or fails.
+
+A worker of this machine may have a socket beside Flight (`socket_calls.py`).
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow.flight as flight
 
 from lakerunner.query.fanout.protocol import PING
+from lakerunner.query.fanout.socket_calls import SocketCalls
 from lakerunner.query.fanout.tls import Tls, scheme_of
 
 _OPTIONS = [
@@ -22,10 +27,12 @@ _OPTIONS = [
 
 
 class Connections:
-    """The open Flight clients by address. Safe to share between threads."""
+    """The open Flight clients by address, and the sockets. Safe to share between threads."""
 
-    def __init__(self, token: str, tls: Tls | None = None) -> None:
+    def __init__(self, token: str, tls: Tls | None = None, data_dir: Path | None = None) -> None:
         self._token = token
+        # With TLS, whoever asks a worker must show a certificate, and a socket has none.
+        self.sockets = SocketCalls(data_dir if tls is None else None)
         self._scheme = scheme_of(tls)
         self._options = {} if tls is None else tls.of_client()
         self._clients: dict[str, Any] = {}
@@ -48,15 +55,20 @@ class Connections:
         # Not closed, because other threads may be reading from it. The last reference frees it.
         with self._lock:
             self._clients.pop(address, None)
+        self.sockets.forget(address)
 
     def keep_only(self, addresses: Collection[str]) -> None:
         """Drop the connections to all other workers."""
         with self._lock:
-            self._clients = {address: client for address, client in self._clients.items() if address in addresses}
+            gone = [address for address in self._clients if address not in addresses]
+            for address in gone:
+                del self._clients[address]
+        self.sockets.keep_only(addresses)
 
     def close(self) -> None:
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
+        self.sockets.close()
         for client in clients:
             client.close()
 

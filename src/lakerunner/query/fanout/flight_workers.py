@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import orjson
 import pyarrow as pa
@@ -23,6 +25,7 @@ from lakerunner.query.fanout.placement import ranked
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects, unpacked_batch
 from lakerunner.query.fanout.resume import Delivered, resumed
 from lakerunner.query.fanout.roster import Roster
+from lakerunner.query.fanout.socket_calls import SocketCall
 from lakerunner.query.fanout.tls import Tls
 from lakerunner.query.metrics import WORKER_RETRIES
 from lakerunner.query.scan.samples import arrow as wire
@@ -35,6 +38,8 @@ _MAX_ASKS = 256
 
 class FlightWorkers:
     """Sends scans and fragments to workers over Arrow Flight. Safe to share between threads.
+
+    Fragments go over the socket of a worker that has one in `data_dir`.
 
     `last_resort`, if given, does what no worker could. If no other worker is left, a scan waits for a worker that
     restarts, up to `patience_s` after it was first missed. It does not wait for a worker that died during the scan: the
@@ -51,12 +56,13 @@ class FlightWorkers:
         dead_s: float = DEAD_S,
         patience_s: float = 15.0,
         tls: Tls | None = None,
+        data_dir: Path | None = None,
     ) -> None:
         self._token = token
         self._attempts = attempts
         self._last_resort = last_resort
         self._patience_s = patience_s
-        self._connections = Connections(token, tls)
+        self._connections = Connections(token, tls, data_dir)
         self._roster = Roster(addresses, self._connections)
         self._pool = ThreadPoolExecutor(_MAX_ASKS, thread_name_prefix="ask")
         self._liveness = Liveness(self._roster, dead_s, stall_s)
@@ -289,7 +295,46 @@ class FlightWorkers:
             parts, batches = [], []
 
     def _run(self, request: EvaluateRequest, ask: Ask) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
-        """Yield the worker's batches, then its answer without batches."""
+        """Yield the worker's batches, then its answer without batches: over its socket, if it has one here."""
+        connection = self._connections.sockets.connection(ask.address)
+        if connection is None:
+            return self._run_flight(request, ask)
+        return self._run_socket(request, ask, connection)
+
+    def _run_socket(
+        self, request: EvaluateRequest, ask: Ask, connection: socket.socket
+    ) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+        call = SocketCall(connection, ask.address)
+        ask.deadline_s = request.deadline_s
+        try:
+            ask.heard()
+            ask.reader = call
+            call.send(request.to_ticket(self._token))
+            while not ask.given_up:
+                batch, note = call.next()
+                ask.heard()
+                # An empty batch of rows has the columns of the answer.
+                if batch is not None and (batch.num_rows or request.fragment.rows):
+                    # The worker owes nothing while the caller is busy with the batch.
+                    ask.heard_at = None
+                    yield batch
+                    ask.heard()
+                if note is not None:
+                    call.end()
+                    self._connections.sockets.give_back(ask.address, connection)
+                    yield EvaluateAnswer.of_note(orjson.loads(note), ask.address)
+                    return
+            raise ask.stopped or Unavailable(f"cannot read from worker {ask.address}: given up")
+        except (OSError, pa.ArrowException) as reason:
+            if ask.stopped is not None:
+                raise ask.stopped from None
+            raise Unavailable(f"cannot read from worker {ask.address}: {reason}") from None
+        finally:
+            if not call.ended:
+                call.end()
+                connection.close()
+
+    def _run_flight(self, request: EvaluateRequest, ask: Ask) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
         options = flight.FlightCallOptions(timeout=max(0.1, request.time_left_s))
         try:
             ask.heard()

@@ -33,6 +33,7 @@ def open_workers(settings: Settings, who: str = "query-api") -> Workers:
         last_resort=last_resort,
         patience_s=settings.query.worker_patience_s,
         tls=client_tls(settings.query),
+        data_dir=settings.data.dir,
     )
 
 

@@ -1,8 +1,7 @@
-"""The query worker as a role: an Arrow Flight server over a local cache of segments."""
+"""The query worker as a role: an Arrow Flight server, and a socket beside it, over a local cache of segments."""
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from lakerunner.query.fanout.addresses import forget_address, note_address
 from lakerunner.query.fanout.errors import Draining
 from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.open import local_workers
+from lakerunner.query.fanout.socket_calls import is_loopback
 from lakerunner.query.fanout.tls import scheme_of, server_tls
 from lakerunner.query.fanout.token import worker_token
 from lakerunner.query.metrics import QUERY_METRICS
@@ -53,7 +53,7 @@ class QueryWorker(Role):
 
     def start(self) -> None:
         query = self.settings.query
-        if not query.worker_token and not _loopback(query.worker_host):
+        if not query.worker_token and not is_loopback(query.worker_host):
             raise BadInput(
                 f"cannot listen on {query.worker_host} without a secret",
                 hint="set query.worker_token, here and for the API",
@@ -72,9 +72,13 @@ class QueryWorker(Role):
         tls = server_tls(query)
         location = f"{scheme_of(tls)}://{query.worker_host}:{query.worker_port}"
         try:
-            return WorkerServer(
+            server = WorkerServer(
                 location, workers, worker_token(self.settings), query.worker_scans, query.max_scan_bytes, tls
             )
+            # With TLS, whoever asks must show a certificate, and a socket has none.
+            if tls is None:
+                server.listen_in(self.settings.data.dir)
+            return server
         except (OSError, pa.ArrowException) as reason:
             raise BadInput(
                 f"cannot listen on {query.worker_host}:{query.worker_port}: {reason}", where="query.worker_port"
@@ -122,10 +126,3 @@ class QueryWorker(Role):
         if self._service is not None:
             # Waits for requests under way. They end at their next check, since their workers are closed.
             self._service.shutdown()
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

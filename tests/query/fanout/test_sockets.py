@@ -1,0 +1,312 @@
+"""Workers over sockets of this machine: what holds over Flight holds here, and who cannot use one uses Flight."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Unavailable
+from lakerunner.query.fanout.answer import Check, EvaluateAnswer
+from lakerunner.query.fanout.budget import Budgets
+from lakerunner.query.fanout.errors import Draining
+from lakerunner.query.fanout.flight_workers import FlightWorkers
+from lakerunner.query.fanout.protocol import CANCEL, EvaluateRequest, Fragment, Kind, ScanRequest, SegmentObjects
+from lakerunner.query.fanout.socket_frames import Frame, FrameReader, frame, socket_path
+from lakerunner.query.language import Stream
+from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.worker.server import WorkerServer
+
+TOKEN = "a shared secret"
+
+
+@dataclass
+class Toy:
+    """A language whose fragments are made here. It stands for all of them."""
+
+    made: Callable[[Check], Iterator[pa.RecordBatch]]
+    name: str = "toy"
+
+    def evaluate(self, payload: bytes, source: Any, check: Check) -> Stream:
+        return Stream(self.made(check), dict)
+
+
+@dataclass
+class _Workers:
+    budgets: Budgets = field(default_factory=Budgets)
+
+    def close(self) -> None: ...
+
+
+class Asked:
+    """A worker with a socket, and whoever asks it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.server = WorkerServer("grpc://127.0.0.1:0", _Workers(), TOKEN, 4, 1 << 30)  # type: ignore[arg-type]
+        self.server.listen_in(folder)
+        self.address = f"127.0.0.1:{self.server.port}"
+        self.workers = FlightWorkers(lambda: [self.address], TOKEN, data_dir=folder)
+        self.over_flight = 0
+        self._monkeypatch = monkeypatch
+        client = self.workers._connections.client
+
+        def noting(address: str) -> Any:
+            self.over_flight += 1
+            return client(address)
+
+        monkeypatch.setattr(self.workers._connections, "client", noting)
+
+    def makes(self, made: Callable[[Check], Iterator[pa.RecordBatch]]) -> None:
+        self._monkeypatch.setattr("lakerunner.query.fanout.fragment.language", lambda _: Toy(made))
+
+    def stream(self, check: Check = lambda: None, **changes: Any) -> list[pa.RecordBatch | EvaluateAnswer]:
+        return list(self.workers.stream(replace(_request(), **changes), check))
+
+    def raw(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(10)
+        connection.connect(str(socket_path(self.folder, self.server.port)))
+        return connection
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    one = Asked(tmp_path, monkeypatch)
+    yield one
+    one.workers.close()
+    one.server.shutdown()
+
+
+def _request() -> EvaluateRequest:
+    return EvaluateRequest(
+        org_id=uuid.uuid4(),
+        query_id=uuid.uuid4(),
+        segments=(),
+        deadline_s=time.monotonic() + 60,
+        max_bytes=1 << 30,
+        fragment=Fragment("toy", b"{}", (), rows=True),
+    )
+
+
+def _numbers(count: int) -> pa.RecordBatch:
+    texts = pa.array([str(number % 7) for number in range(count)]).dictionary_encode()
+    return pa.RecordBatch.from_pydict({"n": np.arange(count), "text": texts})
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("rows", [[], [3], [100_000, 1], [1] * 20])
+def test_all_batches_and_the_note_arrive(asked: Asked, rows: list[int], small: bool) -> None:
+    asked.makes(lambda _: iter([_numbers(count) for count in rows]))
+    for _ in range(2):
+        *batches, answer = asked.stream(small=small)
+        assert [batch.to_pydict() for batch in batches] == [_numbers(count).to_pydict() for count in rows]
+        assert isinstance(answer, EvaluateAnswer)
+        assert answer.note["tally"]["rows"] == 0
+    assert not asked.over_flight
+
+
+def test_one_connection_serves_one_caller_after_the_other(asked: Asked) -> None:
+    asked.makes(lambda _: iter([_numbers(3)]))
+    for _ in range(5):
+        asked.stream(small=True)
+    assert len(asked.server._socket._connections) == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "error", [BadInput("no"), LimitHit("too much"), Draining("later"), Unavailable("gone")], ids=lambda e: e.code
+)
+@pytest.mark.parametrize("sockets", [True, False])
+def test_an_error_has_the_class_and_text_that_it_has_over_flight(
+    asked: Asked, error: LakeError, sockets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(check: Check) -> Iterator[pa.RecordBatch]:
+        yield _numbers(1)
+        raise error
+
+    asked.makes(made)
+    if not sockets:
+        monkeypatch.setattr(asked.workers._connections.sockets, "connection", lambda _: None)
+    with pytest.raises(type(error)) as raised:
+        asked.stream()
+    where = f"cannot read from worker {asked.address}: " if isinstance(error, Unavailable) else ""
+    assert str(raised.value) == f"{where}{error}"
+    assert bool(asked.over_flight) != sockets
+
+
+def _endless(begun: threading.Event, ended: threading.Event, check: Check) -> Iterator[pa.RecordBatch]:
+    begun.set()
+    try:
+        while True:
+            check()
+            time.sleep(0.01)
+    finally:
+        ended.set()
+    yield
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_an_evaluation_that_nobody_waits_for_ends_within_a_second(asked: Asked, small: bool) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    asked.makes(lambda check: _endless(begun, ended, check))
+
+    def gone() -> None:
+        if begun.is_set():
+            raise LimitHit("the client has gone")
+
+    with pytest.raises(LimitHit, match="gone"):
+        asked.stream(gone, small=small)
+    assert ended.wait(1.0), "the worker still evaluates"
+    assert not asked.over_flight
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_an_evaluation_out_of_time_ends(asked: Asked, small: bool) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    asked.makes(lambda check: _endless(begun, ended, check))
+    with pytest.raises(LimitHit, match="time is over"):
+        asked.stream(small=small, deadline_s=time.monotonic() + 0.3)
+    assert ended.wait(1.0), "the worker still evaluates"
+
+
+def test_a_cancel_ends_an_evaluation(asked: Asked) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    asked.makes(lambda check: _endless(begun, ended, check))
+    query_id = uuid.uuid4()
+    failures: list[LakeError] = []
+
+    def ask() -> None:
+        try:
+            asked.stream(query_id=query_id, small=True)
+        except LakeError as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert begun.wait(5)
+    with flight.connect(f"grpc://{asked.address}") as client:
+        list(client.do_action(flight.Action(CANCEL, orjson.dumps({"token": TOKEN, "query": str(query_id)}))))
+    assert ended.wait(1.0), "the worker still evaluates"
+    asking.join(5)
+    assert "cancelled" in str(failures[0])
+
+
+def test_a_slow_client_pauses_the_evaluation(asked: Asked) -> None:
+    made = 0
+
+    def batches(check: Check) -> Iterator[pa.RecordBatch]:
+        nonlocal made
+        for _ in range(100):
+            made += 1
+            yield _numbers(100_000)
+
+    asked.makes(batches)
+    parts = asked.workers.stream(_request(), lambda: None)
+    next(parts)
+    time.sleep(0.3)
+    assert made < 20
+    assert sum(isinstance(part, pa.RecordBatch) for part in parts) == 99
+
+
+def test_a_worker_that_drains_takes_no_more(asked: Asked) -> None:
+    asked.makes(lambda _: iter([_numbers(3)]))
+    asked.stream()
+    asked.server.drain()
+    with pytest.raises(Draining, match="ending what it has"):
+        asked.stream()
+
+
+def test_a_worker_that_stops_within_an_answer_is_unavailable(asked: Asked) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    asked.makes(lambda check: _endless(begun, ended, check))
+    stopping = threading.Thread(target=lambda: (begun.wait(5), asked.server._socket.close()))  # type: ignore[union-attr]
+    stopping.start()
+    with pytest.raises(LakeError):
+        asked.stream()
+    stopping.join()
+    assert ended.is_set()
+
+
+def test_who_finds_no_socket_uses_flight(asked: Asked) -> None:
+    asked.makes(lambda _: iter([_numbers(3)]))
+    asked.stream()
+    assert not asked.over_flight
+    # The connection that was kept is closed, and a file without a listener is left, as after a kill.
+    asked.server._socket.close()  # type: ignore[union-attr]
+    path = socket_path(asked.folder, asked.server.port)
+    assert path is not None
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    left.bind(str(path))
+    left.close()
+    batch, _ = asked.stream()
+    assert isinstance(batch, pa.RecordBatch)
+    assert asked.over_flight
+    asked.server.listen_in(asked.folder)
+    before = asked.over_flight
+    asked.stream()
+    assert asked.over_flight == before, "the socket of a worker that came back is used"
+
+
+def test_a_wrong_token_is_denied(asked: Asked) -> None:
+    workers = FlightWorkers(lambda: [asked.address], "guessed", data_dir=asked.folder)
+    with pytest.raises(Denied, match="token is not its own"):
+        list(workers.stream(_request(), lambda: None))
+    workers.close()
+
+
+def test_a_ticket_cannot_reach_into_another_org(asked: Asked) -> None:
+    foreign = SegmentObjects(uuid.uuid4(), (f"db/{uuid.uuid4()}/20260101/logs/1/tbl_1.parquet",))
+    with pytest.raises(BadInput, match="not of org"):
+        asked.stream(segments=(foreign,))
+
+
+def _scan() -> bytes:
+    request = _request()
+    scan = ScanRequest(
+        org_id=request.org_id, query_id=request.query_id, segments=(), deadline_s=request.deadline_s, max_bytes=1,
+        kind=Kind.SAMPLES, leaf=Leaf.of_samples((), 0, 1),
+    )  # fmt: skip
+    return scan.to_ticket(TOKEN)
+
+
+@pytest.mark.parametrize("ticket", [b"", b"nothing", b"[]", b'{"token": "%s"}' % TOKEN.encode(), _scan()])
+def test_a_ticket_that_is_none_is_refused_and_the_connection_goes_on(asked: Asked, ticket: bytes) -> None:
+    with asked.raw() as connection:
+        frames = FrameReader(connection)
+        for _ in range(2):
+            connection.sendall(frame(Frame.TICKET, ticket))
+            found = frames.next()
+            assert found is not None
+            assert found[0] is Frame.ERROR
+
+
+@pytest.mark.parametrize("sent", [b"\xff" * 64, frame(Frame.NOTE, b"{}"), frame(Frame.TICKET, b"half")[:-1]])
+def test_what_is_no_ticket_ends_the_connection(asked: Asked, sent: bytes) -> None:
+    with asked.raw() as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        assert FrameReader(connection).next() is None
+
+
+def test_a_path_that_is_too_long_means_flight(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 100)
+    assert socket_path(deep, 1) is None
+
+
+def test_the_socket_is_private_and_goes_with_its_worker(asked: Asked) -> None:
+    path = socket_path(asked.folder, asked.server.port)
+    assert path is not None
+    assert path.stat().st_mode & 0o077 == 0
+    asked.server._socket.close()  # type: ignore[union-attr]
+    assert not path.exists()
