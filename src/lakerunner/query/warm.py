@@ -17,12 +17,19 @@ from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.scan.samples.series_table import SeriesTable, TableLabels
 from lakerunner.runtime.telemetry import log
 
+_loaded = False
+
 
 def warm() -> None:
+    """Load them once; forks of a process that has them have them too."""
+    global _loaded
+    if _loaded:
+        return
     began_s = time.monotonic()
     for name in MODULES:
         language(name).warm()
     _warm_scan(np.arange(20) * 15_000)
+    _loaded = True
     log().info("kernels loaded", seconds=round(time.monotonic() - began_s, 2))
 
 

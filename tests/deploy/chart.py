@@ -1,0 +1,58 @@
+"""Renders the Helm chart with a real helm, if there is one, and reads the objects that it makes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.components.peers import peer
+from tests.deploy.connections import DEPLOY
+
+CHART = DEPLOY / "helm/lakerunner"
+VALUES = sorted((DEPLOY / "helm/values").glob("*.yaml"))
+RELEASE, NAMESPACE = "lake", "telemetry"
+FULL = f"{RELEASE}-lakerunner"
+Object = dict[str, Any]
+
+
+def run_helm(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    command = [str(peer("helm")), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+
+
+def render(home: Path, *values: Path | str) -> list[Object]:
+    """The objects of a release with these files of values, and settings as --set takes them."""
+    given: list[str] = []
+    for each in values:
+        given += ["-f", str(each)] if isinstance(each, Path) else ["--set", each]
+    done = run_helm(home, "template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", "1.33", *given)
+    if done.returncode:
+        raise RefusedValues(done.stderr)
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+class RefusedValues(Exception):
+    """helm did not render the chart."""
+
+
+def of_kind(objects: list[Object], *kinds: str) -> dict[str, Object]:
+    """Objects of these kinds by the role that they belong to."""
+    return {
+        each["metadata"]["labels"].get("app.kubernetes.io/component", ""): each
+        for each in objects
+        if each["kind"] in kinds
+    }
+
+
+def containers(objects: list[Object]) -> Iterator[tuple[str, Object, Object]]:
+    """Role, pod and container of everything that runs."""
+    for role, each in of_kind(objects, "Deployment", "StatefulSet", "Job").items():
+        pod = each["spec"]["template"]["spec"]
+        for container in pod["containers"]:
+            yield role, pod, container
