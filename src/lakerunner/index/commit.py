@@ -11,9 +11,16 @@ from lakerunner.index import deletions, outbox
 from lakerunner.index.alert_states import RuleEvaluation, apply_evaluation
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.derivation import Derivation, apply_derivation
+from lakerunner.index.joined_windows import join
 from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
-from lakerunner.index.rollup_windows import end_windows, mark_inserted, release_windows
+from lakerunner.index.rollup_windows import (
+    end_windows,
+    hold_windows,
+    mark_inserted,
+    release_windows,
+    share_windows,
+)
 from lakerunner.index.row_reports import put_reports
 from lakerunner.index.rule_catalog import (
     Evaluated,
@@ -56,6 +63,9 @@ class ItemResult:
     follow_ups: Sequence[Outgoing] = ()
     #: Windows that `made` holds all rows of, each with the generation that was read.
     windows: Sequence[Window] = ()
+    #: Wide windows that take the place of some of `windows`; and whether they are as wide as they will ever be.
+    joined: Sequence[Window] = ()
+    settled: bool = False
     #: Segment made -> the raw objects that its rows come from. A segment that is not named has unknown sources.
     sources: Mapping[uuid.UUID, Sequence[uuid.UUID]] = field(default_factory=dict)
     #: What derived metrics among `made` need to be counted exactly once.
@@ -109,6 +119,7 @@ def commit_item(database: Database, result: ItemResult) -> Outcome:
 
 
 def _apply(tx: Connection, result: ItemResult) -> None:
+    _lock_windows(tx, result)
     superseded = supersede(tx, result.superseded, result.item_id)
     if superseded != len(result.superseded):
         raise _Stale(f"{len(result.superseded) - superseded} of {len(result.superseded)} input segments are not live")
@@ -127,6 +138,8 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     ended = end_windows(tx, result.windows, result.item_id)
     if ended != len(result.windows):
         raise _Stale(f"the rows of {len(result.windows) - ended} of {len(result.windows)} windows have changed since")
+    if not join(tx, result.joined, result.windows, result.settled):
+        raise _Stale("windows that it joins are no longer neighbours")
     ended = end_objects(tx, result.item_id, result.objects)
     if ended != len(result.objects):
         raise Bug(
@@ -149,14 +162,28 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     outbox.put(tx, result.follow_ups)
 
 
+def _lock_windows(tx: Connection, result: ItemResult) -> None:
+    """Before any row of a segment is locked, so that joining windows and touching them do not deadlock."""
+    if result.joined:
+        hold_windows(tx, result.joined[0].org_id)
+    elif result.deletions:
+        share_windows(tx, _org_of(tx, result))
+
+
+def _org_of(tx: Connection, result: ItemResult) -> uuid.UUID:
+    row = tx.execute("SELECT org_id FROM work_item WHERE item_id = %s", [result.item_id]).fetchone()
+    assert row is not None
+    org_id: uuid.UUID = row["org_id"]
+    return org_id
+
+
 def _apply_rules(tx: Connection, result: ItemResult) -> None:
     if result.rules is None and not result.holes:
         return
-    row = tx.execute("SELECT org_id FROM work_item WHERE item_id = %s", [result.item_id]).fetchone()
-    assert row is not None
+    org_id = _org_of(tx, result)
     if result.rules is not None:
-        require_not_retired(tx, row["org_id"], result.rules)
-    record_holes(tx, row["org_id"], result.holes)
+        require_not_retired(tx, org_id, result.rules)
+    record_holes(tx, org_id, result.holes)
 
 
 def _lost_to(tx: Connection, item_id: uuid.UUID) -> Outcome:

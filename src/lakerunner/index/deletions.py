@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from lakerunner.index.database import Connection
 from lakerunner.index.deletion_end import end_complete
-from lakerunner.index.rollup_windows import mark_dirty
+from lakerunner.index.rollup_windows import mark_dirty, share_windows
 from lakerunner.index.rule_catalog import record_gone
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, ref, segment_of_row
 from lakerunner.model.deletion import DeletionRequest, DeletionState, SegmentDeleted
@@ -78,6 +78,7 @@ def request_deletion(
     ).fetchone()
     if row is not None and row["open"] >= MAX_OPEN:
         raise LimitHit(f"cannot accept the deletion: {MAX_OPEN} of this org are open", hint="wait until some are done")
+    share_windows(tx, request.org_id)
     segments = [each for each in _lock_live(tx, request) if may_hold(each)]
     deletion_id = fresh_id()
     tx.execute(

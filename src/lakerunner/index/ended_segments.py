@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lakerunner.index import sweep_ledger
 from lakerunner.index.database import Connection
 from lakerunner.index.deletion_end import end_pending
-from lakerunner.index.rollup_windows import mark_dirty
+from lakerunner.index.rollup_windows import mark_dirty, share_windows
 from lakerunner.index.segment_sources import forget_sources
 from lakerunner.index.segments import SEGMENT_COLUMNS, SegmentRef, ref, segment_of_row
 from lakerunner.index.sweep_ledger import Entry
@@ -104,6 +104,7 @@ def mark_lost(tx: Connection, segment: Segment, missing: Sequence[str]) -> bool:
     The windows of a tier are made again, from the raw samples.
     """
     name = ref(segment)
+    share_windows(tx, segment.org_id)
     changed = tx.execute(
         "UPDATE segment SET state = 'lost', superseded_at = now(), end_reason = %s"
         " WHERE dateint = %s AND segment_id = %s AND state = 'live'",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lakerunner.index import sweep_ledger
 from lakerunner.index.database import Connection, Database
-from lakerunner.index.rollup_windows import mark_dirty
+from lakerunner.index.rollup_windows import mark_dirty, share_windows
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, ref, segment_of_row
 from lakerunner.index.sweep_ledger import Entry
 from lakerunner.model.segment import UNDATED, Segment
@@ -97,6 +97,7 @@ def mark_found(tx: Connection, segments: Sequence[Segment]) -> int:
     found = 0
     for segment in segments:
         name = ref(segment)
+        share_windows(tx, segment.org_id)
         is_back = tx.execute(
             "UPDATE segment SET state = 'live', superseded_at = NULL, end_reason = NULL"
             " WHERE dateint = %s AND segment_id = %s AND state = 'lost'",

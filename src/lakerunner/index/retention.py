@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakerunner.index.deletion_end import end_pending
-from lakerunner.index.rollup_windows import forget_windows, seal
+from lakerunner.index.rollup_windows import forget_windows, seal, share_windows
 from lakerunner.index.rule_catalog import record_gone
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import BadInput
@@ -159,6 +159,8 @@ def expired(tx: Connection, org_id: uuid.UUID, kept: Kept, keep_s: float, limit:
 
 def end_expired(tx: Connection, org_id: uuid.UUID, kept: Kept, keep_s: float, limit: int) -> list[Expired]:
     """End live segments all of whose rows are older. From the commit on, no new query sees them."""
+    if kept.signal == METRICS.name:
+        share_windows(tx, org_id)
     rows = tx.execute(
         "UPDATE segment s SET state = 'deleted', superseded_at = now(), deleted_at = now(), end_reason = %(reason)s"  # noqa: S608
         f" FROM ({_EXPIRED} FOR UPDATE SKIP LOCKED) AS old"

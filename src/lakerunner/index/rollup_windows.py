@@ -2,6 +2,9 @@
 
 `generation` counts the changes. Whoever changes raw rows raises it in the same transaction. A rollup reads it together
 with the list of segments, and its commit makes the window clean only if nobody raised it since.
+
+Windows of a day may be joined (`joined_windows.py`). A transaction that touches windows by their time holds a lock of
+the org that joining excludes: a statement that waits for a row that is then replaced would not see what replaces it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from psycopg.rows import DictRow
 from lakerunner.index.database import Connection
 from lakerunner.index.segments import days_of
 from lakerunner.model.rollup_window import (
+    CLOSED_AFTER_NS,
     DAY_SOURCE_TIER_S,
     SETTLE_NS,
     Window,
@@ -32,9 +36,9 @@ from lakerunner.model.time import NS_PER_DAY, TimeRange
 #: Windows that one scan announces: of one org, so that none keeps the others waiting, and of all.
 _PER_ORG, _PER_SCAN = 500, 5_000
 
-_COLUMNS = "w.org_id, w.tier_s, w.start_ns, w.end_ns, w.generation"
+_COLUMNS = "w.org_id, w.tier_s, w.start_ns, w.end_ns, w.generation, w.dirty"
 #: Rows that an open deletion hides from queries are still in the raw segments: until they are gone, nothing is made.
-_DELETING = (
+DELETING = (
     "EXISTS (SELECT FROM deletion x WHERE x.org_id = w.org_id AND x.signal = 'metrics'"
     " AND x.state IN ('pending', 'running') AND x.start_ns <= w.end_ns AND x.end_ns > w.start_ns)"
 )
@@ -43,7 +47,16 @@ _IS_READY = (
     "w.dirty AND w.item_id IS NULL AND NOT w.sealed AND w.end_ns <= %(over_ns)s"
     " AND (w.tier_s <= %(source)s OR NOT EXISTS (SELECT FROM rollup_window f WHERE f.org_id = w.org_id"
     " AND f.tier_s = %(source)s AND f.dirty AND NOT f.sealed AND f.start_ns >= w.start_ns AND f.start_ns < w.end_ns))"
-    f" AND NOT {_DELETING}"
+    f" AND NOT {DELETING}"
+)
+#: A clean window of a closed day in which nothing is still to be made.
+_IS_JOINABLE = (
+    "NOT w.settled AND w.tier_s <= 300 AND NOT w.dirty AND w.item_id IS NULL AND w.end_ns <= %(closed_ns)s + %(day)s"
+    " AND (w.start_ns / %(day)s + 1) * %(day)s <= %(closed_ns)s"
+    " AND NOT EXISTS (SELECT FROM rollup_window f WHERE f.org_id = w.org_id AND f.tier_s <= 300 AND f.dirty"
+    " AND NOT f.sealed AND f.start_ns >= w.start_ns / %(day)s * %(day)s"
+    " AND f.start_ns < (w.start_ns / %(day)s + 1) * %(day)s)"
+    f" AND NOT {DELETING}"
 )
 
 
@@ -56,6 +69,19 @@ class WindowState:
     end_ns: int
     dirty: bool
     sealed: bool
+
+
+def share_windows(tx: Connection, org_id: uuid.UUID) -> None:
+    """Keep windows of the org from being joined until the transaction ends.
+
+    Taken before rows of segments are locked: a join locks these after its own lock.
+    """
+    tx.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('lakerunner-windows ' || %s::text, 0))", [org_id])
+
+
+def hold_windows(tx: Connection, org_id: uuid.UUID) -> None:
+    """Wait until no other transaction changes windows of the org by their time, and keep it so."""
+    tx.execute("SELECT pg_advisory_xact_lock(hashtextextended('lakerunner-windows ' || %s::text, 0))", [org_id])
 
 
 def mark_inserted(tx: Connection, segments: Sequence[Segment]) -> None:
@@ -78,6 +104,7 @@ def mark_dirty(tx: Connection, org_id: uuid.UUID, ranges: Sequence[TimeRange]) -
     if not ranges:
         return
     now_ns = time.time_ns()
+    share_windows(tx, org_id)
     near = [each for each in ranges if each.end_ns - each.start_ns <= NS_PER_DAY and is_dated(each, now_ns)]
     _create_days(tx, org_id, sorted({day for each in near for day in days_of_rows(each)}))
     # Locked in order: transactions that touch the same windows wait for each other and do not deadlock.
@@ -114,19 +141,45 @@ def _create_days(tx: Connection, org_id: uuid.UUID, days: Sequence[int]) -> None
         windows.sort(key=lambda window: (window.tier_s, window.start_ns))
         tx.execute(
             "INSERT INTO rollup_window (org_id, tier_s, start_ns, end_ns)"
-            " SELECT %s, * FROM unnest(%s::int[], %s::bigint[], %s::bigint[]) ON CONFLICT DO NOTHING",
-            [org_id, *map(list, zip(*((w.tier_s, w.start_ns, w.end_ns) for w in windows), strict=True))],
+            " SELECT %(org)s, n.* FROM unnest(%(tiers)s::int[], %(starts)s::bigint[], %(ends)s::bigint[])"
+            # Of a day whose coarse tiers have expired, hours may have been joined.
+            " AS n(tier_s, start_ns, end_ns) WHERE NOT EXISTS (SELECT FROM rollup_window e WHERE e.org_id = %(org)s"
+            " AND e.tier_s = n.tier_s AND e.start_ns < n.start_ns AND e.start_ns >= n.start_ns - %(day)s"
+            " AND e.end_ns > n.start_ns) ON CONFLICT DO NOTHING",
+            {
+                "org": org_id,
+                "tiers": [w.tier_s for w in windows],
+                "starts": [w.start_ns for w in windows],
+                "ends": [w.end_ns for w in windows],
+                "day": NS_PER_DAY,
+            },
         )
 
 
-def ready_windows(tx: Connection, windows: Sequence[Window]) -> list[Window]:
-    """Those of the windows that can be made now: over, dirty, and no item has them."""
+def ready_windows(tx: Connection, windows: Sequence[Window]) -> dict[tuple[uuid.UUID, int, int], Window]:
+    """By org, tier and start, the window that the asked one has become or is part of, if something can be done now:
+    made (over, dirty, and no item has it), or joined."""
     keys = [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]]
     rows = tx.execute(
-        f"SELECT {_COLUMNS} FROM rollup_window w"  # noqa: S608
-        " JOIN unnest(%(orgs)s::uuid[], %(tiers)s::int[], %(starts)s::bigint[]) AS k(org_id, tier_s, start_ns)"
-        f" USING (org_id, tier_s, start_ns) WHERE {_IS_READY}",
+        f"SELECT DISTINCT {_COLUMNS}, k.start_ns AS asked_ns FROM"  # noqa: S608
+        " unnest(%(orgs)s::uuid[], %(tiers)s::int[], %(starts)s::bigint[]) AS k(org_id, tier_s, start_ns)"
+        " JOIN rollup_window w ON w.org_id = k.org_id AND w.tier_s = k.tier_s"
+        " AND w.start_ns <= k.start_ns AND w.start_ns > k.start_ns - %(day)s AND w.end_ns > k.start_ns"
+        f" WHERE ({_IS_READY}) OR ({_IS_JOINABLE})",
         {**_now(), **dict(zip(("orgs", "tiers", "starts"), keys, strict=True))},
+    ).fetchall()
+    return {(row["org_id"], row["tier_s"], row.pop("asked_ns")): _window(row) for row in rows}
+
+
+def joinable_days(tx: Connection) -> list[Window]:
+    """One window of each closed day that has windows to join, oldest days first; so many of each org."""
+    rows = tx.execute(
+        "SELECT org_id, tier_s, start_ns, end_ns, generation, dirty FROM (SELECT d.*,"  # noqa: S608
+        " row_number() OVER (PARTITION BY d.org_id ORDER BY d.end_ns) AS turn FROM"
+        f" (SELECT DISTINCT ON (w.org_id, w.start_ns / %(day)s) {_COLUMNS} FROM rollup_window w WHERE {_IS_JOINABLE}"
+        " ORDER BY w.org_id, w.start_ns / %(day)s, w.start_ns) AS d) AS due"
+        " WHERE turn <= %(per_org)s ORDER BY turn, org_id LIMIT %(limit)s",
+        {**_now(), "per_org": _PER_ORG, "limit": _PER_SCAN},
     ).fetchall()
     return [_window(row) for row in rows]
 
@@ -134,7 +187,7 @@ def ready_windows(tx: Connection, windows: Sequence[Window]) -> list[Window]:
 def due_windows(tx: Connection, pause_s: float) -> list[Window]:
     """The windows that wait to be made, oldest first; so many of each org. Their first change is `pause_s` old."""
     rows = tx.execute(
-        "SELECT org_id, tier_s, start_ns, end_ns, generation FROM (SELECT w.*,"  # noqa: S608
+        "SELECT org_id, tier_s, start_ns, end_ns, generation, dirty FROM (SELECT w.*,"  # noqa: S608
         " row_number() OVER (PARTITION BY w.org_id ORDER BY w.end_ns, w.tier_s) AS turn"
         f" FROM rollup_window w WHERE {_IS_READY} AND w.dirty_at <= now() - make_interval(secs => %(pause_s)s)) AS due"
         " WHERE turn <= %(per_org)s ORDER BY turn, org_id LIMIT %(limit)s",
@@ -144,17 +197,27 @@ def due_windows(tx: Connection, pause_s: float) -> list[Window]:
 
 
 def _now() -> dict[str, int]:
-    return {"over_ns": time.time_ns() - SETTLE_NS, "source": DAY_SOURCE_TIER_S}
+    now_ns = time.time_ns()
+    return {
+        "over_ns": now_ns - SETTLE_NS,
+        "closed_ns": now_ns - CLOSED_AFTER_NS,
+        "source": DAY_SOURCE_TIER_S,
+        "day": NS_PER_DAY,
+    }
 
 
 def lock_free(tx: Connection, windows: Sequence[Window]) -> list[Window]:
-    """Lock those of the windows that are dirty and that no item has; returned with their present generation."""
+    """Lock those of the windows that no item has and that are still dirty, or still to be joined, as they were.
+
+    They are returned with their present generation.
+    """
     keys = [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]]
     rows = tx.execute(
-        f"SELECT {_COLUMNS} FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns) IN"  # noqa: S608
-        " (SELECT * FROM unnest(%s::uuid[], %s::int[], %s::bigint[])) AND w.dirty AND w.item_id IS NULL"
-        " AND NOT w.sealed ORDER BY w.org_id, w.tier_s, w.start_ns FOR UPDATE",
-        keys,
+        f"SELECT {_COLUMNS} FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns, w.dirty) IN"  # noqa: S608
+        " (SELECT * FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::boolean[])) AND w.item_id IS NULL"
+        " AND (CASE WHEN w.dirty THEN NOT w.sealed ELSE NOT w.settled END)"
+        " ORDER BY w.org_id, w.tier_s, w.start_ns FOR UPDATE",
+        [*keys, [w.dirty for w in windows]],
     ).fetchall()
     return [_window(row) for row in rows]
 
@@ -196,22 +259,26 @@ def windows_of_items(tx: Connection, item_ids: Sequence[uuid.UUID]) -> dict[uuid
 
 def read_generations(tx: Connection, windows: Sequence[Window]) -> tuple[list[Window], bool]:
     """The windows with their present generations; and whether they can be made: the finer tier that they are made of
-    is complete, and no deletion is under way.
+    is complete, or among them, and no deletion is under way.
 
     Must run in the snapshot in which the segments are listed.
     """
     rows = tx.execute(
-        f"SELECT {_COLUMNS}, {_DELETING} AS deleting FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns) IN"  # noqa: S608
+        f"SELECT {_COLUMNS}, {DELETING} AS deleting FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns) IN"  # noqa: S608
         " (SELECT * FROM unnest(%s::uuid[], %s::int[], %s::bigint[])) ORDER BY w.tier_s, w.start_ns",
         [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]],
     ).fetchall()
     coarse = [window for window in windows if source_tier_s(window.tier_s) != RAW_TIER_S]
+    mine = [window.start_ns for window in windows if window.tier_s == DAY_SOURCE_TIER_S]
     missing = tx.execute(
         "SELECT FROM rollup_window f JOIN unnest(%s::uuid[], %s::bigint[], %s::bigint[]) AS k(org_id, start_ns, end_ns)"
         " ON f.org_id = k.org_id AND f.start_ns >= k.start_ns AND f.start_ns < k.end_ns"
-        " WHERE f.tier_s = %s AND f.dirty AND NOT f.sealed LIMIT 1",
-        [[w.org_id for w in coarse], [w.start_ns for w in coarse], [w.end_ns for w in coarse], DAY_SOURCE_TIER_S],
-    ).fetchone()
+        " WHERE f.tier_s = %s AND f.dirty AND NOT f.sealed AND f.start_ns <> ALL(%s) LIMIT 1",
+        [
+            [w.org_id for w in coarse], [w.start_ns for w in coarse], [w.end_ns for w in coarse], DAY_SOURCE_TIER_S,
+            mine,
+        ],
+    ).fetchone()  # fmt: skip
     deleting = [row.pop("deleting") for row in rows]
     return [_window(row) for row in rows], missing is None and not any(deleting)
 
@@ -219,11 +286,24 @@ def read_generations(tx: Connection, windows: Sequence[Window]) -> tuple[list[Wi
 def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -> int:
     """Make windows clean whose generation is still the given one, and supersede their former segments, also lost ones.
 
-    Returns how many there were, for the caller to compare.
+    Of windows that were clean when they were read, the generation is compared, and nothing changes but that the item
+    no longer has them. Returns how many there were, for the caller to compare.
     """
     if not windows:
         return 0
     _lock_in_order(tx, item_id)
+    clean = [window for window in windows if not window.dirty]
+    windows = [window for window in windows if window.dirty]
+    kept = tx.execute(
+        "UPDATE rollup_window w SET item_id = NULL"
+        " FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::bigint[]) AS k(org_id, tier_s, start_ns, generation)"
+        " WHERE w.org_id = k.org_id AND w.tier_s = k.tier_s AND w.start_ns = k.start_ns"
+        " AND w.generation = k.generation AND w.item_id = %s AND NOT w.dirty",
+        [
+            [w.org_id for w in clean], [w.tier_s for w in clean], [w.start_ns for w in clean],
+            [w.generation for w in clean], item_id,
+        ],
+    ).rowcount  # fmt: skip
     ended = tx.execute(
         "UPDATE rollup_window w SET made_generation = w.generation, dirty = false, made_at = now(), item_id = NULL"
         " FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::bigint[]) AS k(org_id, tier_s, start_ns, generation)"
@@ -245,7 +325,7 @@ def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -
                 window.end_ns,
             ],
         )  # fmt: skip
-    return ended
+    return kept + ended
 
 
 def seal(tx: Connection, org_id: uuid.UUID, source_s: int, before_ns: int) -> int:

@@ -16,6 +16,8 @@ from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR, NS_PER_MS, NS_PER_S, 
 DAY_SOURCE_TIER_S = 300
 #: How long after its end a window waits for rows that come a little late.
 SETTLE_NS = 300 * NS_PER_S
+#: How long after its end a day is closed: few rows still come, so its windows are made and stored together.
+CLOSED_AFTER_NS = 12 * NS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,19 @@ class Window:
     end_ns: int
     #: Counts the changes of the window's raw rows; 0 when it is not known.
     generation: int = 0
+    #: Whether its raw rows changed since it was made. A clean window is joined with its neighbours.
+    dirty: bool = True
 
     @property
     def window_id(self) -> uuid.UUID:
         """Another one after each change: the work on it is other work."""
-        numbers = (self.tier_s, self.start_ns, self.generation)
+        numbers = (self.tier_s, self.start_ns, self.generation, *(() if self.dirty else (0,)))
         return hashed_id(self.org_id.bytes, *(str(number).encode() for number in numbers))
+
+    @property
+    def day(self) -> int:
+        """Since the epoch."""
+        return self.start_ns // NS_PER_DAY
 
     @property
     def signal(self) -> str:
@@ -59,7 +68,7 @@ def tier_collector(tier_s: int) -> str:
 
 
 def width_ns(tier_s: int) -> int:
-    """How wide the windows of a tier are. An hour of a fine tier is read at once; a day of a coarse one is as large.
+    """How wide the windows of a tier are at first. An hour of a fine tier is as large as a day of a coarse one.
 
     >>> width_ns(300) == NS_PER_HOUR, width_ns(3600) == NS_PER_DAY
     (True, True)
@@ -70,6 +79,15 @@ def width_ns(tier_s: int) -> int:
 def source_tier_s(tier_s: int) -> int:
     """What the tier's windows are made of."""
     return RAW_TIER_S if tier_s <= DAY_SOURCE_TIER_S else DAY_SOURCE_TIER_S
+
+
+def is_closed(day: int, now_ns: int) -> bool:
+    """Whether the day has been over for so long that few rows still come.
+
+    >>> is_closed(1, 2 * NS_PER_DAY), is_closed(1, 2 * NS_PER_DAY + CLOSED_AFTER_NS)
+    (False, True)
+    """
+    return (day + 1) * NS_PER_DAY + CLOSED_AFTER_NS <= now_ns
 
 
 def windows_of_day(org_id: uuid.UUID, day: int) -> Iterator[Window]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -20,7 +21,7 @@ from lakerunner.index.overdue import Overdue, Position
 from lakerunner.index.segments import SegmentRef, ref
 from lakerunner.model.errors import LakeError
 from lakerunner.model.raw_object import RawObject, quarantined
-from lakerunner.model.rollup_window import Window, width_ns
+from lakerunner.model.rollup_window import Window, is_closed, width_ns
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
@@ -130,11 +131,11 @@ class Windows:
         messages = [_windows(payload) for payload in payloads]
         asked = {window: None for message in messages if not isinstance(message, LakeError) for window in message}
         with database.transaction() as tx:
-            ready = {_key(window): window for window in rollup_windows.ready_windows(tx, list(asked))}
+            ready = rollup_windows.ready_windows(tx, list(asked))
         return [
             message
             if isinstance(message, LakeError)
-            else [ready[key] for each in message if (key := _key(each)) in ready]
+            else list(dict.fromkeys(ready[key] for each in message if (key := _key(each)) in ready))
             for message in messages
         ]
 
@@ -159,9 +160,15 @@ class Windows:
     def overdue(
         self, tx: Connection, stage: str, signals: Sequence[Signal], due: Overdue, after: Position
     ) -> tuple[list[Outgoing], Position | None]:
-        """All that are due, in one page, whatever their age: most windows become due by the mere passing of time."""
-        windows = rollup_windows.due_windows(tx, 0.0)
-        return windows_changed(_key(window) for window in windows), None
+        """All that are due, in one page, whatever their age: most windows become due by the mere passing of time.
+
+        One for each closed day: it makes the boxer look at the whole day.
+        """
+        now_ns = time.time_ns()
+        windows: dict[Hashable, Window] = {}
+        for each in (*rollup_windows.due_windows(tx, 0.0), *rollup_windows.joinable_days(tx)):
+            windows.setdefault((each.org_id, each.day) if is_closed(each.day, now_ns) else _key(each), each)
+        return windows_changed(map(_key, windows.values())), None
 
 
 WINDOWS: Final = Windows()

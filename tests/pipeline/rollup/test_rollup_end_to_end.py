@@ -161,19 +161,22 @@ def test_through_the_bus(lake: Lake) -> None:
     pipeline = lake.settings.pipeline.model_copy(update={"rollup_pause_s": 0.05})
     lake.settings = lake.settings.model_copy(update={"pipeline": pipeline})
     add(lake, [Sample(1, DAY_MS + 5, 1.0)])
-    for _ in range(2):
-        assert reconcile(lake.database, [ROLLUP], Overdue(300, 60)).inputs == 1
-        lake.relay()
-        with lake.consumer("boxer-rollup", topics.made(METRICS, "rollup").name) as consumer:
-            boxer = Boxer(ROLLUP, lake.database, consumer, lake.settings.pipeline)
-            while _due(lake):
-                boxer.step()
-        lake.relay()
-        with lake.consumer("rollup", topics.work(METRICS, "rollup").name) as consumer:
-            worker = Worker(ROLLUP, lake.database, consumer, lake.settings.pipeline, runner(lake), 3)
-            _drain(lake, worker)
-    assert lake.value("SELECT count(*) FROM rollup_window WHERE dirty") == 0
-    assert raw_equal(lake, [Sample(1, DAY_MS + 5, 1.0)], 86_400)
+    assert reconcile(lake.database, [ROLLUP], Overdue(300, 60)).inputs == 1
+    lake.relay()
+    with lake.consumer("boxer-rollup", topics.made(METRICS, "rollup").name) as consumer:
+        boxer = Boxer(ROLLUP, lake.database, consumer, lake.settings.pipeline)
+        while _due(lake):
+            boxer.step()
+    lake.relay()
+    with lake.consumer("rollup", topics.work(METRICS, "rollup").name) as consumer:
+        worker = Worker(ROLLUP, lake.database, consumer, lake.settings.pipeline, runner(lake), 3)
+        _drain(lake, worker)
+    # The day is closed, so that all its tiers are made in one item, each as one window.
+    assert lake.value("SELECT count(*) FROM work_item") == 1
+    assert lake.value("SELECT count(*) FROM rollup_window WHERE NOT dirty AND settled = (tier_s <= 300)") == 4
+    assert lake.value("SELECT count(*) FROM rollup_window") == 4
+    for tier_s in ROLLED_TIERS_S:
+        assert raw_equal(lake, [Sample(1, DAY_MS + 5, 1.0)], tier_s)
     assert reconcile(lake.database, [ROLLUP], Overdue(300, 60)).inputs == 0
 
 

@@ -17,7 +17,7 @@ from lakerunner.model.rollup_window import Window
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS, SERIES
 from lakerunner.model.time import NS_PER_DAY, NS_PER_MS, TimeRange
-from lakerunner.pipeline.items import load_items, make_item
+from lakerunner.pipeline.items import load_items, make_item, make_items
 from lakerunner.pipeline.rollup.stage import ROLLUP, RollupRunner, RunTasks
 from lakerunner.pipeline.rollup.task import RollupResult, RollupTask, run_rollup
 from lakerunner.pipeline.stage import Item
@@ -85,6 +85,30 @@ def roll_up_all(lake: Lake, run_tasks: RunTasks = run_here) -> int:
         ends = run_batch(ROLLUP, lake.database, runner(lake, run_tasks), items, attempts)
         assert set(ends.values()) == {None}, ends
         made += len(due)
+
+
+def gathered(lake: Lake, windows: Sequence[Window]) -> list[Item[Window]]:
+    """The items that a boxer makes when these windows are announced."""
+    made = make_items(lake.database, ROLLUP, windows, lake.settings.pipeline)
+    with lake.database.transaction() as tx:
+        items, _ = load_items(tx, ROLLUP, made, lake.settings.pipeline)
+    return list(items.values())
+
+
+def settle_all(lake: Lake, run_tasks: RunTasks = run_here) -> int:
+    """Make and join windows as boxer and worker do, until nothing is left to be done; returns the number of items."""
+    done = 0
+    while True:
+        with lake.database.transaction() as tx:
+            due = [*due_windows(tx, 0.0), *rollup_windows.joinable_days(tx)]
+        if not due:
+            return done
+        items = gathered(lake, due)
+        attempts = dict.fromkeys([item.item_id for item in items], 1)
+        if items:
+            ends = run_batch(ROLLUP, lake.database, runner(lake, run_tasks), items, attempts)
+            assert set(ends.values()) == {None}, ends
+        done += len(items)
 
 
 def tier_rows(lake: Lake, tier_s: int, table: int = 0, org_id: uuid.UUID = ORG) -> pa.Table:

@@ -44,11 +44,23 @@ def roll_up_tiers(samples: pa.Table, tiers_s: Iterable[int]) -> dict[int, pa.Tab
         if tier_s > tier_of(samples):
             samples = _rolled_up(samples, tier_s)
         if tier_s in wanted:
-            made[tier_s] = samples
+            made[tier_s] = samples if samples.schema == tier_schema(tier_s) else _complete(samples, tier_s)
     coarse = [tier_s for tier_s, table in made.items() if tier_of(table) != tier_s]
     if coarse:
         raise BadInput(f"cannot roll up to {coarse[0]} s: the samples are rolled up to {tier_of(samples)} s already")
     return made
+
+
+def _complete(samples: pa.Table, tier_s: int) -> pa.Table:
+    """Rows of a tier as they are, with all its columns."""
+    if tier_of(samples) != tier_s:
+        return samples
+    present = set(samples.column_names)
+    columns = [
+        samples.column(each.name).cast(each.type) if each.name in present else pa.nulls(samples.num_rows, each.type)
+        for each in TIER_SAMPLES.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=tier_schema(tier_s))
 
 
 def tier_of(samples: pa.Table) -> int:
