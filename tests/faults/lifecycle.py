@@ -27,8 +27,12 @@ from tests.faults import backfill, compact, delete, derive, rollup, ruler, sweep
 from tests.faults.matrix import BUSES, Cell, Components, Matrix, components
 
 MATRICES: Final[Mapping[str, Matrix]] = {
-    each.MATRIX.stage: each.MATRIX for each in (delete, sweep, compact, rollup, derive, backfill, ruler)
-}  # fmt: skip
+    each.stage: each
+    for each in (
+        *(module.MATRIX for module in (delete, sweep, compact, rollup, derive, backfill, ruler)),
+        rollup.JOIN_MATRIX,
+    )
+}
 
 
 @dataclass(frozen=True)

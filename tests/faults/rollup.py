@@ -1,8 +1,9 @@
 """The crash matrix of rollups: boxer and worker killed at each crash point, on both buses, while a reader looks on.
 
-The seed draws the samples, how they are cut into segments, which of them come late, and at which passing the victim
-dies. In the end every tier is the rollup of all raw samples; then all messages come again, and nothing may change. All
-along, a reader takes snapshots of the index: whatever it sees as clean must hold exactly the raw samples that it sees.
+The seed draws the samples of three closed days, how they are cut into segments, which of them come late, how many share
+a window, and at which passing the victim dies. In the end every tier is the rollup of all raw samples; then all
+messages come again, and nothing may change. All along, a reader takes snapshots of the index: whatever it sees as clean
+must hold exactly the raw samples that it sees.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tests.faults.matrix import Matrix
 from tests.faults.victims import kill_role
 from tests.pipeline.rollup.naive import Sample
 from tests.pipeline.rollup.test_rollup_end_to_end import raw_equal
-from tests.pipeline.rollup.tier_lake import ALWAYS, DAY_MS, HOUR_MS, ORG, add, runner
+from tests.pipeline.rollup.tier_lake import ALWAYS, DAY_MS, HOUR_MS, ORG, add, roll_up_all, runner
 
 #: Point -> the role that passes it.
 POINTS: Mapping[str, str] = {
@@ -48,18 +49,26 @@ POINTS: Mapping[str, str] = {
     "worker_before_bus_commit": "rollup",
     "worker_after_bus_commit": "rollup",
 }
+#: With samples, all of them closed.
+DAYS = 3
 _TOPICS = (topics.made(METRICS, "rollup").name, topics.work(METRICS, "rollup").name)
 _GROUPS = ("boxer-rollup", "rollup")
 
 
 class Trial(matrix.Trial):
+    #: The windows that the victim is to be given.
+    to_bundle = "dirty AND tier_s <= 300"
+
     def sections(self) -> Mapping[str, Mapping[str, Any]]:
-        return {"pipeline": {"rollup_pause_s": 0.05}}
+        # Few rows per window: then a day is several items, and some of its windows are joined later.
+        rows = self.draw.choice([4, 8, 32, 1_000])
+        return {"pipeline": {"rollup_pause_s": 0.05, "rollup_segment_rows": rows}}
 
     def run(self) -> str:
         self._samples: list[Sample] = []
         self.looks = 0
         self._add()
+        self._prepare()
         self._kill()
         lake = self.lake
         with beside(self._announcer(), clean_roles.relay(lake), self._boxer(), self._worker(), self._reader()):
@@ -74,12 +83,17 @@ class Trial(matrix.Trial):
         assert self._live() == before, "messages that came again changed something"
         return f"samples {len(self._samples)} segments {len(before)} looks {self.looks}"
 
+    def _prepare(self) -> None:
+        """What is done before the victim starts."""
+
     def _add(self) -> None:
         """Samples of some hours in some segments, none of them twice."""
         known = {(each.tid, each.time) for each in self._samples}
         added = []
-        for _ in range(self.draw.randint(20, 200)):
-            time_ms = DAY_MS + self.draw.randint(1, 6) * HOUR_MS - self.draw.choice([0, self.draw.randrange(HOUR_MS)])
+        for nth in range(self.draw.randint(20, 200)):
+            # Every day has some.
+            day_ms = DAY_MS - nth % DAYS * 24 * HOUR_MS
+            time_ms = day_ms + self.draw.randint(1, 6) * HOUR_MS - self.draw.choice([0, self.draw.randrange(HOUR_MS)])
             tid = self.draw.randrange(6)
             if (tid, time_ms) not in known:
                 known.add((tid, time_ms))
@@ -93,14 +107,13 @@ class Trial(matrix.Trial):
     def _kill(self) -> None:
         """Bring the work to the victim and let it die there."""
         lake, role = self.lake, POINTS[self.cell.point]
-        passing = self.draw.randint(1, 6)
-        if self.cell.point == "rollup_after_read":
-            passing = min(passing, 3)
+        # Each day is at least one item.
+        passing = self.draw.randint(1, DAYS)
         reconcile(lake.database, [ROLLUP], Overdue(300, 60))
         with beside(clean_roles.relay(lake)):
             if role == "rollup":
                 with beside(self._boxer()):
-                    until(lambda: self._windows("dirty AND item_id IS NULL AND tier_s <= 300") == 0, "all is bundled")
+                    until(lambda: self._windows(f"{self.to_bundle} AND item_id IS NULL") == 0, "all is bundled")
                 until(lambda: self.count("outbox WHERE published_at IS NULL") == 0, "all items are on the bus")
             kill_role(lake, role, self.cell.point, passing, on_spark=self.cell.seed == 0)
 
@@ -166,7 +179,8 @@ class Trial(matrix.Trial):
         return self.count(f"rollup_window WHERE {condition}")
 
     def _is_clean(self) -> bool:
-        return self._windows("dirty") == 0 and self.is_idle(_GROUPS)
+        unsettled = self._windows("dirty OR NOT settled AND tier_s <= 300")
+        return unsettled == 0 and self.is_idle(_GROUPS)
 
     def _live(self) -> set[uuid.UUID]:
         with self.lake.database.transaction() as tx:
@@ -178,4 +192,15 @@ class Trial(matrix.Trial):
             assert raw_equal(self.lake, self._samples, tier_s), f"tier {tier_s} differs from the rollup of all samples"
 
 
+class JoinTrial(Trial):
+    """The windows were made hour by hour, as those of a day that was open then. The victim joins them."""
+
+    to_bundle = "NOT settled AND tier_s <= 300"
+
+    def _prepare(self) -> None:
+        roll_up_all(self.lake)
+
+
 MATRIX = Matrix("rollup", POINTS, Trial)
+#: Joining is what the rollup does as well, at the same points.
+JOIN_MATRIX = Matrix("join", POINTS, JoinTrial)

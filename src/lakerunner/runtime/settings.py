@@ -431,7 +431,9 @@ class PipelineSettings(Section):
     rollup_piece_rows: Count = Field(
         524_288, description="Samples that a rollup task holds in memory at a time, about; each takes 200 bytes."
     )
-    rollup_segment_rows: Count = Field(1_048_576, description="Rows at which a segment of a tier is written.")
+    rollup_segment_rows: Count = Field(
+        1_048_576, description="Rows at which a segment of a tier is written, and up to which windows of a day share one."
+    )
     reconcile_after_s: Seconds = Field(
         300.0, description="Age at which an unfinished raw object or work item is announced again."
     )
