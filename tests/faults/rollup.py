@@ -101,8 +101,12 @@ class Trial(matrix.Trial):
         self._samples += added
         parts = self.draw.randint(1, 4)
         for part in range(parts):
-            if added[part::parts]:
-                add(self.lake, added[part::parts])
+            days: dict[int, list[Sample]] = {}
+            for sample in added[part::parts]:
+                # A row at midnight belongs to the day before. Wider segments would not create windows.
+                days.setdefault((sample.time - 1) // (24 * HOUR_MS), []).append(sample)
+            for samples in days.values():
+                add(self.lake, samples)
 
     def _kill(self) -> None:
         """Bring the work to the victim and let it die there."""

@@ -432,7 +432,7 @@ class PipelineSettings(Section):
         524_288, description="Samples that a rollup task holds in memory at a time, about; each takes 200 bytes."
     )
     rollup_segment_rows: Count = Field(
-        1_048_576, description="Rows at which a segment of a tier is written, and up to which windows of a day share one."
+        1_048_576, description="Rows at which a segment of a tier is full, and up to which windows of a day share it."
     )
     reconcile_after_s: Seconds = Field(
         300.0, description="Age at which an unfinished raw object or work item is announced again."
