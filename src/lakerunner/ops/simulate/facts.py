@@ -27,6 +27,8 @@ from lakerunner.store.object_store import ObjectStore
 
 Integers = npt.NDArray[np.int64]
 _LOOKUPS = 300
+#: Of a segment. A sample at midnight belongs to the day before in tiers.
+_DAY = "(start_ns - CASE WHEN tier_s > 0 THEN 1 ELSE 0 END) / %(day)s"
 _ROW_COLUMN = "attr_simulate_row"
 
 
@@ -102,11 +104,12 @@ class SegmentsPerDay:
 
 def segments_per_org_day(tx: Connection) -> list[SegmentsPerDay]:
     rows = tx.execute(
-        "SELECT signal, tier_s, level, count(*) AS org_days, avg(n)::float8 AS mean, max(n) AS max FROM (SELECT org_id,"
-        " signal, tier_s, level, start_ns / %s AS day, count(*) AS n FROM segment WHERE state = 'live'"
+        "SELECT signal, tier_s, level, count(*) AS org_days, avg(n)::float8 AS mean, max(n) AS max FROM"  # noqa: S608
+        " (SELECT org_id,"
+        f" signal, tier_s, level, {_DAY} AS day, count(*) AS n FROM segment WHERE state = 'live'"
         " GROUP BY org_id, signal, tier_s, level, day) AS days GROUP BY signal, tier_s, level"
         " ORDER BY signal, tier_s, level",
-        [NS_PER_DAY],
+        {"day": NS_PER_DAY},
     ).fetchall()
     return [SegmentsPerDay(**row) for row in rows]
 
@@ -114,10 +117,10 @@ def segments_per_org_day(tx: Connection) -> list[SegmentsPerDay]:
 def most_per_org_day(tx: Connection) -> dict[str, int]:
     """The largest number of live segments that one org has for one day: raw of all signals, and with all tiers."""
     row = tx.execute(
-        "SELECT coalesce(max(raw), 0) AS raw, coalesce(max(n), 0) AS all_tiers FROM (SELECT count(*) AS n,"
-        " count(*) FILTER (WHERE tier_s = %s) AS raw FROM segment WHERE state = 'live'"
-        " GROUP BY org_id, start_ns / %s) AS days",
-        [RAW_TIER_S, NS_PER_DAY],
+        "SELECT coalesce(max(raw), 0) AS raw, coalesce(max(n), 0) AS all_tiers FROM (SELECT count(*) AS n,"  # noqa: S608
+        f" count(*) FILTER (WHERE tier_s = %(raw)s) AS raw FROM segment WHERE state = 'live' GROUP BY org_id, {_DAY})"
+        " AS days",
+        {"raw": RAW_TIER_S, "day": NS_PER_DAY},
     ).fetchone()
     assert row is not None
     return dict(row)

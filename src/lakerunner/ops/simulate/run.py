@@ -20,7 +20,8 @@ from lakerunner.runtime.settings import Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 
-_POLL_S = 0.1
+#: Asking the index more often costs more CPU time than the stages take for small objects.
+_POLL_S = 0.5
 #: Objects that may wait for ingest before the clock of the simulation pauses, and the hours that they may span: rows of
 #: an item over more than two days would be cut by day.
 _MAX_WAITING = 5_000
