@@ -213,20 +213,18 @@ def shown(rule: StoredRule) -> dict[str, Any]:
 
 
 def _evaluated_errors(cli: Cli, groups: tuple[Group, ...]) -> list[ParseError]:
-    """What is wrong with the recording and alerting rules: the first finding."""
-    from lakerunner.model.errors import LakeError
+    """Everything that is wrong with the recording and alerting rules."""
     from lakerunner.query.syntax.errors import ParseError
-    from lakerunner.rules.evaluated import check_groups
+    from lakerunner.rules.evaluated import group_errors
     from lakerunner.rules.source import LANGUAGE
     from lakerunner.rules.stored_groups import limits_of
 
-    try:
-        check_groups(groups, limits_of(cli.settings.ruler))
-    except ParseError as error:
-        return [error]
-    except LakeError as error:
-        return [ParseError(error.message, text="", start=0, end=0, language=LANGUAGE, hint=error.hint)]
-    return []
+    return [
+        error
+        if isinstance(error, ParseError)
+        else ParseError(error.message, text="", start=0, end=0, language=LANGUAGE, hint=error.hint)
+        for error in group_errors(groups, limits_of(cli.settings.ruler))
+    ]
 
 
 def _read(path: Path) -> tuple[Group, ...]:
