@@ -47,8 +47,10 @@ class ShadowCheck:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="shadow")
 
     def consider(self, plan: Plan, result: QueryResult, source: LakeQuery, timeout_s: float) -> None:
-        """Check the answer, if it is one of the share and complete."""
+        """Check the answer, if it is one of the share, complete, and not one that may differ as the query allows."""
         if self._draw() >= self._share or not isinstance(plan, Ruled) or not source.stats.complete:
+            return
+        if plan.approximate:
             return
         if not self._busy.acquire(blocking=False):
             API_SHADOWS.labels("skipped").inc()

@@ -33,6 +33,7 @@ class Pair:
     #: The refusal, or the query over the rule's series.
     refused: str
     answered: str
+    approximate: bool
 
 
 def pairs(path: Path) -> list[Pair]:
@@ -53,14 +54,20 @@ def _pair(block: str) -> Pair:
     asked = next(key for key in rest if key.startswith("query "))
     start, end, step = map(int, rest.get("steps", _DEFAULT_STEPS).split())
     return Pair(
-        rule, asked.split()[1], rest[asked], (start, end, step), rest.get("refused", ""), rest.get("answered", "")
+        rule,
+        asked.split()[1],
+        rest[asked],
+        (start, end, step),
+        rest.get("refused", ""),
+        rest.get("answered", ""),
+        "approximate" in rest,
     )
 
 
 def considered(pair: Pair, rewriter: Rewriter) -> Considered:
     start, end, step = pair.steps
     plan = language(pair.language).compile(
-        pair.query, QueryTimes(start * 1000, end * 1000, step * 1000), QueryOptions()
+        pair.query, QueryTimes(start * 1000, end * 1000, step * 1000), QueryOptions(approximate=pair.approximate)
     )
     assert isinstance(plan, StepPlan)
     found = rewriter.consider(plan, [pair.rule])

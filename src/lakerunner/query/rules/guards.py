@@ -21,6 +21,8 @@ _FOLLOWS: dict[Compute, frozenset[Function]] = {
     Compute.SUM: frozenset({Function.SUM}),
     Compute.MIN: frozenset({Function.MIN}),
     Compute.MAX: frozenset({Function.MAX}),
+    # A histogram also has the number and the sum of its values.
+    Compute.HISTOGRAM: frozenset({Function.SUM, Function.AVG, Function.QUANTILE}),
 }
 _SECONDS = 1e9
 
@@ -34,6 +36,8 @@ class Case:
     #: The first step, and the distance of the steps; 0 for one step.
     start_ns: int
     step_ns: int
+    #: Whether the query allows an answer within a stated error.
+    approximate: bool = False
 
 
 Guard = Callable[[Case], str | None]
@@ -52,6 +56,13 @@ def function_follows(case: Case) -> str | None:
     kept = f"{version.compute}({version.field})" if version.field else str(version.compute)
     follows = candidate.function in _FOLLOWS.get(version.compute, ()) and candidate.field == version.field
     return None if follows else f"the rule keeps {kept}, from which {asked} does not follow"
+
+
+def approximation_allowed(case: Case) -> str | None:
+    """Quantiles of histograms are approximate, so the query must allow them."""
+    if case.candidate.function is not Function.QUANTILE or case.approximate:
+        return None
+    return "quantiles of the rule's histograms are within 9.1%, and the query does not allow it with approximate=1"
 
 
 def same_changes(case: Case) -> str | None:
@@ -113,6 +124,7 @@ def steps_on_buckets(case: Case) -> str | None:
 GUARDS: tuple[Guard, ...] = (
     same_signal,
     function_follows,
+    approximation_allowed,
     same_changes,
     matchers_implied,
     rest_on_dimensions,

@@ -32,6 +32,8 @@ _OF_VALUES = {
     "rate": Function.SUM,
     "min_over_time": Function.MIN,
     "max_over_time": Function.MAX,
+    "avg_over_time": Function.AVG,
+    "quantile_over_time": Function.QUANTILE,
 }
 _RATES = frozenset({"rate", "bytes_rate"})
 _NO_ERROR = ast.StringFilter(Matcher(ERROR, MatchKind.EQUAL, ""))
@@ -107,6 +109,7 @@ def _part(
         range_ns=inner.range.range_ns,
         offset_ns=inner.range.offset_ns,
         divisor=inner.range.range_ns / _NS_PER_S if inner.op in _RATES else 1.0,
+        quantile=inner.param or 0.0,
     )
     return Part(node, tuple(dataclasses.replace(candidate, selection=_selection(each)) for each in selectors))
 

@@ -164,7 +164,7 @@ class Rewriter:
             return Note(part.text, version.name, version.version, "the rule's selection is not one of this release")
         reasons: list[str] = []
         for candidate in part.candidates:
-            case = Case(candidate, rule, plan.times.start_ns, plan.times.step_ms * NS_PER_MS)
+            case = Case(candidate, rule, plan.times.start_ns, plan.times.step_ms * NS_PER_MS, plan.options.approximate)
             reason = refusal(case, self.guards)
             if reason is None:
                 return self._ruled(plan, part, case)

@@ -59,6 +59,8 @@ class Function(enum.StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+    AVG = "avg"
+    QUANTILE = "quantile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class Candidate:
     offset_ns: int = 0
     #: What the result is divided by: the seconds of the window, for rates.
     divisor: float = 1.0
+    #: Which quantile, of one.
+    quantile: float = 0.0
     #: Labels of the answer whose values are no plain texts in the language of the query.
     untyped: tuple[str, ...] = ()
     #: Whether a series has the value zero at steps without rows.

@@ -82,6 +82,11 @@ class RuledSteps(StepPlan):
         return frozenset(part.rule_id for part in self.parts)
 
     @property
+    def approximate(self) -> bool:
+        """Whether the answer is within a stated error only, as the query allowed."""
+        return any(part.target.approximate for part in self.parts)
+
+    @property
     def splits(self) -> bool:
         steps = self.times.steps()
         return not all(part.covered(steps).all() for part in self.parts)
@@ -96,7 +101,10 @@ class RuledSteps(StepPlan):
         active = [part for part in self.parts if part.covered(steps).all()]
         if not active:
             return evaluated(self.raw, steps, source, check, max_samples)
-        return self._substitution.evaluate(active, steps, source, check, max_samples)
+        found = self._substitution.evaluate(active, steps, source, check, max_samples)
+        if any(part.target.approximate for part in active):
+            found.notes.approximate_by_rule(0)
+        return found
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         return self.raw.notes_of(document)

@@ -35,6 +35,7 @@ _FUNCTIONS = {
     "sum_over_time": Function.SUM,
     "min_over_time": Function.MIN,
     "max_over_time": Function.MAX,
+    "avg_over_time": Function.AVG,
 }
 _SCOPES = ("span.", "resource.", "instrumentation.", "span:", ".")
 

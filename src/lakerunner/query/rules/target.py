@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lakerunner.model.compute import Compute
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.rules.guards import Case, matchers_of_series
@@ -24,6 +25,14 @@ _TARGETS = {
     Function.SUM: ("sum", "sum_over_time"),
     Function.MIN: ("min", "min_over_time"),
     Function.MAX: ("max", "max_over_time"),
+    Function.AVG: ("sum", "sum_over_time"),
+    Function.QUANTILE: ("sum", "sum_over_time"),
+}
+#: What is read of the histogram of a window and group.
+_OF_HISTOGRAMS = {
+    Function.SUM: "histogram_sum({})",
+    Function.AVG: "histogram_avg({})",
+    Function.QUANTILE: "histogram_quantile({quantile!r}, {})",
 }
 
 
@@ -37,6 +46,8 @@ class Target:
     divisor: float = 1.0
     zeros: bool = False
     typed: bool = False
+    #: Whether the answer is within a stated error only.
+    approximate: bool = False
 
     def shaped(self, block: Block) -> Block:
         """The result as the part of the query would have it."""
@@ -63,7 +74,18 @@ def target_of(case: Case) -> Target:
     offset = f" offset {_duration(candidate.offset_ns)}" if candidate.offset_ns else ""
     by = ", ".join(label for label, _ in pairs)
     promql = f"{outer} by ({by}) ({inner}({selector}[{_duration(candidate.range_ns)}]{offset}))"
-    return Target(promql, tuple(pairs), candidate.divisor, candidate.zeros, candidate.typed)
+    if rule.version.compute is Compute.HISTOGRAM:
+        form = _OF_HISTOGRAMS.get(candidate.function)
+        assert form is not None
+        promql = form.format(promql, quantile=candidate.quantile)
+    return Target(
+        promql,
+        tuple(pairs),
+        candidate.divisor,
+        candidate.zeros,
+        candidate.typed,
+        candidate.function is Function.QUANTILE,
+    )
 
 
 def _duration(width_ns: int) -> str:

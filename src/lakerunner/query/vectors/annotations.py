@@ -157,6 +157,11 @@ class Annotations:
             "quantile_over_time was computed from sketches of rollup tiers, within 1%, as the query allows", position
         )
 
+    def approximate_by_rule(self, position: int) -> None:
+        self.warn(
+            "quantile_over_time was computed from histograms of a rule, within 9.1%, as the query allows", position
+        )
+
     def invalid_ratio(self, value: float, capped: float, position: int) -> None:
         shown = f"got {general(value)}, capping to {general(capped)}"
         self.warn(f"ratio value should be between -1 and 1, {shown}", position)

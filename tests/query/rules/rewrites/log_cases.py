@@ -91,7 +91,8 @@ FIELDS = ("took", "size", "status", "duration(took)")
 
 def rule(rng: random.Random, number: int) -> RuleVersion:
     dimensions = rng.sample(DIMENSIONS, rng.randrange(0, 5))
-    compute = rng.choice((Compute.COUNT, Compute.COUNT, Compute.BYTES, Compute.SUM, Compute.MIN, Compute.MAX))
+    some = (Compute.COUNT, Compute.COUNT, Compute.BYTES, Compute.SUM, Compute.MIN, Compute.MAX, Compute.HISTOGRAM)
+    compute = rng.choice(some)
     field = (
         rng.choice(("took", "size", "size", "size", "status")) if compute not in (Compute.COUNT, Compute.BYTES) else ""
     )
@@ -157,6 +158,12 @@ def _part(rng: random.Random, rule: RuleVersion) -> str:
         if rng.random() < 0.5:
             return f"{name}_over_time({inner}) {grouping}"
         return f"{name} {grouping} ({name}_over_time({inner}))"
+    if compute is Compute.HISTOGRAM and rng.random() < 0.6:
+        # Quantiles are refused unless a query allows approximate ones.
+        function = rng.choice(
+            (f"avg_over_time({inner})", f"avg_over_time({inner})", f"quantile_over_time(0.9, {inner})")
+        )
+        return f"{function} {grouping}"
     return f"sum {grouping} ({rng.choice(('sum_over_time', 'sum_over_time', 'rate'))}({inner}))"
 
 

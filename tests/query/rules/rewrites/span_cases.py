@@ -46,7 +46,7 @@ def rule(rng: random.Random, number: int) -> RuleVersion:
     dimensions = rng.sample(DIMENSIONS[:4], rng.randrange(0, 5))
     if rng.random() < 0.15:
         dimensions.append(DIMENSIONS[4])
-    compute = rng.choice((Compute.COUNT, Compute.COUNT, Compute.SUM, Compute.MIN, Compute.MAX))
+    compute = rng.choice((Compute.COUNT, Compute.COUNT, Compute.SUM, Compute.MIN, Compute.MAX, Compute.HISTOGRAM))
     field = rng.choice(FIELDS) if compute is not Compute.COUNT else ""
     match = f"{{ {rng.choice(FILTERS)} }}"
     pairs = tuple((name, label_of(name)) for name in dimensions)
@@ -83,6 +83,6 @@ def _part(rng: random.Random, rule: RuleVersion) -> str:
         function = rng.choice(("rate()", "count_over_time()"))
     else:
         field = rng.choice(FIELDS) if odd == "field" else rule.field or "duration"
-        name = rng.choice(("avg", "sum")) if odd == "function" else str(compute)
+        name = rng.choice(("avg", "sum")) if odd == "function" or compute is Compute.HISTOGRAM else str(compute)
         function = f"{name}_over_time({field})"
     return f"{{ {joined} }} | {function}{grouping}"
