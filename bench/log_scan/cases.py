@@ -1,22 +1,26 @@
-"""The questions of the benchmark: as a row scan with what is made of its batches, and as SQL for the peers."""
+"""The questions of the benchmark: as a row scan or a metric query of LogQL, and as SQL for the peers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from bench.log_scan.lines import NEEDLE, Lake
+from bench.log_scan.lines import NEEDLE, SEGMENT_NS, START_NS, Lake
 
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.model.time import NS_PER_S
-from lakerunner.query.scan.rows.predicate import EVERYTHING, Column, Compare, Contains, Matches, Op, Predicate, Text
+from lakerunner.query.language import RowSource
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.eval.evaluator import evaluate
+from lakerunner.query.logql.parser import parse
+from lakerunner.query.logql.scanned import ScannedEntries
+from lakerunner.query.scan.rows.predicate import Column, Compare, Contains, Matches, Op, Predicate, Text
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.vectors.context import EngineOptions
 
-#: What a case gives: a number that all who answer must agree on.
-Answer = Callable[[Iterable[pa.RecordBatch]], int]
+#: Evaluates a metric query; returns the largest value of its answer.
+Metric = Callable[[RowSource], int]
 MESSAGE = Column("message")
 _STEP_NS = 60 * NS_PER_S
 _BY_LEVEL = (
@@ -33,8 +37,8 @@ _LAST = (
 @dataclass(frozen=True)
 class Case:
     name: str
-    scan: RowScan
-    answer: Answer
+    #: A scan whose rows are counted, or what evaluates a metric query.
+    asked: RowScan | Metric
     #: The condition in SQL, and the query, in which `{table}` and `{where}` are replaced.
     where: str
     #: The columns that an answer needs, and the text that it looks for in the message: what the floor reads.
@@ -45,43 +49,17 @@ class Case:
     sql: str = "SELECT count(*) FROM {table} WHERE {where}"
 
 
-def rows(batches: Iterable[pa.RecordBatch]) -> int:
-    return sum(batch.num_rows for batch in batches)
+def largest(text: str, *steps_ns: int) -> Metric:
+    """The largest value of a query at the steps, evaluated as a worker does it."""
+    expr = parse(text)
+    assert not isinstance(expr, ast.LogSelector)
 
+    def ask(source: RowSource) -> int:
+        entries = ScannedEntries(source, lambda: None)
+        block = evaluate(expr, np.array(steps_ns, np.int64), entries, lambda: None, EngineOptions())
+        return int(block.values[block.valid].max())
 
-def by_level_and_minute(batches: Iterable[pa.RecordBatch]) -> int:
-    """The largest count of a level in a minute."""
-    counts: dict[tuple[str, int], int] = {}
-    for batch in batches:
-        levels = batch.column("severity")
-        levels = levels if pa.types.is_dictionary(levels.type) else levels.dictionary_encode()
-        steps = batch.column("timestamp").cast(pa.int64()).to_numpy() // _STEP_NS
-        first = int(steps.min())
-        width = int(steps.max()) - first + 1
-        found = np.bincount(
-            levels.indices.to_numpy() * width + (steps - first), minlength=width * len(levels.dictionary)
-        )
-        for number, level in enumerate(levels.dictionary.to_pylist()):
-            for step in np.flatnonzero(found[number * width : (number + 1) * width]).tolist():
-                key = (level, first + step)
-                counts[key] = counts.get(key, 0) + int(found[number * width + step])
-    return max(counts.values())
-
-
-def by_field(name: str) -> Answer:
-    """The largest count of a value of the field."""
-
-    def answer(batches: Iterable[pa.RecordBatch]) -> int:
-        tables = []
-        for batch in batches:
-            values = batch.column(name)
-            values = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-            counts = np.bincount(values.indices.to_numpy(), minlength=len(values.dictionary))
-            tables.append(pa.table({"value": values.dictionary, "count": counts}))
-        whole = pa.concat_tables(tables).group_by("value").aggregate([("count", "sum")])
-        return int(pc.max(whole.column("count_sum")).as_py())
-
-    return answer
+    return ask
 
 
 def cases(lake: Lake) -> list[Case]:
@@ -93,19 +71,22 @@ def cases(lake: Lake) -> list[Case]:
 
     def text(name: str, needle: str, most_bytes: float | None = None) -> Case:
         scan = unordered(Contains(MESSAGE, needle))
-        return Case(name, scan, rows, f"contains(message, '{needle}')", ("message",), needle, most_bytes)
+        return Case(name, scan, f"contains(message, '{needle}')", ("message",), needle, most_bytes)
 
     def pattern(name: str, expression: str) -> Case:
         scan = unordered(Matches(MESSAGE, expression, anchored=False))
-        return Case(name, scan, rows, f"regexp_matches(message, '{expression}')", ("message",))
+        return Case(name, scan, f"regexp_matches(message, '{expression}')", ("message",))
 
     service = equal("service_name", "service-07")
     of_service = "service_name = 'service-07'"
     times = ("timestamp", "timestamp_nanos")
+    every = '{service_name=~".+"}'
+    end_ns = START_NS + len(lake.segments) * SEGMENT_NS
+    minutes = range(START_NS // _STEP_NS * _STEP_NS + _STEP_NS, end_ns + _STEP_NS, _STEP_NS)
     return [
-        Case("count by level over time", unordered(EVERYTHING, "severity"), by_level_and_minute, "true",
-             (*times, "severity"), sql=_BY_LEVEL),
-        Case("count by a field of 20,000 values", unordered(EVERYTHING, "attr_user_id"), by_field("attr_user_id"),
+        Case("count by level over time", largest(f"sum by (severity_text) (count_over_time({every}[1m]))", *minutes),
+             "true", (*times, "severity"), sql=_BY_LEVEL),
+        Case("count by a field of 20,000 values", largest(f"sum by (user_id) (count_over_time({every}[1y]))", end_ns),
              "true", (*times, "attr_user_id"), sql=_BY_USER),
         text("an id in the line", lake.request_id, 0.02),
         text("an absent id", "0123456789abcdef", 0.005),
@@ -114,13 +95,13 @@ def cases(lake: Lake) -> list[Case]:
         pattern("pattern with a text", r"after=29\d\dms"),
         pattern("pattern in any case", "(?i)charged PAYMENT"),
         pattern("pattern without a text", r"[a-z]+-\d{4}[13579]\b"),
-        Case("a trace id", unordered(equal("trace_id", lake.trace_id)), rows, f"trace_id = '{lake.trace_id}'",
+        Case("a trace id", unordered(equal("trace_id", lake.trace_id)), f"trace_id = '{lake.trace_id}'",
              ("trace_id",)),
-        Case("an id in a field", unordered(equal("attr_request_id", lake.request_id)), rows,
+        Case("an id in a field", unordered(equal("attr_request_id", lake.request_id)),
              f"attr_request_id = '{lake.request_id}'", ("attr_request_id",)),
-        Case("lines of a service", unordered(service, "message"), rows, of_service, ("service_name", "message"),
+        Case("lines of a service", unordered(service, "message"), of_service, ("service_name", "message"),
              sql="SELECT count(message) FROM {table} WHERE {where}"),
-        Case("last 100 of a service", RowScan(LOGS, service, limit=100), rows, of_service, ("service_name", *times),
+        Case("last 100 of a service", RowScan(LOGS, service, limit=100), of_service, ("service_name", *times),
              sql=_LAST),
-        Case("export of a service", RowScan(LOGS, service), rows, of_service, ("service_name", "message"), sql=_EXPORT),
+        Case("export of a service", RowScan(LOGS, service), of_service, ("service_name", "message"), sql=_EXPORT),
     ]  # fmt: skip

@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from bench.log_scan.cases import Case, cases
 from bench.log_scan.lines import Lake, lake
 from bench.log_scan.peers import clickhouse_over, duckdb_over, floor_over
+from bench.log_scan.source import Segments
 
 from lakerunner.query.scan.object_cache import ObjectCache
 from lakerunner.query.scan.rows.opened import RowsOpener
-from lakerunner.query.scan.rows.request import RowTally
-from lakerunner.query.scan.rows.scan import scan_segments
+from lakerunner.query.scan.rows.request import RowScan, RowTally
 from lakerunner.query.scan.rows.warm import warm
 from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store.config import StoreConfig
@@ -76,15 +76,9 @@ def measure(records: Lake, folder: Path, rows: int, runs: int, only: str) -> Non
     with ThreadPoolExecutor(_THREADS) as pool, tempfile.TemporaryDirectory() as empty:
 
         def ask(case: Case, opener: RowsOpener, tally: RowTally) -> int:
-            batches = scan_segments(
-                opener,
-                records.segments,
-                case.scan,
-                lambda held_bytes: None,
-                tally,
-                pool=None if case.scan.ordered else pool,
-            )
-            return case.answer(batches)
+            source = Segments(opener, records.segments, tally, pool)
+            asked = case.asked
+            return sum(batch.num_rows for batch in source.rows(asked)) if isinstance(asked, RowScan) else asked(source)
 
         for case in cases(records):
             if only not in case.name:

@@ -12,7 +12,9 @@ from lakerunner.query.logql.eval.series_ids import series_ids
 from tests.query.logql.eval.memory_entries import Entry, entries_of
 
 _NAMES = ("a", "b", "c", "d")
-_labels = st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(["", "1", "2", "ü"]))
+#: Values are hashed and compared eight bytes at a time: some differ in the last byte of a word, or in their length.
+_VALUES = ("", "1", "2", "ü", "abcdefg", "abcdefgh", "abcdefgi", "abcdefghi", "abcdefgh" * 2, "abcdefgh" * 2 + "i")
+_labels = st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(_VALUES))
 _pieces = st.lists(st.lists(_labels, max_size=12), max_size=5)
 
 

@@ -12,6 +12,8 @@ from lakerunner.model.samples import neumaier
 #: Odd factors with well mixed bits, for hashing rows of codes.
 _FACTOR, _FINISH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
+#: Bytes of a text that are hashed and compared at once.
+_WORD = np.uint64(8)
 
 
 @njit(cache=True, nogil=True)
@@ -80,6 +82,48 @@ def rehash(known, count, table):  # type: ignore[no-untyped-def]
         table[at] = number
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _word(data, at):  # type: ignore[no-untyped-def]
+    """Eight bytes as a number. With unsigned places the compiler makes one load of it."""
+    found = np.uint64(0)
+    for i in range(8):
+        found |= np.uint64(data[at + np.uint64(i)]) << np.uint64(8 * i)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _text_hash(data, start, length):  # type: ignore[no-untyped-def]
+    mixed = length * _FACTOR
+    if length < _WORD:
+        for i in range(length):
+            mixed = (mixed ^ np.uint64(data[start + np.uint64(i)])) * _FACTOR
+    else:
+        at, last = start, start + length - _WORD
+        while at < last:
+            mixed = (mixed ^ _word(data, at)) * _FACTOR
+            mixed ^= mixed >> _SHIFT
+            at += _WORD
+        # The last word may overlap the one before it.
+        mixed = (mixed ^ _word(data, last)) * _FACTOR
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * _FINISH
+    return mixed ^ (mixed >> _SHIFT)
+
+
+@njit(cache=True, nogil=True)
+def _same_bytes(one, at, other, start, length):  # type: ignore[no-untyped-def]
+    same = True
+    if length < _WORD:
+        for i in range(length):
+            same &= one[at + np.uint64(i)] == other[start + np.uint64(i)]
+        return same
+    place, last = np.uint64(0), length - _WORD
+    while place < last:
+        if _word(one, at + place) != _word(other, start + place):
+            return False
+        place += _WORD
+    return _word(one, at + last) == _word(other, start + last)
+
+
 @njit(cache=True, nogil=True)
 def number_texts(data, offsets, known, ends, hashes, table, count, out):  # type: ignore[no-untyped-def]
     """Number texts in the order of their first use. Returns the new count.
@@ -88,31 +132,24 @@ def number_texts(data, offsets, known, ends, hashes, table, count, out):  # type
     `ends` and `hashes` have room for all texts; `table` is as for `number_rows`.
     """
     slots = len(table)
-    used = ends[count - 1] if count else 0
+    used = np.int64(ends[count - 1]) if count else np.int64(0)
     for i in range(len(out)):
-        start, length = offsets[i], offsets[i + 1] - offsets[i]
-        hashed = np.uint64(14695981039346656037)
-        for at in range(start, start + length):
-            hashed = (hashed ^ np.uint64(data[at])) * np.uint64(1099511628211)
-        hashed ^= hashed >> np.uint64(29)
+        start, length = np.uint64(offsets[i]), np.uint64(offsets[i + 1] - offsets[i])
+        hashed = _text_hash(data, start, length)
         slot = np.int64(hashed & np.uint64(slots - 1))
         while True:
             number = table[slot]
             if number < 0:
                 number = count
-                known[used : used + length] = data[start : start + length]
-                used += length
+                until = used + np.int64(length)
+                known[used:until] = data[offsets[i] : offsets[i + 1]]
+                used = until
                 ends[number], hashes[number], table[slot] = used, hashed, number
                 count += 1
                 break
             if hashes[number] == hashed:
-                begin = ends[number - 1] if number else 0
-                same = ends[number] - begin == length
-                for at in range(length):
-                    if not same:
-                        break
-                    same = known[begin + at] == data[start + at]
-                if same:
+                begin = np.uint64(ends[number - 1]) if number else np.uint64(0)
+                if np.uint64(ends[number]) - begin == length and _same_bytes(known, begin, data, start, length):
                     break
             slot = (slot + 1) & (slots - 1)
         out[i] = number

@@ -24,7 +24,7 @@ from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
-from lakerunner.query.scan.rows.pieces import ChosenRows, Piece
+from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, every_row
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowTally, Spend
@@ -162,7 +162,7 @@ class GroupReader:
         """Where the rows of each id lie; None if the rows are not sorted by this column of ids."""
         found = self.kept_id_runs(name)
         if found is None:
-            made = IdRuns.of(self.column(name, np.arange(self.rows)))
+            made = IdRuns.of(self.column(name, every_row(self.rows)))
             if made is None:
                 return None
             self.opened.opener.decoded.offer(self._runs_key(name), made, made.nbytes)

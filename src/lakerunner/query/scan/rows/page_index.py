@@ -31,6 +31,8 @@ class Pages:
 
     def of_rows(self, rows: Ints) -> Ints:
         """The pages that hold these rows, which must ascend."""
+        if len(rows) == self.first_rows[-1]:
+            return np.arange(len(self))
         found: Ints = np.flatnonzero(np.diff(np.searchsorted(rows, self.first_rows)))
         return found
 

@@ -19,6 +19,7 @@ from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.id_runs import Ids, concat_ids, ids_of
 from lakerunner.query.scan.rows.opened import Footer, OpenedSegment
 from lakerunner.query.scan.rows.page_index import Pages
+from lakerunner.query.scan.rows.pieces import every_row
 from lakerunner.query.scan.rows.predicate import (
     EVERYTHING,
     And,
@@ -314,7 +315,7 @@ def rows_of_ids(
     elif (runs := group.id_runs(column)) is not None:
         rows = runs.rows_of(wanted)
     else:
-        of_rows, _ = ids_of(group.column(column, np.arange(group.rows)))
+        of_rows, _ = ids_of(group.column(column, every_row(group.rows)))
         numbers, _ = concat_ids([wanted, of_rows]).numbered()
         rows = np.flatnonzero(np.isin(numbers[len(wanted) :], numbers[: len(wanted)]))
     if not len(rows):
@@ -329,7 +330,7 @@ def matching_rows(group: GroupReader, left: Undecided, tally: RowTally, known: I
     if left.is_nothing:
         return np.zeros(0, np.int64)
     if left.predicate == EVERYTHING:
-        return _searched(group, And(left.times), tally) if left.times else np.arange(group.rows)
+        return _searched(group, And(left.times), tally) if left.times else every_row(group.rows)
     known = group.known_rows(left.condition) if known is None else known
     if known is None:
         parts = left.predicate.parts if isinstance(left.predicate, And) else (left.predicate,)
@@ -351,7 +352,7 @@ def _searched(group: GroupReader, predicate: Predicate, tally: RowTally) -> Ints
 def _rows_of_pages(predicate: Predicate, group: GroupReader) -> Ints:
     """The rows that page bounds do not exclude."""
     may, _ = _by_pages(predicate, group)
-    return np.arange(group.rows) if may is None else np.flatnonzero(may)
+    return every_row(group.rows) if may is None else np.flatnonzero(may)
 
 
 def _by_pages(predicate: Predicate, group: GroupReader) -> tuple[Mask | None, Mask | None]:
