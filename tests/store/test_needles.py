@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pyarrow as pa
 import pytest
@@ -25,26 +26,33 @@ def holds(made: MadeFilter | None, text: bytes) -> bool:
     """Whether the filter allows that a value contains the text."""
     assert made is not None
     body = memoryview(made.words).cast("B")
-    place = NeedleFilter(0, made.log_blocks, made.run)
-    places = [(place.block_offset(piece), piece) for piece in pieces_of(text, made.run)]
+    place = NeedleFilter(0, made.log_blocks, made.run, None, made.digits)
+    places = [(place.block_offset(piece), piece) for piece in place.pieces_of(text)]
     return all(may_hold(bytes(body[at : at + BLOCK_BYTES]), piece) for at, piece in places)
 
 
-@pytest.mark.parametrize("run", [4, 12, 24])
-@given(st.lists(st.text(max_size=60), min_size=1, max_size=20), st.randoms(use_true_random=False))
-def test_every_text_within_a_value_is_found(run: int, values: list[str], choose: random.Random) -> None:
+#: Ordinary texts, and texts of digits with something between them.
+_values = st.one_of(st.text(max_size=60), st.text("0123456789", max_size=40), st.text("0123456789-x", max_size=60))
+
+
+@pytest.mark.parametrize(("run", "digits"), [(4, True), (4, False), (12, False), (24, False)])
+@given(st.lists(_values, min_size=1, max_size=20), st.randoms(use_true_random=False))
+def test_every_text_within_a_value_is_found(run: int, digits: bool, values: list[str], choose: random.Random) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(needles, "_RUNS", (run,))
+        patch.setattr(needles, "_has_digits", lambda run: digits)
         made = filter_of(pa.chunked_array([values], pa.string()), 1 << 12)
     for value in values:
         body = value.encode()
         begin = choose.randrange(len(body) + 1)
         part = body[begin : choose.randrange(begin, len(body) + 1)]
-        if len(part) >= LEAST_BYTES - 4 + run:
-            assert pieces_of(part, run)
-            assert holds(made, part)
-        else:
-            assert not pieces_of(part, run)
+        pieces = pieces_of(part, run, digits=digits)
+        if pieces:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(needles, "_has_digits", lambda run: digits)
+                assert holds(made, part)
+        has_number = digits and re.search(rb"[0-9]{6}", part) is not None
+        assert bool(pieces) == (len(part) >= LEAST_BYTES - 4 + run or has_number)
 
 
 def lines(count: int) -> list[str]:
@@ -62,6 +70,15 @@ def test_texts_that_are_not_there_are_excluded() -> None:
     assert sum(holds(made, b"order %016x" % other.getrandbits(64)) for _ in range(500)) <= 2
     assert sum(holds(made, b"%012x" % other.getrandbits(48)) for _ in range(500)) <= 25
     assert holds(made, b"short"), "too short a text is never excluded"
+
+
+def test_numbers_are_found_by_six_digits() -> None:
+    made = filter_of(pa.chunked_array([lines(20_000)]), 1 << 20)
+    other = random.Random(6)
+    assert sum(holds(made, b"payment-%09d" % other.randrange(10**9)) for _ in range(500)) <= 5
+    assert sum(holds(made, b"%09d" % other.randrange(10**9)) for _ in range(500)) <= 5
+    numbers = [line.split()[1].encode() for line in lines(200)]
+    assert all(holds(made, number[begin:end]) for number in numbers for begin in (0, 5, 8) for end in (15, 17))
 
 
 def test_random_ids_get_longer_runs() -> None:
@@ -94,7 +111,7 @@ def test_a_damaged_block_is_noticed() -> None:
     made = filter_of(pa.chunked_array([["a line to look at"]]), BLOCK_BYTES)
     assert made is not None
     body = bytearray(memoryview(made.words).cast("B"))
-    (piece, *_) = pieces_of(b"a line to look", made.run)
+    (piece, *_) = pieces_of(b"a line to look", made.run, digits=made.digits)
     assert may_hold(bytes(body), piece)
     for bit in range(256):
         body[bit // 8] ^= 1 << bit % 8
@@ -105,7 +122,15 @@ def test_a_damaged_block_is_noticed() -> None:
 
 def test_files_of_others_and_of_later_releases_have_no_filters() -> None:
     assert needles.filters_of(None) == {}
-    assert needles.filters_of({needles.NEEDLES_METADATA: b'{"version": 2, "columns": {}}'}) == {}
+    assert needles.filters_of({needles.NEEDLES_METADATA: b'{"version": 3, "columns": {}}'}) == {}
+
+
+def test_files_of_the_first_version_have_the_filters_that_they_say() -> None:
+    document = b'{"version": 1, "columns": {"message": [[4096, 3, 4, 1], null, [8192, 2, 12]]}}'
+    places = needles.filters_of({needles.NEEDLES_METADATA: document})["message"]
+    assert places == [NeedleFilter(4096, 3, 4, 1), None, NeedleFilter(8192, 2, 12)]
+    assert places[0] is not None and not places[0].digits
+    assert not places[0].pieces_of(b"1234567"), "the filter has only some pieces of numbers"
 
 
 @pytest.mark.parametrize(

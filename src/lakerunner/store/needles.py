@@ -1,10 +1,12 @@
-"""Needle filters: they tell which row groups of a segment cannot contain a text, if it has at least nine bytes.
+"""Needle filters: they tell which row groups cannot contain a text of nine bytes or more, or of six digits or more.
 
 Of each run of four neighbouring six-byte pieces of a value, the one with the smallest hash is put into a bloom filter.
 A value that contains a text contains all runs of the text, so all pieces chosen from the text are in the filter.
 Choosing one piece of each run more than halves the filter. Words need not be known: a text may begin and end anywhere.
-Values of random ids have too many pieces for a small filter. Their runs are longer, so that fewer pieces are chosen;
-then only longer texts, such as the ids themselves, can be excluded.
+Pieces of digits alone are all put into the filter, and a run that has one needs no other: people look for numbers, which
+are short, and whose pieces tell more than those of the words before them.
+Values of random ids have too many pieces for a small filter. Their runs are longer, so that fewer pieces are chosen, and
+digits are nothing special; then only longer texts, such as the ids themselves, can be excluded.
 
 The filters lie in the Parquet file, between the last row group and the footer, where other readers do not look. The
 key-value metadata `lakerunner.needles` has their places. A filter consists of blocks of 32 bytes: 240 bits, and a
@@ -30,10 +32,12 @@ Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 NEEDLES_METADATA = b"lakerunner.needles"
+#: Filters of the first version do not have all pieces of digits. Readers of it do not look at those of the second.
+_VERSION = 2
 BLOCK_BYTES = 32
 #: Bytes of a piece, and pieces of a run: the first number that leaves the filter sharp.
 _PIECE, _RUNS = 6, (4, 12, 24)
-#: Shorter texts have no whole run, so no filter says anything about them.
+#: Shorter texts have no whole run, so filters say nothing about them, unless they have digits.
 LEAST_BYTES = _PIECE + _RUNS[0] - 1
 #: Texts that are too short for a filter, but tell whether values are written with escapes or have lost characters. A
 #: search for the value of a field has to expect those, unless there are none.
@@ -58,6 +62,8 @@ _WORDS_PER_BLOCK = BLOCK_BYTES // 8
 _BITS, _CHECKSUM_BITS = 240, 16
 
 _PIECE_MASK = uint64((1 << 8 * _PIECE) - 1)
+_ZERO, _NINE = ord("0"), ord("9")
+_TOP_BIT = uint64(1 << 63)
 _MIX, _MIX_AGAIN, _NO_PIECE = uint64(0x9E3779B97F4A7C15), uint64(0xD6E8FEB86659FD93), uint64((1 << 64) - 1)
 
 
@@ -70,6 +76,12 @@ class NeedleFilter:
     run: int
     #: The numbers of the `MARKS` that values contain, as bits; None in files that do not say it.
     marks: int | None = None
+    #: Whether all pieces of digits are in the filter. Not in files of the first version.
+    digits: bool = False
+
+    def pieces_of(self, text: bytes) -> tuple[int, ...]:
+        """What must be in the filter if a value contains the text. Empty for a text that is too short."""
+        return pieces_of(text, self.run, digits=self.digits)
 
     def lacks_mark_of(self, text: str) -> bool:
         """Whether the text contains a mark that no value contains."""
@@ -99,7 +111,7 @@ class FilterSpool:
             made = filter_of(values, int(group_bytes * _SHARE) // len(self._columns))
             place = None
             if made is not None:
-                place = [self._bodies.tell(), made.log_blocks, made.run, marks_of(values)]
+                place = [self._bodies.tell(), made.log_blocks, made.run, marks_of(values), int(made.digits)]
                 self._bodies.write(made.words.tobytes())
             self._places[name].append(place)
 
@@ -116,17 +128,17 @@ class FilterSpool:
         self._bodies.close()
         if not any(place for of_column in places.values() for place in of_column):
             return {}
-        return {NEEDLES_METADATA: orjson.dumps({"version": 1, "columns": places})}
+        return {NEEDLES_METADATA: orjson.dumps({"version": _VERSION, "columns": places})}
 
 
 def filters_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[NeedleFilter | None]]:
     """Return column -> the filter of each row group, from the key-value metadata; empty if the file has none."""
     document = (metadata or {}).get(NEEDLES_METADATA)
     found = orjson.loads(document) if document else {}
-    if found.get("version") != 1:
+    if found.get("version") not in (1, _VERSION):
         return {}
     return {
-        name: [None if place is None else NeedleFilter(*place) for place in of_column]
+        name: [None if place is None else NeedleFilter(*place[:4], *map(bool, place[4:])) for place in of_column]
         for name, of_column in found["columns"].items()
     }
 
@@ -135,6 +147,10 @@ def filters_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[NeedleF
 class MadeFilter:
     words: Words
     run: int
+
+    @property
+    def digits(self) -> bool:
+        return _has_digits(self.run)
 
     @property
     def log_blocks(self) -> int:
@@ -149,7 +165,7 @@ def filter_of(values: pa.ChunkedArray, most_bytes: int) -> MadeFilter | None:
     for run in _RUNS:
         words = np.zeros(_WORDS_PER_BLOCK << log_blocks, np.uint64)
         for data, ends in _parts(values):
-            add_pieces(data, ends, run, words, log_blocks)
+            add_pieces(data, ends, run, _has_digits(run), words, log_blocks)
             if run != _RUNS[-1] and _is_too_full(words):
                 break
         else:
@@ -188,13 +204,16 @@ def _is_too_full(words: Words) -> bool:
     return _bits(words) > _TOO_FULL * 64 * len(words)
 
 
+def _has_digits(run: int) -> bool:
+    """Whether all pieces of digits are put into a filter of such runs."""
+    return run == _RUNS[0]
+
+
 @functools.lru_cache(maxsize=1024)
-def pieces_of(text: bytes, run: int) -> tuple[int, ...]:
+def pieces_of(text: bytes, run: int, *, digits: bool) -> tuple[int, ...]:
     """Return what must be in a filter of such runs if a value contains the text. Empty for a text that is too short."""
-    if len(text) < _PIECE + run - 1:
-        return ()
-    found = np.zeros(len(text) + 1, np.uint64)
-    count = choose_pieces(np.frombuffer(text, np.uint8), 0, len(text), run, np.zeros(_RING, np.uint64), found)
+    found = np.zeros(2 * len(text) + 1, np.uint64)
+    count = choose_pieces(np.frombuffer(text, np.uint8), 0, len(text), run, digits, np.zeros(_RING, np.uint64), found)
     return tuple(sorted({int(piece) for piece in found[:count]}))
 
 
@@ -211,7 +230,7 @@ def may_hold(block: bytes, piece: int) -> bool:
 def warm() -> None:
     """Compile or load the kernels for the types that ingest and queries use."""
     filter_of(pa.chunked_array([["a line to look at"]]), 1 << 10)
-    pieces_of(b"a line to look at", _RUNS[0])
+    pieces_of(b"a line to look at", _RUNS[0], digits=True)
 
 
 def _texts(values: pa.ChunkedArray) -> Iterator[pa.Array]:
@@ -267,40 +286,47 @@ def _spread(hashed: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_of_four(data: Bytes, begin: int, end: int, found: Words) -> int:
-    """Do the work of `choose_pieces` for runs of four pieces, which are most.
+    """Do the work of `choose_pieces` for runs of four pieces and all digits, which are most.
 
-    Which piece is the smallest is random, so branches would be mispredicted: without them it takes half the time.
+    Which piece is the smallest is random, so branches would be mispredicted: without them it takes half the time. The
+    hash of digits is 0 in their runs, so that these choose nothing else; all others are larger.
     """
     piece: Any = uint64(0)
-    for at in range(begin, begin + _PIECE - 1):
+    digits = 0
+    for at in range(begin, min(begin + _PIECE - 1, end)):
         piece = (piece << uint64(8)) | uint64(data[at])
+        digits = (digits + 1) * ((data[at] >= _ZERO) & (data[at] <= _NINE))
     first: Any = _NO_PIECE
     second: Any = _NO_PIECE
     third: Any = _NO_PIECE
-    for at in range(begin + _PIECE - 1, begin + LEAST_BYTES - 1):
+    count, whole = 0, begin + LEAST_BYTES - 1
+    before: Any = uint64(0)
+    for at in range(begin + _PIECE - 1, end):
         piece = ((piece << uint64(8)) | uint64(data[at])) & _PIECE_MASK
-        first, second, third = second, third, _hash(piece)
-    count = 0
-    # No smallest piece is that large.
-    before: Any = _NO_PIECE
-    for at in range(begin + LEAST_BYTES - 1, end):
-        piece = ((piece << uint64(8)) | uint64(data[at])) & _PIECE_MASK
-        hashed = _hash(piece)
+        digits = digits + 1 if _ZERO <= data[at] <= _NINE else 0
+        hashed = _hash(piece) | _TOP_BIT
+        if digits >= _PIECE:
+            found[count] = hashed
+            count += 1
+            hashed = uint64(0)
         least = min(min(first, second), min(third, hashed))
         first, second, third = second, third, hashed
-        found[count] = least
-        count += least != before
-        before = least
+        if at >= whole:
+            found[count] = least
+            count += (least != before) & (least != uint64(0))
+            before = least
     for place in range(count):
         found[place] = _spread(found[place])
     return count
 
 
 @njit(cache=True, nogil=True)
-def choose_pieces(data: Bytes, begin: int, end: int, run: int, ring: Words, found: Words) -> int:
-    """Write the chosen pieces of one value to `found`, which is long enough; return their number."""
-    if run == _RUNS[0]:
+def choose_pieces(data: Bytes, begin: int, end: int, run: int, digits: bool, ring: Words, found: Words) -> int:
+    """Write the chosen pieces of one value to `found`, which has room for two per byte; return their number."""
+    if digits:
         return _choose_of_four(data, begin, end, found)
+    if end - begin < _PIECE + run - 1:
+        return 0
     count = 0
     piece: Any = uint64(0)
     for at in range(begin, begin + _PIECE - 1):
@@ -331,20 +357,20 @@ def choose_pieces(data: Bytes, begin: int, end: int, run: int, ring: Words, foun
 
 
 @njit(cache=True, nogil=True)
-def add_pieces(data: Bytes, offsets: npt.NDArray[np.int32], run: int, words: Words, log_blocks: int) -> None:
+def add_pieces(
+    data: Bytes, offsets: npt.NDArray[np.int32], run: int, digits: bool, words: Words, log_blocks: int
+) -> None:
     """Set the bits of the chosen pieces of every value."""
     longest = 0
     for row in range(len(offsets) - 1):
         longest = max(longest, offsets[row + 1] - offsets[row])
-    ring, found = np.zeros(_RING, np.uint64), np.zeros(longest + 1, np.uint64)
+    ring, found = np.zeros(_RING, np.uint64), np.zeros(2 * longest + 1, np.uint64)
     # Lines repeat each other's words: pieces that were added lately need not be added again.
     lately = np.zeros(_LATELY, np.uint64)
     shift = uint64(64 - log_blocks)
     for row in range(len(offsets) - 1):
         begin, end = offsets[row], offsets[row + 1]
-        if end - begin < _PIECE + run - 1:
-            continue
-        for index in range(choose_pieces(data, begin, end, run, ring, found)):
+        for index in range(choose_pieces(data, begin, end, run, digits, ring, found)):
             chosen = found[index]
             place = (chosen >> uint64(20)) & uint64(_LATELY - 1)
             if lately[place] == chosen:

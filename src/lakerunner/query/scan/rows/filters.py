@@ -70,7 +70,7 @@ def _needles_lack(group: GroupReader, name: str, clauses: Sequence[Clause]) -> b
 def _may_contain(group: GroupReader, place: needles.NeedleFilter, needle: Needle) -> bool:
     if place.lacks_mark_of(needle.text):
         return False
-    pieces = () if needle.ignore_case else needles.pieces_of(needle.text.encode(), place.run)[:_MAX_PROBES]
+    pieces = () if needle.ignore_case else place.pieces_of(needle.text.encode())[:_MAX_PROBES]
     if not pieces:
         return True
     blocks = group.read([(place.block_offset(piece), needles.BLOCK_BYTES) for piece in pieces])

@@ -24,6 +24,7 @@ from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
+from lakerunner.query.scan.rows.page_values import values_of
 from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, every_row
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.prune import Bounds
@@ -329,23 +330,42 @@ class GroupReader:
 
     def _decoded(self, pages_of: Mapping[str, tuple[int, ...] | None], row_count: int) -> list[pa.Array]:
         """Decode the given pages of each column, which must hold the same rows."""
-        fields, leaves, ranges = [], [], []
+        fields: list[pa.Field] = []
+        leaves: list[list[tuple[int, int]]] = []
+        ranges: list[Range] = []
         for name, pages in pages_of.items():
             field = self._footer.fields[name]
             numbers = self._footer.leaves[name]
             if field.type == pa.string() and self.chunk(name).has_dictionary_page:
                 field = field.with_type(_DICTIONARY)
             fields.append(field)
+            leaves.append([])
             for leaf in numbers:
                 parts = self._leaf_ranges(leaf, pages)
-                leaves.append((leaf, len(parts)))
+                leaves[-1].append((leaf, len(parts)))
                 ranges += parts
         bodies = iter(self.opened.read(ranges, self._tally))
-        made = []
-        for leaf, count in leaves:
-            dictionary, *data = (next(bodies) for _ in range(count))
-            made.append(LeafBytes(self._group.column(leaf), dictionary, data))
-        return decode(fields, made, row_count)
+        schema = self._footer.metadata.schema
+        found: dict[int, pa.Array] = {}
+        others: list[tuple[int, list[LeafBytes]]] = []
+        for place, (field, members) in enumerate(zip(fields, leaves, strict=True)):
+            made = []
+            for leaf, count in members:
+                dictionary, *data = (next(bodies) for _ in range(count))
+                levels = schema.column(leaf)
+                is_flat = levels.max_repetition_level == 0 and levels.max_definition_level <= 1
+                is_optional = levels.max_definition_level == 1
+                made.append(LeafBytes(self._group.column(leaf), dictionary, data, is_flat, is_optional))
+            values = values_of(field, made[0], row_count) if len(made) == 1 else None
+            if values is None:
+                others.append((place, made))
+            else:
+                found[place] = values
+        if others:
+            rest = [leaf for _, made in others for leaf in made]
+            arrays = decode([fields[place] for place, _ in others], rest, row_count)
+            found |= {place: array for (place, _), array in zip(others, arrays, strict=True)}
+        return [found[place] for place in range(len(fields))]
 
     def _leaf_ranges(self, leaf: int, pages: tuple[int, ...] | None) -> list[tuple[int, int]]:
         """The ranges of the dictionary, which may be empty, and of the pages. Adjacent pages are one range."""

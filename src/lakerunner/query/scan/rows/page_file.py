@@ -39,6 +39,9 @@ class LeafBytes:
     chunk: pq.ColumnChunkMetaData
     dictionary: bytes
     pages: Sequence[bytes]
+    #: Whether the leaf is a column of its own, and whether its values may be null.
+    is_flat: bool = False
+    is_optional: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.scan.rows import id_runs, page_index, substring, thrift
+from lakerunner.query.scan.rows import id_runs, page_index, page_kernels, substring, thrift
 from lakerunner.store import needles
 
 #: An empty struct. It is read-only, like the bytes of footers.
@@ -18,6 +18,14 @@ KERNELS = (
     thrift.skip,
     page_index.index_places,
     page_index.page_locations,
+    page_kernels.page_heads,
+    page_kernels.read_levels,
+    page_kernels.read_codes,
+    page_kernels.read_deltas,
+    page_kernels.read_lengths,
+    page_kernels.total_lengths,
+    page_kernels.plain_texts,
+    page_kernels.spread,
     needles.add_pieces,
     needles.choose_pieces,
     substring.choose_places,
@@ -37,6 +45,7 @@ def warm() -> None:
     thrift.skip(_EMPTY, 0, thrift.STRUCT)
     page_index.index_places(_EMPTY, 1, 1)
     page_index.page_locations(_EMPTY)
+    page_kernels.warm()
     needles.warm()
     substring.warm()
     id_runs.warm()

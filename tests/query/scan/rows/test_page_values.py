@@ -1,0 +1,135 @@
+"""Pages that are decoded here: the same values as pyarrow's, and an error for damaged bytes."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakerunner.query.scan.rows.page_file import LeafBytes
+from lakerunner.query.scan.rows.page_kernels import AT, PACKED_BYTES, VALUES, page_heads
+from lakerunner.query.scan.rows.page_values import values_of
+
+_CODED = pa.dictionary(pa.int32(), pa.string())
+_texts = st.one_of(st.text(max_size=40), st.sampled_from(["", "a", "a text that repeats", "ü" * 30]))
+_wide = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3), st.integers(10**15, 10**15 + 10**6))
+_CASES = {
+    "texts": (pa.string(), "DELTA_LENGTH_BYTE_ARRAY", _texts),
+    "coded texts": (pa.string(), None, _texts),
+    "wide integers": (pa.int64(), "DELTA_BINARY_PACKED", _wide),
+    "coded integers": (pa.int64(), None, _wide),
+    "integers": (pa.int32(), "DELTA_BINARY_PACKED", st.integers(-(2**31), 2**31 - 1)),
+    "remainders": (pa.int16(), None, st.integers(0, 999)),
+    "times": (pa.timestamp("us", "UTC"), "DELTA_BINARY_PACKED", st.integers(0, 2**50)),
+    "floats": (pa.float64(), "BYTE_STREAM_SPLIT", st.floats(allow_nan=False)),
+}
+
+
+def _written(
+    values: pa.Array,
+    encoding: str | None,
+    page_bytes: int,
+    *,
+    nullable: bool,
+    codec: str = "zstd",
+    checksums: bool = True,
+) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table([values], schema=pa.schema([pa.field("x", values.type, nullable=nullable)]))
+    options = {"use_dictionary": True} if encoding is None else {"use_dictionary": False, "column_encoding": encoding}
+    pq.write_table(
+        table, sink, compression=codec, data_page_size=page_bytes, write_batch_size=7, write_page_checksum=checksums,
+        row_group_size=max(1, len(values)), **options,
+    )  # fmt: skip
+    return sink.getvalue().to_pybytes()
+
+
+def _leaf(body: bytes) -> tuple[pa.Field, LeafBytes, int]:
+    metadata = pq.read_metadata(pa.BufferReader(body))
+    chunk = metadata.row_group(0).column(0)
+    field = metadata.schema.to_arrow_schema().field(0)
+    if pa.types.is_string(field.type) and chunk.has_dictionary_page:
+        field = field.with_type(_CODED)
+    data = chunk.data_page_offset
+    start = min(chunk.dictionary_page_offset, data) if chunk.has_dictionary_page else data
+    pages = body[data : start + chunk.total_compressed_size]
+    optional = metadata.schema.column(0).max_definition_level == 1
+    return field, LeafBytes(chunk, body[start:data], [pages], is_flat=True, is_optional=optional), metadata.num_rows
+
+
+@pytest.mark.parametrize("case", _CASES)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_values_are_those_of_pyarrow(case: str, data: st.DataObject) -> None:
+    kind, encoding, values = _CASES[case]
+    nullable = data.draw(st.booleans())
+    drawn = data.draw(st.lists(st.none() | values if nullable else values, min_size=1, max_size=80))
+    repeated = pa.array(drawn * data.draw(st.sampled_from([1, 1, 40])), kind)
+    codec = data.draw(st.sampled_from(["zstd", "none"]))
+    body = _written(repeated, encoding, data.draw(st.sampled_from([40, 1 << 20])), nullable=nullable, codec=codec)
+    field, leaf, rows = _leaf(body)
+    found = values_of(field, leaf, rows)
+    assert found is not None
+    found.validate(full=True)
+    plain = found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+    assert plain.equals(repeated)
+    assert found.null_count == repeated.null_count
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+@pytest.mark.parametrize("case", _CASES)
+def test_damaged_bytes_are_an_error_or_do_no_harm(case: str, *, checksums: bool) -> None:
+    kind, encoding, _ = _CASES[case]
+    random = np.random.default_rng(5)
+    numbers = random.integers(0, 500, 3_000)
+    values = pa.array([f"value {n}" if pa.types.is_string(kind) else None for n in numbers], pa.string())
+    if not pa.types.is_string(kind):
+        values = pa.array(numbers).cast(kind)
+    codec = "zstd" if checksums else "none"
+    body = _written(values, encoding, 2_000, nullable=True, codec=codec, checksums=checksums)
+    field, leaf, rows = _leaf(body)
+    errors = 0
+    for _ in range(120):
+        pages, dictionary = bytearray(leaf.pages[0]), bytearray(leaf.dictionary)
+        hit = dictionary if dictionary and random.random() < 0.3 else pages
+        hit[random.integers(len(hit))] ^= 1 << int(random.integers(8))
+        cut = len(pages) if random.random() < 0.9 else int(random.integers(len(pages)))
+        broken = LeafBytes(leaf.chunk, bytes(dictionary), [bytes(pages[:cut])], leaf.is_flat, leaf.is_optional)
+        try:
+            found = values_of(field, broken, rows)
+        except ValueError:
+            errors += 1
+            continue
+        if found is not None and checksums:
+            found.validate(full=True)
+    assert errors > (80 if checksums else 0)
+
+
+def test_few_rows_get_the_words_that_they_have() -> None:
+    random = np.random.default_rng(5)
+    values = pa.array([None if n % 7 == 0 else f"value {n}" for n in random.integers(0, 900, 3_000)], pa.string())
+    field, leaf, _ = _leaf(_written(values, None, 100, nullable=True))
+    heads = page_heads(np.frombuffer(leaf.pages[0], np.uint8))
+    rows = int(heads[0, VALUES])
+    first = leaf.pages[0][: int(heads[0, AT] + heads[0, PACKED_BYTES])]
+    found = values_of(field, replace(leaf, pages=[first]), rows)
+    assert found is not None
+    found.validate(full=True)
+    assert found.dictionary_decode().equals(values[:rows])
+    assert len(found.dictionary) <= rows + 1
+
+
+def test_what_is_unusual_is_left_to_pyarrow() -> None:
+    texts = pa.array(["a", "b"])
+    plain = _written(texts, "PLAIN", 1 << 20, nullable=True)
+    assert values_of(*_leaf(plain)) is None
+    snappy = _written(texts, "DELTA_LENGTH_BYTE_ARRAY", 1 << 20, nullable=True, codec="snappy")
+    assert values_of(*_leaf(snappy)) is None
+    days = pa.array([datetime.date(2026, 1, 1)])
+    assert values_of(*_leaf(_written(days, "PLAIN", 1 << 20, nullable=True))) is None
