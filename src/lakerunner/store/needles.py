@@ -3,10 +3,10 @@
 Of each run of four neighbouring six-byte pieces of a value, the one with the smallest hash is put into a bloom filter.
 A value that contains a text contains all runs of the text, so all pieces chosen from the text are in the filter.
 Choosing one piece of each run more than halves the filter. Words need not be known: a text may begin and end anywhere.
-Pieces of digits alone are all put into the filter, and a run that has one needs no other: people look for numbers, which
-are short, and whose pieces tell more than those of the words before them.
-Values of random ids have too many pieces for a small filter. Their runs are longer, so that fewer pieces are chosen, and
-digits are nothing special; then only longer texts, such as the ids themselves, can be excluded.
+Pieces of digits alone are all put into the filter, and a run that has one needs no other: numbers are short, and their
+pieces tell more than those of the words before them.
+Values of random ids have too many pieces for a small filter. Their runs are longer, so that fewer pieces are chosen,
+and digits are nothing special; then only longer texts, such as the ids themselves, can be excluded.
 
 The filters lie in the Parquet file, between the last row group and the footer, where other readers do not look. The
 key-value metadata `lakerunner.needles` has their places. A filter consists of blocks of 32 bytes: 240 bits, and a
