@@ -97,8 +97,8 @@ def test_unknown_names() -> None:
 
 def test_a_schema_newer_than_the_code(lakerunner: Run, database: Database) -> None:
     with database.transaction() as tx:
-        tx.execute("INSERT INTO schema_migration VALUES (999, 'future', '')")
-    assert_one_line(lakerunner("migrate"), 2, "newer than this release", "upgrade lakerunner")
+        tx.execute("INSERT INTO schema_migration VALUES (999, 'future', '', now(), 999)")
+    assert_one_line(lakerunner("migrate"), 2, "requires a release that knows schema 999", "upgrade lakerunner")
     role = lakerunner("relay", env={"LAKERUNNER_HTTP_PORT": "0"})
     assert role.code == 2
     assert "upgrade lakerunner" in role.err.splitlines()[-1]

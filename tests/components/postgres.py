@@ -21,6 +21,8 @@ from tests.components.process import ComponentFailed
 from tests.components.silent_proxy import SilentProxy
 
 _TEMPLATE = "migrated_template"
+#: If it is set, databases have what a later release might have added.
+EXPANDED_VARIABLE = "LAKERUNNER_TEST_EXPANDED"
 _READY_S = 30.0
 
 
@@ -55,6 +57,8 @@ class PostgresServer:
                 admin.execute(f"CREATE DATABASE {_TEMPLATE}")
                 template = Database(self._url_of(_TEMPLATE))
                 migrate(template)
+                if os.environ.get(EXPANDED_VARIABLE):
+                    _expand(template)
                 template.close()
             admin.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY wal_log")
         return self._url_of(name)
@@ -90,3 +94,17 @@ class PostgresServer:
         if self._process is not None:
             self._process.wait(timeout=30)
             self._process = None
+
+
+def _expand(database: Database) -> None:
+    """Add to every table what a later release may add: columns of which the code here knows nothing."""
+    with database.transaction() as tx:
+        tables = tx.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+            " AND relkind IN ('r', 'p') AND NOT relispartition"
+        ).fetchall()
+        for table in tables:
+            name = table["relname"]
+            tx.execute(
+                f"ALTER TABLE {name} ADD COLUMN added_later text, ADD COLUMN added_too integer NOT NULL DEFAULT 7"
+            )

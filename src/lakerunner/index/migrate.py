@@ -14,6 +14,8 @@ from lakerunner.model.errors import BadInput, Bug
 #: An arbitrary number, equal in every process: the holder of this advisory lock may migrate.
 _LOCK = 0x6C72_6462
 _FILE_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+#: A migration that takes something away says which schema a release must know at least to go on working after it.
+_REQUIRES = re.compile(r"^-- requires: (\d{4})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,12 @@ class Migration:
     @property
     def checksum(self) -> str:
         return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def requires(self) -> int:
+        """The schema that a release must know to work after this migration; 0 if it only adds."""
+        found = _REQUIRES.search(self.sql)
+        return int(found[1]) if found else 0
 
 
 def known_migrations() -> tuple[Migration, ...]:
@@ -48,16 +56,18 @@ def migrate(database: Database, migrations: Sequence[Migration] | None = None) -
         tx.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         tx.execute(
             "CREATE TABLE IF NOT EXISTS schema_migration (version integer PRIMARY KEY, name text NOT NULL,"
-            " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+            " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(),"
+            " requires integer NOT NULL DEFAULT 0)"
         )
+        _add_requires(tx)
         applied = _applied(tx)
         _check_history(applied, known)
         missing = [migration for migration in known if migration.version not in applied]
         for migration in missing:
             tx.execute(migration.sql)
             tx.execute(
-                "INSERT INTO schema_migration (version, name, checksum) VALUES (%s, %s, %s)",
-                [migration.version, migration.name, migration.checksum],
+                "INSERT INTO schema_migration (version, name, checksum, requires) VALUES (%s, %s, %s, %s)",
+                [migration.version, migration.name, migration.checksum, migration.requires],
             )
     return missing
 
@@ -81,24 +91,49 @@ def require_current_schema(database: Database) -> None:
         )
 
 
-def _applied(tx: Connection) -> dict[int, str]:
+def _add_requires(tx: Connection) -> None:
+    """Give the table of an earlier release its last column. Only then, because it locks out roles that start."""
+    has_it = tx.execute(
+        "SELECT 1 FROM pg_attribute WHERE attrelid = 'schema_migration'::regclass AND attname = 'requires'"
+    )
+    if has_it.fetchone() is None:
+        tx.execute("ALTER TABLE schema_migration ADD COLUMN requires integer NOT NULL DEFAULT 0")
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """A migration that the database has."""
+
+    checksum: str
+    requires: int
+
+
+def _applied(tx: Connection) -> dict[int, _Applied]:
     exists = tx.execute("SELECT to_regclass('schema_migration') AS found").fetchone()
     if exists is None or exists["found"] is None:
         return {}
-    rows = tx.execute("SELECT version, checksum FROM schema_migration").fetchall()
-    return {row["version"]: row["checksum"] for row in rows}
+    # The whole row, because the column may be missing: the last migration was made by an earlier release.
+    rows = tx.execute("SELECT version, checksum, to_jsonb(m) -> 'requires' AS requires FROM schema_migration m")
+    return {row["version"]: _Applied(row["checksum"], row["requires"] or 0) for row in rows.fetchall()}
 
 
-def _check_history(applied: dict[int, str], known: Sequence[Migration]) -> None:
+def _check_history(applied: dict[int, _Applied], known: Sequence[Migration]) -> None:
+    """Refuse a history that this release does not understand.
+
+    While releases are exchanged, roles of the older one run over the schema of the newer one. Migrations that only add
+    do not disturb them; one that takes something away says what it requires.
+    """
     newest = max(applied, default=0)
-    if newest > len(known):
+    required = max((each.requires for version, each in applied.items() if version > len(known)), default=0)
+    if required > len(known):
         raise BadInput(
-            f"cannot use the index: its schema {newest} is newer than this release, which knows up to {len(known)}",
+            f"cannot use the index: its schema {newest} requires a release that knows schema {required}, and this one "
+            f"knows up to {len(known)}",
             hint="upgrade lakerunner; a schema cannot be downgraded",
         )
     for migration in known:
-        checksum = applied.get(migration.version, migration.checksum)
-        if checksum != migration.checksum:
+        found = applied.get(migration.version)
+        if found is not None and found.checksum != migration.checksum:
             raise BadInput(
                 f"cannot use the index: migration {migration.version} ({migration.name}) was changed after its use",
                 hint="restore the released file, and put the change into a new migration",

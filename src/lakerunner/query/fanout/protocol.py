@@ -21,11 +21,15 @@ from lakerunner.model.errors import BadInput
 from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
+from lakerunner.query.fanout.errors import Draining
 from lakerunner.query.plan.leaf import Leaf, Piece
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.reading import Need, Reading
 from lakerunner.store import keys
 
+#: The version of tickets, payloads and answers. It grows when a worker of the release before could not read them, or
+#: would answer something else. Then API and workers of two releases do not speak to each other: each waits for its own.
+PROTOCOL = 1
 #: Segments that begin in the same ten minutes belong to the same worker, so that it can evaluate whole steps. A slot of
 #: an hour would be too long: a dashboard of the last hour should keep more than one worker busy.
 SLOT_NS = 600 * NS_PER_S
@@ -103,6 +107,7 @@ class _Request:
 
     def _common(self, token: str) -> dict[str, Any]:
         return {
+            "v": PROTOCOL,
             "token": token,
             "org": str(self.org_id),
             "query": str(self.query_id),
@@ -212,6 +217,12 @@ R = TypeVar("R", ScanRequest, EvaluateRequest)
 
 def read_request(document: Mapping[str, Any]) -> Request:
     """The request in a ticket. It is refused if it names an object of another org."""
+    if document.get("v", PROTOCOL) != PROTOCOL:
+        # While releases are exchanged, others take it: this worker is leaving, or its API is.
+        raise Draining(
+            f"cannot answer a request of another release: its protocol is {document['v']!r}, this worker's {PROTOCOL}",
+            hint="upgrade the API and all workers to the same release",
+        )
     try:
         common: dict[str, Any] = {
             "org_id": uuid.UUID(document["org"]),
