@@ -74,14 +74,14 @@ def _verdicts(cells: Sequence[Cell], jobs: int, end_s: float) -> Iterator[_Verdi
                 return
 
 
-def _cells(seeds: range, only: str, held: Path | None) -> list[Cell]:
+def _cells(seeds: range, stages: Sequence[str], only: str, held: Path | None) -> list[Cell]:
     """Seed by seed, so that a run that is cut short has seen every point."""
     done = set(held.read_text().split()) if held is not None and held.exists() else set()
     cells = [
         Cell(matrix.stage, bus, point, seed)
         for seed in seeds
         for bus in BUSES
-        for matrix in MATRICES.values()
+        for matrix in (MATRICES[stage] for stage in stages)
         for point in matrix.points
     ]
     return [cell for cell in cells if str(cell).startswith(only) and str(cell) not in done]
@@ -94,10 +94,11 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them; 0 is the one with Spark")
     parser.add_argument("--jobs", type=int, default=3, help="cells that run at once; they mostly wait")
     parser.add_argument("--only", default="", help="cells whose name begins with this, as kafka/compact/before_commit")
+    parser.add_argument("--stages", nargs="+", choices=MATRICES, default=list(MATRICES), help="whose cells; or all")
     parser.add_argument("--held", type=Path, help="file of cells that hold already")
     parser.add_argument("--for", type=float, default=float("inf"), dest="for_s", help="seconds after which none begins")
     chosen = parser.parse_args()
-    cells = _cells(range(chosen.first_seed, chosen.first_seed + chosen.seeds), chosen.only, chosen.held)
+    cells = _cells(range(chosen.first_seed, chosen.first_seed + chosen.seeds), chosen.stages, chosen.only, chosen.held)
     # What the clean roles tell is of no interest here; a victim's last words are shown when it dies elsewhere.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     held = failed = 0

@@ -26,7 +26,7 @@ _GROUPS = 6
 def _lake(folder: Path, url: str) -> Lake:
     settings = settings_of(url, folder)
     changed = {
-        "bus": settings.bus.model_copy(update={"session_timeout_s": 4.0}),
+        "bus": settings.bus.model_copy(update={"session_timeout_s": 8.0}),
         "ruler": settings.ruler.model_copy(update={"arrival_s": 0.0, "catch_up": 100, "threads": 2, "org_threads": 2}),
     }
     return Lake(settings.model_copy(update=changed))

@@ -42,6 +42,8 @@ class Poster:
             with _opener(self._tls(url)).open(request, timeout=self.timeout_s) as answer:
                 answer.read(4_096)
         except (urllib.error.URLError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             raise OSError(str(error)) from None
 
     def _credentials(self) -> dict[str, str]:

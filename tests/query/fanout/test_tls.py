@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import ipaddress
 import uuid
 from collections.abc import Iterator
@@ -12,9 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.model.labels import LabelSet
@@ -27,42 +23,8 @@ from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.worker.role import QueryWorker
 from lakerunner.runtime.settings import QuerySettings
+from tests.components.papers import Paper, paper
 from tests.query.lake_of_series import LakeOfSeries
-
-
-@dataclass(frozen=True)
-class Paper:
-    """An authority, or what one has signed; and the files where it lies."""
-
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-    cert_path: Path
-    key_path: Path
-
-
-def _paper(folder: Path, name: str, issuer: Paper | None = None, *names: x509.GeneralName) -> Paper:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer.certificate.subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-    )
-    if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    certificate = builder.sign(issuer.key if issuer else key, hashes.SHA256())
-    paper = Paper(certificate, key, folder / f"{name}.pem", folder / f"{name}.key")
-    paper.cert_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paper.key_path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return paper
 
 
 @dataclass(frozen=True)
@@ -79,15 +41,15 @@ class Papers:
 @pytest.fixture(scope="module")
 def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
     folder = tmp_path_factory.mktemp("papers")
-    ours, theirs = _paper(folder, "ours"), _paper(folder, "theirs")
+    ours, theirs = paper(folder, "ours"), paper(folder, "theirs")
     here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     return Papers(
         ours,
-        _paper(folder, "worker", ours, here),
-        _paper(folder, "named", ours, x509.DNSName("query-worker.internal")),
-        _paper(folder, "api", ours),
+        paper(folder, "worker", ours, here),
+        paper(folder, "named", ours, x509.DNSName("query-worker.internal")),
+        paper(folder, "api", ours),
         theirs,
-        _paper(folder, "stranger", theirs, here),
+        paper(folder, "stranger", theirs, here),
     )
 
 
