@@ -253,6 +253,7 @@ CASES: dict[tuple[str, ...], Case] = {
         lambda world: ['sum(rate({service_name="a"}[1m]))', "--org", world.with_rule()], "hostile"
     ),
     ("rules", "groups"): Case(lambda world: ["--org", world.with_group()], STORABLE),
+    ("rules", "suggest"): Case(lambda world: ["--org", world.org(), "--why"]),
     ("rules", "test"): Case(lambda world: [world.unit_test()], "0 of 1 files passed", code=1),
     ("rules", "list"): Case(lambda world: ["--org", world.with_rule()], STORABLE),
     ("rules", "show"): Case(lambda world: ["hostile", "--org", world.with_rule()], STORABLE),

@@ -49,6 +49,9 @@ class AuthOf(Authenticator):
     async def operator(self, request: Request) -> Caller:
         return await self.caller(request)
 
+    async def administrator(self, request: Request) -> Caller:
+        return await self.caller(request)
+
 
 @dataclass(frozen=True, repr=False)
 class Served:

@@ -28,6 +28,7 @@ from lakerunner.cli.verbs import query_logs as _query_logs  # noqa: F401  (adds 
 from lakerunner.cli.verbs import query_traces as _query_traces  # noqa: F401  (adds verbs to `query`)
 from lakerunner.cli.verbs import rules_explain as _rules_explain  # noqa: F401  (adds a verb to `rules`)
 from lakerunner.cli.verbs import rules_groups as _rules_groups  # noqa: F401  (adds verbs to `rules`)
+from lakerunner.cli.verbs import rules_suggest as _rules_suggest  # noqa: F401  (adds a verb to `rules`)
 from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.exit_code import EXIT_MISUSE
 

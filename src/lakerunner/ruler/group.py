@@ -87,6 +87,10 @@ class RunningGroup:
     def signals(self) -> frozenset[str]:
         return frozenset(signal for reads in self.reads for signal in reads.signals)
 
+    @property
+    def reads_rows(self) -> bool:
+        return not self.signals <= {METRICS.name}
+
     def alert_metrics(self) -> frozenset[str] | None:
         """Metrics that alerts of the group read; None: they cannot be told."""
         found: set[str] = set()

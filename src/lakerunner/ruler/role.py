@@ -33,7 +33,7 @@ from lakerunner.ruler.watching import Watching
 from lakerunner.rules.definitions import PROMQL, TRACEQL
 from lakerunner.rules.evaluation.rule import Surroundings
 from lakerunner.rules.evaluation.stored_state import rule_key, to_json
-from lakerunner.rules.evaluation.vector import Ask, Sample, samples_of
+from lakerunner.rules.evaluation.vector import Ask, Sample, of_spans, samples_of
 from lakerunner.runtime.memory import limit_malloc_arenas
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
@@ -91,7 +91,7 @@ class Ruler(IndexedRole):
         self._service = QueryService(api, self._lake, self._admission)
         self._lookback_ms = round(settings.api.lookback_s * 1000)
         self._held: dict[GroupKey, _Held] = {}
-        self._watching = Watching(self.database, self._lake, ruler.continuous)
+        self._watching = Watching(self.database, self._lake, ruler.continuous, interval_s=ruler.interval_s)
         self._surroundings = Surroundings({}, ruler.external_url, ruler.max_results)
         self._orgs: dict[uuid.UUID, tuple[str, Caller]] = {}
         self._orgs_s = self._groups_s = float("-inf")
@@ -185,7 +185,11 @@ class Ruler(IndexedRole):
             # The group says itself how late its data may be.
             frontier = now_ms
         return next_due(
-            group.evaluated_at_ms, frontier, interval_ms, offset_ms(group.key, interval_ms), self._settings.catch_up
+            group.evaluated_at_ms,
+            frontier,
+            interval_ms,
+            offset_ms(group.key, interval_ms, whole_buckets=group.reads_rows),
+            self._settings.catch_up,
         )
 
     def _start(self, held: _Held, due: Due, lease: Lease) -> None:
@@ -232,7 +236,8 @@ class Ruler(IndexedRole):
             times = QueryTimes(time_ms, time_ms, 0)
             # Partial answers are errors here: an alert must not fire, or end, because a segment could not be read.
             question = Question(language, text, times, lookback_ms, fresh=True, partial=False)
-            return samples_of(self._service.answer(question, query).result)
+            found = samples_of(self._service.answer(question, query).result)
+            return of_spans(found) if language == TRACEQL else found
 
         return ask
 
@@ -303,6 +308,7 @@ class Ruler(IndexedRole):
 
     def close(self) -> None:
         self._admission.close()
+        self._service.close()
         self._lake.close()
         super().close()
 

@@ -16,10 +16,19 @@ class Due:
     missed: int = 0
 
 
-def offset_ms(key: GroupKey, interval_ms: int) -> int:
-    """Where within its interval a group is evaluated: always the same, and different between groups."""
+#: Width of the buckets in which materialization rules count rows.
+_BUCKET_MS = 10_000
+
+
+def offset_ms(key: GroupKey, interval_ms: int, *, whole_buckets: bool = False) -> int:
+    """Where within its interval a group is evaluated: always the same, and different between groups.
+
+    With `whole_buckets`, at a multiple of ten seconds if its interval is one: only there can a materialization rule
+    answer what is asked of rows.
+    """
     parts = (key.org_id.bytes, key.namespace.encode(), key.name.encode())
-    return int.from_bytes(hashed_id(*parts).bytes[:6], "big") % interval_ms
+    shift_ms = int.from_bytes(hashed_id(*parts).bytes[:6], "big") % interval_ms
+    return shift_ms - shift_ms % _BUCKET_MS if whole_buckets and interval_ms % _BUCKET_MS == 0 else shift_ms
 
 
 def next_due(evaluated_ms: int | None, frontier_ms: int, interval_ms: int, shift_ms: int, catch_up: int) -> Due | None:

@@ -12,14 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakerunner.index.database import Database
-from lakerunner.index.rule_catalog import live_rules
+from lakerunner.index.rule_catalog import StoredRule, live_rules
 from lakerunner.index.rule_groups import GroupKey
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signals import METRICS
 from lakerunner.model.time import NS_PER_S, TimeRange
 from lakerunner.query.lake import Lake
+from lakerunner.ruler.answered import answering_rules
 from lakerunner.ruler.group import RunningGroup
 from lakerunner.ruler.results import COLLECTOR
+from lakerunner.rules.definitions import Alert
 
 #: Metrics that Lakerunner derives by itself (pipeline/derive).
 _BUILT_IN = ("traces_spanmetrics_", "traces_service_graph_")
@@ -38,7 +40,11 @@ class Watching:
     #: `derived`, `all` or `off` (ruler.continuous).
     mode: str
     _seen: dict[uuid.UUID, set[uuid.UUID]] = field(default_factory=dict)
-    _derived: dict[uuid.UUID, tuple[float, frozenset[str]]] = field(default_factory=dict)
+    #: Groups without an interval of their own have this one.
+    interval_s: float = 60.0
+    _derived: dict[uuid.UUID, tuple[float, list[StoredRule]]] = field(default_factory=dict)
+    #: Group -> its version and the rules it was compared with, and what answers its alerts.
+    _answered: dict[GroupKey, tuple[object, frozenset[str]]] = field(default_factory=dict)
 
     def look(self, groups: Collection[RunningGroup]) -> dict[GroupKey, int]:
         """Groups with new samples, and the time in milliseconds at which each should be evaluated."""
@@ -50,6 +56,8 @@ class Watching:
             if self._concerns(group.key.org_id, group, None):
                 by_org.setdefault(group.key.org_id, []).append(group)
         self._seen = {org_id: seen for org_id, seen in self._seen.items() if org_id in by_org}
+        held = {group.key for group in groups}
+        self._answered = {key: known for key, known in self._answered.items() if key in held}
         due: dict[GroupKey, int] = {}
         for org_id, of_org in by_org.items():
             fresh = self._fresh(org_id)
@@ -89,16 +97,27 @@ class Watching:
         wanted = group.alert_metrics()
         if wanted is None:
             return self.mode == "all"
+        rules = self._derived_rules(org_id)
         if self.mode == "derived":
-            derived = self._derived_names(org_id)
+            derived = {rule.name for rule in rules}
             wanted = frozenset(name for name in wanted if name in derived or name.startswith(_BUILT_IN))
+        wanted |= self._answering(group, rules)
         # A segment with very many metrics does not list them.
         return bool(wanted) if metrics is None else not wanted.isdisjoint(metrics)
 
-    def _derived_names(self, org_id: uuid.UUID) -> frozenset[str]:
+    def _answering(self, group: RunningGroup, rules: Sequence[StoredRule]) -> frozenset[str]:
+        """Rules whose series answer alerts of the group that are in LogQL or TraceQL."""
+        compared = group.version, tuple(rule.rule_id for rule in rules)
+        known = self._answered.get(group.key)
+        if known is None or known[0] != compared:
+            width_ms = round(1000 * (group.group.interval_s or self.interval_s))
+            found = [answering_rules(rule, width_ms, rules) for rule in group.rules if isinstance(rule, Alert)]
+            known = self._answered[group.key] = compared, frozenset().union(*found)
+        return known[1]
+
+    def _derived_rules(self, org_id: uuid.UUID) -> list[StoredRule]:
         known = self._derived.get(org_id)
         if known is None or time.monotonic() - known[0] > _NAMES_S:
             with self.database.transaction() as tx:
-                names = frozenset(rule.name for rule in live_rules(tx, org_id))
-            known = self._derived[org_id] = (time.monotonic(), names)
+                known = self._derived[org_id] = (time.monotonic(), live_rules(tx, org_id))
         return known[1]

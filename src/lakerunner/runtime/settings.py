@@ -211,6 +211,7 @@ class UpkeepSettings(Section):
         7_776_000.0, description="How long rejected events are kept that did not come again."
     )
     rejected_keep_rows: Count = Field(10_000, description="Maximum number of rejected events kept per kind.")
+    query_log_keep_s: Seconds = Field(1_209_600.0, description="How long the query log is kept.")
 
 
 class DeriveSettings(Section):
@@ -646,6 +647,12 @@ class ApiSettings(LimitSettings):
     metadata_range_s: Seconds = Field(
         86_400.0, description="How far back labels and series are searched when a request has no start."
     )
+    query_log: bool = Field(
+        True,
+        description="Whether metric queries are logged, with who asked, how often and what it cost, for "
+        "`lakerunner rules suggest`. Secrets in their texts are masked.",
+    )
+    query_log_queries: Count = Field(1_000, description="Different queries per org and day that are logged.")
     cache_bytes: Annotated[int, Field(ge=0)] = Field(
         134_217_728, description="Memory for cached answers; 0 disables this cache."
     )

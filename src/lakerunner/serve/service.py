@@ -28,6 +28,7 @@ from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.answer_cache import AnswerCache, AnswerKey
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.metrics import API_CACHE, API_REWRITES
+from lakerunner.serve.query_log import QueryLog
 from lakerunner.serve.query_sizes import QuerySizes
 from lakerunner.serve.shadow import ShadowCheck
 
@@ -35,6 +36,8 @@ CacheOutcome = Literal["hit", "miss", "bypass"]
 #: The evaluator and the workers have their own deadlines, later by this much. The query's deadline then expires first,
 #: and every timeout gives the same error.
 _GRACE_S = 5.0
+#: How often the query log is written.
+_LOG_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +108,11 @@ class QueryService:
         self._sizes = QuerySizes()
         self._rules = LiveRules(lake.database)
         self._shadow = ShadowCheck(settings.shadow_share, lake.database, self._rules)
+        self.log = QueryLog(lake.database, settings.query_log_queries, _LOG_S if settings.query_log else 0.0)
 
     def close(self) -> None:
         self._shadow.close()
+        self.log.close()
 
     def answer(self, question: Question, query: RunningQuery) -> Answer:
         """The whole answer, cached or computed."""
@@ -118,10 +123,12 @@ class QueryService:
         opened = self.open(plan, question, query)
         if (cached := self.cached(opened, query)) is not None:
             return cached
+        began_cpu_s = time.thread_time()
         try:
             result = run(opened.plan, opened.source, query.check)
         finally:
             self.admission.charge(query, opened.source.stats.worker_cpu_s)
+        self.logged(opened, query, time.thread_time() - began_cpu_s)
         self._sizes.record_samples(query.caller.org_id, plan, result.samples)
         self._shadow.consider(opened.plan, result, opened.source, query.remaining_s + _GRACE_S)
         _check_points(result, self.admission.limits(query.caller).max_points)
@@ -222,9 +229,15 @@ class QueryService:
         if entry is None:
             return None
         result, stats = entry
+        self.log.record(query.caller, opened.plan, stats, 0.0, query.elapsed_s, cached=True)
         # The same segments as then. Meanwhile objects may have come to wait, or have ended without rows in the range.
         stats.watermark_ms = opened.source.watermark_ms
         return Answer(result, stats, "hit", query.query_id, query.elapsed_s)
+
+    def logged(self, opened: Opened, query: RunningQuery, cpu_s: float) -> None:
+        """Log a computed answer, which took so much CPU time of this process."""
+        stats = opened.source.stats
+        self.log.record(query.caller, opened.plan, stats, cpu_s + stats.worker_cpu_s, query.elapsed_s, cached=False)
 
     def keep(self, opened: Opened, result: QueryResult) -> None:
         """Cache the answer if it is complete. An incomplete one may be complete the next time."""

@@ -1,8 +1,9 @@
-"""`/api/v1/materialization/rules`: list, show, apply and delete rules of the caller's org. Needs the scope admin."""
+"""`/api/v1/materialization`: list, show, apply, delete and suggest rules of the caller's org. Needs the scope admin."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -10,15 +11,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from lakerunner.index.query_log import logged_queries
 from lakerunner.index.rule_catalog import StoredRule, find_rule, live_rules
 from lakerunner.model.errors import BadInput
 from lakerunner.pipeline.rule_changes import apply_groups, delete_rule
 from lakerunner.rules.file import MAX_FILE_LENGTH, read_rules
+from lakerunner.rules.suggest import MAX_QUERIES, suggest, to_file
 from lakerunner.serve.api import Api
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.dialect import DialectRoute
 from lakerunner.serve.errors import OWN
+from lakerunner.serve.params import Params
 from lakerunner.serve.rendering.json import json_response
+
+_MAX_DAYS, _MAX_SUGGESTIONS = 366, 100
 
 
 def rule_routes(api: Api) -> list[BaseRoute]:
@@ -55,7 +61,29 @@ def rule_routes(api: Api) -> list[BaseRoute]:
         is_deleted = request.method == "DELETE"
         return json_response(shown(await run_in_threadpool(lambda: one_of(caller, name, is_deleted=is_deleted))))
 
+    def suggested(caller: Caller, days: int, limit: int) -> dict[str, Any]:
+        with database.transaction() as tx:
+            queries = logged_queries(tx, caller.org_id, days, MAX_QUERIES)
+            live = live_rules(tx, caller.org_id)
+        made, unanswered = suggest(queries, live, limit)
+        return {
+            "file": to_file(made, days),
+            "suggestions": [each.to_json() for each in made],
+            "unanswered": [{"query": each.query.query, "reason": each.reason} for each in unanswered],
+        }
+
+    async def suggestions(request: Request) -> Response:
+        caller = await api.administrator(request)
+        params = await Params.of(request)
+        days, limit = params.count("days", 7), params.count("limit", 10)
+        if not 1 <= days <= _MAX_DAYS or not 1 <= limit <= _MAX_SUGGESTIONS:
+            raise BadInput(f"cannot suggest rules: days must be 1 to {_MAX_DAYS}, limit 1 to {_MAX_SUGGESTIONS}")
+        work = partial(suggested, caller, days, limit)
+        text = "rules suggest"
+        return json_response(await api.in_turn(request, caller, "suggest", text, lambda _: work()))
+
     return [
+        DialectRoute("/api/v1/materialization/suggestions", suggestions, ["GET"], OWN),
         DialectRoute("/api/v1/materialization/rules", all_rules, ["GET", "PUT"], OWN, light=True),
         DialectRoute("/api/v1/materialization/rules/{name:text}", one, ["GET", "DELETE"], OWN, light=True),
     ]

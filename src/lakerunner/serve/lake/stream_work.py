@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 
 from lakerunner.model.errors import Conflict
@@ -80,6 +81,7 @@ class StreamWork:
         plan = opened.plan
         assert isinstance(plan, StepPlan)
         steps = StepRun(plan, source, query.check, from_ms, STREAMED_GROUPS)
+        began_cpu_s = time.thread_time()
         matrices: list[MatrixResult] = []
         for group in steps:
             self._put_results(query, group.matrix)
@@ -90,6 +92,7 @@ class StreamWork:
             if steps.samples < _MAX_CACHED_SAMPLES:
                 matrices.append(group.matrix)
         self.service.admission.charge(query, source.stats.worker_cpu_s)
+        self.service.logged(opened, query, time.thread_time() - began_cpu_s)
         result = joined(steps, matrices)
         if cursor is None and not self.truncated and steps.samples < _MAX_CACHED_SAMPLES:
             self.service.keep(opened, result)

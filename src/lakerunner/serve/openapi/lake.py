@@ -85,4 +85,11 @@ OPERATIONS = (
         schemas.mapping({}),
     ),
     _lake("materialization/rules/{name}", "GET DELETE", "A rule, or its end.", schemas.mapping({})),
+    _lake(
+        "materialization/suggestions",
+        "GET",
+        "Rules that would answer queries of the query log, as a rule file and one by one. Needs the scope admin.",
+        schemas.mapping({}),
+        "days limit",
+    ),
 )
