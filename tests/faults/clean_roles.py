@@ -46,7 +46,7 @@ def beside(*loops: Loop) -> Iterator[None]:
         raise failed[0]
 
 
-def until(holds: Callable[[], bool], what: str, timeout_s: float = 90.0) -> None:
+def until(holds: Callable[[], bool], what: str, timeout_s: float = 300.0) -> None:
     end = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < end, f"not in time: {what}"

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from psycopg import sql
 from pydantic import BaseModel
 
-from lakerunner.index.database import Database
+from lakerunner.index.database import Connection, Database
 from lakerunner.index.migrate import migrate
 from lakerunner.index.orgs import ensure_default_org
 from lakerunner.model.errors import LakeError
@@ -27,8 +28,11 @@ from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
-#: Roles that answer questions. A simulation asks the index and the bucket itself.
-_IDLE_ROLES = frozenset({"query-api", "query-worker", "monitor"})
+#: Roles that answer questions, and those of which nothing is asked here. A simulation asks index and bucket itself.
+_IDLE_ROLES = frozenset(
+    {"query-api", "query-worker", "monitor", "ruler", "canary", "demo-shop"}
+    | {"delete", "boxer-delete", "backfill", "boxer-backfill"}
+)
 _RESTART = Backoff(base_s=0.25, cap_s=5.0)
 #: Short waits: a simulated hour passes in a second or two. A setting that the user gave wins.
 _IMPATIENT: dict[str, dict[str, Any]] = {
@@ -123,6 +127,13 @@ class Deployment:
                 return
 
 
+def _commit_without_waiting(tx: Connection) -> None:
+    """The lake of a simulation need not survive a power failure, and disks of busy machines are slow."""
+    row = tx.execute("SELECT current_database() AS name").fetchone()
+    assert row is not None
+    tx.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(row["name"])))
+
+
 def simulated_roles() -> list[str]:
     """The roles that change the lake, in the order in which they start."""
     return [entry.name for entry in ROLES if entry.name not in _IDLE_ROLES]
@@ -135,6 +146,7 @@ def running_deployment(settings: Settings) -> Iterator[Deployment]:
         migrate(database)
         with database.transaction() as tx:
             ensure_default_org(tx)
+            _commit_without_waiting(tx)
         deployment = Deployment(settings, database)
         try:
             yield deployment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from lakerunner.model.errors import LimitHit
 from lakerunner.ops.simulate import facts
 from lakerunner.ops.simulate.deployment import Deployment, running_deployment, simulated_roles
 from lakerunner.ops.simulate.saved import Saved
-from lakerunner.ops.simulate.workload import Workload, parts_of
+from lakerunner.ops.simulate.workload import RawPart, Workload, parts_of
 from lakerunner.runtime.settings import Settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
@@ -28,6 +29,8 @@ _MAX_WAITING = 5_000
 _MAX_WAITING_HOURS = 48
 #: Hours that are sent before the ledger is asked whether to wait.
 _HOURS_AT_ONCE = 6
+#: Objects that are written at a time. Each waits for the disk.
+_SENDERS = 16
 
 #: Called with one line that says how far the simulation is.
 Progress = Callable[[str], None]
@@ -114,21 +117,25 @@ class _Run:
         workload = self._workload
         each_hour = max(1, workload.objects // (workload.days * 24))
         allowed = min(_MAX_WAITING, each_hour * _MAX_WAITING_HOURS)
-        for hour in range(workload.days * 24):
-            # Those of earlier runs are only counted.
-            is_new = hour >= self.hours
-            for part in parts_of(workload, hour):
-                if is_new:
-                    self._store.put(part.key, part.body())
-                self.sent[part.signal] += part.rows
-                self._objects += 1
-            if not is_new:
-                continue
-            self.hours = hour + 1
-            if self.hours % _HOURS_AT_ONCE == 0:
-                self.await_ingested(allowed)
-            if self._is_over(self._patience.send_s):
-                return
+        with ThreadPoolExecutor(_SENDERS, thread_name_prefix="send") as pool:
+            for hour in range(workload.days * 24):
+                parts = list(parts_of(workload, hour))
+                for part in parts:
+                    self.sent[part.signal] += part.rows
+                self._objects += len(parts)
+                if hour < self.hours:
+                    # Of an earlier run: only counted.
+                    continue
+                for _ in pool.map(self._put, parts):
+                    pass
+                self.hours = hour + 1
+                if self.hours % _HOURS_AT_ONCE == 0:
+                    self.await_ingested(allowed)
+                if self._is_over(self._patience.send_s):
+                    return
+
+    def _put(self, part: RawPart) -> None:
+        self._store.put(part.key, part.body())
 
     def _is_over(self, allowed_s: float | None) -> bool:
         return allowed_s is not None and time.monotonic() - self._started_s > allowed_s
