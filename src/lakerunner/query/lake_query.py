@@ -27,6 +27,7 @@ from lakerunner.query.scan.rows.unify import conform
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.reading import RAW, Reading
@@ -37,6 +38,8 @@ T = TypeVar("T")
 _BYTES_PER_SAMPLE = 24
 #: Below this many samples, a second worker request costs more than it saves.
 SMALL_SAMPLES = 200_000
+#: Of fewer rows, counting them on several workers costs more than it saves.
+_SHARED_ROWS = 500_000
 #: Rows of tiers are joined in memory once (`fanout/joined_tiers.py`); groups of steps would each copy their part.
 _SMALL_TIER_ROWS = 1_000_000
 
@@ -174,6 +177,11 @@ class LakeQuery:
         plans = [self._plan(leaf) for leaf in plan.leaves_at(steps)]
         for each in plans:
             self._count(each)
+        is_whole = len(steps) == len(plan.times.steps())
+        if is_whole and self._workers.count > 1 and not self.small and _rows_of(plans) >= _SHARED_ROWS:
+            found = self._counted_by_share(plan, steps, max_samples)
+            if found is not None:
+                return found
         request = self._steps_request(plan, plan.payload(steps, max_samples), plans)
         parts = self._timed("evaluate", lambda: [*self._parts(request)]) if request.segments else []
         if not parts:
@@ -182,6 +190,35 @@ class LakeQuery:
         assert isinstance(answer, EvaluateAnswer)
         self.stats.pushed_down(len(steps), answer.worker, 0.0)
         return received_steps(plan, steps, batches, answer.note)
+
+    def _counted_by_share(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
+        """All steps of a plan, whose counts every worker makes of the rows that it has; None if it has other parts."""
+        asked: list[tuple[int, StepPlan, EvaluateRequest]] = []
+        counts = plan.counts()
+        for number, count in enumerate(counts):
+            leaves = [self._plan(leaf) for leaf in count.leaves_at(steps)]
+            segments = {segment.segment_id: segment for each in leaves for segment in each.segments}
+            payload = count.payload(steps, max_samples)
+            for share in self._workers.shares(self.org_id, list(map(SegmentObjects.of, segments.values()))):
+                reads = tuple(Read(each.leaf, tuple(range(len(share)))) for each in leaves)
+                fragment = Fragment(count.language, payload, reads, rows=True)
+                asked.append((number, count, self._evaluate_request(fragment, share)))
+        if len(asked) <= len(counts):
+            return None
+        values: list[list[Block]] = [[] for _ in counts]
+        samples = 0
+        with ThreadPoolExecutor(len(asked), thread_name_prefix="share") as pool:
+            answers = self._timed("evaluate", lambda: list(pool.map(lambda each: [*self._parts(each[2])], asked)))
+        for (number, count, _), parts in zip(asked, answers, strict=True):
+            if parts:
+                *batches, answer = parts
+                assert isinstance(answer, EvaluateAnswer)
+                self.stats.pushed_down(len(steps), answer.worker, 0.0)
+                found = received_steps(count, steps, batches, answer.note)
+                values[number].append(found.block)
+                samples += found.samples
+        whole = plan.of_sums(values, steps, self._cancelled, max_samples)
+        return replace(whole, samples=whole.samples + samples)
 
     def rows(self, plan: RowPlan) -> Iterator[pa.RecordBatch]:
         """The rows of a plan, in its order. All batches have one schema; where there are no rows, there is no batch.
@@ -376,6 +413,10 @@ class LakeQuery:
             return call()
         finally:
             self.stats.spent(stage, time.perf_counter() - started)
+
+
+def _rows_of(plans: Sequence[LeafPlan]) -> int:
+    return sum(segment.row_count for plan in plans for segment in plan.segments)
 
 
 def _overlapping(segments: Sequence[SegmentObjects], *, newest_first: bool) -> Iterator[list[SegmentObjects]]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.errors import Bug
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.segment import ReadableRows, Shape, answer_schema
@@ -144,6 +145,17 @@ class StepPlan(Plan):
     @abc.abstractmethod
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         """The annotations that a worker sent."""
+
+    def counts(self) -> Sequence[StepPlan]:
+        """Plans of counts that add up exactly over disjoint rows, and from whose sums `of_sums` finds the value.
+
+        Empty if there are none: then one worker reads all rows of a group of steps.
+        """
+        return ()
+
+    def of_sums(self, values: Sequence[Sequence[Block]], steps: Ints, check: Check, max_samples: int) -> Evaluated:
+        """The value of some steps, from what each of the `counts` is over disjoint parts of the rows."""
+        raise Bug(f"cannot add up the parts of a {type(self).__name__}: they are no counts")
 
     def groups(self, most: int, from_ms: int | None = None) -> list[Ints]:
         """The steps in at most `most` groups, those before `from_ms` left out where the steps are independent."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.errors import BadInput, LimitHit
+from lakerunner.query import lake_query
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
@@ -292,6 +293,22 @@ def test_lines_that_a_parser_cannot_read_are_refused_everywhere(here: LakeQuery,
     for query in (here, pushed):
         with pytest.raises(BadInput, match="pipeline error: 'JSONParserErr'"):
             matrix_of(query, 'sum by (msg) (count_over_time({service_name="web"} | json [1m]))')
+
+
+@pytest.mark.parametrize("text", METRICS)
+def test_workers_count_their_own_rows(
+    here: LakeQuery, pushed: LakeQuery, flight: FlightWorkers, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(lake_query, "_SHARED_ROWS", 1)
+    monkeypatch.setattr(flight, "shares", lambda org_id, segments: [list(segments[::2]), list(segments[1::2])])
+    query = text.replace("{}", '{service_name=~"web|cart"} |= "o"')
+    assert matrix_of(pushed, query) == matrix_of(here, query)
+    is_split = text.startswith(("sum by", "sum(", "topk"))
+    # Each count is asked of both, and each share counts as all steps.
+    assert sum(pushed.stats.pushed.values()) == MINUTES * (1 if not is_split else 2 * text.count("count_over") or 2)
+    if is_split:
+        with pytest.raises(BadInput, match="pipeline error: 'JSONParserErr'"):
+            matrix_of(pushed, 'sum by (msg) (count_over_time({service_name="web"} | json [1m]))')
 
 
 def test_limits_hold_on_workers(lake: LakeOfSeries, org: uuid.UUID, flight: FlightWorkers) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lakerunner.model.errors import BadInput, Bug
+from lakerunner.model.errors import BadInput, Bug, LimitHit
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.language import (
@@ -29,6 +29,7 @@ from lakerunner.query.language import (
 )
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.answer import SCHEMA
+from lakerunner.query.logql.eval.addends import addends_of, summed
 from lakerunner.query.logql.eval.evaluator import Evaluator
 from lakerunner.query.logql.eval.facts import Kind, is_splittable, kind_of, leaves
 from lakerunner.query.logql.lexer import LANGUAGE as LOGQL
@@ -208,6 +209,25 @@ class LogSteps(_MetricPlan, StepPlan):
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         return Annotations.from_json(self.text, document)
+
+    def counts(self) -> Sequence[StepPlan]:
+        found = addends_of(self.expr)
+        return [] if found is None else [self.part(expr) for expr in found.counts]
+
+    def of_sums(self, values: Sequence[Sequence[Block]], steps: Ints, check: Check, max_samples: int) -> Evaluated:
+        found = addends_of(self.expr)
+        assert found is not None
+        sums = [summed(parts, len(steps)) for parts in values]
+        for each in sums:
+            self._check_series(len(each.labels))
+        return self.combined(found.whole, sums, steps, check, max_samples)
+
+    def _check_series(self, count: int) -> None:
+        if count > self.options.max_series:
+            raise LimitHit(
+                f"cannot answer the query: it has more than {self.options.max_series:,} series (api.max_series)",
+                hint="narrow the selectors, or group by fewer labels",
+            )
 
     def part(self, expr: ast.MetricExpr) -> LogSteps:
         """The plan of one of its sub-expressions, at the same times."""
