@@ -29,7 +29,7 @@ from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.times import QueryTimes, check_steps
 from lakerunner.query.syntax.tree import TreeCodec, dumps, loads
-from lakerunner.query.traceql import ast, metric_cells
+from lakerunner.query.traceql import ast, duration_buckets, metric_cells
 from lakerunner.query.traceql.check import check as check_types
 from lakerunner.query.traceql.lexer import LANGUAGE as LANGUAGE_NAME
 from lakerunner.query.traceql.metrics import MetricRun, Window, is_flat
@@ -93,6 +93,7 @@ class TraceQl:
         two = np.zeros(2, np.int64)
         suspects([Seen.of(0, two, two)])
         metric_cells.warm()
+        duration_buckets.warm()
 
 
 LANGUAGE = TraceQl()

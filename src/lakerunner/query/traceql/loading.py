@@ -57,7 +57,7 @@ def find_candidates(source: RowSource, predicate: Predicate, start_ns: int, end_
 
 def _traces_of(rows: ReadableRows) -> tuple[Ids, Ints]:
     """The traces of the matching rows of a row group, and their newest starts. Rows of a trace lie together."""
-    starts = rows.batch(("start_timestamp",)).column(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    starts = rows.batch(("start_timestamp",)).column(0).view(pa.int64()).to_numpy(zero_copy_only=False)
     ids = rows.ids("trace_id")
     changed = (ids.high[1:] != ids.high[:-1]) | (ids.low[1:] != ids.low[:-1])
     first = np.flatnonzero(np.concatenate(([True], changed)))

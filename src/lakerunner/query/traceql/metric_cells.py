@@ -96,7 +96,7 @@ def reduced(
     """Aggregates of every group and step. Without values, spans are counted; with weights, each for as many."""
     if not len(place):
         return {}
-    group, first = _groups(columns, len(place))
+    group, first = grouped(columns, len(place))
     size = len(first)
     if size > max_groups:
         raise too_many_series(max_groups)
@@ -135,7 +135,7 @@ def too_many_series(most: int) -> LimitHit:
     )
 
 
-def _groups(columns: Sequence[Labelled], rows: int) -> tuple[Ints, Ints]:
+def grouped(columns: Sequence[Labelled], rows: int) -> tuple[Ints, Ints]:
     """The number of each row's group, and the first row of each group."""
     group, first, size = np.zeros(rows, np.int64), np.zeros(1, np.int64), 1
     for number, column in enumerate(columns):
@@ -156,16 +156,28 @@ def places(times_ns: Ints, first_ns: int, width_ns: int, steps: int) -> tuple[In
 
 
 @njit(cache=True, nogil=True)
+def step_of(since_ns: int, width_ns: int, per_ns: float, steps: int) -> int:
+    """The step of a time that is so long after the first step; -1 if it has none. `per_ns` is one over the width."""
+    if since_ns <= -width_ns or since_ns > (steps - 1) * width_ns:
+        return -1
+    if since_ns <= 0:
+        return 0
+    # Rounded up, because a step covers the time before it. A division of whole numbers would take longer than all else.
+    place = int(since_ns * per_ns)
+    if place * width_ns < since_ns:
+        place += 1
+    elif (place - 1) * width_ns >= since_ns:
+        place -= 1
+    return place
+
+
+@njit(cache=True, nogil=True)
 def _placed(times_ns: Ints, first_ns: int, width_ns: int, steps: int, found: Ints) -> bool:
     outside = False
+    per_ns = 1.0 / width_ns
     for row in range(len(times_ns)):
-        since = times_ns[row] - first_ns
-        # Rounded up: a step covers the time before it.
-        place = (since + width_ns - 1) // width_ns if since > 0 else -((-since) // width_ns)
-        if place < 0 or place >= steps:
-            place = -1
-            outside = True
-        found[row] = place
+        found[row] = step_of(times_ns[row] - first_ns, width_ns, per_ns, steps)
+        outside |= found[row] < 0
     return outside
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.comparing import INTRINSIC_FIELDS, block_of, compared
+from lakerunner.query.traceql.duration_buckets import DurationBuckets
+from lakerunner.query.traceql.duration_buckets import counted as counted_durations
 from lakerunner.query.traceql.fields import TRACE_STATE, level_of
 from lakerunner.query.traceql.gathering import ENOUGH_ROWS, Gathered
 from lakerunner.query.traceql.labels import encoded_label
@@ -44,9 +47,13 @@ from lakerunner.query.traceql.values import DURATION, FLOAT, Values
 
 HISTOGRAM = "histogram_over_time"
 P = "p"
+_DURATION = ast.Intrinsic("duration")
 _NS_PER_S = 1e9
 #: Buckets that a series of quantiles may have, each of which is counted as a series.
 _MOST_BUCKETS = 64
+
+#: What a part of the spans gives: aggregates of groups, or counts in buckets with the number of spans.
+_Counts: TypeAlias = Groups | tuple[dict[LabelSet, Ints], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +159,18 @@ class MetricRun:
         columns = flat_columns(fields)
         window = self._window
         scan = RowScan(TRACES, candidates(pipeline.stages), columns, window.start_ns, window.end_ns, ordered=False)
+        is_of_durations = aggregate.function in (QUANTILE, HISTOGRAM) and aggregate.argument == _DURATION
+        in_buckets = is_of_durations and not self._weighted
 
-        def counted(batch: pa.RecordBatch) -> Groups:
+        def counted(batch: pa.RecordBatch) -> _Counts:
             spans = Spans.flat(Part.of(batch, fields))
             run = PipelineRun(spans)
-            return self._grouped(spans, run, _chosen(pipeline, run, len(spans)), aggregate)
+            chosen = _chosen(pipeline, run, len(spans))
+            if in_buckets:
+                return self._in_buckets(spans, run, chosen, aggregate)
+            return self._grouped(spans, run, chosen, aggregate)
 
-        def read(rows: ReadableRows) -> tuple[pa.RecordBatch | Groups, Seen | None]:
+        def read(rows: ReadableRows) -> tuple[pa.RecordBatch | _Counts, Seen | None]:
             batch = rows.batch(columns, apart=True)
             if not batch.num_rows:
                 return {}, None
@@ -166,24 +178,45 @@ class MetricRun:
             return batch if batch.num_rows < ENOUGH_ROWS else counted(batch), seen
 
         found: Groups = {}
+        buckets = DurationBuckets(self._max_series)
+
+        def merge(part: _Counts) -> None:
+            if isinstance(part, tuple):
+                self._check()
+                buckets.add(part[0])
+                self.spans += part[1]
+            else:
+                self._merge(found, part)
+
         all_seen: list[Seen] = []
         spans_before = self.spans
         gathered = Gathered()
         for part, seen in self._source.mapped(scan, read):
             if seen is not None:
                 all_seen.append(seen)
-            if isinstance(part, dict):
-                self._merge(found, part)
-            else:
+            if isinstance(part, pa.RecordBatch):
                 for large, _ in gathered.add(part):
-                    self._merge(found, counted(large))
+                    merge(counted(large))
+            else:
+                merge(part)
         for rest, _ in gathered.rest():
-            self._merge(found, counted(rest))
+            merge(counted(rest))
         doubtful = suspects(all_seen)
         if not len(doubtful):
-            return found
+            return buckets.groups() if in_buckets else found
         self.spans = spans_before
         return self._without_repeats(scan, pipeline, aggregate, fields, doubtful)
+
+    def _in_buckets(
+        self, spans: Spans, run: PipelineRun, rows: Ints, aggregate: ast.MetricAggregate
+    ) -> tuple[dict[LabelSet, Ints], int]:
+        start_ns, duration_ns = spans.start_ns, spans.duration_ns
+        if len(rows) < len(spans):
+            start_ns, duration_ns = start_ns[rows], duration_ns[rows]
+        columns = [Labelled.of(field_text(field), _taken(run.conditions.values(field), rows)) for field in aggregate.by]
+        window = self._window
+        first_ns, steps = int(window.steps_ns[0]), len(window.steps_ns)
+        return counted_durations(columns, start_ns, duration_ns, first_ns, window.width_ns, steps, self._max_series)
 
     def _without_repeats(
         self,

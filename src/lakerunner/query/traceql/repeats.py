@@ -44,10 +44,9 @@ class Seen:
 
     @classmethod
     def of(cls, segment: Hashable, start_ns: Ints, duration_ns: Ints) -> Seen:
-        keys = keys_of(start_ns, duration_ns)
-        same = np.ones(len(start_ns) + 1, np.bool_)
-        np.equal(start_ns[1:], start_ns[:-1], out=same[1:-1])
-        return cls(segment, int(start_ns.min()), int(start_ns.max()), keys, keys[same[1:] | same[:-1]])
+        keys = np.empty(len(start_ns), np.uint64)
+        first_ns, last_ns, near = _keyed(start_ns.view(np.uint64), duration_ns.view(np.uint64), start_ns, keys)
+        return cls(segment, int(first_ns), int(last_ns), keys, near)
 
 
 def suspects(seen: Sequence[Seen]) -> Keys:
@@ -72,6 +71,30 @@ def _repeated(keys: Keys) -> Keys:
         return NO_KEYS
     some = np.sort(keys[_may_repeat(keys, (_BITS * len(keys) - 1).bit_length())])
     return np.unique(some[1:][some[1:] == some[:-1]])
+
+
+@njit(cache=True, nogil=True)
+def _keyed(
+    starts: Keys, durations: Keys, start_ns: Ints, keys: Keys
+) -> tuple[int, int, Keys]:  # pragma: no cover - compiled
+    """Fill in the keys, as `keys_of` does, and return the first and last start and the keys of `Seen.near`."""
+    rows = len(keys)
+    first_ns = last_ns = start_ns[0]
+    beside = 0
+    for row in range(rows):
+        mixed = starts[row] * _FACTOR
+        mixed ^= mixed >> _SHIFT
+        keys[row] = (mixed + durations[row]) * _FACTOR
+        first_ns, last_ns = min(first_ns, start_ns[row]), max(last_ns, start_ns[row])
+        beside += row > 0 and starts[row] == starts[row - 1]
+    near = np.empty(2 * beside + 2, np.uint64)
+    count = 0
+    for row in range(rows):
+        before = row == 0 or starts[row] == starts[row - 1]
+        if before or row == rows - 1 or starts[row] == starts[row + 1]:
+            near[count] = keys[row]
+            count += 1
+    return first_ns, last_ns, near[:count].copy()
 
 
 @njit(cache=True, nogil=True)

@@ -151,7 +151,7 @@ class Part:
 
 
 def start_times(batch: pa.RecordBatch) -> Ints:
-    found: Ints = batch.column("start_timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
+    found: Ints = batch.column("start_timestamp").view(pa.int64()).to_numpy(zero_copy_only=False)
     return found
 
 

@@ -5,7 +5,7 @@ Names come from the metadata of files where there is no filter; values from dict
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from lakerunner.query.scan.rows.segment import ReadableRows
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.conditions import Conditions
 from lakerunner.query.traceql.fields import SERVICE_NAME, level_of
+from lakerunner.query.traceql.gathering import ENOUGH_ROWS, Gathered
 from lakerunner.query.traceql.loading import load_traces
 from lakerunner.query.traceql.pushdown import implied
 from lakerunner.query.traceql.spans import BASE, Part, Spans, flat_columns, stored_columns
@@ -160,17 +161,7 @@ def _values(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
     if any(_needs_trace(field) for field in fields):
         parts: Iterator[set[Pair]] = iter([_of_spans(query, load_traces(source, None, fields, _FIRST, _LAST, check))])
     else:
-        columns = flat_columns(fields)
-
-        def of_rows(rows: ReadableRows) -> set[Pair]:
-            return _of_spans(query, Spans.flat(Part.of(rows.batch(columns, apart=True), fields)))
-
-        def of_group(rows: ReadableRows) -> set[Pair]:
-            if query.condition is not None:
-                return of_rows(rows)
-            return rows.remembered(("tag values", query.fields, query.filtered), lambda: of_rows(rows), _size_bytes)
-
-        parts = source.mapped(RowScan(TRACES, implied(query.condition), columns, ordered=False), of_group)
+        parts = _values_of_rows(query, fields, source)
     found: set[Pair] = set()
     for values in parts:
         check()
@@ -183,6 +174,29 @@ def _values(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
 
 
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
+
+
+def _values_of_rows(query: TagQuery, fields: Sequence[ast.Field], source: RowSource) -> Iterator[set[Pair]]:
+    """The values of spans that are judged one by one. The few that a filter finds in a row group are put together."""
+    columns = flat_columns(fields)
+
+    def of_batch(batch: pa.RecordBatch) -> set[Pair]:
+        return _of_spans(query, Spans.flat(Part.of(batch, fields)))
+
+    def of_group(rows: ReadableRows) -> pa.RecordBatch | set[Pair]:
+        if query.condition is not None:
+            batch = rows.batch(columns, apart=True)
+            return batch if batch.num_rows < ENOUGH_ROWS else of_batch(batch)
+        what = "tag values", query.fields, query.filtered
+        return rows.remembered(what, lambda: of_batch(rows.batch(columns, apart=True)), _size_bytes)
+
+    gathered = Gathered()
+    for part in source.mapped(RowScan(TRACES, implied(query.condition), columns, ordered=False), of_group):
+        if isinstance(part, set):
+            yield part
+        else:
+            yield from (of_batch(large) for large, _ in gathered.add(part))
+    yield from (of_batch(rest) for rest, _ in gathered.rest())
 
 
 def _size_bytes(pairs: set[Pair]) -> int:
