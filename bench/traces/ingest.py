@@ -32,6 +32,7 @@ from lakerunner.store.open import open_store
 
 _figure = partial(Figure, "traces")
 _CLIENT, _SERVER = 3, 2
+_PEER_WAIT_S = 120.0
 
 
 def measure_ingest(
@@ -97,7 +98,7 @@ def _run(database: Database, folder: Path, items: Sequence[tuple[RawObject, ...]
         if made.error is not None:
             raise made.error
         item = Item(item_id, org_id, TRACES.name, objects, len(objects), 0.0)
-        completion = complete(database, store, item, [made], slots[1], task.options.metrics.series_key)
+        completion = complete(database, store, item, [made], slots[1], task.options.metrics.series_key, _PEER_WAIT_S)
         with database.transaction() as tx:
             create_item(tx, WorkItem(item_id, "ingest", org_id, TRACES.name))
         result = ItemResult(item_id, made=[*made.segments, *completion.segments], derivation=completion.derivation)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lakerunner.query.traceql.language import compiled
 from lakerunner.query.traceql.search import Search, search
 from lakerunner.query.traceql.spans import Part, Spans
+from lakerunner.serve.cut_traces import CutTraces
 from tests.query.traceql.small_lake import NOW_NS, Rows, Segments, Span, lakes, once, table_of
 
 
@@ -133,3 +134,51 @@ def test_ids_of_other_lengths_and_negative_durations() -> None:
     spans[1] |= {"id": "ab", "duration": -5}
     spans[2] |= {"parent": "ab"}
     assert found("{ duration < 0ns }", [spans]) == {"1": [{"ab"}]}
+
+
+@pytest.mark.parametrize(
+    ("start", "duration", "parent", "is_cut"),
+    [
+        (0, 10, None, False),
+        (0, 3_000, None, True),  # It lasts beyond the time in which spans are looked for.
+        (-500, 600, None, False),
+        (-500, 600, "f" * 16, True),  # It began before the range, and its root is not there.
+        (10, 600, "f" * 16, False),
+    ],
+)
+def test_a_trace_that_may_have_been_cut_is_marked(start: int, duration: int, parent: str | None, is_cut: bool) -> None:
+    span: Span = {"trace": "1", "id": "a" * 16, "parent": parent, "name": "a", "kind": "server", "x": None}
+    lake = Segments([[{**span, "start": start, "duration": duration}]])
+    root = compiled("{ }").root
+    asked = Search(root, NOW_NS, NOW_NS + 100, 10, 3, 1_000)  # type: ignore[arg-type]
+    [batch] = search(asked, lake, lambda: None)  # type: ignore[arg-type]
+    assert batch.column("cut").to_pylist() == [is_cut]
+    cut = CutTraces(1.0)
+    cut.add(batch)
+    assert [text.startswith("trace 1 may have spans more than 1 s outside") for text in cut.warnings()] == [
+        True
+    ] * is_cut
+
+
+def test_a_search_asks_between_its_steps_whether_it_is_still_wanted() -> None:
+    span: Span = {"trace": "1", "id": "a" * 16, "parent": None, "name": "a", "kind": "server", "x": None}
+    lake = Segments([[{**span, "start": 0, "duration": 1}]])
+    asked = Search(compiled("{ }").root, NOW_NS, NOW_NS + 100, 10, 3, 1_000)  # type: ignore[arg-type]
+    checks = 0
+
+    def check() -> None:
+        nonlocal checks
+        checks += 1
+
+    assert list(search(asked, lake, check))  # type: ignore[arg-type]
+    for last in range(checks):
+        left = iter(range(last))
+
+        def leave() -> None:
+            if next(left, None) is None:  # noqa: B023
+                raise TimeoutError
+
+        with pytest.raises(TimeoutError):
+            list(search(asked, lake, leave))  # type: ignore[arg-type]
+    # Candidates, the piece, its row groups, its spans, the pipeline, the sets, the texts.
+    assert checks >= 7

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.query.language import Check
 from lakerunner.query.scan.rows.id_runs import Ids
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.traceql import ast
@@ -26,8 +27,8 @@ from lakerunner.query.traceql.values import ARRAY, BOOL, DURATION, FLOAT, INT, N
 
 NO_ROOT = "<root span not yet received>"
 _NS_PER_MS = 1_000_000
-#: Texts of more spans are made in several turns, because Arrow's texts have at most 2 GiB.
-_MOST_SPANS = 500_000
+#: Texts of more spans are made in several turns: Arrow's texts have at most 2 GiB, and a reader may leave.
+_MOST_SPANS = 100_000
 _NAME = ast.Intrinsic("name")
 #: Ids of the link of a span that has none, where they are selected, as Tempo shows them.
 _NO_LINK: dict[ast.Field, ast.Literal] = {
@@ -55,10 +56,12 @@ class Descriptions:
         self._by_trace = np.argsort(sets.trace, kind="stable")
         self._first_set = np.searchsorted(sets.trace[self._by_trace], np.arange(len(spans.trace_ids) + 1))
         self._service, self._name = spans.values(SERVICE_NAME), spans.values(_NAME)
+        # As in Tempo: sets by the name of the root say it themselves.
+        self._is_root_named = ast.GroupBy(ast.Intrinsic("rootName")) not in pipeline.stages
         fields = shown_fields(pipeline) if with_sets else []
         self._shown = [(shown, *_visible(shown, run, spans)) for shown in fields if _is_described(shown)]
 
-    def texts(self, traces: Ints) -> list[str]:
+    def texts(self, traces: Ints, check: Check) -> list[str]:
         """The description of each of the traces."""
         found: list[str] = []
         sizes = np.cumsum(np.diff(self._spans.first)[traces])
@@ -66,6 +69,7 @@ class Descriptions:
         while begin < len(traces):
             before = int(sizes[begin - 1]) if begin else 0
             end = max(int(np.searchsorted(sizes, before + _MOST_SPANS, side="right")), begin + 1)
+            check()
             found += self._texts(traces[begin:end]).to_pylist()
             begin = end
         return found
@@ -80,7 +84,7 @@ class Descriptions:
             ',"rootServiceName":',
             _rooted(self._service, root, NO_ROOT),
             ',"rootTraceName":',
-            _rooted(self._name, root, ""),
+            _rooted(self._name, root if self._is_root_named else np.full_like(root, -1), ""),
             ',"startTimeUnixNano":"',
             _digits(start_ns),
             '","durationMs":',

@@ -21,6 +21,8 @@ from lakerunner.query.traceql.gathering import ENOUGH_ROWS, Gathered
 from lakerunner.query.traceql.reading import attributes_in
 from lakerunner.query.traceql.spans import BASE, Part, Spans, stored_columns
 
+#: The most traces of a piece: its steps must be short, so that a search whose reader has gone ends soon.
+_MOST_OF_PIECE = 32_768
 #: Spans that one query holds at a time, and traces that it remembers.
 MAX_SPANS, MAX_TRACES = 5_000_000, 5_000_000
 
@@ -101,7 +103,9 @@ def load_traces(
             parts.append(each)
         else:
             parts += [part_of(*large) for large in gathered.add(*each)]
-    return Spans([*parts, *(part_of(*rest) for rest in gathered.rest())])
+    parts += [part_of(*rest) for rest in gathered.rest()]
+    check()
+    return Spans(parts)
 
 
 def chunks(candidates: Candidates, first: int) -> list[tuple[int, int]]:
@@ -115,5 +119,5 @@ def chunks(candidates: Candidates, first: int) -> list[tuple[int, int]]:
     while start < len(candidates):
         end = min(start + size, len(candidates))
         found.append((start, end))
-        start, size = end, size * 4
+        start, size = end, min(size * 4, max(_MOST_OF_PIECE, first))
     return found

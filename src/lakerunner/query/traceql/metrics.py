@@ -47,6 +47,8 @@ from lakerunner.query.traceql.values import DURATION, FLOAT, Values
 
 HISTOGRAM = "histogram_over_time"
 P = "p"
+#: Traces that are held at a time.
+_MOST_TRACES = 131_072
 _DURATION = ast.Intrinsic("duration")
 _NS_PER_S = 1e9
 #: Buckets that a series of quantiles may have, each of which is counted as a series.
@@ -128,12 +130,12 @@ class MetricRun:
             return self._flat(pipeline, aggregate, fields)
         low, high = self._window.start_ns - self._reach_ns, self._window.end_ns + self._reach_ns
         found = find_candidates(self._source, candidates(pipeline.stages), low, high, self._check)
-        if not len(found):
-            return {}
-        ids = None if found.everything else found.trace_ids
-        spans = load_traces(self._source, ids, fields, low, high, self._check)
         groups: Groups = {}
-        self._merge(groups, self._of_traces(spans, pipeline, aggregate))
+        for begin in range(0, len(found), _MOST_TRACES):
+            are_all = found.everything and len(found) <= _MOST_TRACES
+            ids = None if are_all else found.trace_ids.take(slice(begin, begin + _MOST_TRACES))
+            spans = load_traces(self._source, ids, fields, low, high, self._check)
+            self._merge(groups, self._of_traces(spans, pipeline, aggregate))
         return groups
 
     def _of_traces(self, spans: Spans, pipeline: ast.Pipeline, aggregate: ast.MetricAggregate) -> Groups:

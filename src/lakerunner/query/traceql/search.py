@@ -19,7 +19,14 @@ from lakerunner.query.traceql.spans import Spans
 from lakerunner.query.traceql.spansets import PipelineRun
 
 TIME = TRACES.time_column
-SCHEMA = pa.schema([pa.field(TIME, pa.timestamp("ns", "UTC")), pa.field("document", pa.string())])
+SCHEMA = pa.schema(
+    [
+        pa.field(TIME, pa.timestamp("ns", "UTC")),
+        pa.field("document", pa.string()),
+        #: Whether the trace may have spans beyond the time in which they were looked for.
+        pa.field("cut", pa.bool_()),
+    ]
+)
 #: Candidates of the first piece: enough for a page, and few enough that a long answer begins soon.
 _LEAST_FIRST, _MOST_FIRST = 256, 16_384
 
@@ -44,25 +51,22 @@ def search(query: Search, source: RowSource, check: Check) -> Iterator[pa.Record
     low, high = query.start_ns - query.reach_ns, query.end_ns + query.reach_ns
     found = find_candidates(source, candidates(query.pipeline.stages), low, high, check)
     fields = all_fields(query.pipeline)
-    waiting: list[tuple[int, str]] = []
+    waiting: list[tuple[int, str, bool]] = []
     left = query.limit
     pieces = chunks(found, min(max(_LEAST_FIRST, query.limit), _MOST_FIRST))
     for number, (start, end) in enumerate(pieces):
         check()
         ids = None if found.everything and len(pieces) == 1 else found.trace_ids.take(slice(start, end))
         spans = load_traces(source, ids, fields, low, high, check)
-        waiting += _traces(query, spans)
-        waiting.sort(key=lambda pair: -pair[0])
+        waiting += _traces(query, spans, check)
+        waiting.sort(key=lambda trace: -trace[0])
         # A trace begins before its newest matching span does.
         bound = found.newest_ns[end] if number + 1 < len(pieces) else -(1 << 63)
-        certain = [pair for pair in waiting if pair[0] >= bound][:left]
+        certain = [trace for trace in waiting if trace[0] >= bound][:left]
         if certain:
+            columns = zip(*certain, strict=True)
             yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([start for start, _ in certain], pa.timestamp("ns", "UTC")),
-                    pa.array([document for _, document in certain], pa.string()),
-                ],
-                schema=SCHEMA,
+                [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
             )
         left -= len(certain)
         waiting = waiting[len(certain) :]
@@ -70,15 +74,21 @@ def search(query: Search, source: RowSource, check: Check) -> Iterator[pa.Record
             return
 
 
-def _traces(query: Search, spans: Spans) -> list[tuple[int, str]]:
-    """The start and the description of each trace that matches."""
+def _traces(query: Search, spans: Spans, check: Check) -> list[tuple[int, str, bool]]:
+    """The start and the description of each trace that matches, and whether it may have been cut."""
     if not len(spans):
         return []
+    check()
     run = PipelineRun(spans)
     sets = run.run(query.pipeline.stages)
+    check()
     in_time = (spans.trace_start_ns <= query.end_ns) & (spans.trace_end_ns >= query.start_ns)
     sets = sets.kept(in_time[sets.trace][sets.set_of])
     newest = np.unique(sets.trace)
     newest = newest[np.argsort(-spans.trace_start_ns[newest], kind="stable")][: query.limit]
     describe = Descriptions(query.pipeline, spans, run, sets, query.spans_per_set, with_sets=query.with_sets)
-    return list(zip(spans.trace_start_ns[newest].tolist(), describe.texts(newest), strict=True))
+    start_ns = spans.trace_start_ns[newest]
+    # A span lasts beyond what was read; or the trace began before the range, and its root is not there.
+    cut = (spans.trace_end_ns[newest] > query.end_ns + query.reach_ns) & (query.reach_ns > 0)
+    cut |= (spans.root[newest] < 0) & (start_ns < query.start_ns)
+    return list(zip(start_ns.tolist(), describe.texts(newest, check), cut.tolist(), strict=True))

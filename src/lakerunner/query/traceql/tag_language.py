@@ -39,7 +39,8 @@ class Tags:
         try:
             fields = tuple(CODEC.decode(each) for each in document["fields"])
             condition = CODEC.decode(document["condition"]) if document["condition"] else None
-            query = TagQuery(tuple(map(str, document["scopes"])), fields, condition, bool(document["filtered"]))
+            filtered, unscoped = bool(document["filtered"]), bool(document["unscoped"])
+            query = TagQuery(tuple(map(str, document["scopes"])), fields, condition, filtered, unscoped)
         except (ValueError, KeyError, TypeError) as reason:
             raise BadInput(f"cannot read an encoded query: {reason!r}") from None
         return Stream(_found(query, source, check), dict)
@@ -81,6 +82,7 @@ class TagsPlan(RowPlan):
                 "fields": [CODEC.encode(field) for field in fields],
                 "condition": "" if self.query.condition is None else CODEC.encode(self.query.condition),
                 "filtered": self.query.filtered,
+                "unscoped": self.query.unscoped,
             }
         )
 

@@ -57,6 +57,9 @@ class TagQuery:
     condition: ast.FieldExpr | None = None
     #: Whether the request had a filter: statuses are then told by name.
     filtered: bool = False
+    #: Whether names are asked for without a scope. With a filter, spans that have events or links then give none, as in
+    #: Tempo.
+    unscoped: bool = False
 
 
 def find_tags(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
@@ -86,7 +89,8 @@ def _names(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
         found = {_SERVICE} & {(scope, _SERVICE[1]) for scope in query.scopes} if len(spans) else set()
         if not len(chosen):
             return found
-        return found | _names_of_rows(rows.batch(None).take(pa.array(chosen)), query.scopes)
+        batch = rows.batch(None).take(pa.array(chosen))
+        return found | _names_of_rows(_without_items(batch) if query.unscoped else batch, query.scopes)
 
     scan = RowScan(TRACES, columns=(TRACES.time_column,), ordered=False)
     found: set[Pair] = set()
@@ -94,6 +98,14 @@ def _names(query: TagQuery, source: RowSource, check: Check) -> set[Pair]:
         check()
         found |= names
     return found
+
+
+def _without_items(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The spans that have neither events nor links."""
+    for column in ("events", "links"):
+        if column in batch.schema.names and pa.types.is_list(batch.schema.field(column).type):
+            batch = batch.filter(pc.equal(pc.fill_null(pc.list_value_length(batch.column(column)), 0), 0))
+    return batch
 
 
 def _stored_names(batch: pa.RecordBatch, scopes: Iterable[str]) -> set[Pair]:

@@ -15,6 +15,7 @@ from lakerunner.query.traceql.language import SearchPlan
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.caller import Caller
+from lakerunner.serve.cut_traces import CutTraces
 from lakerunner.serve.dialect import DialectRoute
 from lakerunner.serve.errors import OWN
 from lakerunner.serve.lake.events import event_response
@@ -46,13 +47,17 @@ class SpanEvents:
         plan = _plan(self.api, self.question, self.caller)
         batches, source = self.api.service.rows(plan, self.question, query)
         sent = 0
+        cut = CutTraces(self.api.service.settings.trace_reach_s)
         for batch in batches:
+            cut.add(batch)
             for document in batch.column("document").to_pylist():
                 pipe.put(frame("result", orjson.loads(document)), query)
                 sent += 1
         if self.summary:
             stats = source.stats
-            about = {"traces": sent, "complete": stats.complete, "warnings": list(stats.warnings())}
+            missed = cut.warnings()
+            complete = stats.complete and not missed
+            about = {"traces": sent, "complete": complete, "warnings": [*stats.warnings(), *missed]}
             pipe.put(frame("summary", about), query)
 
 

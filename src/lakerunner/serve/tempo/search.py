@@ -21,6 +21,7 @@ from lakerunner.query.traceql.language import SearchPlan
 from lakerunner.query.traceql.literals import attribute_text
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
+from lakerunner.serve.cut_traces import CutTraces
 from lakerunner.serve.params import Params
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.service import Question
@@ -53,8 +54,15 @@ def search_routes(api: Api) -> list[BaseRoute]:
 
         def answer(query: RunningQuery) -> Response:
             batches, source = run_search(api, asked, query)
-            documents = [text.encode() for batch in batches for text in batch.column("document").to_pylist()]
-            return document(request, b'{"traces":[%s],"metrics":%s}' % (b",".join(documents), metrics_json(source)))
+            documents: list[bytes] = []
+            cut = CutTraces(api.service.settings.trace_reach_s)
+            for batch in batches:
+                documents += [text.encode() for text in batch.column("document").to_pylist()]
+                cut.add(batch)
+            missed = [*source.stats.warnings(), *cut.warnings()]
+            status = b',"status":"PARTIAL","message":%s' % json_text("; ".join(missed)) if missed else b""
+            parts = b",".join(documents), metrics_json(source), status
+            return document(request, b'{"traces":[%s],"metrics":%s%s}' % parts)
 
         return await api.in_turn(request, caller, "tempo_search", asked.text, answer)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -76,7 +77,7 @@ def tag_routes(api: Api) -> list[BaseRoute]:
                 listed.append({"name": _INTRINSIC, "tags": list(_INTRINSICS)})
             return {"scopes": listed, "metrics": {}}
 
-        return await _answer(api, request, params, TagQuery(scopes, condition=None), render)
+        return await _answer(api, request, params, TagQuery(scopes, unscoped=scopes == _SCOPES), render)
 
     async def values(request: Request) -> Response:
         params = await Params.of(request)
@@ -112,7 +113,7 @@ async def _answer(
     caller = await api.caller(request)
     within = read_range(params)
     condition = _condition(params.text("q")) if filters else None
-    asked = TagQuery(tags.scopes, tags.fields, condition, filtered=condition is not None)
+    asked = replace(tags, condition=condition, filtered=condition is not None)
 
     def run(query: RunningQuery) -> Response:
         found: set[Pair] = set()

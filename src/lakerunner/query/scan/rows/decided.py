@@ -1,8 +1,9 @@
 """Remembers what was found out about a condition in a row group: segments never change, and queries repeat.
 
 Of every row group: what statistics and filters leave undecided of the condition, and, once it was asked for twice with
-the whole row group in the time range, the rows that satisfy it. The time range is not part of the condition, so that a
-dashboard that moves on, and a search that is repeated, find again what lies behind them.
+the whole row group in the time range, the rows that satisfy it. A few rows, and what was read of them, are remembered
+at once. The time range is not part of the condition, so that a dashboard that moves on, and a search that is repeated,
+find again what lies behind them.
 """
 
 from __future__ import annotations

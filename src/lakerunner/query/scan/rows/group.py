@@ -36,6 +36,8 @@ _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
 #: If more of its pages are needed, the whole column is read, which later scans can use too.
 _MOST_PAGES = 0.7
+#: As many rows of a condition are remembered when it is first asked: a trace that was read is read again.
+KEPT_AT_ONCE = 256
 #: What remembered rows take in memory beside their numbers.
 _ROWS_BYTES = 512
 
@@ -118,7 +120,9 @@ class GroupReader:
     def know_rows(self, condition: Condition, rows: Ints) -> None:
         if condition.number is not None:
             kept: Any = rows.astype(np.int32)
-            self.opened.opener.decoded.offer((*self.place, "rows", condition.number), kept, kept.nbytes + _ROWS_BYTES)
+            cache = self.opened.opener.decoded
+            keep = cache.put if len(rows) <= KEPT_AT_ONCE else cache.offer
+            keep((*self.place, "rows", condition.number), kept, kept.nbytes + _ROWS_BYTES)
 
     # -- values --------------------------------------------------------------------------------------------------
 

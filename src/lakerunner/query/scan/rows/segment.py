@@ -15,7 +15,7 @@ from lakerunner.query.scan.rows.compare import Mask
 from lakerunner.query.scan.rows.decided import Condition, Left
 from lakerunner.query.scan.rows.evaluate import Ints, matching, overflow_values
 from lakerunner.query.scan.rows.filters import by_bloom, by_needles
-from lakerunner.query.scan.rows.group import GroupReader
+from lakerunner.query.scan.rows.group import KEPT_AT_ONCE, GroupReader
 from lakerunner.query.scan.rows.id_runs import Ids, concat_ids, ids_of
 from lakerunner.query.scan.rows.opened import Footer, OpenedSegment
 from lakerunner.query.scan.rows.page_index import Pages
@@ -81,17 +81,23 @@ class GroupRows:
 
     group: GroupReader
     rows: Ints
-    #: A condition of which these are all rows, and which was asked before: what is read of a few rows is kept for it.
+    #: A condition of which these are all rows, under which what is read of a few rows is kept.
     condition: Condition | None = None
+    #: Whether the condition was asked before.
+    again: bool = False
 
     def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
         def read() -> pa.RecordBatch:
             return group_batch(self.group, self.rows, columns, apart=apart)
 
-        if self.condition is None or columns is None or not self._are_few:
+        if self.condition is None or not (self._are_very_few or (self.again and self._are_few)):
             return read()
-        what = "batch", self.condition.number, tuple(columns), apart
-        return self.group.remembered(what, read, lambda made: int(made.get_total_buffer_size()))
+        what = "batch", self.condition.number, None if columns is None else tuple(columns), apart
+        return self.group.remembered(what, lambda: _compact(read()), lambda made: int(made.get_total_buffer_size()))
+
+    @property
+    def _are_very_few(self) -> bool:
+        return len(self.rows) <= KEPT_AT_ONCE
 
     @property
     def _are_few(self) -> bool:
@@ -122,6 +128,8 @@ class Found(GroupRows):
     times: Ints
 
     def chosen(self, places: Ints) -> Found:
+        if len(places) == len(self.rows):
+            return self
         return Found(self.group, self.rows[places], times=self.times[places])
 
 
@@ -150,10 +158,13 @@ def find_rows(
         group = GroupReader(opened, number, spend, tally)
         spend(0)
         tally.groups += 1
-        found = matching_rows(group, undecided(group, _until(scan, last_ns()), condition, tally), tally)
-        if len(found):
-            tally.rows_found += len(found)
-            yield Found(group, found, times=group.column(time, found).cast(pa.int64()).to_numpy())
+        left = undecided(group, _until(scan, last_ns()), condition, tally)
+        rows = matching_rows(group, left, tally)
+        if len(rows):
+            tally.rows_found += len(rows)
+            found = GroupRows(group, rows, left.exact)
+            times = found.batch((time,)).column(0).view(pa.int64()).to_numpy()
+            yield Found(group, rows, left.exact, times=times)
 
 
 def _in_order(opened: OpenedSegment, scan: RowScan, spend: Spend, tally: RowTally) -> list[int]:
@@ -230,6 +241,13 @@ def group_batch(
     return pa.RecordBatch.from_arrays(values, schema=schema)
 
 
+def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows without the rest of the pages that they are slices of."""
+    if batch.get_total_buffer_size() <= 2 * batch.nbytes:
+        return batch
+    return batch.take(pa.array(np.arange(batch.num_rows)))
+
+
 def _without_large_dictionary(array: pa.Array) -> pa.Array:
     """Few rows are decoded: work on each distinct value of the row group would take longer."""
     if pa.types.is_dictionary(array.type) and len(array) < max(_FEW_ROWS, len(array.dictionary)):
@@ -268,6 +286,11 @@ class Undecided:
     @property
     def is_nothing(self) -> bool:
         return self.predicate == NOTHING
+
+    @property
+    def exact(self) -> Condition | None:
+        """The condition, if the rows that satisfy it are the rows of the scan, and are remembered."""
+        return None if self.times or self.condition.number is None or self.predicate == EVERYTHING else self.condition
 
 
 def undecided(group: GroupReader, times: Sequence[Compare], condition: Condition, tally: RowTally) -> Undecided:

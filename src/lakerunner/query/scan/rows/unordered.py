@@ -263,6 +263,6 @@ class _Unordered(Generic[T]):
         tally.rows_found += len(rows)
         if not len(rows):
             return []
-        are_all_known = self._ids is None and known is not None and not left.times
-        made = self._make(GroupRows(group, rows, left.condition if are_all_known else None))
+        exact = left.exact if self._ids is None else None
+        made = self._make(GroupRows(group, rows, exact, again=known is not None))
         return [] if made is None else [made]
