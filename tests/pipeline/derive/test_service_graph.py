@@ -16,7 +16,7 @@ from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.derivation import forget_halves
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.signals import METRICS, TRACES
-from lakerunner.pipeline.derive.edges import halves_of, pair
+from lakerunner.pipeline.derive.edges import calls_of
 from lakerunner.pipeline.ingest.stage import IngestRunner
 from lakerunner.pipeline.ingest.task import run_task
 from lakerunner.query.lake import open_lake
@@ -268,5 +268,5 @@ def test_no_halves_are_left_of_spans_without_ids() -> None:
     table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
     table = table.append_column("start_timestamp", pa.array([1, 2, 3]).cast(pa.timestamp("ns", "UTC")))
     table = table.append_column("duration_ns", pa.array([1, -2, 3]))
-    edges, halves = halves_of(table)
-    assert edges.num_rows == 0 and pair(halves).edges.num_rows == 0 and halves.num_rows == 0
+    edges, halves = calls_of(table)
+    assert edges.num_rows == 0 and halves.num_rows == 0

@@ -17,11 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.half_call import HALF
+from lakerunner.query.scan.rows.id_runs import ids_of
 
 _CLIENTS, _SERVERS = ("client", "producer"), ("server", "consumer")
 #: Attributes of a client span that name the database it called; the first that it has is the node.
 _DATABASES = ("attr_db_name", "attr_db_namespace", "attr_db_system", "attr_db_system_name")
 _DATABASE, _MESSAGING, _EXTERNAL = "database", "messaging_system", "virtual_node"
+_NEEDED = (
+    *("trace_id", "span_id", "parent_span_id", "kind", "service_name", "status_code"),
+    *("start_timestamp", "duration_ns"),
+)
+_SPAN_DIGITS = 16
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 #: A service without a name.
 _UNKNOWN = "unknown"
 
@@ -49,27 +56,73 @@ class Paired:
     used: Ints
 
 
-def halves_of(spans: pa.Table, peers: Sequence[str] = ()) -> tuple[pa.Table, pa.Table]:
-    """Return the edges to databases, and the halves of calls to services. Spans without an id or parent are no half.
+def calls_of(spans: pa.Table, peers: Sequence[str] = ()) -> tuple[pa.Table, pa.Table]:
+    """Return the edges of calls whose sides are both among the spans, and of calls to databases; and the halves left.
 
-    `peers` are the columns of attributes that name the service which a client called, the first that it has.
+    Spans without an id or parent are no half. `peers` are the columns of attributes that name the service which a
+    client called, the first that it has.
     """
-    kind = _plain(spans.column("kind"))
-    client = pc.and_(pc.is_in(kind, value_set=pa.array(_CLIENTS)), spans.column("span_id").is_valid())
-    server = pc.and_(pc.is_in(kind, value_set=pa.array(_SERVERS)), spans.column("parent_span_id").is_valid())
-    client, server = pc.fill_null(client, False), pc.fill_null(server, False)
-    edges = EDGE.empty_table()
+    names = [name for name in (*_NEEDED, *_DATABASES, *peers) if name in spans.column_names]
+    spans = spans.select(list(dict.fromkeys(names))).combine_chunks()
+    kinds = pc.index_in(_plain(spans.column("kind")), value_set=pa.array((*_CLIENTS, *_SERVERS)))
+    kind = kinds.combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
+    is_client = ((kind == 0) | (kind == 1)) & spans.column("span_id").is_valid().to_numpy()
+    is_server = (kind > 1) & spans.column("parent_span_id").is_valid().to_numpy()
+    edges = []
     node = _first_text(spans, _DATABASES)
     if node is not None:
-        called = pc.and_(client, pc.not_equal(node, ""))
-        edges = _database_edges(spans.filter(called), node.filter(called))
-        client = pc.and_(client, pc.invert(called))
-    parts = []
-    for mask, id_column, is_client in ((client, "span_id", True), (server, "parent_span_id", False)):
-        chosen = spans.filter(mask)
-        if chosen.num_rows:
-            parts.append(_halves(chosen, id_column, peers if is_client else (), is_client=is_client))
-    return edges, pa.concat_tables(parts) if parts else HALF.empty_table()
+        called = is_client & pc.not_equal(node, "").to_numpy()
+        rows = pa.array(np.flatnonzero(called))
+        edges.append(_database_edges(spans.take(rows), node.take(rows)))
+        is_client &= ~called
+    clients, servers = np.flatnonzero(is_client), np.flatnonzero(is_server)
+    client, server = _matched(spans, clients, servers)
+    is_messaging = (kind == 1) | (kind == 3)
+    edges.append(_edges(spans, client, server, is_messaging))
+    # A producer goes on waiting.
+    is_client[client[~is_messaging[client]]] = False
+    is_server[server] = False
+    halves = []
+    for is_left, column, is_clients in ((is_client, "span_id", True), (is_server, "parent_span_id", False)):
+        if is_left.any():
+            left = spans.take(pa.array(np.flatnonzero(is_left)))
+            halves.append(_halves(left, column, peers if is_clients else (), is_client=is_clients))
+    return pa.concat_tables(edges), pa.concat_tables(halves) if halves else HALF.empty_table()
+
+
+def _matched(spans: pa.Table, clients: Ints, servers: Ints) -> tuple[Ints, Ints]:
+    """The rows of both sides of each call. A few more may be among the halves left: `pair` compares those by texts."""
+    if not len(clients) or not len(servers):
+        return clients[:0], servers[:0]
+    traces, _ = ids_of(_whole(spans.column("trace_id")))
+    own, _ = ids_of(_whole(spans.column("span_id")).take(pa.array(clients)), _SPAN_DIGITS)
+    parents, _ = ids_of(_whole(spans.column("parent_span_id")).take(pa.array(servers)), _SPAN_DIGITS)
+    of_trace = (traces.high * _FACTOR ^ traces.low) * _FACTOR
+    wanted, known = (of_trace[servers] ^ parents.low) * _FACTOR, (of_trace[clients] ^ own.low) * _FACTOR
+    found = pc.index_in(pa.array(wanted), value_set=pa.array(known)).fill_null(-1).to_numpy()
+    place = np.flatnonzero(found >= 0)
+    at = found[place]
+    client, server = clients[at], servers[place]
+    same = (traces.high[client] == traces.high[server]) & (traces.low[client] == traces.low[server])
+    same &= (own.low[at] == parents.low[place]) & (own.high[at] == parents.high[place])
+    return client[same], server[same]
+
+
+def _edges(spans: pa.Table, client: Ints, server: Ints, is_messaging: npt.NDArray[np.bool_]) -> pa.Table:
+    failed = _whole(_failed(spans)).to_numpy(zero_copy_only=False)
+    service, duration = _whole(_named(spans)), spans.column("duration_ns").to_numpy()
+    return pa.table(
+        [
+            service.take(pa.array(client)),
+            service.take(pa.array(server)),
+            pc.if_else(pa.array(is_messaging[client] | is_messaging[server]), _MESSAGING, ""),
+            pc.if_else(pa.array(failed[client] | failed[server]), "true", "false"),
+            pa.array(spans.column("start_timestamp").cast(pa.int64()).to_numpy()[client]),
+            pa.array(duration[client]),
+            pa.array(duration[server]),
+        ],
+        schema=EDGE,
+    )
 
 
 def pair(halves: pa.Table) -> Paired:
@@ -132,6 +185,10 @@ def _first_text(spans: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray | No
     texts = [pc.cast(each, pa.string()) for each in found]
     filled = [pc.if_else(pc.equal(each, ""), pa.scalar(None, pa.string()), each) for each in texts]
     return pc.fill_null(pc.coalesce(*filled), "")
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -31,6 +31,8 @@ OVERFLOW = "__overflow__"
 _SCHEMA = 3
 _PER_DOUBLING = 1 << _SCHEMA
 _ZERO_THRESHOLD = 2.0**-128
+#: Up to so many cells per row, they are counted in a table; more are sorted.
+_DENSE = 16
 
 Ints = npt.NDArray[np.int64]
 
@@ -224,6 +226,15 @@ def _capped(series: Ints, values: list[pa.Array], most: int) -> tuple[Ints, list
     return numbers[series], [each.take(pa.array(first)) for each in changed]
 
 
+def _tallied(cells: Ints, size: int) -> tuple[Ints, Ints]:
+    """The distinct cells, ascending, and how often each occurs."""
+    if size > _DENSE * len(cells) + _DENSE:
+        return np.unique(cells, return_counts=True)
+    counts = np.bincount(cells, minlength=size)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
+
+
 def _histograms(
     of_row: Ints, amounts: npt.NDArray[np.float64], counts: npt.NDArray[np.float64], size: int
 ) -> dict[str, pa.Array]:
@@ -232,7 +243,7 @@ def _histograms(
     group = of_row[positive]
     low = int(index.min()) if len(index) else 0
     width = int(index.max()) - low + 1 if len(index) else 1
-    cells, tally = np.unique(group * width + (index - low), return_counts=True)
+    cells, tally = _tallied(group * width + (index - low), size * width)
     layout = sparse(cells // width, cells % width + low, tally.astype(np.float64), size)
     zeros = np.bincount(of_row[~positive], minlength=size).astype(np.float64)
     return {

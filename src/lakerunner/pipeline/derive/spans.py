@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakerunner.model.half_call import HALF
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
-from lakerunner.pipeline.derive.edges import halves_of, pair
+from lakerunner.pipeline.derive.edges import calls_of
 from lakerunner.pipeline.derive.evaluate import Derived, evaluate
 from lakerunner.pipeline.derive.span_rules import SERVICE_GRAPH, span_metrics
 
@@ -43,10 +43,7 @@ def derive_from_spans(spans: pa.Table, options: DeriveOptions, series_key: bytes
         times = spans.column("start_timestamp").cast(pa.int64()).to_numpy()
         found.append(evaluate([span_metrics(options.dimensions)], spans, times, options.slot, series_key))
     if options.service_graph:
-        to_databases, waiting = halves_of(spans, options.peers)
-        paired = pair(waiting)
-        halves = paired.left
-        edges = pa.concat_tables([to_databases, paired.edges])
+        edges, halves = calls_of(spans, options.peers)
         found.append(edge_metrics(edges, options.slot, series_key))
     return DerivedFromSpans(tuple(each for each in found if each is not None), halves)
 
