@@ -39,7 +39,7 @@ class Tags:
         try:
             fields = tuple(CODEC.decode(each) for each in document["fields"])
             condition = CODEC.decode(document["condition"]) if document["condition"] else None
-            filtered, unscoped = bool(document["filtered"]), bool(document["unscoped"])
+            filtered, unscoped = bool(document["filtered"]), bool(document.get("unscoped"))
             query = TagQuery(tuple(map(str, document["scopes"])), fields, condition, filtered, unscoped)
         except (ValueError, KeyError, TypeError) as reason:
             raise BadInput(f"cannot read an encoded query: {reason!r}") from None
