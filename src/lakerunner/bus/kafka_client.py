@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from lakerunner.bus.kafka_log import kafka_logger
 from lakerunner.model.errors import BadInput, Bug, Conflict, Denied, LakeError, Missing, Unavailable
 from lakerunner.runtime.options import parse_options
 from lakerunner.runtime.settings import BusSettings
 
 #: Receives librdkafka's own log. An unreachable broker is logged here and does not appear in our errors.
-logger = logging.getLogger("lakerunner.kafka")
+logger = kafka_logger()
 
 _LOST = {
     KafkaError.UNKNOWN_MEMBER_ID,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 import typing
 from collections.abc import Iterator
@@ -12,10 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
+from lakerunner.runtime.secrets import masked, secrets_in
 from lakerunner.runtime.settings import Section, Settings
-
-_URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
-_QUERY_PASSWORD = re.compile(r"((?:password|secret|key)[\w.]*=)[^&\s]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +73,25 @@ def mask(setting: Setting, value: Any) -> Any:
     >>> mask(TABLE["index.url"], "postgresql://lake:secret@db/lrdb")
     'postgresql://lake:***@db/lrdb'
     """
-    if not setting.secret or not isinstance(value, str):
+    if not isinstance(value, str) or value == setting.default:
         return value
-    return _QUERY_PASSWORD.sub(r"\1***", _URL_PASSWORD.sub(r"\1***@", value))
+    return masked(value, **_kind(setting))
+
+
+def secret_texts(settings: Settings) -> set[str]:
+    """Every password, token and key in the settings, for whoever must not repeat them."""
+    found: set[str] = set()
+    for name, setting in TABLE.items():
+        section, _, key = name.partition(".")
+        value = getattr(getattr(settings, section), key)
+        if isinstance(value, str) and value != setting.default:
+            found |= secrets_in(value, **_kind(setting))
+    return found
+
+
+def _kind(setting: Setting) -> dict[str, bool]:
+    # Of the settings that are secret, webhooks are those whose whole address is.
+    return {"secret": setting.secret, "address": setting.name.endswith(".webhooks")}
 
 
 def _with_constraints(field: FieldInfo) -> Any:

@@ -11,7 +11,9 @@ import structlog
 from opentelemetry import trace
 
 from lakerunner import __version__
+from lakerunner.runtime.secrets import Hider
 from lakerunner.runtime.settings import Settings
+from lakerunner.runtime.settings_table import secret_texts
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 #: Libraries that warn about failures which we report ourselves, with a reason and a hint.
@@ -62,13 +64,19 @@ def _configure_logs(settings: Settings) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    # Before secrets are hidden: a traceback may contain them.
+    trace_back: structlog.typing.Processor = (
+        structlog.processors.dict_tracebacks if as_json else structlog.processors.format_exc_info
+    )
+    hide = Hider.of_process(secret_texts(settings))
     last: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     structlog.configure(
         processors=[
             *shared,
-            structlog.processors.dict_tracebacks if as_json else structlog.processors.format_exc_info,
+            trace_back,
+            hide,
             last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -76,7 +84,13 @@ def _configure_logs(settings: Settings) -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=last, foreign_pre_chain=shared))
+    foreign: list[structlog.typing.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        trace_back,
+        hide,
+        last,
+    ]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=foreign, foreign_pre_chain=shared))
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.CRITICAL)
