@@ -74,18 +74,29 @@ def drop(
 @verb
 def test(
     cli: Cli,
-    files: Annotated[list[Path], typer.Argument(help="Unit-test files in promtool's format.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(help="Test files, of either format.", show_default=False)],
     run: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--run", help="Run only tests whose name matches this regular expression.", show_default=False),
     ] = None,
 ) -> int:
-    """Run unit tests of rule files, in the format of `promtool test rules`: same series, same alerts, same messages.
+    """Run unit tests of rule files. Exit code 1 if one fails, with what differs.
 
-    A test names its rule files, gives series in Prometheus' notation, and says which alerts fire and what expressions
-    give at which time. Exit code 1 if one fails.
+    Recording and alerting rules: the format of `promtool test rules`, with the same series, alerts and messages.
+    Materialization rules: pairs of rows and the series that rules make of them, evaluated as ingest does it:
+
+        rules shop.yaml
+        test errors by region
+        logs
+          1s   {"service": "shop", "region": "eu", "message": "error"}
+        series
+          errors_total{service_name="shop", region="eu"} 1
+
+    A series has a value per bucket of ten seconds; `_` is none. docs/materialization.md has the whole format.
     """
-    from lakerunner.rules.unit_tests.promtool import is_promtool, run_file
+    from lakerunner.pipeline.derive.pair_tests import run_pairs
+    from lakerunner.rules.unit_tests.pairs import is_pairs
+    from lakerunner.rules.unit_tests.promtool import FileReport, is_promtool, run_file
 
     try:
         only = re.compile(run) if run else None
@@ -98,11 +109,17 @@ def test(
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"cannot read {path}: {error}") from None
-        if not is_promtool(text):
+        if is_pairs(text):
+            failures, ran = run_pairs(path, only)
+            report = FileReport(str(path), tuple(failures), (), ran)
+        elif is_promtool(text):
+            report = run_file(path, only)
+        else:
             raise BadInput(
-                f"cannot read {path}: it is no unit test in promtool's format", hint="it needs `rule_files` and `tests`"
+                f"cannot read {path}: it is no test of rules",
+                hint="promtool's format needs `rule_files` and `tests`; pairs of rows and series begin with "
+                "`rules FILE`",
             )
-        report = run_file(path, only)
         failed += bool(report.failures)
         for warning in report.warnings:
             warn(f"{path}: {warning}")
