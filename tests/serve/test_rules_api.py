@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from lakerunner.index.alert_states import RuleEvaluation, commit_evaluation
-from lakerunner.index.rule_groups import GroupKey
+from lakerunner.index.rule_groups import GroupKey, put_group
 from lakerunner.model.labels import LabelSet
 from lakerunner.rules.evaluation.alerting import ActiveAlert, State
 from lakerunner.rules.evaluation.rule import RuleState
@@ -136,3 +136,39 @@ def test_bad_groups_are_refused_with_their_reason(serve: Serve, two_orgs: TwoOrg
     slow = "name: g\nlanguage: promql\nrules: [{record: a, expr: 'a offset 1m + up'}]"
     assert client.post(f"{_RULES}/good", content=slow, headers=admin).status_code == 202
     assert client.delete(f"{_RULES}/good", headers=admin).status_code == 202
+
+
+def test_many_groups_are_shown_page_by_page(serve: Serve, two_orgs: TwoOrgs) -> None:
+    served = serve(two_orgs.auth)
+    reader = _bearer(two_orgs, "ours")
+    with served.lake.database.transaction() as tx:
+        for number in range(250):
+            kind = f"record: r{number}" if number % 2 else f"alert: A{number}"
+            text = f"groups: [{{name: g{number:03}, rules: [{{{kind}, expr: up}}]}}]"
+            put_group(tx, GroupKey(two_orgs.ours, f"file{number % 5}", f"g{number:03}"), text, "test")
+    found: list[str] = []
+    params: dict[str, str] = {"group_limit": "40", "type": "alert", "file[]": "file2"}
+    pages = 0
+    while True:
+        page = served.client.get(_PROMETHEUS, params=params, headers=reader).json()["data"]
+        found += [group["name"] for group in page["groups"]]
+        assert all(rule["type"] == "alerting" for group in page["groups"] for rule in group["rules"])
+        pages += 1
+        if "groupNextToken" not in page:
+            break
+        params["group_next_token"] = page["groupNextToken"]
+        params["group_limit"] = "7"
+    assert found == [f"g{number:03}" for number in range(250) if number % 5 == 2 and number % 2 == 0] and pages == 1
+    params = {"group_limit": "100"}
+    sizes = []
+    while True:
+        page = served.client.get(_PROMETHEUS, params=params, headers=reader).json()["data"]
+        sizes.append(len(page["groups"]))
+        if "groupNextToken" not in page:
+            break
+        params["group_next_token"] = page["groupNextToken"]
+    assert sizes == [100, 100, 50]
+    one = served.client.get(_PROMETHEUS, params={"rule_group[]": "g007", "rule_name[]": "r7"}, headers=reader).json()
+    assert [group["name"] for group in one["data"]["groups"]] == ["g007"]
+    stale = {"group_limit": "1", "group_next_token": "0" * 40}
+    assert "were rule groups changed" in served.client.get(_PROMETHEUS, params=stale, headers=reader).text

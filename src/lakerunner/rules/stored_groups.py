@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.rule_catalog import live_rules, lock_catalog
@@ -72,7 +73,13 @@ def store_groups(
 
 
 def group_of(stored: StoredGroup) -> Group:
-    (group,) = read_rules(stored.definition)
+    return _read(stored.definition)
+
+
+@lru_cache(maxsize=2_048)
+def _read(definition: str) -> Group:
+    """Reading a group takes milliseconds, and lists of rules are asked for again and again."""
+    (group,) = read_rules(definition)
     return group
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from lakerunner.index.alert_states import read_states
+from lakerunner.index.database import Connection
 from lakerunner.index.rule_groups import StoredGroup, delete_groups, list_groups
 from lakerunner.model.errors import BadInput, Missing
 from lakerunner.query.series.go_format import exponent
@@ -23,6 +24,8 @@ from lakerunner.serve.api import Api
 from lakerunner.serve.caller import Caller
 
 _NEVER = "0001-01-01T00:00:00Z"
+#: States of so many groups are read group by group.
+_ONE_BY_ONE = 100
 _KINDS = {"": (Record, Alert), "alert": (Alert,), "record": (Record,)}
 
 
@@ -104,32 +107,32 @@ class RuleGroups:
 
     def rules(self, caller: Caller, wanted: RuleFilter) -> dict[str, Any]:
         """The answer of `/api/v1/rules`."""
-        groups: list[dict[str, Any]] = []
+        page: list[tuple[StoredGroup, Group]] = []
         next_token = ""
         found_token = not wanted.next_token
-        for each in self._loaded(caller, wanted):
-            token = _token(each.stored)
-            found_token = found_token or token == wanted.next_token
-            if not found_token:
-                continue
-            rules = [self._rule(rule, state, wanted) for rule, state in each.rules if wanted.accepts(rule)]
-            if not rules:
-                continue
-            if wanted.group_limit and len(groups) == wanted.group_limit:
-                next_token = token
-                break
-            stored = each.stored
-            groups.append(
-                {
-                    "name": stored.name,
-                    "file": stored.namespace,
-                    "rules": rules,
-                    "interval": each.group.interval_s or self._settings.interval_s,
-                    "limit": each.group.limit,
-                    "evaluationTime": stored.duration_s,
-                    "lastEvaluation": _time(stored.evaluated_at_ms),
-                }
-            )
+        with self._database.transaction() as tx:
+            for stored, group in self._chosen(tx, caller, wanted):
+                token = _token(stored)
+                found_token = found_token or token == wanted.next_token
+                if not found_token or not any(map(wanted.accepts, evaluated_rules(group))):
+                    continue
+                if wanted.group_limit and len(page) == wanted.group_limit:
+                    next_token = token
+                    break
+                page.append((stored, group))
+            shown = _with_states(tx, caller, page)
+        groups = [
+            {
+                "name": each.stored.name,
+                "file": each.stored.namespace,
+                "rules": [self._rule(rule, state, wanted) for rule, state in each.rules if wanted.accepts(rule)],
+                "interval": each.group.interval_s or self._settings.interval_s,
+                "limit": each.group.limit,
+                "evaluationTime": each.stored.duration_s,
+                "lastEvaluation": _time(each.stored.evaluated_at_ms),
+            }
+            for each in shown
+        ]
         if not found_token:
             raise BadInput(
                 f"invalid parameter \"group_next_token\": invalid group_next_token '{wanted.next_token[:80]}'. "
@@ -139,35 +142,26 @@ class RuleGroups:
 
     def alerts(self, caller: Caller, language: str = "") -> dict[str, Any]:
         """The answer of `/api/v1/alerts`."""
+        with self._database.transaction() as tx:
+            groups = _with_states(tx, caller, list(self._chosen(tx, caller, RuleFilter(language=language))))
         shown = [
             alert
-            for each in self._loaded(caller, RuleFilter(language=language))
+            for each in groups
             for rule, state in each.rules
             if isinstance(rule, Alert)
             for alert in _active(state)
         ]
         return {"alerts": shown}
 
-    def _loaded(self, caller: Caller, wanted: RuleFilter) -> list[ShownGroup]:
-        with self._database.transaction() as tx:
-            stored = list_groups(tx, caller.org_id)
-            states = {(each.namespace, each.group_name, each.rule_no): each for each in read_states(tx, caller.org_id)}
-        found = []
-        for one in stored:
-            named = not wanted.groups or one.name in wanted.groups
-            if not named or (wanted.files and one.namespace not in wanted.files):
+    def _chosen(self, tx: Connection, caller: Caller, wanted: RuleFilter) -> Iterator[tuple[StoredGroup, Group]]:
+        """The groups that a request names, without what their rules remember."""
+        for stored in list_groups(tx, caller.org_id):
+            named = not wanted.groups or stored.name in wanted.groups
+            if not named or (wanted.files and stored.namespace not in wanted.files):
                 continue
-            group = group_of(one)
-            if wanted.language and group.language != wanted.language:
-                continue
-            rules = []
-            for number, rule in enumerate(evaluated_rules(group)):
-                state = states.get((one.namespace, one.name, number))
-                # The state of a group that was just changed may still be that of its rules before.
-                is_its = state is not None and state.rule_key == rule_key(rule)
-                rules.append((rule, from_json(state.state) if state is not None and is_its else RuleState()))
-            found.append(ShownGroup(one, group, rules))
-        return found
+            group = group_of(stored)
+            if not wanted.language or group.language == wanted.language:
+                yield stored, group
 
     def _rule(self, rule: Record | Alert, state: RuleState, wanted: RuleFilter) -> dict[str, Any]:
         common: dict[str, Any] = {
@@ -191,6 +185,27 @@ class RuleGroups:
             "alerts": [] if wanted.exclude_alerts else _active(state),
             "type": "alerting",
         }
+
+
+def _with_states(tx: Connection, caller: Caller, groups: Sequence[tuple[StoredGroup, Group]]) -> list[ShownGroup]:
+    """The groups with what their rules remember. Only theirs is read: an org may have a thousand groups."""
+    if len(groups) > _ONE_BY_ONE:
+        read = read_states(tx, caller.org_id)
+    else:
+        read = [
+            state for stored, _ in groups for state in read_states(tx, caller.org_id, stored.namespace, stored.name)
+        ]
+    states = {(each.namespace, each.group_name, each.rule_no): each for each in read}
+    found = []
+    for stored, group in groups:
+        rules = []
+        for number, rule in enumerate(evaluated_rules(group)):
+            state = states.get((stored.namespace, stored.name, number))
+            # The state of a group that was just changed may still be that of its rules before.
+            is_its = state is not None and state.rule_key == rule_key(rule)
+            rules.append((rule, from_json(state.state) if state is not None and is_its else RuleState()))
+        found.append(ShownGroup(stored, group, rules))
+    return found
 
 
 def _state_of(state: RuleState) -> str:
