@@ -28,6 +28,7 @@ from lakerunner.index.rule_catalog import (
     RulesUsed,
     differing_versions,
     mark_evaluated,
+    record_clashes,
     record_holes,
     require_not_retired,
 )
@@ -39,7 +40,8 @@ from lakerunner.model.deletion import SegmentDeleted
 from lakerunner.model.errors import Bug, Missing
 from lakerunner.model.raw_object import ObjectOutcome
 from lakerunner.model.rollup_window import Window
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import RAW_TIER_S, Segment
+from lakerunner.model.signals import METRICS
 from lakerunner.runtime.crash import crash_point
 
 
@@ -178,12 +180,30 @@ def _org_of(tx: Connection, result: ItemResult) -> uuid.UUID:
 
 
 def _apply_rules(tx: Connection, result: ItemResult) -> None:
+    given = _given_metrics(tx, result)
+    if given:
+        record_clashes(tx, given[0].org_id, given)
     if result.rules is None and not result.holes:
         return
     org_id = _org_of(tx, result)
     if result.rules is not None:
         require_not_retired(tx, org_id, result.rules)
     record_holes(tx, org_id, result.holes)
+
+
+def _given_metrics(tx: Connection, result: ItemResult) -> list[Segment]:
+    """The segments made whose metrics were sent, or recorded, and not derived by materialization rules."""
+    metrics = [segment for segment in result.made if segment.signal == METRICS.name and segment.tier_s == RAW_TIER_S]
+    if not metrics or result.rule_evaluation is not None:
+        return metrics
+    if not result.objects:
+        return []
+    row = tx.execute("SELECT signal FROM work_item WHERE item_id = %s", [result.item_id]).fetchone()
+    if row is None or row["signal"] != METRICS.name:
+        return []
+    # Of an item of metrics, only what was sent says with which version of the rules it was evaluated.
+    version = 0 if result.rules is None else result.rules.version
+    return [segment for segment in metrics if segment.rules_version >= version]
 
 
 def _lost_to(tx: Connection, item_id: uuid.UUID) -> Outcome:

@@ -239,6 +239,26 @@ def record_possible_clashes(tx: Connection, org_id: uuid.UUID, rules: Sequence[S
     )
 
 
+def record_clashes(tx: Connection, org_id: uuid.UUID, segments: Sequence[Segment]) -> None:
+    """Make holes where segments of metrics that were sent, or recorded, have the names of live rules, or may have."""
+    rules = tx.execute(
+        "SELECT rule_id, signal, name FROM materialization_rule WHERE org_id = %s AND until_version IS NULL", [org_id]
+    ).fetchall()
+    holes = []
+    for segment in segments if rules else ():
+        values, bounds = segment.pruning.values.get("metric_name"), segment.pruning.bounds.get("metric_name")
+        for rule in rules:
+            if values is not None and rule["name"] in values:
+                reason = "a metric of this name was sent or recorded"
+            elif values is None and (bounds is None or bounds[0] <= rule["name"] <= bounds[1]):
+                reason = "the lake may have a metric of this name there"
+            else:
+                continue
+            time_range = segment.time_range
+            holes.append(Hole(rule["signal"], rule["rule_id"], time_range.start_ns, time_range.end_ns, reason))
+    record_holes(tx, org_id, holes)
+
+
 # -- in the transaction that ends an item ----------------------------------------------------------------------------
 
 
@@ -364,6 +384,8 @@ def coverage(tx: Connection, org_id: uuid.UUID, rule: StoredRule, from_ns: int, 
         " AND (s.dateint BETWEEN %(first)s AND %(last)s OR s.dateint = %(undated)s)"
         " AND s.start_ns < %(high)s AND s.end_ns > %(low)s AND NOT (s.rules_version >= %(since)s"
         " AND (%(until)s::bigint IS NULL OR s.rules_version < %(until)s))"
+        " AND (%(metric)s::text IS NULL OR NOT s.pruning->'values' ? 'metric_name'"
+        " OR s.pruning->'values'->'metric_name' ? %(metric)s)"
         " UNION ALL SELECT h.start_ns, h.end_ns, h.reason FROM rule_hole h WHERE h.org_id = %(org)s"
         " AND h.signal = %(signal)s AND h.rule_id IN (0, %(rule)s) AND h.start_ns < %(high)s AND h.end_ns > %(low)s"
         " UNION ALL SELECT %(low)s, %(high)s, 'the rule is retired' FROM materialization_rule r"
@@ -371,6 +393,8 @@ def coverage(tx: Connection, org_id: uuid.UUID, rule: StoredRule, from_ns: int, 
         {
             "org": org_id, "signal": rule.signal, "rule": rule.rule_id, "since": rule.since_version,
             "until": rule.until_version, "first": first, "last": last, "undated": UNDATED, "low": low, "high": high,
+            # Segments that do not have the metric of a rule over metrics are none of its rows.
+            "metric": rule.definition.get("metric"),
         },
     ).fetchall()  # fmt: skip
     return sorted(Uncovered(max(row["start_ns"], low), min(row["end_ns"], high), row["reason"]) for row in rows)

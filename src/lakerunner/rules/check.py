@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from lakerunner.model.compute import Compute
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.rules.definitions import Group, Materialize, Record
-from lakerunner.rules.matches import dimension_labels, log_match, span_match
+from lakerunner.rules.matches import dimension_labels, log_match, metric_match, span_match
 from lakerunner.rules.source import Source, Span
 
 #: Series that any rule may have.
@@ -17,6 +17,8 @@ MAX_DIMENSIONS = 20
 _UNBOUNDED = frozenset(
     {"trace_id", "span_id", "observed_timestamp", "trace:id", "span:id", "span:parentID", "duration", "span:duration"}
 )
+#: How the match of a rule is read, by signal. Each refuses what a rule cannot do.
+_READERS = {"logs": log_match, "traces": span_match, "metrics": metric_match}
 #: Names that built-in metrics have.
 _RESERVED = ("traces_spanmetrics_", "traces_service_graph_", "ALERTS")
 
@@ -47,9 +49,6 @@ def _errors_of(rule: Materialize) -> list[ParseError]:
     found: list[ParseError] = []
     if rule.name.startswith(_RESERVED):
         found.append(_at(rule, "materialize", f"{rule.name!r} is a name of built-in metrics"))
-    if rule.signal == "metrics":
-        found.append(_at(rule, "signal", "rules over metrics are not supported yet", "use a recording rule"))
-        return found
     if rule.compute is Compute.DISTINCT:
         found.append(_at(rule, "compute", "distinct is not supported yet"))
     if rule.max_series > MAX_SERIES:
@@ -64,7 +63,7 @@ def _errors_of(rule: Materialize) -> list[ParseError]:
     both = sorted({*labels} & {*rule.labels})
     found += [_at(rule, "labels", f"labels: {label!r} is a dimension too") for label in both]
     try:
-        log_match(rule) if rule.signal == "logs" else span_match(rule)
+        _READERS[rule.signal](rule)
     except ParseError as error:
         found.append(error)
     return found

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from lakerunner.model.compute import Compute
-from lakerunner.model.labels import prometheus_label
+from lakerunner.model.labels import METRIC_NAME, prometheus_label
 from lakerunner.query.logql import ast as logql
 from lakerunner.query.logql.parser import parse as parse_logql
+from lakerunner.query.promql import ast as promql
+from lakerunner.query.promql.parser import parse as parse_promql
+from lakerunner.query.series.classic_names import base_names
+from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.query.traceql import ast as traceql
 from lakerunner.query.traceql.check import fields_in
@@ -23,6 +27,9 @@ from lakerunner.rules.definitions import Materialize
 from lakerunner.rules.source import Source, Span
 
 _CONVERTED = re.compile(r"(duration|duration_seconds|bytes)\(\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*\)")
+#: What is computed of samples, and the field that they have.
+_OF_SAMPLES = (Compute.COUNT, Compute.SUM, Compute.MIN, Compute.MAX)
+VALUE = "value"
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 #: Stages of LogQL that a rule may have. Templates are not among them.
 _STAGES = (
@@ -46,6 +53,14 @@ class LogMatch:
     unwrap: logql.Unwrap | None
     #: Dimensions of the rule, and the labels that they become.
     dimensions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricMatch:
+    #: The metric whose samples are read, and the other matchers.
+    metric: str
+    matchers: tuple[Matcher, ...]
+    dimensions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +139,37 @@ def span_match(rule: Materialize) -> SpanMatch:
         if labels.count(label) > 1:
             raise source.error("dimensions", f"dimensions: two of them become the label {label!r}")
     return SpanMatch(condition, argument, dimensions)
+
+
+def metric_match(rule: Materialize) -> MetricMatch:
+    source = _source(rule)
+    try:
+        tree = promql.unwrapped(parse_promql(rule.match))
+    except ParseError as error:
+        raise source.query_error("match", error) from None
+    if not isinstance(tree, promql.VectorSelector):
+        raise source.error("match", 'match: a rule selects samples of a metric, such as http_requests_total{job="a"}')
+    if tree.offset is not None or tree.at is not None or tree.anchored or tree.smoothed:
+        raise source.error("match", "match: a rule reads samples as they come, without offset, @ and modifiers")
+    names = [each for each in tree.matchers if each.name == METRIC_NAME]
+    if [each.kind for each in names] != [MatchKind.EQUAL]:
+        raise source.error("match", "match: a rule reads the samples of one metric, which it names")
+    others = tuple(each for each in tree.matchers if each.name != METRIC_NAME)
+    for name in (*(each.name for each in others), *rule.dimensions):
+        if not _LABEL.fullmatch(name) or name.startswith("__"):
+            key = "dimensions" if name in rule.dimensions else "match"
+            raise source.error(key, f"{key}: {name!r} is no label of series that a rule can read")
+    if rule.compute not in _OF_SAMPLES:
+        reason = f"compute: {rule.compute} of samples is not supported"
+        raise source.error("compute", reason, hint="use count, sum(value), min(value) or max(value)")
+    if rule.compute.needs_field and rule.field != VALUE:
+        raise source.error("compute", f"compute: samples have a value, and no {rule.field!r}", hint="use sum(value)")
+    if len(base_names(names[0].value)) > 1:
+        reason = f"match: {names[0].value} may be a part of a histogram, which is stored as one sample"
+        raise source.error("match", reason)
+    if names[0].value == rule.name:
+        raise source.error("match", "match: the rule would read its own series")
+    return MetricMatch(names[0].value, others, rule.dimensions)
 
 
 def _field(name: str, key: str, source: Source) -> traceql.Field:

@@ -8,6 +8,7 @@ from typing import Any
 from lakerunner.model.compute import Compute
 from lakerunner.model.errors import Bug
 from lakerunner.rules.definitions import Materialize
+from lakerunner.rules.matches import metric_match
 
 
 def to_document(rule: Materialize) -> dict[str, Any]:
@@ -16,7 +17,10 @@ def to_document(rule: Materialize) -> dict[str, Any]:
     >>> from_document("errors", to_document(rule)) == rule
     True
     """
+    # The index asks which segments may have the metric that a rule reads.
+    metric = {"metric": metric_match(rule).metric} if rule.signal == "metrics" else {}
     return {
+        **metric,
         "signal": rule.signal,
         "match": rule.match,
         "dimensions": list(rule.dimensions),

@@ -133,9 +133,9 @@ def equal(lake: Lake, rule: str, match: str, by: str) -> float:
     return sum(raw.values())
 
 
-def gaps(lake: Lake, name: str) -> set[str]:
+def gaps(lake: Lake, name: str, since_s: int = 3600) -> set[str]:
     with lake.database.transaction() as tx:
-        found = coverage(tx, ORG, find_rule(tx, ORG, name), (NOW_S - 3600) * 10**9, (NOW_S + 3600) * 10**9)
+        found = coverage(tx, ORG, find_rule(tx, ORG, name), (NOW_S - since_s) * 10**9, (NOW_S + 3600) * 10**9)
     return {each.reason for each in found}
 
 
@@ -259,3 +259,51 @@ def test_the_name_of_a_metric_in_the_lake_is_refused(lake: Lake) -> None:
     name = lake.rows(METRICS).column("metric_name")[0].as_py()
     with pytest.raises(Conflict, match="the lake has a metric of this name"):
         applied(lake, RULES.replace("errors_total", name))
+
+
+LOADS = """
+groups:
+  - name: loads
+    rules:
+      - {materialize: loads, signal: metrics, match: 'load{code="500"}', dimensions: [route], compute: sum(value)}
+      - {materialize: queues, signal: metrics, match: queue, compute: max(value)}
+"""
+
+
+def gauges(points: list[tuple[float, str, str, float]]) -> bytes:
+    data = [
+        {
+            "timeUnixNano": str(int((NOW_S + at_s) * 10**9)),
+            "asDouble": value,
+            "attributes": [
+                {"key": "route", "value": {"stringValue": route}},
+                {"key": "code", "value": {"stringValue": code}},
+            ],
+        }
+        for at_s, route, code, value in points
+    ]
+    metric = {"name": "load", "gauge": {"dataPoints": data}}
+    return json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}).encode()
+
+
+def test_rules_over_metrics_are_committed_with_their_samples(lake: Lake) -> None:
+    ingest(lake, gauges([(-5_000, "/a", "500", 7.0)]), METRICS)
+    assert applied(lake, LOADS).added == ("loads", "queues")
+    # Samples that came before the rule are no rows of it, and are not evaluated later; the other metric has none.
+    assert gaps(lake, "loads", 9_000) == {"rows were ingested before the rule, or without it"}
+    assert not gaps(lake, "queues", 9_000) and not wanted_versions(lake.database, ORG, None)
+    ingest(lake, gauges([(100, "/a", "500", 1.5), (110, "/a", "500", 2.5), (110, "/b", "200", 9.0)]), METRICS)
+    ingest(lake, gauges([(120, "/b", "500", 4.0)]), METRICS)
+    assert not gaps(lake, "loads")
+    raw = asked(lake, "promql", 'sum by (route) (sum_over_time(load{code="500"}[30m]))')
+    assert raw == asked(lake, "promql", "sum by (route) (sum_over_time(loads[30m]))")
+    assert sorted(raw.values()) == [4.0, 4.0]
+    ingest(lake, gauges([(200, "/a", "500", 1.0), (200, "/a", "500", 2.0)]), METRICS)
+    assert gaps(lake, "loads") == {"samples were sent twice"}
+
+
+def test_a_metric_that_comes_later_under_the_name_of_a_rule_makes_a_hole(lake: Lake) -> None:
+    applied(lake, LOADS.replace("loads,", "load_of_logs,").replace("queues,", "load,").replace("queue,", "other,"))
+    ingest(lake, gauges([(100, "/a", "500", 1.0)]), METRICS)
+    assert "a metric of this name was sent or recorded" in gaps(lake, "load")
+    assert not gaps(lake, "load_of_logs")

@@ -18,7 +18,7 @@ from lakerunner.query.rules.spans import canonical_field, label_of
 from lakerunner.query.series.times import QueryTimes
 
 FOLDER = Path(__file__).parent / "guards"
-_RULE = re.compile(r"rule (\w+): (logs|traces) (.*) (\w+)(?:\((\w+)\))? by (.*)")
+_RULE = re.compile(r"rule (\w+): (logs|traces|metrics) (.*) (\w+)(?:\((\w+)\))? by (.*)")
 _DEFAULT_STEPS = "0 600 60"
 
 

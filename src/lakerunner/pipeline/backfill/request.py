@@ -10,6 +10,7 @@ from lakerunner.index import outbox
 from lakerunner.index.database import Database
 from lakerunner.index.rule_catalog import find_rule, live_rules, unevaluated
 from lakerunner.model.segment import Segment
+from lakerunner.model.signals import METRICS
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.backfill.stage import NAME
 from lakerunner.runtime.crash import crash_point
@@ -32,7 +33,8 @@ def wanted_versions(database: Database, org_id: uuid.UUID, rule: str | None) -> 
     with database.transaction() as tx:
         rules = [find_rule(tx, org_id, rule)] if rule else live_rules(tx, org_id)
     versions: dict[str, int] = {}
-    for each in rules:
+    # Samples of metrics are evaluated when they come. What was there before is not evaluated later.
+    for each in (each for each in rules if each.signal != METRICS.name):
         versions[each.signal] = max(versions.get(each.signal, 0), each.since_version)
     return versions
 

@@ -23,7 +23,7 @@ from lakerunner.model.errors import BadInput, Bug, LakeError, Missing
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.segment import Segment, is_dated
 from lakerunner.model.signal import Signal, Table
-from lakerunner.model.signals import TRACES, signal_named
+from lakerunner.model.signals import METRICS, TRACES, signal_named
 from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.compact.columns import MergedColumns
 from lakerunner.pipeline.compact.duplicates import Readings, without_duplicates
@@ -196,6 +196,12 @@ class _Merge:
             twice = times_of_repeated_spans(rows, event_times_ns(self._signal, rows))
             if len(twice):
                 self._note_unseen(twice)
+        if self._signal is METRICS and any(each.rules_version for each in self._task.inputs):
+            # PromQL reads one sample per series and time. Rules have counted all of them.
+            tids, times = rows.column("tid").to_numpy(), event_times_ns(self._signal, rows)
+            again = (tids[1:] == tids[:-1]) & (times[1:] == times[:-1])
+            if again.any():
+                self._note_unseen(times[1:][again])
         self.statistics.add(rows)
         return rows
 

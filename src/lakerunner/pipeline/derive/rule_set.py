@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.signal import Signal
-from lakerunner.model.signals import LOGS, TRACES, signal_named
+from lakerunner.model.signals import LOGS, METRICS, TRACES, signal_named
 from lakerunner.pipeline.derive.buckets import Buckets, bucketed, capped, merged
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.log_rules import LogRules
+from lakerunner.pipeline.derive.metric_rules import MetricRules
 from lakerunner.pipeline.derive.rule_samples import Found, samples_of
 from lakerunner.pipeline.derive.selected import Check, Ints, Selected
 from lakerunner.pipeline.derive.trace_rules import TraceRules
@@ -99,8 +100,8 @@ class RuleEvaluation:
         #: The last trace of the spans before, which lie in order of traces.
         self._last_trace: pa.Table | None = None
 
-    def add(self, rows: pa.Table) -> None:
-        """Evaluate all rules over rows as they are stored."""
+    def add(self, rows: pa.Table, series: pa.Table | None = None) -> None:
+        """Evaluate all rules over rows as they are stored; samples of metrics come with their series."""
         if not self._set.rules or not rows.num_rows:
             return
         began_s = time.thread_time()
@@ -114,8 +115,10 @@ class RuleEvaluation:
         try:
             if self._signal is TRACES:
                 self._note_repeats(rows)
+            if self._signal is METRICS:
+                self._note_repeated_samples(rows)
             compiled = _compiled(self._set)
-            for place, outcome in compiled.select(rows, check):
+            for place, outcome in compiled.select(rows, check, series):
                 self._note(self._set.rules[place], outcome, rows)
         except (LakeError, pa.ArrowException, ValueError, TypeError, KeyError, IndexError, MemoryError) as error:
             # Nothing of this part is counted for any rule.
@@ -135,6 +138,14 @@ class RuleEvaluation:
         if len(times_ns):
             for rule in self._set.rules:
                 self._trouble(rule, times_ns, "spans were sent twice")
+
+    def _note_repeated_samples(self, samples: pa.Table) -> None:
+        """PromQL reads one sample per series and time. Rules count every one. Samples are sorted by series and time."""
+        tids, times_ns = samples.column("tid").to_numpy(), _times_ns(self._signal, samples)
+        again = (tids[1:] == tids[:-1]) & (times_ns[1:] == times_ns[:-1])
+        if again.any():
+            for rule in self._set.rules:
+                self._trouble(rule, times_ns[1:][again], "samples were sent twice")
 
     def _note(self, rule: RuleVersion, outcome: Selected | Exception, rows: pa.Table) -> None:
         if isinstance(outcome, Exception):
@@ -180,13 +191,17 @@ class RuleEvaluation:
 class _Compiled:
     """Rules that could be compiled, and why others could not."""
 
-    rules: LogRules | TraceRules
+    rules: LogRules | TraceRules | MetricRules
     places: tuple[int, ...]
     failed: tuple[tuple[int, LakeError], ...] = field(default=())
 
-    def select(self, rows: pa.Table, check: Check) -> Iterator[tuple[int, Selected | Exception]]:
+    def select(
+        self, rows: pa.Table, check: Check, series: pa.Table | None
+    ) -> Iterator[tuple[int, Selected | Exception]]:
         yield from self.failed
-        for at, outcome in self.rules.select(rows, check):
+        rules = self.rules
+        found = rules.select(rows, check, series) if isinstance(rules, MetricRules) else rules.select(rows, check)
+        for at, outcome in found:
             yield self.places[at], outcome
 
 
@@ -207,8 +222,15 @@ def _compiled(rules: RuleSet) -> _Compiled:
     return found
 
 
+_KINDS: dict[str, type[LogRules] | type[TraceRules] | type[MetricRules]] = {
+    LOGS.name: LogRules,
+    TRACES.name: TraceRules,
+    METRICS.name: MetricRules,
+}
+
+
 def _compile(rules: RuleSet) -> _Compiled:
-    kind: type[LogRules] | type[TraceRules] = LogRules if rules.signal == LOGS.name else TraceRules
+    kind = _KINDS[rules.signal]
     failed: list[tuple[int, LakeError]] = []
     places: list[int] = []
     for place, each in enumerate(rules.rules):
@@ -221,5 +243,5 @@ def _compile(rules: RuleSet) -> _Compiled:
 
 
 def _times_ns(signal: Signal, rows: pa.Table) -> Ints:
-    times: Ints = rows.column(signal.time_column).cast(pa.int64()).to_numpy()
+    times: Ints = rows.column(signal.time_column).cast(pa.int64()).to_numpy() * signal.time_unit_ns
     return times

@@ -26,6 +26,7 @@ from lakerunner.model.raw_object import CONTENT_VERSION, ObjectOutcome, RawObjec
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES, signal_named
+from lakerunner.model.signals.metrics import SERIES
 from lakerunner.model.time import MAX_TIME_NS
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, RuleSet
@@ -135,7 +136,7 @@ def _run(task: IngestTask) -> TaskResult:
             if signal is LOGS:
                 part = {**part, signal.rows.suffix: with_repeats(part[signal.rows.suffix])}
             if rules is not None:
-                rules.add(part[signal.rows.suffix])
+                rules.add(part[signal.rows.suffix], part.get(SERIES.suffix))
             version = _evaluated_version(task)
             segments.append(write_part(task.org_id, task.collector, signal, part, target, now_ns, version))
         spans = tables[signal.rows.suffix] if signal is TRACES else None

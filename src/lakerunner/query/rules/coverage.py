@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lakerunner.model.segment import RAW_TIER_S, Segment
-from lakerunner.model.signals import TRACES
 from lakerunner.query.plan.coverage import Gap
 from lakerunner.query.series.histograms.histogram import Ints
 
@@ -36,18 +35,20 @@ class Windows:
         return found
 
 
-_TWICE = "several segments have spans of that time, and one that was sent twice would count twice"
+_TWICE = "several segments have rows of that time, and one that was sent twice would count twice"
 
 
-def overlaps(segments: Sequence[Segment], after_ns: int, until_ns: int) -> list[Gap]:
-    """Where segments of spans overlap. TraceQL counts a span once that lies in two of them; a rule counts it twice.
+def overlaps(signal: str, metric: str, segments: Sequence[Segment], after_ns: int, until_ns: int) -> list[Gap]:
+    """Where segments overlap. A query counts a span or sample once that lies in two of them; a rule counts it twice.
 
-    Within a segment, ingest and compaction report spans that lie in it twice as holes.
+    Within a segment, ingest and compaction report rows that lie in it twice as holes. Of metrics, only segments that
+    may have the metric of the rule matter.
     """
     ranges = sorted(
         (segment.time_range.start_ns, segment.time_range.end_ns)
         for segment in segments
-        if segment.signal == TRACES.name
+        if segment.signal == signal
+        and metric in segment.pruning.values.get("metric_name", (metric,))
         and segment.tier_s == RAW_TIER_S
         and segment.time_range.start_ns <= until_ns
         and segment.time_range.end_ns > after_ns

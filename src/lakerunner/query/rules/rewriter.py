@@ -10,19 +10,21 @@ from typing import Any, Protocol
 from lakerunner.index.rule_catalog import StoredRule
 from lakerunner.model.errors import LakeError
 from lakerunner.model.segment import Segment
-from lakerunner.model.signals import LOGS, TRACES
+from lakerunner.model.signals import LOGS, METRICS, TRACES
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.language import Plan, StepPlan
 from lakerunner.query.languages import language
 from lakerunner.query.logql.language import LogSteps
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.rules import logs, spans
+from lakerunner.query.promql.language import PromQlSteps
+from lakerunner.query.rules import logs, samples, spans
 from lakerunner.query.rules.coverage import Windows, overlaps
 from lakerunner.query.rules.guards import GUARDS, Case, Guard, refusal
 from lakerunner.query.rules.logs_substitution import LogSubstitution
 from lakerunner.query.rules.rule import Candidate, Rule, RuleVersion
 from lakerunner.query.rules.ruled_plan import RuledPart, RuledSteps, Substitution
+from lakerunner.query.rules.samples_substitution import SampleSubstitution
 from lakerunner.query.rules.selection import Selection
 from lakerunner.query.rules.spans_substitution import SpanSubstitution
 from lakerunner.query.rules.stored import rule_version
@@ -97,8 +99,8 @@ class Considered:
             if known is None:
                 notes.append(_refused(option, _NO_INDEX))
                 continue
-            if option.signal == TRACES.name:
-                known = [*known, *overlaps(segments, want.start_ns, want.end_ns)]
+            if option.signal != LOGS.name:
+                known = [*known, *overlaps(option.signal, option.metric, segments, want.start_ns, want.end_ns)]
             part = replace(option, gaps=tuple(known))
             covered = part.covered(steps)
             number = int(covered.sum()) if self.raw.splittable else len(steps) * int(covered.all())
@@ -136,7 +138,10 @@ class Rewriter:
         """What rules could answer of the plan; None if there is nothing to compare."""
         if not isinstance(plan, StepPlan) or not versions:
             return None
-        found = _parts(plan)
+        if isinstance(plan, PromQlSteps):
+            # Every query of metrics would say of every other rule that it reads something else.
+            versions = [each for each in versions if each.signal == METRICS.name]
+        found = _parts(plan) if versions else None
         if found is None:
             return None
         parts, substitution = found
@@ -188,6 +193,7 @@ class Rewriter:
             target,
             compiled,
             windows,
+            metric=case.rule.selection.metric,
         )
 
 
@@ -201,6 +207,8 @@ def _parts(plan: StepPlan) -> tuple[Sequence[Part], Substitution] | None:
         return list(_first(logs.parts_of(plan.expr))), LogSubstitution(plan)
     if isinstance(plan, MetricPlan):
         return list(_first(spans.parts_of(plan))), SpanSubstitution(plan)
+    if isinstance(plan, PromQlSteps):
+        return list(_first(samples.parts_of(plan))), SampleSubstitution(plan)
     return None
 
 
@@ -216,7 +224,11 @@ def _rule(version: RuleVersion) -> Rule | None:
     return None if selection is None else Rule(version, selection)
 
 
-_SELECTIONS: Mapping[Hashable, Any] = {LOGS.name: logs.selection_of, TRACES.name: spans.selection_of}
+_SELECTIONS: Mapping[Hashable, Any] = {
+    LOGS.name: logs.selection_of,
+    TRACES.name: spans.selection_of,
+    METRICS.name: samples.selection_of,
+}
 
 
 @lru_cache(maxsize=1024)

@@ -40,6 +40,8 @@ class RuledPart:
     plan: StepPlan
     windows: Windows
     gaps: tuple[Gap, ...] = ()
+    #: The metric that a rule over metrics reads.
+    metric: str = ""
 
     def covered(self, steps: Ints) -> Bools:
         return self.windows.covered(steps * NS_PER_MS, self.gaps)

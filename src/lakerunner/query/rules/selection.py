@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
+from lakerunner.model.labels import METRIC_NAME
 from lakerunner.query.rules.implication import implies
 from lakerunner.query.series.matchers import Matcher
 
@@ -35,6 +36,13 @@ class Selection:
     levels: tuple[tuple[Condition, ...], ...]
     #: The stages between the levels. They must be the same for two selections to be comparable.
     changes: tuple[Hashable, ...] = ()
+
+    @property
+    def metric(self) -> str:
+        """The one metric whose samples are selected; empty if they are rows of another signal."""
+        matchers = (each.matcher for level in self.levels for each in level)
+        names = [each.value for each in matchers if each is not None and each.name == METRIC_NAME]
+        return names[0] if names else ""
 
 
 def not_implied(query: Selection, rule: Selection) -> Iterator[Condition]:

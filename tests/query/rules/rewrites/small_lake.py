@@ -14,7 +14,6 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
-from lakerunner.model.signals import METRICS
 from lakerunner.pipeline.compact.task import CompactTask
 from lakerunner.pipeline.compact.task import run_task as run_compaction
 from lakerunner.pipeline.derive.rule_set import RuleSet, Trouble
@@ -94,8 +93,9 @@ class SmallLake:
         assert not refused, refused
         self.items += 1
         ids = frozenset(rule.rule_id for rule in rules)
-        self.raw += [Stored(each, ids) for each in result.segments if each.signal == signal.name]
-        self.derived += [each for each in result.segments if each.signal == METRICS.name]
+        # Only raw rows say with which version they were evaluated.
+        self.raw += [Stored(each, ids) for each in result.segments if each.rules_version]
+        self.derived += [each for each in result.segments if not each.rules_version]
         self.holes += result.evaluation.troubles
 
     def compact(self) -> None:

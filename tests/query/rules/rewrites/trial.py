@@ -10,7 +10,7 @@ import numpy as np
 
 from lakerunner.model.errors import LakeError
 from lakerunner.model.signal import Signal
-from lakerunner.model.signals import LOGS, TRACES
+from lakerunner.model.signals import LOGS, METRICS, TRACES
 from lakerunner.query.language import Plan, QueryOptions
 from lakerunner.query.languages import language
 from lakerunner.query.rules.rewriter import Rewriter
@@ -19,7 +19,7 @@ from lakerunner.query.rules.ruled_plan import RuledSteps
 from lakerunner.query.run import run
 from lakerunner.query.series.results import MatrixResult, QueryResult, VectorResult
 from lakerunner.query.series.times import QueryTimes
-from tests.query.rules.rewrites import log_cases, records, span_cases, spans
+from tests.query.rules.rewrites import log_cases, records, sample_cases, samples, span_cases, spans
 from tests.query.rules.rewrites.cases import Query
 from tests.query.rules.rewrites.records import SPAN_S, START_NS
 from tests.query.rules.rewrites.small_lake import SmallLake
@@ -56,7 +56,10 @@ class Subject:
 SUBJECTS = (
     Subject(LOGS, log_cases.rule, log_cases.query, records.batch),
     Subject(TRACES, span_cases.rule, span_cases.query, spans.batch),
+    Subject(METRICS, sample_cases.rule, sample_cases.query, samples.batch),
 )
+#: Which subject the lakes of successive seeds have.
+_TURNS = (LOGS, LOGS, TRACES, METRICS)
 
 
 def trials(seed: int, lake: SmallLake, rewriter: Rewriter, queries: int = QUERIES_PER_LAKE) -> Iterator[Outcome]:
@@ -65,9 +68,9 @@ def trials(seed: int, lake: SmallLake, rewriter: Rewriter, queries: int = QUERIE
 
 
 def asked(seed: int, lake: SmallLake, queries: int = QUERIES_PER_LAKE) -> Iterator[tuple[list[RuleVersion], Query]]:
-    """Fill the lake from a seed, then ask. Every third lake is of spans."""
+    """Fill the lake from a seed, then ask. Half of the lakes are of logs."""
     rng = random.Random(seed)
-    subject = SUBJECTS[seed % 3 == 2]
+    subject = next(each for each in SUBJECTS if each.signal is _TURNS[seed % len(_TURNS)])
     rules = [subject.rule(rng, number) for number in range(1, 1 + rng.randrange(1, 5))]
     fill(rng, lake, subject, rules)
     for _ in range(queries):
@@ -78,8 +81,8 @@ def fill(rng: random.Random, lake: SmallLake, subject: Subject, rules: list[Rule
     """Some items. In some lakes, later ones bring late rows that not all rules have seen."""
     lake.forget()
     complete = rng.random() < 0.7
-    # Where segments of spans overlap, no rule answers: a span may lie in both.
-    apart = subject.signal is TRACES and rng.random() < 0.6
+    # Where segments of spans or samples overlap, no rule answers: a row may lie in both.
+    apart = subject.signal is not LOGS and rng.random() < 0.6
     for number in range(rng.randrange(1, 4)):
         known, begin_s, end_s = rules, 0, SPAN_S
         if number and not complete:
@@ -119,7 +122,8 @@ def rewritten(
 ) -> tuple[RuledSteps | None, tuple[str, ...]]:
     """The plan that rules answer, or why they do not. `covered` believes that every rule has all rows."""
     considered = rewriter.consider(plan, rules)
-    assert considered is not None
+    if considered is None:
+        return None, ()
     gaps = {want: [] if covered else lake.gaps(want) for want in considered.wants}
     segments = [] if covered else [stored.segment for stored in lake.raw]
     ruled, notes = considered.decided(gaps, segments)
