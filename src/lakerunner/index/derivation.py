@@ -99,13 +99,23 @@ def _joined(column: pa.ChunkedArray) -> str:
     return joined
 
 
-def external_halves(tx: Connection, org_id: uuid.UUID, wait_s: float, slot: int, limit: int) -> pa.Table:
-    """Clients that name the service they called and waited in vain, oldest first; an eighth of them, by the slot."""
+def orgs_of_external(tx: Connection, wait_s: float, limit: int) -> list[uuid.UUID]:
+    """Orgs with clients that name the service they called and waited in vain."""
+    rows = tx.execute(
+        "SELECT DISTINCT org_id FROM service_graph_half"
+        " WHERE peer <> '' AND seen_at < now() - make_interval(secs => %s) LIMIT %s",
+        [wait_s, limit],
+    ).fetchall()
+    return [row["org_id"] for row in rows]
+
+
+def external_halves(tx: Connection, org_id: uuid.UUID, wait_s: float, slot: int | None, limit: int) -> pa.Table:
+    """Clients that name the service they called and waited in vain, oldest first; with a slot, an eighth of them."""
     row = tx.execute(
         f"SELECT count(*) AS count, ARRAY[{_ALL_COLUMNS}] AS columns FROM (SELECT * FROM service_graph_half"
         " WHERE org_id = %s AND peer <> '' AND seen_at < now() - make_interval(secs => %s)"
-        " AND (hashtext(pair) & %s) = %s ORDER BY seen_at LIMIT %s) AS h",
-        [org_id, wait_s, _SHARES - 1, _share(slot), limit],
+        " AND (%s::int IS NULL OR (hashtext(pair) & %s) = %s) ORDER BY seen_at LIMIT %s) AS h",
+        [org_id, wait_s, slot, _SHARES - 1, None if slot is None else _share(slot), limit],
     ).fetchone()
     return _halves(row)
 

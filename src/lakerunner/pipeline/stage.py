@@ -140,6 +140,9 @@ class Runner(ABC, Generic[I]):
         """Whether the error stops every item, so that those it met are kept until the pause ends."""
         return False
 
+    def upkeep(self) -> None:
+        """Do what time asks for, if it is due. Called often, by one thread, also while nothing arrives."""
+
     def probes(self) -> Mapping[str, Probe]:
         """Dependencies beyond index and bus."""
         return {}

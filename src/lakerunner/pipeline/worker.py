@@ -76,6 +76,8 @@ class Worker(Generic[I]):
             self._start(pool)
         if self._batches:
             self._finish(_POLL_S)
+        if not paused:
+            self._runner.upkeep()
         crash_point("worker_before_bus_commit")
         self._consumer.commit()
         crash_point("worker_after_bus_commit")

@@ -214,6 +214,30 @@ def test_calls_to_services_without_spans(lake: Lake) -> None:
     assert GRAPH_HALVES.labels("external")._value.get() == before + 2
 
 
+def test_time_settles_calls_to_services_without_spans(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    _ingested(lake, [("cart", _call(b"quiet---", 3, peer_service="bank"))], peer_attributes="peer.service")
+    settings = DeriveSettings(service_graph=True, peer_wait_s=1e-6)
+    made = lake.settings.model_copy(update={"derive": settings})
+    runner, *others = (IngestRunner(made, lake.database, here) for _ in range(3))
+    before = GRAPH_HALVES.labels("external")._value.get()
+    waiting = lake.value("SELECT count(*) FROM service_graph_half WHERE peer <> ''")
+
+    def fail(*_: object) -> None:
+        raise Unavailable("cannot commit")
+
+    with monkeypatch.context() as patched:
+        # What was written before a crash is seen by nobody, and written again.
+        patched.setattr("lakerunner.pipeline.ingest.complete.commit_item", fail)
+        runner.upkeep()
+    runner.upkeep()  # Not yet due again.
+    assert counted(lake, "traces_service_graph_request_total") == {}
+    for other in others:
+        other.upkeep()
+        assert counted(lake, "traces_service_graph_request_total") == {("cart", "bank"): 1}
+    assert waiting == 1 and lake.value("SELECT count(*) FROM service_graph_half WHERE peer <> ''") == 0
+    assert GRAPH_HALVES.labels("external")._value.get() == before + 1
+
+
 def test_external_calls_can_be_left_out(lake: Lake) -> None:
     for number in range(9):
         span = _call(b"client-%d" % number, 3, peer_service="bank")

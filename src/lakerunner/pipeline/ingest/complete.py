@@ -1,6 +1,7 @@
 """Completes calls whose two sides came with different items: pairs an item's halves with those that wait in the index.
 
-Clients that waited in vain, and name the service they called, are counted as calls to a service that sends no spans.
+Clients that waited in vain, and name the service they called, are counted as calls to a service that sends no spans,
+by items that come later, or after a while by an item of their own.
 The driver does this after the tasks of an item, and the item's commit ends it: halves that were paired are deleted, the
 others wait. If another item changed them meanwhile, the commit fails and the item comes again.
 """
@@ -8,29 +9,42 @@ others wait. If another item changed them meanwhile, the commit fails and the it
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.bus.announce import segments_made
+from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.derivation import Derivation, external_halves, waiting_halves
+from lakerunner.index.series_key import series_key
+from lakerunner.index.work import WorkItem, create_item
+from lakerunner.model.errors import LakeError
 from lakerunner.model.half_call import HALF
+from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
+from lakerunner.model.signals.traces import TRACES
 from lakerunner.pipeline.derive.edges import external_edges, pair
 from lakerunner.pipeline.derive.spans import edge_metrics, metric_tables
 from lakerunner.pipeline.ingest.task import TaskResult
 from lakerunner.pipeline.split import parts
 from lakerunner.pipeline.stage import Item
 from lakerunner.pipeline.write_part import write_part
+from lakerunner.runtime.crash import crash_point
+from lakerunner.runtime.metrics import GRAPH_HALVES
 from lakerunner.store.object_store import ObjectStore
 
 #: Clients that one item counts as calls to services without spans; the next item goes on.
 _MOST_EXTERNAL = 5_000
+#: The collector of segments that follow from no object.
+_COLLECTOR = "derived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,7 @@ def complete(
     item: Item[RawObject],
     results: Sequence[TaskResult],
     slot: int | None,
-    series_key: bytes,
+    key: bytes,
     peer_wait_s: float,
 ) -> Completion:
     slots = [pair for result in results for pair in result.slots]
@@ -62,20 +76,50 @@ def complete(
     paired = pair(pa.concat_tables([halves, waiting]))
     taken = waiting.take(pa.array(paired.used[paired.used >= halves.num_rows] - halves.num_rows))
     left = halves.take(pa.array(np.setdiff1d(np.arange(halves.num_rows), paired.used)))
-    segments: list[Segment] = []
     edges = pa.concat_tables([paired.edges, external_edges(external)])
-    made = edge_metrics(edges, slot, series_key)
-    if made is not None:
-        now_ns = time.time_ns()
-        tables = metric_tables([made])
-        assert tables is not None
-        segments = [
-            write_part(item.org_id, item.collector, METRICS, part, store, now_ns)
-            for part in parts(METRICS, tables, now_ns)
-        ]
-        slots += [(slot, interval) for interval in made.intervals]
+    segments, intervals = _written(store, item.org_id, item.collector, edges, slot, key)
+    slots += [(slot, interval) for interval in intervals]
     taken = pa.concat_tables([taken, external])
     return Completion(segments, Derivation(slots, taken, left, external.num_rows))
+
+
+def settle(database: Database, store: ObjectStore, org_id: uuid.UUID, slot: int, wait_s: float) -> int:
+    """Count calls of clients that waited in vain, with an item of its own, and return how many: no span need come."""
+    with database.transaction() as tx:
+        external = external_halves(tx, org_id, wait_s, None, _MOST_EXTERNAL)
+        key = series_key(tx)
+    if not external.num_rows:
+        return 0
+    segments, intervals = _written(store, org_id, _COLLECTOR, external_edges(external), slot, key)
+    crash_point("settle_after_write")
+    item_id = fresh_id()
+    with database.transaction() as tx:
+        create_item(tx, WorkItem(item_id, "ingest", org_id, TRACES.name))
+    crash_point("settle_before_commit")
+    derivation = Derivation([(slot, each) for each in intervals], external, external=external.num_rows)
+    try:
+        commit_item(database, ItemResult(item_id, segments, follow_ups=segments_made(segments), derivation=derivation))
+    except LakeError:
+        # Another worker was faster. An item that stays open would be announced again.
+        with suppress(LakeError):
+            commit_item(database, ItemResult(item_id))
+        raise
+    GRAPH_HALVES.labels("external").inc(external.num_rows)
+    return int(external.num_rows)
+
+
+def _written(
+    store: ObjectStore, org_id: uuid.UUID, collector: str, edges: pa.Table, slot: int, key: bytes
+) -> tuple[list[Segment], tuple[int, ...]]:
+    """Segments of the calls, which nobody sees yet, and the intervals of their samples."""
+    made = edge_metrics(edges, slot, key)
+    if made is None:
+        return [], ()
+    now_ns = time.time_ns()
+    tables = metric_tables([made])
+    assert tables is not None
+    segments = [write_part(org_id, collector, METRICS, part, store, now_ns) for part in parts(METRICS, tables, now_ns)]
+    return segments, made.intervals
 
 
 def _table(stream: bytes) -> pa.Table:

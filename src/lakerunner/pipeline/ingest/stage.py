@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from lakerunner.bus.announce import segments_made
@@ -13,7 +14,7 @@ from lakerunner.formats.limits import limits_of
 from lakerunner.formats.options import options_of
 from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Database
-from lakerunner.index.derivation import next_slots
+from lakerunner.index.derivation import next_slots, orgs_of_external
 from lakerunner.index.profiles import list_profiles
 from lakerunner.index.rule_catalog import Hole
 from lakerunner.index.series_key import series_key
@@ -27,7 +28,7 @@ from lakerunner.pipeline.derive.evaluate import SLOTS
 from lakerunner.pipeline.derive.rule_set import RuleSet
 from lakerunner.pipeline.derive.spans import DeriveOptions
 from lakerunner.pipeline.grouped_tasks import run_grouped
-from lakerunner.pipeline.ingest.complete import Completion, complete
+from lakerunner.pipeline.ingest.complete import Completion, complete, settle
 from lakerunner.pipeline.ingest.report import report
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.ingest.type_registry import TypeRegistry
@@ -38,6 +39,7 @@ from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_h
 from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Stage
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import PipelineSettings, Settings
+from lakerunner.runtime.telemetry import log
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import StoreUnavailable
 
@@ -48,6 +50,8 @@ Found = list[TaskResult] | LakeError
 #: The first round finds new columns, the second writes their types as recorded. A third covers columns that appear only
 #: because others went to the overflow.
 _TYPE_ROUNDS = 3
+#: How often calls to services without spans are looked for, within these bounds; and in how many orgs at a time.
+_LEAST_SETTLE_S, _MOST_SETTLE_S, _ORGS_AT_ONCE = 5.0, 60.0, 100
 
 
 class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
@@ -60,11 +64,27 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
         self._limits, self._options = limits_of(settings.formats), options_of(settings.formats)
         self._types = TypeRegistry(database)
         self._rules = RuleRegistry(database)
+        self._settle_at_s = 0.0
 
     def start(self) -> None:
         if self._spark is not None:
             nil = uuid.UUID(int=0)
             self._spark.start(IngestTask(nil, nil, "", LOGS.name, (), {}, self._target))
+
+    def upkeep(self) -> None:
+        """Count calls to services that send no spans, also when no further spans come."""
+        derive = self._settings.derive
+        if not derive.service_graph or monotonic() < self._settle_at_s:
+            return
+        self._settle_at_s = monotonic() + min(max(derive.peer_wait_s / 4, _LEAST_SETTLE_S), _MOST_SETTLE_S)
+        try:
+            with self._database.transaction() as tx:
+                orgs = orgs_of_external(tx, derive.peer_wait_s, _ORGS_AT_ONCE)
+            for org_id, slot in zip(orgs, self._slots(len(orgs)) if orgs else (), strict=True):
+                settle(self._database, self._store, org_id, slot, derive.peer_wait_s)
+        except LakeError as error:
+            # Another worker was faster, or something is down: the next turn goes on.
+            log().info("calls to services without spans wait on", reason=error.message)
 
     def is_blocked_by(self, error: LakeError) -> bool:
         """Trouble of the lake's own bucket. That of another bucket concerns only the items with objects in it."""
