@@ -24,13 +24,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo init test test-fast lint fix bench promqltest logqltest traceqltest differential apifuzz rewrites faults soak docs clean
+.PHONY: help demo cluster init test test-fast lint fix bench promqltest logqltest traceqltest differential apifuzz rewrites faults soak docs clean
 
 ##@ Use
 
 demo: $(VENV)/.run ## Start everything on this machine, with simulated telemetry of a small shop; Ctrl-C stops it
 	@$(BIN)/lakerunner serve --demo --set data.dir=$(DATA) --set auth.required=false \
 		--set derive.span_metrics=true --set derive.service_graph=true
+
+cluster: $(VENV)/.dev ## Start the deployment of docs/deploy.md here: PostgreSQL, Kafka, S3, Spark, two hosts; Ctrl-C stops it
+	@$(BIN)/python -m tests.cluster
 
 ##@ Develop
 
@@ -71,9 +74,10 @@ apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a r
 rewrites: $(VENV)/.dev ## Compare answers of rules with raw ones, over random rules, queries and data: make rewrites COUNT=20000
 	@$(BIN)/python -m tests.query.rules.rewrites --count $(COUNT)
 
-faults: $(VENV)/.dev ## Kill every stage at every crash point, on both buses; a line per cell
+faults: $(VENV)/.dev ## Kill every stage at every crash point, and break a cluster in every way; ONLY=cluster for these alone
 	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"
 	@$(BIN)/python -m tests.faults.lifecycle --seeds $(SEEDS) --only "$(ONLY)"
+	@case "$(ONLY)" in ""|cluster*) $(BIN)/python -m tests.cluster.faults --only "$(ONLY)";; esac
 
 soak: $(VENV)/.dev ## Kill roles and PostgreSQL of `serve --demo` for 20 minutes, then count every row: make soak MINUTES=1
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES)

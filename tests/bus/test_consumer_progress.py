@@ -19,7 +19,12 @@ PARTITION_ID = (TOPIC, 0)
 
 
 def record(offset: int, partition: int = 0) -> Record:
-    return Record(TOPIC, partition, offset, "key", b"%d" % offset)
+    return Record(TOPIC, partition, offset, key_of(offset), b"%d" % offset)
+
+
+def key_of(offset: int) -> str:
+    """Two keys of many share a partition."""
+    return "even" if offset % 2 == 0 else "odd"
 
 
 def opened(
@@ -63,7 +68,8 @@ class OnePartition(RuleBasedStateMachine):
         for delivery in self.progress.take(count, self.now_s):
             assert delivery.offset not in self.out and delivery.offset not in self.resolved
             assert delivery.attempt == self.failures.get(delivery.offset, 0) + 1
-            assert all(blocker >= delivery.offset for blocker in self.blocked), "overtook a failed one"
+            blockers = {blocker for blocker in self.blocked if key_of(blocker) == delivery.key}
+            assert all(blocker >= delivery.offset for blocker in blockers), "overtook a failed one of its key"
             self.out[delivery.offset] = delivery
 
     @rule(count=st.integers(1, 4))
@@ -126,6 +132,17 @@ class OnePartition(RuleBasedStateMachine):
 
 TestOnePartition = OnePartition.TestCase
 TestOnePartition.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_failed_message_holds_back_its_own_key_only() -> None:
+    progress = opened(count=6)
+    first, second = progress.take(2, 0.0)
+    progress.fail(first, Unavailable("cannot"), 0.0)
+    progress.done(second)
+    assert offsets(progress.take(6, 0.0)) == [3, 5]
+    # After the pause, and then alone of its key.
+    assert offsets(progress.take(6, 10.0)) == [0]
+    assert progress.take(6, 10.0) == []
 
 
 def test_partitions_take_turns() -> None:

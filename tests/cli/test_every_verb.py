@@ -257,6 +257,8 @@ CASES: dict[tuple[str, ...], Case] = {
     ("rules", "test"): Case(lambda world: [world.unit_test()], "0 of 1 files passed", code=1),
     ("rules", "list"): Case(lambda world: ["--org", world.with_rule()], STORABLE),
     ("rules", "show"): Case(lambda world: ["hostile", "--org", world.with_rule()], STORABLE),
+    # Refused: the archive has hundreds of MB. tests/pipeline/spark builds a small one.
+    ("spark", "package"): Case(lambda world: ["--to", f"{world.name()}.zip"], code=2),
     # Refused, because a simulation takes too long for here: tests/ops/simulate runs one.
     ("simulate",): Case(lambda world: [str(world.object() or "--keep"), str(world.folder)], code=2),
     ("status",): Case(lambda _: []),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 import threading
@@ -28,6 +29,8 @@ class SilentProxy:
         self._talking, self._closing = threading.Event(), threading.Event()
         self._talking.set()
         self._idle = threading.Event()
+        self._answer: bytes | None = None
+        self._refused: set[socket.socket] = set()
         self._thread = threading.Thread(target=self._run, name="silent-proxy", daemon=True)
         self._thread.start()
 
@@ -37,7 +40,12 @@ class SilentProxy:
         self._talking.clear()
         self._idle.wait()
 
+    def refuse(self, answer: bytes = b"") -> None:
+        """Break every connection off, as a server does that is down; or answer everything with these bytes first."""
+        self._answer = answer
+
     def resume(self) -> None:
+        self._answer = None
         self._talking.set()
 
     def __enter__(self) -> SilentProxy:
@@ -64,9 +72,16 @@ class SilentProxy:
 
     def _forward(self, ready: selectors.BaseSelector, source: object) -> None:
         assert isinstance(source, socket.socket)
+        if self._answer is not None or source in self._refused:
+            self._refuse(ready, source, self._answer or b"")
+            return
         if source is self._listener:
             client, _ = self._listener.accept()
-            server = self._connect()
+            try:
+                server = self._connect()
+            except OSError:
+                client.close()
+                return
             self._peers |= {client: server, server: client}
             ready.register(client, selectors.EVENT_READ)
             ready.register(server, selectors.EVENT_READ)
@@ -80,6 +95,26 @@ class SilentProxy:
                 return
         except OSError:
             pass
+        self._break_off(ready, source)
+
+    def _refuse(self, ready: selectors.BaseSelector, source: socket.socket, answer: bytes) -> None:
+        if source is self._listener:
+            client, _ = self._listener.accept()
+            self._refused.add(client)
+            ready.register(client, selectors.EVENT_READ)
+            if not answer:
+                self._refuse(ready, client, answer)
+        elif source in self._peers:
+            self._break_off(ready, source)
+        elif source in self._refused:
+            self._refused.discard(source)
+            ready.unregister(source)
+            with contextlib.suppress(OSError):
+                if answer and source.recv(_CHUNK):
+                    source.sendall(answer)
+            source.close()
+
+    def _break_off(self, ready: selectors.BaseSelector, source: socket.socket) -> None:
         for end in (source, self._peers[source]):
             ready.unregister(end)
             end.close()

@@ -1,13 +1,14 @@
-"""A real Spark cluster on loopback: a standalone master and workers, from pyspark's jars."""
+"""A real Spark cluster on loopback: a standalone master and workers, from pyspark's jars, which can be lost."""
 
 from __future__ import annotations
 
 import os
+import sysconfig
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pyspark
 
 from lakerunner.pipeline.spark.session import _java_home
@@ -16,13 +17,30 @@ from tests.components.process import RunningProcess, free_port
 
 _HOME = Path(pyspark.__file__).parent
 _ROOT = Path(__file__).parents[2]
+_LEAN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
-@dataclass(frozen=True)
 class SparkCluster:
-    master: str
-    #: Where each worker keeps the logs of its executors.
-    work_folders: tuple[Path, ...]
+    """Every worker offers cores and memory for small executors. A master that starts again has forgotten everything."""
+
+    def __init__(self, folder: Path, workers: int = 2, cores: int = 1, memory: str = "512m") -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._size = ["--cores", str(cores), "--memory", memory]
+        self.master = f"spark://127.0.0.1:{self._port}"
+        #: Where each worker keeps the logs of its executors.
+        self.work_folders = tuple(folder / f"spark-work-{number}" for number in range(workers))
+        self._master: RunningProcess | None = None
+        self._workers: list[RunningProcess] = []
+        self._env = {
+            "SPARK_HOME": str(_HOME),
+            "JAVA_HOME": str(_java_home(find_java())),
+            # Executors inherit the workers' environment: the package must be importable there.
+            "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT), sysconfig.get_path("purelib")]),
+            "SPARK_DAEMON_MEMORY": "128m",
+            "SPARK_DAEMON_JAVA_OPTS": _LEAN,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
 
     @property
     def executors(self) -> list[Path]:
@@ -33,34 +51,59 @@ class SparkCluster:
     def options(self) -> str:
         """Spark options for a driver on this machine: loopback, and small executors of one core."""
         return (
-            "spark.driver.host=127.0.0.1 spark.driver.bindAddress=127.0.0.1 spark.executor.memory=512m"
+            "spark.driver.host=127.0.0.1 spark.driver.bindAddress=127.0.0.1 spark.executor.memory=384m"
             f" spark.executor.cores=1 spark.cores.max={len(self.work_folders)}"
         )
+
+    def start(self) -> None:
+        self._master = self._daemon("master.Master", "spark-master.log", "--port", str(self._port))
+        self._master.wait_for_port("127.0.0.1", self._port, 60)
+        for path in self.work_folders:
+            work = [self.master, *self._size, "--work-dir", str(path)]
+            self._workers.append(self._daemon("worker.Worker", f"{path.name}.log", *work))
+
+    def kill(self) -> None:
+        """Kill master, workers and executors, as a power cut would."""
+        for process in self.executor_processes():
+            process.kill()
+        for daemon in [*self._workers, *([self._master] if self._master else [])]:
+            daemon.kill()
+        self._master, self._workers = None, []
+
+    def restart_master(self) -> None:
+        """Kill the master alone, and start another at its address."""
+        assert self._master is not None
+        self._master.kill()
+        self._master = self._daemon("master.Master", "spark-master.log", "--port", str(self._port))
+        self._master.wait_for_port("127.0.0.1", self._port, 60)
+
+    def executor_processes(self) -> list[psutil.Process]:
+        """The Java processes of the executors that run now."""
+        found = []
+        for worker in self._workers:
+            try:
+                children = psutil.Process(worker.pid).children()
+                found += [each for each in children if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
+            except psutil.Error:
+                continue
+        return found
+
+    def stop(self) -> None:
+        for daemon in [*self._workers, *([self._master] if self._master else [])]:
+            daemon.stop()
+        self._master, self._workers = None, []
+
+    def _daemon(self, name: str, log: str, *arguments: str) -> RunningProcess:
+        here = ["--host", "127.0.0.1", "--webui-port", "0"]
+        argv = [_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments, *here]
+        return RunningProcess.start(argv, log_path=self._folder / log, env=self._env)
 
 
 @contextmanager
 def running_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
-    port = free_port()
-    env = {
-        "SPARK_HOME": str(_HOME),
-        "JAVA_HOME": str(_java_home(find_java())),
-        # Executors inherit the workers' environment: the package must be importable there.
-        "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT)]),
-        "SPARK_DAEMON_MEMORY": "128m",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
-
-    def daemon(name: str, log: str, *arguments: str) -> RunningProcess:
-        argv = [_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments, *here]
-        return RunningProcess.start(argv, log_path=folder / log, env=env)
-
-    with ExitStack() as stack:
-        master = stack.enter_context(daemon("master.Master", "spark-master.log", "--port", str(port)))
-        master.wait_for_port("127.0.0.1", port, 60)
-        address = f"spark://127.0.0.1:{port}"
-        work = tuple(folder / f"spark-work-{number}" for number in range(workers))
-        for path in work:
-            size = ["--cores", "1", "--memory", "512m", "--work-dir", str(path)]
-            stack.enter_context(daemon("worker.Worker", f"{path.name}.log", address, *size))
-        yield SparkCluster(address, work)
+    cluster = SparkCluster(folder, workers)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

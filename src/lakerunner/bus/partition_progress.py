@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -49,8 +48,8 @@ class PoisonMessage:
 class PartitionProgress:
     """Pure bookkeeping: the caller passes times, and nothing is sent.
 
-    A failed message holds back all later messages of its partition, except those already handed out. So the messages
-    of one key are retried in order.
+    A failed message holds back all later messages of its key, except those already handed out. So the messages of one
+    key are retried in order, and those of other keys pass, as far as messages may wait in memory.
     """
 
     def __init__(self, found: Checkpoint, member: str, policy: RetryPolicy) -> None:
@@ -61,12 +60,14 @@ class PartitionProgress:
         self.position = found.committed
         #: Set when the partition moves to another member: nothing more is handed out.
         self.leaving = False
-        self._waiting: deque[Record] = deque()
+        #: By offset, in order.
+        self._waiting: dict[int, Record] = {}
         self._out: dict[int, Record] = {}
         self._failed: dict[int, tuple[Record, float]] = {}
         self._poisoned: dict[int, PoisonMessage] = {}
         self._attempts: dict[int, int] = {}
-        self._retrying: int | None = None
+        #: Failed messages that are out again.
+        self._retrying: set[int] = set()
         self._handed = found.committed
         # If the checkpoint is our own, we lost the connection and came back: nobody died.
         died = found.handed > found.committed and found.member != member
@@ -90,25 +91,29 @@ class PartitionProgress:
                 reason = f"cannot handle this message: {attempts} workers in a row died over it"
                 self._poisoned[record.offset] = PoisonMessage(record, attempts, "worker_died", reason)
                 continue
-            self._waiting.append(record)
+            self._waiting[record.offset] = record
 
     def ready(self, now_s: float) -> Record | None:
         """Return the message that `hand_out` would return, if any."""
-        if self.leaving or self._poisoned or self._retrying is not None:
+        if self.leaving or self._poisoned:
             return None
-        if self._failed:
-            record, not_before_s = self._failed[min(self._failed)]
-            return record if not_before_s <= now_s else None
-        return self._waiting[0] if self._waiting else None
+        if not self._failed and not self._retrying:
+            return next(iter(self._waiting.values()), None)
+        held = {self._out[offset].key for offset in self._retrying}
+        for offset in sorted(self._failed):
+            record, not_before_s = self._failed[offset]
+            if record.key not in held and not_before_s <= now_s:
+                return record
+            held.add(record.key)
+        return next((record for record in self._waiting.values() if record.key not in held), None)
 
     def hand_out(self, now_s: float) -> Record:
         record = self.ready(now_s)
         assert record is not None
-        if self._failed:
-            del self._failed[record.offset]
-            self._retrying = record.offset
+        if self._failed.pop(record.offset, None) is not None:
+            self._retrying.add(record.offset)
         else:
-            self._waiting.popleft()
+            del self._waiting[record.offset]
         self._out[record.offset] = record
         self._handed = max(self._handed, record.offset + 1)
         return record
@@ -118,11 +123,11 @@ class PartitionProgress:
         record = self._out.pop(offset, None)
         if record is None:
             return
-        if self._retrying == offset:
-            self._retrying = None
+        if offset in self._retrying:
+            self._retrying.discard(offset)
             self._failed[offset] = (record, now_s)
         else:
-            self._waiting.appendleft(record)
+            self._waiting = dict(sorted([(offset, record), *self._waiting.items()]))
 
     def goes_alone(self, record: Record) -> bool:
         return record.offset < self._singly_below
@@ -144,7 +149,7 @@ class PartitionProgress:
         if record is None:
             return
         attempts = self._attempts[offset] = self.attempt(offset)
-        self._retrying = None if self._retrying == offset else self._retrying
+        self._retrying.discard(offset)
         if retryable and attempts < self._policy.max_attempts:
             self._failed[offset] = (record, now_s + self._policy.backoff.delay_s(attempts))
         else:
@@ -168,14 +173,21 @@ class PartitionProgress:
         return len(self._waiting)
 
     def wakes_at_s(self) -> float | None:
-        """Return when the current retry pause ends; None without a pause."""
-        return self._failed[min(self._failed)][1] if self._failed and self._retrying is None else None
+        """Return when the next retry pause ends; None without a pause."""
+        held = {self._out[offset].key for offset in self._retrying}
+        pauses = []
+        for offset in sorted(self._failed):
+            record, not_before_s = self._failed[offset]
+            if record.key not in held:
+                pauses.append(not_before_s)
+            held.add(record.key)
+        return min(pauses, default=None)
 
     def committable(self) -> int:
         """Return the offset below which every message is done."""
         firsts = [min(held) for held in (self._out, self._failed, self._poisoned) if held]
         if self._waiting:
-            firsts.append(self._waiting[0].offset)
+            firsts.append(next(iter(self._waiting)))
         return min(firsts, default=self.position)
 
     def checkpoint(self, *, only_one_out: bool) -> Checkpoint:
@@ -198,8 +210,7 @@ class PartitionProgress:
 
     def _resolved(self, offset: int) -> None:
         self._attempts.pop(offset, None)
-        if self._retrying == offset:
-            self._retrying = None
+        self._retrying.discard(offset)
 
 
 def _attempts_after(found: Checkpoint) -> int:

@@ -22,6 +22,7 @@ from lakerunner.cli.verbs import (
     query,
     rules,
     simulate,
+    spark,
     sweep,
 )
 from lakerunner.cli.verbs import query_logs as _query_logs  # noqa: F401  (adds verbs to `query`)
@@ -65,7 +66,7 @@ for _function in _DEPLOYMENT:
 for _role in (*ROLES, *ROLES_BY_SIGNAL, *CANARY_ROLES, *DEMO_ROLES):
     if _role.name not in ("ingest", "delete"):  # nouns too, which run the role when no verb follows
         app.command(_role.name, rich_help_panel="Single roles")(role_command(_role))
-for _noun in (bus, config, delete, ingest, key, org, profile, query, rules):
+for _noun in (bus, config, delete, ingest, key, org, profile, query, rules, spark):
     app.add_typer(_noun.app, name=_noun.__name__.rpartition(".")[2], rich_help_panel="Nouns")
 
 

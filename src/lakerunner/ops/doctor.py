@@ -13,6 +13,7 @@ from lakerunner.bus.open import open_bus
 from lakerunner.index.database import Database
 from lakerunner.index.migrate import require_current_schema
 from lakerunner.model.errors import LakeError, LimitHit, Missing, Unavailable
+from lakerunner.pipeline.spark.probe import probe_spark
 from lakerunner.runtime.java import find_java
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.surroundings import has_user
@@ -45,6 +46,7 @@ def examine(settings: Settings, database: Database) -> Iterator[Finding]:
     yield _finding("clock", lambda: _clock(database))
     yield _finding("bus", lambda: _bus(settings, database))
     yield _finding("bucket", lambda: _bucket(settings))
+    yield _finding("spark", lambda: probe_spark(settings))
 
 
 def _finding(subject: str, check: Callable[[], str]) -> Finding:

@@ -174,15 +174,19 @@ class Supervisor:
             "LAKERUNNER_DATA_DIR": str(self.data_dir),
             "LAKERUNNER_HTTP_PORT": str(address.port),
             "LAKERUNNER_LOG_FORMAT": "json",
-            # All roles stop together here, so nobody is left to take over.
-            "LAKERUNNER_HTTP_DRAIN_S": "0",
-            "LAKERUNNER_API_FINISH_S": "0",
+            **self._no_drain(),
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
         child = Child(address.name, lambda: self._spawn(address.name, env, pump), self._backoff)
         child.start()
         self._children.append(child)
         self._pumps[address.name] = pump
+
+    def _no_drain(self) -> dict[str, str]:
+        """All roles stop together here, so nobody is left to take over: unless the settings say that others are."""
+        if "drain_s" in self._settings.http.model_fields_set:
+            return {}
+        return {"LAKERUNNER_HTTP_DRAIN_S": "0", "LAKERUNNER_API_FINISH_S": "0"}
 
     def _plain_env(self) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")}

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from lakerunner.model.errors import LakeError
 from lakerunner.pipeline.spark.job import SparkJobs
+from lakerunner.pipeline.spark.session import SparkLost
 from lakerunner.pipeline.stage import I, Runner
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import Settings
@@ -41,21 +42,30 @@ class BucketRunner(Runner[I], Generic[I, Task, Result]):
         self._retry_at_s = 0.0
 
     def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._probe}
+        return {"store": self._probe} | ({} if self._spark is None else {"spark": self._spark.probe})
 
     def is_paused(self) -> bool:
         """While the bucket is down. The readiness probe asks the store every second, which opens and closes this.
 
         A bucket may answer the probe and still refuse to be read or written; then tasks try again after each pause.
+        Also while a lost Spark session is being replaced.
         """
-        return self._store.is_paused or monotonic() < self._retry_at_s
+        is_lost = self._spark is not None and self._spark.is_paused()
+        return is_lost or self._store.is_paused or monotonic() < self._retry_at_s
 
     def is_blocked_by(self, error: LakeError) -> bool:
-        return isinstance(error, StoreUnavailable)
+        return isinstance(error, SparkLost) or self._is_trouble_of_bucket(error)
+
+    def abandon(self) -> None:
+        if self._spark is not None:
+            self._spark.abandon()
 
     def close(self) -> None:
         if self._spark is not None:
             self._spark.close()
+
+    def _is_trouble_of_bucket(self, error: LakeError) -> bool:
+        return isinstance(error, StoreUnavailable)
 
     def _probe(self) -> None:
         self._store.ping()
@@ -66,6 +76,6 @@ class BucketRunner(Runner[I], Generic[I, Task, Result]):
         """Remember whether the tasks of an item could use the bucket."""
         if error is None:
             self._trouble = None
-        elif self.is_blocked_by(error):
+        elif self._is_trouble_of_bucket(error):
             self._trouble = error
             self._retry_at_s = monotonic() + self._target.circuit_pause_s

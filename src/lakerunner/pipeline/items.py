@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from lakerunner.bus import topics
@@ -14,6 +15,10 @@ from lakerunner.index.work import ItemState, WorkItem
 from lakerunner.model.signals import signal_named
 from lakerunner.pipeline.stage import I, Item, Stage
 from lakerunner.runtime.settings import PipelineSettings
+
+#: Into how many keys the items of one org are spread. A few for each partition of a topic: then every worker has its
+#: part of an org's backlog, and an item that fails again and again holds back only those of its own key.
+ORG_SHARES = 64
 
 
 def make_item(database: Database, stage: Stage[I], inputs: Sequence[I]) -> uuid.UUID | None:
@@ -58,9 +63,13 @@ def _make_item(tx: Connection, stage: Stage[I], inputs: Sequence[I]) -> uuid.UUI
 
 
 def work_ready(item: WorkItem) -> Outgoing:
-    """The message that announces an item to the workers of its stage. Keyed by org, as its inputs were."""
+    """The message that announces an item to the workers of its stage.
+
+    Items depend on nothing that was before them, so those of one org are spread over partitions, and so over workers.
+    """
     message = WorkReady(item.item_id, item.org_id, item.signal, item.stage)
-    return Outgoing(topics.work(signal_named(item.signal), item.stage).name, str(item.org_id), encode(message))
+    key = f"{item.org_id}/{item.item_id.int % ORG_SHARES}"
+    return Outgoing(topics.work(signal_named(item.signal), item.stage).name, key, encode(message))
 
 
 def load_items(
@@ -84,12 +93,23 @@ def load_items(
 
 
 def next_batch(waiting: Iterable[Item[I]], max_items: int, max_weight: int) -> list[Item[I]]:
-    """The first items, as many as one batch should take; at least one."""
+    """As many items as one batch should take, at least one: of all orgs in turn, each org's in their order.
+
+    An org with much to do fills a batch if it is alone, and leaves the others their turn if it is not.
+    """
+    queues: dict[uuid.UUID, deque[Item[I]]] = {}
+    for item in waiting:
+        queues.setdefault(item.org_id, deque()).append(item)
     batch: list[Item[I]] = []
     weight = 0
-    for item in waiting:
-        if batch and (len(batch) >= max_items or weight + item.weight > max_weight):
-            break
-        batch.append(item)
-        weight += item.weight
+    turns = deque(queues.values())
+    while turns and len(batch) < max_items:
+        queue = turns.popleft()
+        if batch and weight + queue[0].weight > max_weight:
+            # Another org may have one that is small enough.
+            continue
+        batch.append(queue.popleft())
+        weight += batch[-1].weight
+        if queue:
+            turns.append(queue)
     return batch

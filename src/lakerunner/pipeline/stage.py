@@ -147,6 +147,9 @@ class Runner(ABC, Generic[I]):
         """Dependencies beyond index and bus."""
         return {}
 
+    def abandon(self) -> None:
+        """Make everything under way fail at once, from another thread: the process stops, others do the work."""
+
     def close(self) -> None:
         """Called once, whatever happened."""
 

@@ -23,6 +23,10 @@ from lakerunner.runtime.stop import Stop
 STAGES: tuple[AnyStage, ...] = (INGEST, COMPACT, ROLLUP, DELETE, BACKFILL)
 
 
+#: How long a worker may take to abandon what it could not finish, and to close.
+_CLOSE_S = 12.0
+
+
 class StageRole(BusRole):
     """A role of one stage, for all its signals or for some."""
 
@@ -65,6 +69,12 @@ class WorkerRole(StageRole):
 
     def probes(self) -> Mapping[str, Probe]:
         return {**super().probes(), **self.runner.probes()}
+
+    def hurry(self) -> None:
+        self.runner.abandon()
+
+    def grace_s(self) -> float:
+        return self.settings.pipeline.finish_s + _CLOSE_S
 
     def close(self) -> None:
         self.runner.close()

@@ -25,6 +25,10 @@ from lakerunner.runtime.telemetry import log, span
 
 #: The longest sleep while nothing arrives or finishes.
 _POLL_S = 0.25
+#: Items that wait in this process, in batches.
+_WAITING_BATCHES = 8
+#: How long batches may take to fail once they are abandoned.
+_ABANDON_S = 3.0
 
 #: How an item ended: None when it is over, else the error for which it comes again or goes to the dead letters.
 Ends = Mapping[uuid.UUID, LakeError | None]
@@ -57,16 +61,31 @@ class Worker(Generic[I]):
 
     def run(self, stop: Stop) -> None:
         """Until asked to stop; batches under way are then finished, and what waits goes back with the consumer."""
-        with ThreadPoolExecutor(self._settings.jobs, thread_name_prefix="batch") as pool:
+        pool = ThreadPoolExecutor(self._settings.jobs, thread_name_prefix="batch")
+        try:
             run_steps(lambda: self.step(pool), stop, self._stage.name)
-            while self._batches:
-                self._finish(None)
+            self._drain(self._settings.finish_s)
+            if self._batches:
+                log().warning("batches abandoned", stage=self._stage.name, batches=len(self._batches))
+                self._runner.abandon()
+                self._drain(_ABANDON_S)
+            self._consumer.commit()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _drain(self, timeout_s: float) -> None:
+        """Answer for batches as they end. What has not ended then goes back with the consumer, and runs again."""
+        end = monotonic() + timeout_s
+        while self._batches and monotonic() < end:
+            self._finish(_POLL_S)
             self._consumer.commit()
 
     def step(self, pool: ThreadPoolExecutor) -> None:
         """Take items while there is room, start batches, answer for those that ended."""
         paused = self._runner.is_paused()
-        room = 0 if paused else max(0, self._settings.batch_items - len(self._waiting) - len(self._arrived))
+        # More than a batch, so that orgs with little to do are found behind one with much. Only names wait here.
+        most = _WAITING_BATCHES * self._settings.batch_items
+        room = 0 if paused else max(0, most - len(self._waiting) - len(self._arrived))
         at_once = bool(self._batches) or (bool(self._waiting) and not paused)
         # Polled also without room: a bus takes a consumer that does not poll for dead.
         for delivery in self._consumer.poll(room, 0.0 if at_once else _POLL_S):
@@ -112,7 +131,8 @@ class Worker(Generic[I]):
         settings = self._settings
         # Two rounds of tasks for every core or so: enough to keep all busy, little enough to commit soon.
         batch = next_batch(self._waiting, settings.batch_items, settings.task_bytes * settings.batch_items)
-        del self._waiting[: len(batch)]
+        chosen = {item.item_id for item in batch}
+        self._waiting = [item for item in self._waiting if item.item_id not in chosen]
         attempts = {item.item_id: self._deliveries[item.item_id][0].attempt for item in batch}
         last = frozenset(item_id for item_id, attempt in attempts.items() if attempt >= self._max_attempts)
         running = pool.submit(run_batch, self._stage, self._database, self._runner, batch, attempts, last)

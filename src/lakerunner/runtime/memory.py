@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import resource
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +50,11 @@ def limit_malloc_arenas(count: int = 2) -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, count)
+
+
+def is_address_space_limited() -> bool:
+    """Whether `ulimit -v` limits what this process may reserve. Containers limit memory in use, not address space."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _tree(pid: int) -> list[int]:

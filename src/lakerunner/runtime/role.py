@@ -61,6 +61,13 @@ class Role(ABC):
         """
         return {}
 
+    def hurry(self) -> None:  # noqa: B027  (not every role waits for others while it starts)
+        """Make `start` fail at once: called from another thread when the role is told to stop while it starts."""
+
+    def grace_s(self) -> float | None:
+        """Return how long the role may take to end once it is told to, whatever hangs; None if nothing bounds it."""
+        return None
+
     def close(self) -> None:  # noqa: B027  (not every role holds something)
         """Release everything. Called exactly once, also after an error."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
 from lakerunner.model.errors import LakeError
-from lakerunner.runtime.exit_code import EXIT_OK, EXIT_RECYCLED, exit_code_of
+from lakerunner.runtime.exit_code import EXIT_FAILED, EXIT_OK, EXIT_RECYCLED, exit_code_of
 from lakerunner.runtime.health import Health, Probers
 from lakerunner.runtime.http import HttpServer
 from lakerunner.runtime.retry import Backoff
@@ -34,6 +35,7 @@ def run_role(role_class: type[Role], settings: Settings) -> int:
     server: HttpServer | None = None
     try:
         role = role_class(settings)
+        _end_in_time(role, stop, health)
         server = HttpServer(settings.http.host, settings.http.port, [*health.routes(), *role.routes()])
         server.start()
         log().info("listening", host=server.host, port=server.port)
@@ -90,6 +92,22 @@ def _stop_on_signals(stop: Stop) -> None:
 
     signal.signal(signal.SIGTERM, request)
     signal.signal(signal.SIGINT, request)
+
+
+def _end_in_time(role: Role, stop: Stop, health: Health) -> None:
+    """Once told to stop, do not wait for what hangs: a role may be killed at any time, so it may also end itself."""
+
+    def watch() -> None:
+        stop.wait(None)
+        if health.phase == "starting":
+            role.hurry()
+        grace_s = role.grace_s()
+        if grace_s is not None:
+            time.sleep(grace_s)
+            log().error("ended by force", role=role.name, phase=health.phase, grace_s=grace_s)
+            os._exit(EXIT_FAILED)
+
+    threading.Thread(target=watch, name="end-in-time", daemon=True).start()
 
 
 def _log_to_nowhere() -> None:

@@ -156,7 +156,7 @@ class HttpSettings(Section):
     drain_s: Annotated[float, Field(ge=0, le=600)] = Field(
         3.0,
         description="How long a role that clients call keeps listening after it was told to stop, while it says that "
-        "it is not ready, so that load balancers send nothing more. Under `serve` it is 0.",
+        "it is not ready, so that load balancers send nothing more. Under `serve` it is 0 unless it is set.",
     )
 
 
@@ -400,7 +400,42 @@ class SparkSettings(Section):
         description="Java heap of the Spark driver. It can be small, because Python processes hold the telemetry.",
         pattern=r"^[0-9]+[kmgKMG]$",
     )
-    options: str = Field("", description="More Spark settings, as spark.name=value separated by spaces.")
+    max_cores: Count = Field(
+        4, description="Cores of a cluster that one worker process may take. Executors that are idle are given back."
+    )
+    executor_cores: Count = Field(1, description="Cores, and so concurrent tasks, of an executor on a cluster.")
+    executor_memory: str = Field(
+        "512m", description="Java heap of an executor on a cluster.", pattern=r"^[0-9]+[kmgKMG]$"
+    )
+    python_memory: str = Field(
+        "2g",
+        description="Memory of the Python processes of an executor, beside its heap: what YARN and Kubernetes grant "
+        "in addition. They hold the telemetry of its tasks.",
+        pattern=r"^[0-9]+[kmgKMG]$",
+    )
+    package: str = Field(
+        "",
+        description="Archive that `lakerunner spark package` made, as a path or an address that executors can read. "
+        "Empty means that lakerunner is installed where executors run, at the same place as here.",
+    )
+    pass_env: str = Field(
+        "AWS_* AZURE_STORAGE_* GOOGLE_APPLICATION_CREDENTIALS",
+        description="Environment variables of this process that executors get too, as names or PREFIX*, separated by "
+        "spaces: how they reach the bucket. Empty if they have an identity of their own.",
+    )
+    start_s: Seconds = Field(120.0, description="How long a new session may take until its first executor is there.")
+    lost_s: Seconds = Field(
+        30.0, description="How long a job may be without any executor before the session counts as lost."
+    )
+    stall_s: Seconds = Field(
+        1_800.0, description="How long a job may go on without one of its tasks ending before it is cancelled."
+    )
+    options: str = Field(
+        "",
+        description="More Spark settings, as spark.name=value separated by spaces. They win over ours, and are on no "
+        "command line.",
+        json_schema_extra={"secret": True},
+    )
 
 
 class PipelineSettings(Section):
@@ -420,6 +455,11 @@ class PipelineSettings(Section):
         8.0, description="Assumed ratio of the uncompressed to the compressed size of a raw object."
     )
     jobs: Count = Field(2, description="Concurrent Spark jobs per worker.")
+    finish_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        15.0,
+        description="How long batches under way may take to finish after a worker was told to stop. Then they are "
+        "abandoned, and another worker does them.",
+    )
     batch_items: Count = Field(16, description="Maximum number of work items per Spark job.")
     task_bytes: Count = Field(
         67_108_864, description="Uncompressed bytes of telemetry per task. A larger work item is split among tasks."

@@ -17,6 +17,6 @@ class Stop:
     def request(self) -> None:
         self._event.set()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Sleep up to `timeout_s`; return True at once when a stop is requested."""
+    def wait(self, timeout_s: float | None) -> bool:
+        """Sleep up to `timeout_s`, without end for None; return True at once when a stop is requested."""
         return self._event.wait(timeout_s)

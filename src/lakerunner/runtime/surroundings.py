@@ -59,7 +59,9 @@ def place_kernels(data_dir: Path, package: Path = _PACKAGE) -> None:
     mark = folder / "installation"
     if not mark.exists() or mark.read_text() != digest.hexdigest():
         for path in compiled:
-            _copy(path, folder / cache_name(path.parents[1]) / path.name)
+            # What somebody else compiled for himself is compiled again.
+            with suppress(PermissionError):
+                _copy(path, folder / cache_name(path.parents[1]) / path.name)
         _write(mark, digest.hexdigest())
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
 

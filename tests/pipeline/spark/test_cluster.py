@@ -1,18 +1,25 @@
-"""Ingest on a real Spark cluster stores the same rows as ingest on one machine."""
+"""Ingest on a real Spark cluster stores the same rows as ingest on one machine, also when the cluster is lost."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
+from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
 from tests.components.postgres import PostgresServer
-from tests.components.process import RunningProcess
-from tests.components.spark_cluster import running_cluster
+from tests.components.process import RunningProcess, free_port
+from tests.components.spark_cluster import SparkCluster, running_cluster
 from tests.faults import clean_roles
 from tests.faults.clean_roles import beside, until
 from tests.faults.exactness import check_index, check_rows
@@ -22,57 +29,130 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[3]
-SENT = {signal: [otlp(signal, 80, seed) for seed in range(4)] for signal in SIGNALS}
+#: A secret that executors need: it must reach them, and be on no command line.
+SECRET = "AWS_SECRET_ACCESS_KEY"
+SECRET_VALUE = "very-secret-of-the-test"
+LOST_S, FINISH_S = 6.0, 2.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-def filled(url: str, folder: Path) -> Lake:
-    # One object an item, so that a job has many tasks and both executors get some.
-    lake = Lake(settings_of(url, folder, bundle_objects=1))
-    for signal, bodies in SENT.items():
-        for body in bodies:
-            lake.put(signal, body)
-    return lake
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-def is_done(lake: Lake) -> bool:
-    return lake.states() == {"done": sum(map(len, SENT.values()))}
+class Sender:
+    """Puts the objects of all signals into lakes, and knows what was sent."""
+
+    def __init__(self, *lakes: Lake) -> None:
+        self._lakes = lakes
+        self.sent: dict[Signal, list[bytes]] = {signal: [] for signal in SIGNALS}
+
+    def send(self, lakes: tuple[Lake, ...] = ()) -> None:
+        for each, bodies in self.sent.items():
+            body = otlp(each, 80, 10 * len(bodies))
+            bodies.append(body)
+            for lake in lakes or self._lakes:
+                lake.put(each, body)
+
+    def is_done(self, lake: Lake) -> bool:
+        return lake.states() == {"done": sum(map(len, self.sent.values()))}
 
 
-def test_a_cluster_stores_what_one_machine_stores(
+def test_a_cluster_stores_what_one_machine_stores_and_comes_back(
     postgres_server: PostgresServer, tmp_path: Path, spark: SparkSession
 ) -> None:
-    here = filled(postgres_server.new_database(), tmp_path / "here")
-    there = filled(postgres_server.new_database(), tmp_path / "there")
+    # One object an item, so that a job has many tasks and both executors get some.
+    here = Lake(settings_of(postgres_server.new_database(), tmp_path / "here", bundle_objects=1))
+    there = Lake(settings_of(postgres_server.new_database(), tmp_path / "there", bundle_objects=1))
+    sender = Sender(here, there)
+    for _ in range(3):
+        sender.send()
     try:
         with beside(clean_roles.relay(here), clean_roles.boxer(here), clean_roles.ingest(here, runner_on(spark, here))):
-            until(lambda: is_done(here), "local mode")
-        with running_cluster(tmp_path) as cluster:
-            with (
-                beside(clean_roles.relay(there), clean_roles.boxer(there)),
-                driver(there, cluster.master, cluster.options, tmp_path) as process,
-            ):
-                until(lambda: is_done(there) or process.returncode is not None, "the cluster", 200)
-                assert process.returncode is None, process.tail()
-            assert len(cluster.executors) == 2, "both workers must have had an executor"
-        for lake in (here, there):
-            check_rows(lake, SENT)
-            check_index(lake, SENT)
-        for signal in SIGNALS:
-            assert identities(there.rows(signal), signal) == identities(here.rows(signal), signal)
+            until(lambda: sender.is_done(here), "local mode")
+        check_rows(here, sender.sent)
+        with running_cluster(tmp_path) as cluster, beside(clean_roles.relay(there), clean_roles.boxer(there)):
+            with Driver(there, cluster, tmp_path) as driver:
+                driver.until_done(sender, there)
+                for signal_ in SIGNALS:
+                    assert identities(there.rows(signal_), signal_) == identities(here.rows(signal_), signal_)
+                _no_secret_is_shown(driver, cluster)
+
+                # An executor dies in mid task: its items run again.
+                sender.send((there,))
+                cluster.executor_processes()[0].kill()
+                driver.until_done(sender, there)
+
+                # A master that knows nobody takes the executors away, and none would ever come back.
+                cluster.restart_master()
+                until(lambda: not cluster.executor_processes(), "the executors are taken away", 60)
+                sender.send((there,))
+                driver.until_done(sender, there)
+                until(driver.is_ready, "ready again")
+                check_index(there, sender.sent)
+
+                # All of Spark is lost: the role says so, and nothing keeps it from stopping.
+                cluster.kill()
+                sender.send((there,))
+                until(lambda: not driver.is_ready(), "not ready without Spark", 60)
+                assert "no executor" in driver.trouble() or "gone" in driver.trouble() or "ended" in driver.trouble()
+                assert driver.terminate() < FINISH_S + 14.0
+            check_rows(there, {each: bodies[:-1] for each, bodies in sender.sent.items()})
     finally:
         here.close()
         there.close()
 
 
-def driver(lake: Lake, master: str, options: str, folder: Path) -> RunningProcess:
+def _no_secret_is_shown(driver: Driver, cluster: SparkCluster) -> None:
+    family = [psutil.Process(driver.process.pid), *psutil.Process(driver.process.pid).children(recursive=True)]
+    executors = cluster.executor_processes()
+    assert executors, "an executor stays while ingest is idle"
+    assert all(each.environ()[SECRET] == SECRET_VALUE for each in executors)
+    for process in [*family, *executors]:
+        assert SECRET_VALUE not in " ".join(process.cmdline()), process.cmdline()
+
+
+class Driver:
     """The ingest role as it is run, with the cluster as its master."""
-    env = {
-        **lake.env(),
-        "LAKERUNNER_SPARK_MASTER": master,
-        "LAKERUNNER_SPARK_OPTIONS": options,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-    }
-    argv = [sys.executable, "-m", "tests.pipeline.run_role", "ingest"]
-    return RunningProcess.start(argv, log_path=folder / "driver.log", env=env, cwd=ROOT)
+
+    def __init__(self, lake: Lake, cluster: SparkCluster, folder: Path) -> None:
+        self._port = free_port()
+        env = {
+            **lake.env(),
+            SECRET: SECRET_VALUE,
+            "LAKERUNNER_HTTP_PORT": str(self._port),
+            "LAKERUNNER_SPARK_MASTER": cluster.master,
+            "LAKERUNNER_SPARK_OPTIONS": cluster.options,
+            "LAKERUNNER_SPARK_LOST_S": str(LOST_S),
+            "LAKERUNNER_SPARK_START_S": "40",
+            "LAKERUNNER_PIPELINE_FINISH_S": str(FINISH_S),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        }
+        argv = [sys.executable, "-m", "tests.pipeline.run_role", "ingest"]
+        self.process = RunningProcess.start(argv, log_path=folder / "driver.log", env=env, cwd=ROOT)
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stop()
+
+    def until_done(self, sender: Sender, lake: Lake) -> None:
+        until(lambda: sender.is_done(lake) or self.process.returncode is not None, self.process.tail(), 120)
+        assert self.process.returncode is None, self.process.tail()
+
+    def trouble(self) -> str:
+        """What it says of Spark."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/healthz", timeout=5) as answer:
+            return str(json.loads(answer.read())["checks"]["spark"])
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=5):
+                return True
+        except urllib.error.URLError:
+            return False
+
+    def terminate(self) -> float:
+        """Ask it to stop, and return how long that took."""
+        began = time.monotonic()
+        os.kill(self.process.pid, signal.SIGTERM)
+        until(lambda: self.process.returncode is not None, "the role ends", 60)
+        return time.monotonic() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -174,7 +175,7 @@ def _monitored_rows(document: dict[str, Any], index: dict[str, Any]) -> list[dic
 
 @verb
 def doctor(cli: Cli) -> int:
-    """Check Java, disk, PostgreSQL, schema, clock, bus and bucket, and print how to fix what is wrong."""
+    """Check Java, disk, PostgreSQL, schema, clock, bus, bucket and Spark, and print how to fix what is wrong."""
     from lakerunner.ops.doctor import examine
 
     with cli.index() as database:
@@ -193,6 +194,8 @@ def doctor(cli: Cli) -> int:
 def warm(cli: Cli) -> None:
     """Compile the kernels of queries and ingest now, so that the first start need not. For installers and images."""
     began_s = time.monotonic()
+    # Kernels are code, not telemetry: whoever runs this installation may read them.
+    os.umask(0o022)
     # Roles log what they load; standard output is for the result.
     with contextlib.redirect_stdout(sys.stderr):
         for role in ROLES:

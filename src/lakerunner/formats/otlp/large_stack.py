@@ -9,7 +9,7 @@ from typing import Any
 #: This is address space, not memory: pages are allocated as the stack grows into them.
 _STACK_BYTES = 1 << 30
 #: Recursion levels that fit the stack of any thread. An extra thread costs a millisecond, much for a small object.
-_SHALLOW_LEVELS = 4_096
+SHALLOW_LEVELS = 4_096
 _stack_size_lock = threading.Lock()
 
 
@@ -27,7 +27,7 @@ def run_on_large_stack(call: Callable[[], Any], levels: int) -> Any:
         except BaseException as reason:  # noqa: BLE001 - raised again below, in the calling thread
             failures.append(reason)
 
-    if levels <= _SHALLOW_LEVELS:
+    if levels <= SHALLOW_LEVELS:
         run()
     else:
         thread = threading.Thread(target=run, name="decode")

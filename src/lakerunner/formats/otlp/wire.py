@@ -20,8 +20,9 @@ from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from lakerunner.formats.decoded import Tally
-from lakerunner.formats.otlp.large_stack import run_on_large_stack
+from lakerunner.formats.otlp.large_stack import SHALLOW_LEVELS, run_on_large_stack
 from lakerunner.model.errors import BadInput
+from lakerunner.runtime.memory import is_address_space_limited
 
 _FILES = (common_pb2, resource_pb2, logs_pb2, metrics_pb2, trace_pb2)
 #: The Arrow decoder recurses into nested groups without a bound, at some 80 bytes of stack per level. OTLP has no
@@ -82,8 +83,10 @@ def canonical(payload: bytes, signal: str) -> bytes:
 
 def _resources(payloads: list[bytes], signal: str, *, text_as_bytes: bool) -> pa.StructArray:
     handler = _handler(signal, text_as_bytes)
-    _refuse_deep_groups([payload for payload in payloads if len(payload) > _LARGE_STACK_BYTES], signal)
-    longest = max(map(len, payloads), default=0)
+    # Where address space is limited, there is no large stack, and what could need one is examined first.
+    unexamined = SHALLOW_LEVELS if is_address_space_limited() else _LARGE_STACK_BYTES
+    _refuse_deep_groups([payload for payload in payloads if len(payload) > unexamined], signal)
+    longest = max((len(payload) for payload in payloads if len(payload) <= unexamined), default=0)
     return run_on_large_stack(lambda: handler.list_to_record_batch(payloads), longest).column(0).flatten()
 
 

@@ -15,23 +15,18 @@ from lakerunner.index.derivation import Derivation, next_slots
 from lakerunner.index.rule_catalog import Evaluated
 from lakerunner.index.segments import ref
 from lakerunner.index.series_key import series_key
-from lakerunner.model.errors import LakeError
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.backfill.inputs import UNEVALUATED
 from lakerunner.pipeline.backfill.task import BackfillResult, BackfillTask, run_task
+from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.derive.evaluate import SLOTS
 from lakerunner.pipeline.derive.rule_set import RuleSet
 from lakerunner.pipeline.packing import PackLimits
 from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_holes, rules_used
 from lakerunner.pipeline.rule_report import report_rules
-from lakerunner.pipeline.spark.job import SparkJobs
-from lakerunner.pipeline.stage import Attempt, Item, Runner, Stage
-from lakerunner.runtime.role import Probe
+from lakerunner.pipeline.stage import Attempt, Item, Stage
 from lakerunner.runtime.settings import PipelineSettings, Settings
-from lakerunner.store.config import StoreConfig
-from lakerunner.store.errors import StoreUnavailable
-from lakerunner.store.open import open_store
 
 NAME: Final = "backfill"
 #: Runs tasks somewhere and returns their results in order; Unavailable when one died.
@@ -40,33 +35,14 @@ RunTasks = Callable[[Sequence[BackfillTask]], list[BackfillResult]]
 _ITEM_SEGMENTS = 4
 
 
-class BackfillRunner(Runner[Segment]):
+class BackfillRunner(BucketRunner[Segment, BackfillTask, BackfillResult]):
     """A Spark driver, which starts with the first segment. With `run_tasks`, it has no Spark."""
 
     def __init__(self, settings: Settings, database: Database, run_tasks: RunTasks | None = None) -> None:
+        super().__init__(NAME, settings, run_task, run_tasks)
         self._database = database
         self._settings = settings
-        self._target = StoreConfig.of(settings)
-        self._store = open_store(self._target)
         self._rules = RuleRegistry(database)
-        self._spark: SparkJobs[BackfillTask, BackfillResult] | None = None
-        if run_tasks is None:
-            self._spark = SparkJobs(NAME, settings.spark, run_task, settings.pipeline.jobs)
-            run_tasks = self._spark.run
-        self._run_tasks = run_tasks
-
-    def probes(self) -> Mapping[str, Probe]:
-        return {"store": self._store.ping}
-
-    def is_paused(self) -> bool:
-        return self._store.is_paused
-
-    def is_blocked_by(self, error: LakeError) -> bool:
-        return isinstance(error, StoreUnavailable)
-
-    def close(self) -> None:
-        if self._spark is not None:
-            self._spark.close()
 
     def run(self, items: Sequence[Item[Segment]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         tasks = self._tasks(items)

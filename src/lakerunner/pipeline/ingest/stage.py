@@ -36,6 +36,7 @@ from lakerunner.pipeline.ingest.warm import warm
 from lakerunner.pipeline.inputs import RAW_OBJECTS
 from lakerunner.pipeline.packing import PackLimits, estimated_bytes
 from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_holes, rules_used
+from lakerunner.pipeline.spark.session import SparkLost
 from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Stage
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import PipelineSettings, Settings
@@ -86,7 +87,7 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
             # Another worker was faster, or something is down: the next turn goes on.
             log().info("calls to services without spans wait on", reason=error.message)
 
-    def is_blocked_by(self, error: LakeError) -> bool:
+    def _is_trouble_of_bucket(self, error: LakeError) -> bool:
         """Trouble of the lake's own bucket. That of another bucket concerns only the items with objects in it."""
         return isinstance(error, StoreUnavailable) and error.where == self._target.url
 
@@ -149,7 +150,7 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
     def _typed(self, item: Item[RawObject], tasks: list[IngestTask], found: Found, is_last: bool) -> Found:
         """The results once all their columns have the recorded types. Tasks that wrote another type run again."""
         for _ in range(_TYPE_ROUNDS):
-            died = isinstance(found, Unavailable) and not isinstance(found, StoreUnavailable)
+            died = isinstance(found, Unavailable) and not isinstance(found, StoreUnavailable | SparkLost)
             if died and is_last:
                 found = _object_by_object(self._apart(item, tasks), self._run_tasks)
             if isinstance(found, LakeError):

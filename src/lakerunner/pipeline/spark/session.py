@@ -1,24 +1,26 @@
-"""The one SparkSession of a process: started once, on this machine or on a cluster, and shared by all its jobs.
+"""The one SparkSession of a process: started, stopped, and ended by force when it does not answer.
 
-On a cluster the executors need this package and its dependencies under the same Python version: run them from the same
-image, or ship an environment (`venv-pack`) with `spark.archives=lakerunner.tar.gz#env` and set
-`spark.pyspark.python=env/bin/python`, both in `spark.options`. Executors reach the bucket, never the index or the bus.
+On a cluster the executors need this package and its dependencies under the same Python version: they run from the same
+image, or unpack the archive of `spark.package` (`lakerunner spark package` makes it). Executors reach the bucket, never
+the index or the bus.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakerunner.model.errors import Unavailable
+from lakerunner.model.errors import LakeError, Unavailable
+from lakerunner.pipeline.spark.options import PACKED_PYTHON, is_cluster, session_options
 from lakerunner.runtime.java import Java, find_java
-from lakerunner.runtime.options import parse_options
 from lakerunner.runtime.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -26,70 +28,135 @@ if TYPE_CHECKING:
 
 #: Spark asks for a module that small runtimes lack and that nothing here uses.
 _UNWANTED = "--add-modules=jdk.incubator.vector"
-_LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 _STARTING = threading.Lock()
+#: How long a session may take to say goodbye to its cluster.
+_STOP_S = 5.0
 
 
-def spark_session(settings: SparkSettings) -> SparkSession:
+class SparkLost(Unavailable):
+    """There is no Spark session that works. It stops every item, and none is to blame."""
+
+
+def spark_session(settings: SparkSettings, keep_executor: bool = False) -> SparkSession:
     """The session, started when there is none yet (7 to 8 s). The first caller's settings count."""
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
-    with _STARTING:
-        running = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-        if running is not None and running.sparkContext._jsc is not None:
-            return running
-        _prepare_environment(find_java())
-        builder = SparkSession.builder.master(settings.master).appName("lakerunner")
-        for name, value in session_options(settings).items():
-            builder = builder.config(name, value)
-        try:
-            return builder.getOrCreate()
-        except PySparkRuntimeError as reason:
-            raise Unavailable(f"cannot start Spark: {reason}", hint="see what Java wrote above") from None
-
-
-def stop_session() -> None:
-    """End the session of this process, if there is one."""
     from pyspark.sql import SparkSession
 
     with _STARTING:
         running = SparkSession._instantiatedSession
-        if running is not None:
-            running.stop()
+        if running is not None and running.sparkContext._jsc is not None:
+            return running
+        _prepare_environment(find_java(), settings)
+        try:
+            with _properties(session_options(settings, keep_executor)):
+                return SparkSession.builder.getOrCreate()
+        except LakeError:
+            raise
+        except Exception as error:  # noqa: BLE001  (Java, its launcher and its gateway fail in their own ways)
+            kill_java()
+            _forget()
+            reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+            raise SparkLost(
+                f"cannot start Spark at {settings.master}: {reason[:300]}",
+                hint="see what Java wrote above; `lakerunner doctor` runs a probe job",
+            ) from None
 
 
-def session_options(settings: SparkSettings) -> dict[str, str]:
-    """What the session is told: our choices, then the user's, which win."""
-    options = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.scheduler.mode": "FAIR",
-        "spark.driver.memory": settings.memory,
-        # Python does the work, so Java's second compiler would never pay back: without it a session starts for half the
-        # CPU time (7.9 s instead of 15.4 s until the first job is done, measured 2026-11).
-        # Java asks neither HOME nor TMPDIR, which the surroundings may have moved.
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} -XX:+UseSerialGC"
-        f' -XX:TieredStopAtLevel=1 "-Duser.home={Path.home()}" "-Djava.io.tmpdir={tempfile.gettempdir()}"',
-        "spark.python.worker.reuse": "true",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        # Rows that describe work are few: without adaptive planning a small job starts sooner.
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
-        # A task says itself what went wrong, so that trying it again is decided with the item, not here.
-        "spark.task.maxFailures": "1",
-    }
-    if settings.master.startswith("local"):
-        # Nobody else has business with the ports of a session on this machine.
-        options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    return options | parse_options(settings.options, "spark.options", "spark.")
+def stop_session() -> None:
+    """End the session of this process, if there is one: within seconds, whatever it does."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession._instantiatedSession
+    if running is None:
+        return
+    stopping = threading.Thread(target=_stop_quietly, args=(running,), name="spark-stop", daemon=True)
+    stopping.start()
+    stopping.join(_STOP_S)
+    if stopping.is_alive():
+        kill_session()
+    else:
+        _forget(keep_java=True)
 
 
-def _prepare_environment(java: Java) -> None:
+def kill_session() -> None:
+    """Kill the session's Java, which ends every call that waits for it, and forget the session."""
+    kill_java()
+    _forget()
+
+
+def kill_java() -> bool:
+    """Kill the Java of this process. Returns whether there was one."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    process.kill()
+    process.wait()
+    return True
+
+
+def is_java_gone() -> bool:
+    """Whether this process started a Java that has ended."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def _forget(keep_java: bool = False) -> None:
+    """Let the next session be a new one, with a Java of its own."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        with contextlib.suppress(OSError):
+            server.shutdown()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SparkContext._active_spark_context = None
+    if not keep_java:
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def _stop_quietly(session: SparkSession) -> None:
+    with contextlib.suppress(Exception):
+        session.stop()
+
+
+@contextlib.contextmanager
+def _properties(options: Mapping[str, str]) -> Iterator[None]:
+    """Hand the options to the launcher in a private file: on its command line everybody could read them."""
+    descriptor, path = tempfile.mkstemp(prefix="lakerunner-spark-", suffix=".properties")
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(f"{name}={_escaped(value)}\n" for name, value in options.items())
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(path)} --load-spark-defaults pyspark-shell"
+        yield
+    finally:
+        Path(path).unlink()
+        if before is None:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _escaped(value: str) -> str:
+    r"""
+    >>> _escaped("a\\b\n")
+    'a\\\\b\\n'
+    """
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _prepare_environment(java: Java, settings: SparkSettings) -> None:
     """What the launcher of Java and the Python workers read from the environment."""
     os.environ["JAVA_HOME"] = str(_java_home(java))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if settings.package and is_cluster(settings):
+        os.environ["PYSPARK_PYTHON"] = PACKED_PYTHON
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # Workers import this package by name, also when it is not installed but on the path of this process.
     package_root = str(Path(__file__).resolve().parents[3])

@@ -1,0 +1,1 @@
+"""The deployment of docs/deploy.md on this machine, from real servers on loopback: started, loaded, broken, healed."""

@@ -1,0 +1,64 @@
+"""`make cluster`: start the deployment of docs/deploy.md here, print what is where, and end it with Ctrl-C.
+
+python -m tests.cluster [--folder DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from tests.cluster.deployment import Deployment
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser.add_argument("--folder", type=Path, help="where data and logs go; without it they are deleted at the end")
+    chosen = parser.parse_args()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with tempfile.TemporaryDirectory(prefix="lakerunner-cluster-", ignore_cleanup_errors=True) as scratch:
+        folder = chosen.folder or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        say(f"starting PostgreSQL, Kafka, S3 with SQS, Spark and two hosts under {folder} (about a minute)")
+        with Deployment(folder) as deployment:
+            _announce(deployment)
+            stop.wait()
+            say("stopping")
+            began = time.monotonic()
+        say(f"ended after {time.monotonic() - began:.1f} s")
+    return 0
+
+
+def _announce(deployment: Deployment) -> None:
+    servers = deployment.servers
+    say(f"\nThe cluster is ready after {deployment.seconds_to_ready:.1f} s. What is where:")
+    rows = [
+        ("PostgreSQL", servers.postgres.url_at(servers.postgres.port)),
+        ("Kafka", servers.kafka.brokers),
+        ("S3 and SQS", f"{servers.moto.endpoint}, bucket telemetry, objects under otel-raw/ORG/"),
+        ("Spark", servers.spark.master),
+    ]
+    rows += [(f"host {each.number}", f"{each.api} (query API); logs in {each.data_dir}") for each in deployment.hosts]
+    rows += [(f"key of {org}", secret) for org, secret in deployment.keys.items()]
+    rows.append(("settings", str(deployment.settings_file())))
+    for name, place in rows:
+        say(f"  {name:<14} {place}")
+    first, (org, key) = deployment.hosts[0], next(iter(deployment.keys.items()))
+    say(f"Try: curl -H 'Authorization: Bearer {key}' {first.api}/loki/api/v1/labels   (as {org}). Ctrl-C ends all.\n")
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

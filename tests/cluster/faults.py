@@ -1,0 +1,234 @@
+"""The cluster's slice of `make faults`: break each thing while rows flow and queries run, and wait until it has healed.
+
+    python -m tests.cluster.faults [--only PREFIX] [--results FILE] [--hold 30]
+
+One JSON line per fault: rows sent, live and distinct, answers that were not 200, and the time to heal after the thing
+was given back. With --results, faults that are in the file already are not run again. Exits with 1 if any is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.deployment import ORGS, Deployment
+from tests.cluster.load import Asker, Sender, freshness, open_objects, stored
+from tests.cluster.servers import DENIED
+
+#: How long everything may take to heal.
+_HEAL_S = 180.0
+_WARM_S = 5.0
+KILLED_ROLES = (
+    "query-api", "query-worker", "monitor", "ruler", "relay", "sweeper", "pubsub", "boxer-ingest", "ingest",
+    "boxer-compact", "compact", "boxer-rollup", "rollup", "boxer-delete", "delete", "boxer-backfill", "backfill",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    apply: Callable[[Deployment], None]
+    undo: Callable[[Deployment], None] = lambda _: None
+    #: How long it lasts, as a share of --hold.
+    share: float = 1.0
+
+
+def _kill(role: str) -> Callable[[Deployment], None]:
+    return lambda deployment: deployment.hosts[0].kill(role)
+
+
+def _store(deployment: Deployment, act: str) -> None:
+    for proxy in deployment.servers.store_proxies:
+        {"silence": proxy.silence, "refuse": proxy.refuse, "deny": lambda p=proxy: p.refuse(DENIED),
+         "resume": proxy.resume}[act]()  # fmt: skip
+
+
+def _network(deployment: Deployment, silent: bool) -> None:
+    for proxy in deployment.servers.network(1):
+        if silent:
+            proxy.silence()
+        else:
+            proxy.resume()
+
+
+def _kill_executor(deployment: Deployment) -> None:
+    for process in deployment.servers.spark.executor_processes():
+        process.kill()
+
+
+def _roll(deployment: Deployment) -> None:
+    """Tell every role of one host after the other to stop, and wait for its successor."""
+    for host in deployment.hosts:
+        for role in host.processes():
+            pid = host.processes()[role]["pid"]
+            host.kill(role, signal.SIGTERM)
+            end = time.monotonic() + 60
+            while host.processes()[role]["pid"] == pid and time.monotonic() < end:
+                time.sleep(0.1)
+            if role in ("query-api", "query-worker", "ingest"):
+                _until(lambda host=host, role=role: role not in host.waiting(), f"{role} is ready again", 90)
+
+
+FAULTS = (
+    *(Fault(f"kill/{role}", _kill(role), share=0.1) for role in KILLED_ROLES),
+    Fault("spark/lost", lambda d: d.servers.spark.kill(), lambda d: d.servers.spark.start()),
+    Fault("spark/executors-killed", _kill_executor, share=0.1),
+    Fault("spark/master-restarted", lambda d: d.servers.spark.restart_master(), share=0.1),
+    Fault("postgres/stopped", lambda d: d.servers.postgres.stop(), lambda d: d.servers.postgres.start()),
+    Fault("postgres/frozen", lambda d: d.servers.postgres.freeze(True), lambda d: d.servers.postgres.freeze(False)),
+    Fault(
+        "postgres/credentials-revoked",
+        lambda d: d.servers.postgres.revoke(True),
+        lambda d: d.servers.postgres.revoke(False),
+        share=2.0,
+    ),
+    Fault("kafka/stopped", lambda d: d.servers.kafka.stop(), lambda d: d.servers.kafka.start()),
+    Fault("kafka/frozen", lambda d: d.servers.kafka.freeze(True), lambda d: d.servers.kafka.freeze(False)),
+    Fault("s3/stopped", lambda d: _store(d, "refuse"), lambda d: _store(d, "resume")),
+    Fault("s3/frozen", lambda d: _store(d, "silence"), lambda d: _store(d, "resume")),
+    Fault("s3/credentials-revoked", lambda d: _store(d, "deny"), lambda d: _store(d, "resume"), share=2.0),
+    Fault("network/host-silent", lambda d: _network(d, True), lambda d: _network(d, False)),
+    Fault("rolling-restart", _roll, share=0.0),
+)
+
+
+class Trial:
+    """The load over the whole run; each fault counts what happened during its own time."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self.sender = Sender(deployment)
+        self.askers = [Asker(deployment, org) for org in ORGS]
+        self._failed: list[BaseException] = []
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        stop = threading.Event()
+        threads = [
+            threading.Thread(target=self._guarded, args=(each.run, stop), daemon=True)
+            for each in (self.sender, *self.askers)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(60)
+        if self._failed:
+            raise self._failed[0]
+
+    def _guarded(self, run: Callable[[threading.Event], None], stop: threading.Event) -> None:
+        try:
+            run(stop)
+        except BaseException as error:  # noqa: BLE001  raised again by the thread that waits
+            self._failed.append(error)
+
+    def run(self, fault: Fault, hold_s: float) -> dict[str, object]:
+        before = self._answers()
+        objects = len(self.sender.written)
+        began = time.monotonic()
+        with self.load():
+            time.sleep(_WARM_S)
+            fault.apply(self._deployment)
+            time.sleep(fault.share * hold_s)
+            fault.undo(self._deployment)
+            undone = time.monotonic()
+            self._deployment.await_ready(_HEAL_S)
+            ready_s = time.monotonic() - undone
+            # What is sent from here on shows that it works again.
+            time.sleep(_WARM_S)
+        _until(lambda: open_objects(self._deployment, len(self.sender.written)) == 0, "all is ingested", _HEAL_S)
+        healed_s = time.monotonic() - undone - _WARM_S
+        found = stored(self._deployment)
+        sent = sum(self.sender.sent.values())
+        answers = self._answers() - before
+        failed = sum(count for outcome, count in answers.items() if outcome not in ("ok", "partial", "retried"))
+        mine = dict(list(self.sender.written.items())[objects:])
+        waits = freshness(self._deployment, mine)
+        holds = sent == found.live == found.distinct and (fault.name != "rolling-restart" or failed == 0)
+        return {
+            "fault": f"cluster/{fault.name}",
+            "verdict": "held" if holds else "broken",
+            "sent": sent,
+            "live": found.live,
+            "distinct": found.distinct,
+            "answers": dict(answers),
+            "not_200": failed,
+            "slowest_answer_s": round(max(each.slowest_s for each in self.askers), 1),
+            "ready_s": round(ready_s, 1),
+            "healed_s": round(healed_s, 1),
+            "freshness_p50_s": round(waits[len(waits) // 2], 1),
+            "freshness_p99_s": round(waits[int(0.99 * len(waits))], 1),
+            "took_s": round(time.monotonic() - began, 1),
+        }
+
+    def _answers(self) -> Counter[str]:
+        return sum((each.answers for each in self.askers), Counter[str]())
+
+
+def _until(holds: Callable[[], bool], what: str, timeout_s: float) -> None:
+    end = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < end, f"not in time: {what}"
+        time.sleep(0.3)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.faults", description=__doc__)
+    parser.add_argument("--only", default="", help="prefix of the faults to run, such as cluster/spark")
+    parser.add_argument("--results", type=Path, help="file of finished faults, to go on where a run ended")
+    parser.add_argument("--hold", type=float, default=30.0, help="seconds that an outage lasts")
+    parser.add_argument("--folder", type=Path, help="where data and logs go and stay")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no fault after so long")
+    chosen = parser.parse_args()
+    only = chosen.only.removeprefix("cluster").removeprefix("/")
+    done = set()
+    if chosen.results is not None and chosen.results.exists():
+        done = {json.loads(line)["fault"] for line in chosen.results.read_text().splitlines()}
+    wanted = [each for each in FAULTS if each.name.startswith(only) and f"cluster/{each.name}" not in done]
+    if not wanted:
+        return 0
+    began, broken = time.monotonic(), 0
+    with tempfile.TemporaryDirectory(prefix="lakerunner-cluster-", ignore_cleanup_errors=True) as scratch:
+        folder = chosen.folder or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        with Deployment(folder) as deployment:
+            _say({"fault": "cluster/none", "ready_s": round(deployment.seconds_to_ready, 1)})
+            trial = Trial(deployment)
+            for fault in wanted:
+                if time.monotonic() - began > chosen.seconds:
+                    break
+                try:
+                    result = trial.run(fault, chosen.hold)
+                except AssertionError as reason:
+                    result = {"fault": f"cluster/{fault.name}", "verdict": "broken", "reason": str(reason)[:500]}
+                _say(result)
+                broken += result["verdict"] != "held"
+                if chosen.results is not None and result["verdict"] == "held":
+                    with chosen.results.open("a") as file:
+                        file.write(json.dumps(result) + "\n")
+                if result["verdict"] != "held":
+                    break
+    return 1 if broken else 0
+
+
+def _say(line: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""docs/deploy.md works as it is printed: a test types its commands, against real servers, with one host."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.deployment import Deployment
+from tests.cluster.page import read_page
+from tests.cluster.servers import BUCKET
+from tests.faults.clean_roles import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def test_the_page_has_every_step() -> None:
+    verbs = [command[0] for command in read_page().commands]
+    assert verbs == ["config", "migrate", "doctor", "org", "org", "profile", "profile", "key", "key", "query"]
+
+
+def test_the_walk_ends_with_rows_that_are_found() -> None:
+    # Not below pytest's own folder, which ordinary users cannot enter.
+    with tempfile.TemporaryDirectory(prefix="lakerunner-walk-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        folder.chmod(0o755)
+        with Deployment(folder, hosts=1, with_spark=False) as deployment:
+            assert "WRONG" not in deployment.run("doctor")
+            now_ns = time.time_ns()
+            lines = [{"timestamp": now_ns + nth, "service": "shop", "message": f"order {nth}"} for nth in range(3)]
+            body = "\n".join(map(json.dumps, lines)).encode()
+            s3, _ = deployment.servers.clients()
+            s3.put_object(Bucket=BUCKET, Key="otel-raw/acme/logs_1.json", Body=body)
+            (ask,) = [command for command in deployment.page.commands if command[0] == "query"]
+            place = {"LAKERUNNER_API_URL": deployment.hosts[0].api}
+
+            def answer(org: str) -> str:
+                return deployment.run(*ask, **place, LAKERUNNER_API_KEY=deployment.keys[org])
+
+            until(lambda: "order 2" in answer("acme"), "the rows of acme are found", 60)
+            assert "order" not in answer("globex")
