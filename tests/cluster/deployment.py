@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
+import random
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -22,7 +25,7 @@ from lakerunner.ops.supervisor import RoleAddress, is_ready, read_serve_state
 from tests.cluster.page import Page, read_page
 from tests.cluster.servers import BUCKET, Servers
 from tests.components.moto import CREDENTIALS, REGION
-from tests.components.process import RunningProcess, free_port
+from tests.components.process import RunningProcess
 
 ROOT = Path(__file__).parents[2]
 HOSTS = 2
@@ -38,8 +41,9 @@ class Host:
         self.number = number
         self.data_dir = deployment.folder / f"host-{number}"
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        # Enough free ports in a row for every role.
-        self.port, self.worker_port = _ports_in_a_row(40), free_port()
+        # Enough free ports in a row for every role, and one more for the query worker.
+        self.port = _ports_in_a_row(40)
+        self.worker_port = self.port + 39
         self.process: RunningProcess | None = None
 
     @property
@@ -190,8 +194,10 @@ class Deployment:
             for host in self.hosts:
                 os.chown(host.data_dir, user.pw_uid, user.pw_gid)
             # What tests compiled is private to root; compiling all of it again takes minutes.
-            for kernel in (ROOT / "src").rglob("__pycache__/*.nb[ic]"):
-                kernel.chmod(0o644)
+            for folder in (ROOT / "src").rglob("__pycache__"):
+                folder.chmod(0o755)
+                for kernel in folder.glob("*.nb[ic]"):
+                    kernel.chmod(0o644)
 
 
 def _tail(process: RunningProcess | None) -> str:
@@ -216,18 +222,12 @@ def _ordinary_user() -> tuple[list[str], str]:
 
 
 def _ports_in_a_row(count: int) -> int:
-    """The first of so many ports that are free now."""
-    import socket
-
+    """The first of so many ports that are free now, below those that the system gives to clients."""
     for _ in range(100):
-        first = free_port()
-        if first + count > 65_000:
-            continue
-        try:
+        first = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError):
             for port in range(first, first + count):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", port))
             return first
-        except OSError:
-            continue
     raise AssertionError("no free ports in a row")

@@ -28,6 +28,7 @@ from tests.cluster.servers import DENIED
 #: How long everything may take to heal.
 _HEAL_S = 180.0
 _WARM_S = 5.0
+NOISY = "noisy-neighbour"
 KILLED_ROLES = (
     "query-api", "query-worker", "monitor", "ruler", "relay", "sweeper", "pubsub", "boxer-ingest", "ingest",
     "boxer-compact", "compact", "boxer-rollup", "rollup", "boxer-delete", "delete", "boxer-backfill", "backfill",
@@ -99,6 +100,7 @@ FAULTS = (
     Fault("s3/credentials-revoked", lambda d: _store(d, "deny"), lambda d: _store(d, "resume"), share=2.0),
     Fault("network/host-silent", lambda d: _network(d, True), lambda d: _network(d, False)),
     Fault("rolling-restart", _roll, share=0.0),
+    Fault(NOISY, lambda _: None),
 )
 
 
@@ -174,6 +176,30 @@ class Trial:
             "took_s": round(time.monotonic() - began, 1),
         }
 
+    def noisy(self, hold_s: float) -> dict[str, object]:
+        """One org alone, then beside another that sends a hundred times as much: how late are its rows?"""
+        small, large = ORGS
+        rows = self.sender.rows
+        p99: list[float] = []
+        for load in ({small: 20}, {small: 20, large: 2_000}):
+            self.sender.rows = load
+            before = len(self.sender.written)
+            with self.load():
+                time.sleep(hold_s)
+            _until(lambda: open_objects(self._deployment, len(self.sender.written)) == 0, "all is ingested", _HEAL_S)
+            mine = dict(list(self.sender.written.items())[before:])
+            waits = freshness(self._deployment, {key: at for key, at in mine.items() if f"/{small}/" in key})
+            p99.append(waits[int(0.99 * len(waits))])
+        self.sender.rows = rows
+        alone_s, beside_s = p99
+        return {
+            "fault": f"cluster/{NOISY}",
+            "verdict": "held" if beside_s <= 3 * alone_s else "broken",
+            "freshness_p99_alone_s": round(alone_s, 1),
+            "freshness_p99_beside_s": round(beside_s, 1),
+            "ratio": round(beside_s / alone_s, 2),
+        }
+
     def _answers(self) -> Counter[str]:
         return sum((each.answers for each in self.askers), Counter[str]())
 
@@ -212,7 +238,7 @@ def main() -> int:
                 if time.monotonic() - began > chosen.seconds:
                     break
                 try:
-                    result = trial.run(fault, chosen.hold)
+                    result = trial.noisy(chosen.hold) if fault.name == NOISY else trial.run(fault, chosen.hold)
                 except AssertionError as reason:
                     result = {"fault": f"cluster/{fault.name}", "verdict": "broken", "reason": str(reason)[:500]}
                 _say(result)

@@ -14,7 +14,7 @@ from tests.cluster.page import read_page
 from tests.cluster.servers import BUCKET
 from tests.faults.clean_roles import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_the_page_has_every_step() -> None:

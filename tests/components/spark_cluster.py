@@ -17,7 +17,7 @@ from tests.components.process import RunningProcess, free_port
 
 _HOME = Path(pyspark.__file__).parent
 _ROOT = Path(__file__).parents[2]
-_LEAN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_DAEMON = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false"
 
 
 class SparkCluster:
@@ -38,7 +38,7 @@ class SparkCluster:
             # Executors inherit the workers' environment: the package must be importable there.
             "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT), sysconfig.get_path("purelib")]),
             "SPARK_DAEMON_MEMORY": "128m",
-            "SPARK_DAEMON_JAVA_OPTS": _LEAN,
+            "SPARK_DAEMON_JAVA_OPTS": _DAEMON,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
 
@@ -51,7 +51,7 @@ class SparkCluster:
     def options(self) -> str:
         """Spark options for a driver on this machine: loopback, and small executors of one core."""
         return (
-            "spark.driver.host=127.0.0.1 spark.driver.bindAddress=127.0.0.1 spark.executor.memory=384m"
+            "spark.driver.host=127.0.0.1 spark.driver.bindAddress=127.0.0.1 spark.executor.memory=512m"
             f" spark.executor.cores=1 spark.cores.max={len(self.work_folders)}"
         )
 

@@ -17,7 +17,14 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from lakerunner.model.errors import LakeError, Unavailable
-from lakerunner.pipeline.spark.session import SparkLost, kill_java, kill_session, spark_session, stop_session
+from lakerunner.pipeline.spark.session import (
+    SparkLost,
+    first_line,
+    kill_java,
+    kill_session,
+    spark_session,
+    stop_session,
+)
 from lakerunner.pipeline.spark.watch import SessionWatch
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import SparkSettings
@@ -199,7 +206,7 @@ def run_tasks(
             raise SparkLost("cannot run a Spark job: the session is gone") from None
         if not isinstance(error, PySparkException | Py4JError | OSError):
             raise
-        reason = _first_line(error)
+        reason = first_line(error)
         log().warning("spark job failed", tasks=len(tasks), reason=reason)
         raise Unavailable(f"cannot finish a Spark job: {reason}") from None
 
@@ -229,10 +236,3 @@ def is_alive(spark: SparkSession) -> bool:
         return not spark.sparkContext._jsc.sc().isStopped()
     except (Py4JError, OSError, AttributeError):
         return False
-
-
-def _first_line(error: Exception) -> str:
-    """The reason without the stack traces of two languages."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if "Exception" in line or "Error" in line or "crashed" in line]
-    return (telling or lines or ["no reason given"])[-1 if telling else 0][:300]

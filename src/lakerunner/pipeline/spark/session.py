@@ -52,13 +52,24 @@ def spark_session(settings: SparkSettings, keep_executor: bool = False) -> Spark
         except LakeError:
             raise
         except Exception as error:  # noqa: BLE001  (Java, its launcher and its gateway fail in their own ways)
+            # Asked before Java is gone: it is Java that knows.
+            reason = first_line(error)
             kill_java()
             _forget()
-            reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
             raise SparkLost(
-                f"cannot start Spark at {settings.master}: {reason[:300]}",
+                f"cannot start Spark at {settings.master}: {reason}",
                 hint="see what Java wrote above; `lakerunner doctor` runs a probe job",
             ) from None
+
+
+def first_line(error: Exception) -> str:
+    """The reason without the stack traces of two languages."""
+    try:
+        lines = [line.strip() for line in str(error).splitlines()]
+    except Exception:  # noqa: BLE001  (an error of Java asks Java for its text, which may be gone)
+        return f"{type(error).__name__}, and Java is gone"
+    telling = [line for line in lines if "Exception" in line or "Error" in line or "crashed" in line]
+    return (telling or lines or ["no reason given"])[-1 if telling else 0][:300]
 
 
 def stop_session() -> None:
@@ -71,10 +82,8 @@ def stop_session() -> None:
     stopping = threading.Thread(target=_stop_quietly, args=(running,), name="spark-stop", daemon=True)
     stopping.start()
     stopping.join(_STOP_S)
-    if stopping.is_alive():
-        kill_session()
-    else:
-        _forget(keep_java=True)
+    # Its Java has the options of this session, and the next may have others.
+    kill_session()
 
 
 def kill_session() -> None:
@@ -103,7 +112,7 @@ def is_java_gone() -> bool:
     return process is not None and process.poll() is not None
 
 
-def _forget(keep_java: bool = False) -> None:
+def _forget() -> None:
     """Let the next session be a new one, with a Java of its own."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -115,8 +124,7 @@ def _forget(keep_java: bool = False) -> None:
             server.shutdown()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
     SparkContext._active_spark_context = None
-    if not keep_java:
-        SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def _stop_quietly(session: SparkSession) -> None:
