@@ -219,6 +219,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where data and logs go and stay")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no fault after so long")
     chosen = parser.parse_args()
+    # Whoever ends this run ends the whole deployment.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     only = chosen.only.removeprefix("cluster").removeprefix("/")
     done = set()
     if chosen.results is not None and chosen.results.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -92,8 +93,13 @@ def _no_secret_is_shown(driver: Driver, cluster: SparkCluster) -> None:
     executors = cluster.executor_processes()
     assert executors, "an executor stays while ingest is idle"
     assert all(each.environ()[SECRET] == SECRET_VALUE for each in executors)
+    shown = []
     for process in [*family, *executors]:
-        assert SECRET_VALUE not in " ".join(process.cmdline()), process.cmdline()
+        # Some end meanwhile.
+        with contextlib.suppress(psutil.Error):
+            shown += process.cmdline()
+    assert any("CoarseGrainedExecutorBackend" in each for each in shown)
+    assert not any(SECRET_VALUE in each for each in shown)
 
 
 class Driver:
@@ -108,7 +114,6 @@ class Driver:
             "LAKERUNNER_SPARK_MASTER": cluster.master,
             "LAKERUNNER_SPARK_OPTIONS": cluster.options,
             "LAKERUNNER_SPARK_LOST_S": str(LOST_S),
-            "LAKERUNNER_SPARK_START_S": "40",
             "LAKERUNNER_PIPELINE_FINISH_S": str(FINISH_S),
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         }
