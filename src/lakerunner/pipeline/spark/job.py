@@ -61,6 +61,7 @@ class SparkJobs(Generic[Task, Result]):
         self._trouble: SparkLost | None = None
         self._is_kept_warm = False
         self._closing = threading.Event()
+        #: Calls that somebody waits for.
         self._calls = 0
 
     def start(self, nothing: Task) -> None:
@@ -94,11 +95,12 @@ class SparkJobs(Generic[Task, Result]):
     def abandon(self) -> None:
         """End everything under way at once: this process is going to stop, and does not wait for Spark."""
         self._closing.set()
+        kill_java()
         end = monotonic() + _UNWIND_S
         while self._calls and monotonic() < end:
             # A session that is just being started may get its Java only now.
-            kill_java()
             threading.Event().wait(0.1)
+            kill_java()
 
     def close(self) -> None:
         self._closing.set()
@@ -166,7 +168,6 @@ class SparkJobs(Generic[Task, Result]):
         for failures in itertools.count(1):
             if self._closing.wait(_REBUILD.ceiling_s(failures)):
                 return
-            self._calls += 1
             try:
                 with self._starting:
                     spark, watch = self._open()
@@ -178,8 +179,6 @@ class SparkJobs(Generic[Task, Result]):
                 with self._starting:
                     self._drop()
                 continue
-            finally:
-                self._calls -= 1
             self._trouble = None
             log().info("spark session replaced", seconds=round(monotonic() - began_s, 1), tries=failures)
             return
