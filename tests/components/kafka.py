@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shutil
 import subprocess
@@ -12,12 +13,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from cryptography import x509
 
 from tests.components.install_lock import install_lock
+from tests.components.papers import paper
 from tests.components.process import RunningProcess, free_port
 from tests.components.silent_proxy import SilentProxy
 
 VERSION = "4.3.1"
+#: Who may use the secure listener.
+USER, PASSWORD = "lake", "kafka-hush"
 _CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
 _FETCH_TIMEOUT_S = 300
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -45,6 +50,7 @@ class KafkaBroker:
         self._port = free_port()
         #: Clients that connect to the second listener are sent to the proxy's port, which stands before it.
         self._proxied_port, self._proxy_port = free_port(), free_port()
+        self._secure_port = free_port()
         self._properties = folder / "server.properties"
         self._process: RunningProcess | None = None
         self._format(free_port())
@@ -52,6 +58,16 @@ class KafkaBroker:
     @property
     def brokers(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def secure_brokers(self) -> str:
+        """A listener that speaks TLS only, and asks for a user and a password."""
+        return f"127.0.0.1:{self._secure_port}"
+
+    @property
+    def authority_path(self) -> Path:
+        """The certificate of the authority that signed the broker's."""
+        return self._folder / "authority.pem"
 
     @contextmanager
     def behind_proxy(self) -> Iterator[tuple[SilentProxy, str]]:
@@ -93,9 +109,16 @@ class KafkaBroker:
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port},PROXIED://127.0.0.1:{self._proxied_port},"
-            f"CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port},PROXIED://127.0.0.1:{self._proxy_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            f"SECURE://127.0.0.1:{self._secure_port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port},PROXIED://127.0.0.1:{self._proxy_port},"
+            f"SECURE://127.0.0.1:{self._secure_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,SECURE:SASL_SSL,"
+            "CONTROLLER:PLAINTEXT",
+            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secure.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+            f'required user_{USER}="{PASSWORD}";',
+            "listener.name.secure.ssl.keystore.type": "PEM",
+            "listener.name.secure.ssl.keystore.location": self._keystore(),
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self._folder / "log",
             "offsets.topic.replication.factor": 1,
@@ -115,6 +138,15 @@ class KafkaBroker:
              str(self._properties), "--standalone"],
             check=True, capture_output=True, cwd=self._folder,
         )  # fmt: skip
+
+    def _keystore(self) -> Path:
+        """The broker's key and certificates in one file."""
+        authority = paper(self._folder, "authority")
+        own = paper(self._folder, "broker", authority, x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        store = self._folder / "keystore.pem"
+        parts = (own.key_path, own.cert_path, authority.cert_path)
+        store.write_text("".join(part.read_text() for part in parts))
+        return store
 
 
 def kafka_jars() -> Path:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.components.papers import Paper
 from tests.components.process import RunningProcess, free_port
 
 #: moto accepts any credentials. The keys are the variables that S3 clients read.
@@ -23,10 +24,11 @@ class Moto:
     host: str
     port: int
     process: RunningProcess
+    scheme: str = "http"
 
     @property
     def endpoint(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     def create_bucket(self, name: str) -> None:
         # moto checks no signature, so a plain PUT creates a bucket without an SDK.
@@ -48,12 +50,14 @@ def create_bucket_with_queue(s3: Any, sqs: Any, name: str, prefix: str = "") -> 
 
 
 @contextmanager
-def running_moto(folder: Path, port: int | None = None) -> Iterator[Moto]:
-    """Run a server that keeps its objects in memory. Pass a port to start one where another was."""
+def running_moto(folder: Path, port: int | None = None, own: Paper | None = None) -> Iterator[Moto]:
+    """Run a server that keeps its objects in memory. Pass a port to start one where another was, a paper for TLS."""
     port = port or free_port()
     # Look beside the interpreter first: the tests may run without the virtual environment on PATH.
     program = shutil.which("moto_server", path=str(Path(sys.executable).parent)) or "moto_server"
     argv = [program, "-H", "127.0.0.1", "-p", str(port)]
+    if own is not None:
+        argv += ["-c", str(own.cert_path), "-k", str(own.key_path)]
     with RunningProcess.start(argv, log_path=folder / f"moto-{port}.log", env=CREDENTIALS) as process:
         process.wait_for_port("127.0.0.1", port, 30)
-        yield Moto("127.0.0.1", port, process)
+        yield Moto("127.0.0.1", port, process, "http" if own is None else "https")
