@@ -349,17 +349,13 @@ class GroupReader:
                 leaves[-1].append((leaf, len(parts)))
                 ranges += parts
         bodies = iter(self.opened.read(ranges, self._tally))
-        schema = self._footer.metadata.schema
         found: dict[int, pa.Array] = {}
         others: list[tuple[int, list[LeafBytes]]] = []
         for place, (field, members) in enumerate(zip(fields, leaves, strict=True)):
             made = []
             for leaf, count in members:
                 dictionary, *data = (next(bodies) for _ in range(count))
-                levels = schema.column(leaf)
-                is_flat = levels.max_repetition_level == 0 and levels.max_definition_level <= 1
-                is_optional = levels.max_definition_level == 1
-                made.append(LeafBytes(self._group.column(leaf), dictionary, data, is_flat, is_optional))
+                made.append(LeafBytes(self._group.column(leaf), dictionary, data, *self._footer.levels[leaf]))
             values = values_of(field, made[0], row_count) if len(made) == 1 else None
             if values is None:
                 others.append((place, made))

@@ -104,6 +104,15 @@ class Footer:
         return found
 
     @cached_property
+    def levels(self) -> list[tuple[bool, bool]]:
+        """Of each leaf: whether it is a column of its own, and whether its values may be null."""
+        found = [self.metadata.schema.column(number) for number in range(self.metadata.num_columns)]
+        return [
+            (each.max_repetition_level == 0 and each.max_definition_level <= 1, each.max_definition_level == 1)
+            for each in found
+        ]
+
+    @cached_property
     def names(self) -> list[str]:
         """The columns that users see. Remainders of nanoseconds are part of their time columns."""
         return [name for name in self.fields if not self.is_remainder(name)]
