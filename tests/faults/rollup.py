@@ -58,11 +58,11 @@ _GROUPS = ("boxer-rollup", "rollup")
 class Trial(matrix.Trial):
     #: The windows that the victim is to be given.
     to_bundle = "dirty AND tier_s <= 300"
+    #: Per window. If they are few, a day is several items, and some of its windows are joined later.
+    rows: tuple[int, ...] = (4, 8, 32, 1_000)
 
     def sections(self) -> Mapping[str, Mapping[str, Any]]:
-        # Few rows per window: then a day is several items, and some of its windows are joined later.
-        rows = self.draw.choice([4, 8, 32, 1_000])
-        return {"pipeline": {"rollup_pause_s": 0.05, "rollup_segment_rows": rows}}
+        return {"pipeline": {"rollup_pause_s": 0.05, "rollup_segment_rows": self.draw.choice(self.rows)}}
 
     def run(self) -> str:
         self._samples: list[Sample] = []
@@ -200,6 +200,8 @@ class JoinTrial(Trial):
     """The windows were made hour by hour, as those of a day that was open then. The victim joins them."""
 
     to_bundle = "NOT settled AND tier_s <= 300"
+    #: Enough for neighbours, so that each day has something to join.
+    rows = (64, 1_000)
 
     def _prepare(self) -> None:
         roll_up_all(self.lake)
