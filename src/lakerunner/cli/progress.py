@@ -21,3 +21,26 @@ def progress_line() -> Iterator[Callable[[str], None]]:
         yield show
     finally:
         show("")
+
+
+def bar(done: float, total: float, width: int = 24) -> str:
+    """
+    >>> bar(1, 4, 8), bar(0, 0, 4)
+    ('[##------]  25%', '[####] 100%')
+    """
+    share = 1.0 if total <= 0 else min(1.0, max(0.0, done / total))
+    full = int(share * width)
+    return f"[{'#' * full}{'-' * (width - full)}] {int(share * 100):3d}%"
+
+
+def remaining(seconds: float, done: float, total: float) -> str:
+    """How long the rest takes at the speed so far; empty while that cannot be told.
+
+    >>> remaining(60, 1, 3), remaining(5, 0, 3)
+    ('about 2m0s left', '')
+    """
+    if done <= 0 or total <= done:
+        return ""
+    left_s = round(seconds * (total - done) / done)
+    hours, minutes = divmod(left_s // 60, 60)
+    return f"about {hours}h{minutes}m left" if hours else f"about {minutes}m{left_s % 60}s left"

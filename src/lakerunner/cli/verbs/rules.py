@@ -169,7 +169,7 @@ def backfill(
     """
     import time
 
-    from lakerunner.cli.progress import progress_line
+    from lakerunner.cli.progress import bar, progress_line, remaining
     from lakerunner.cli.times import time_ns
     from lakerunner.index.orgs import find_org
     from lakerunner.model.time import TimeRange
@@ -181,7 +181,7 @@ def backfill(
             org_id = find_org(tx, org).org_id
         versions = wanted_versions(database, org_id, rule or None)
         total = now = left(database, org_id, versions, times)
-        announced_at_s = -_ANNOUNCE_S
+        announced_at_s, began_s = -_ANNOUNCE_S, time.monotonic()
         while now.segments:
             if time.monotonic() - announced_at_s >= _ANNOUNCE_S:
                 announce(database, org_id, versions, times)
@@ -189,7 +189,8 @@ def backfill(
             if not wait:
                 break
             done = max(0, total.rows - now.rows)
-            progress(f"{done:,} of {total.rows:,} rows; {now.segments:,} segments left")
+            text = f"{bar(done, total.rows)} {done:,} of {total.rows:,} rows, {now.segments:,} segments left"
+            progress(f"{text} {remaining(time.monotonic() - began_s, done, total.rows)}".rstrip())
             time.sleep(_LOOK_S)
             now = left(database, org_id, versions, times)
     document = {"segments": total.segments, "rows": total.rows, "segments_left": now.segments}
