@@ -52,6 +52,8 @@ _PLAIN = frozenset(map(chr, range(0x20, 0x7F))) - frozenset('"\\')
 _ESCAPES = ("\\", "\ufffd")
 #: More alternatives than this are not worth a search each.
 _MAX_TEXTS = 20
+#: Patterns that every text matches that is not empty: a dot matches newlines too.
+_ANY_TEXT = frozenset({".+", ".*"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ def segment_matchers(selector: ast.LogSelector) -> tuple[Matcher, ...]:
 
 def always(matcher: Matcher) -> Predicate:
     """A matcher on a label that every entry has: the value of one column, or a default where it has none."""
+    if matcher.kind is MatchKind.REGEX and matcher.value in _ANY_TEXT:
+        return EVERYTHING
     column = Column(ALWAYS[matcher.name])
     leaf = text_leaf(column, matcher)
     found = Not(leaf) if is_negated(matcher) else leaf
