@@ -75,8 +75,8 @@ rewrites: $(VENV)/.dev ## Compare answers of rules with raw ones, over random ru
 	@$(BIN)/python -m tests.query.rules.rewrites --count $(COUNT)
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, and break a cluster in every way; ONLY=cluster for these alone
-	@$(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)"
-	@$(BIN)/python -m tests.faults.lifecycle --seeds $(SEEDS) --only "$(ONLY)"
+	@case "$(ONLY)" in cluster*) ;; *) $(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)" \
+	  && $(BIN)/python -m tests.faults.lifecycle --seeds $(SEEDS) --only "$(ONLY)";; esac
 	@case "$(ONLY)" in ""|cluster*) $(BIN)/python -m tests.cluster.faults --only "$(ONLY)";; esac
 
 soak: $(VENV)/.dev ## Kill roles and PostgreSQL of `serve --demo` for 20 minutes, then count every row: make soak MINUTES=1
