@@ -8,12 +8,12 @@ import threading
 from collections.abc import Sequence
 
 import uvicorn
-from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.runtime.http_limits import LimitedHttpProtocol
+from lakerunner.runtime.http_routes import routed
 
 _START_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 5
@@ -29,9 +29,7 @@ class HttpServer:
 
     def __init__(self, host: str, port: int, app: ASGIApp | Sequence[BaseRoute]) -> None:
         if not callable(app):
-            app = Starlette(routes=list(app))
-            # A path with a slash too many does not exist, as with the servers whose APIs are spoken here.
-            app.router.redirect_slashes = False
+            app = routed(app)
         self._socket = _bind(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]

@@ -31,7 +31,7 @@ class Params:
 
     @classmethod
     async def of(cls, request: Request) -> Params:
-        text = request.url.query
+        text: str = request.scope["query_string"].decode("latin-1")
         kind = request.headers.get("content-type", "")
         media = kind.split(";")[0].strip().lower()
         # Form values take precedence: Grafana repeats nothing in the URL, but a proxy may.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -56,6 +57,8 @@ class QueryApi(IndexedRole):
         switch_threads_often()
         warm()
         warm_rendering()
+        # What is here stays: the collector need not look at it again and again.
+        gc.freeze()
         if self._lane is not None:
             self._lane.start()
 

@@ -16,6 +16,8 @@ from lakerunner.serve.caller import Caller
 T = TypeVar("T")
 #: How long to wait for a query past its timeout. Most queries stop by themselves, with a better error.
 _GRACE_S = 0.5
+#: Most queries end within this time. Until then, nobody looks whether their clients are there.
+_SOON_S = 0.05
 #: Key in a request's ASGI scope, set by the lane switch: a long query should restart in the slow lane.
 HURRY = "lakerunner.hurry"
 
@@ -52,17 +54,23 @@ async def _wait(request: Request, query: RunningQuery, done: asyncio.Future[T]) 
     loop = asyncio.get_running_loop()
     cancelled: asyncio.Future[None] = loop.create_future()
     query.on_cancel(lambda: loop.call_soon_threadsafe(cancelled.cancel))
-    gone = asyncio.ensure_future(disconnected(request))
-    watched: set[asyncio.Future[Any]] = {done, gone, cancelled}
+    gone: asyncio.Task[None] | None = None
     try:
-        await asyncio.wait(watched, timeout=query.remaining_s + _GRACE_S, return_when=asyncio.FIRST_COMPLETED)
+        watched: set[asyncio.Future[Any]] = {done, cancelled}
+        await asyncio.wait(watched, timeout=_SOON_S, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done() and not cancelled.done():
+            gone = asyncio.ensure_future(disconnected(request))
+            await asyncio.wait(
+                {*watched, gone}, timeout=query.remaining_s + _GRACE_S, return_when=asyncio.FIRST_COMPLETED
+            )
     finally:
-        if gone.done():
+        if gone is not None and gone.done():
             query.cancel("its client disconnected")
         reason = None if done.done() else query.cancelled or query.timed_out()
         if reason is not None:
             query.cancel("its request has ended")
-        gone.cancel()
+        if gone is not None:
+            gone.cancel()
     return reason
 
 

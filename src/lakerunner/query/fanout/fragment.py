@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
@@ -166,6 +167,7 @@ class FragmentEvaluation:
         self._check()
 
 
+@lru_cache(maxsize=128)
 def _shown(predicate: Predicate) -> dict[str, Any]:
     """The predicate as JSON, if it is not too large to be read."""
     document = to_json(predicate)

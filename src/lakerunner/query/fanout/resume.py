@@ -18,18 +18,26 @@ class Delivered:
 
     rows: int = 0
     _times: xxhash.xxh3_128 = field(default_factory=xxhash.xxh3_128)
+    #: The times of the last batch are hashed when another one comes: nobody asks about an answer of one batch.
+    _last: pa.Array | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
+        self._hash_last()
         self.rows += batch.num_rows
-        for column in batch.columns:
-            if pa.types.is_timestamp(column.type):
-                self._times.update(column.cast(pa.int64()).fill_null(0).to_numpy().tobytes())
-                return
+        self._last = next((column for column in batch.columns if pa.types.is_timestamp(column.type)), None)
+
+    def _hash_last(self) -> None:
+        if self._last is not None:
+            self._times.update(self._last.cast(pa.int64()).fill_null(0).to_numpy().tobytes())
+            self._last = None
 
     def copy(self) -> Delivered:
+        self._hash_last()
         return Delivered(self.rows, self._times.copy())
 
     def same_as(self, other: Delivered) -> bool:
+        self._hash_last()
+        other._hash_last()
         return self.rows == other.rows and self._times.digest() == other._times.digest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Mapping
@@ -61,6 +62,8 @@ class QueryWorker(Role):
             )
         switch_threads_often()
         warm()
+        # What is here stays: the collector need not look at it again and again.
+        gc.freeze()
         self._workers = self._workers or local_workers(self.settings, self.name)
         self._service = self._service or self._listening(self._workers)
         self.address = f"{query.worker_host}:{self._service.port}"

@@ -39,7 +39,9 @@ class Turns:
         #: Orgs with their own `per_org`, as given with their last call.
         self._per_org_overrides: dict[uuid.UUID, int] = {}
         self._waiting_per_org = waiting_per_org
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        #: What each idle thread waits for. The last one is woken first: its memory is still in the caches of the core.
+        self._idle: list[threading.Lock] = []
         #: Waiting calls of each org, in the order of the orgs' turns.
         self._waiting: OrderedDict[uuid.UUID, deque[_Waiting]] = OrderedDict()
         self._running: dict[uuid.UUID, int] = {}
@@ -53,7 +55,7 @@ class Turns:
     def submit(self, org_id: uuid.UUID, call: Callable[[], T], per_org: int | None = None) -> Future[T]:
         """Run the call when its turn comes. `per_org` overrides how many calls of this org may run at once."""
         future: Future[T] = Future()
-        with self._changed:
+        with self._lock:
             if per_org is None or per_org == self._per_org:
                 self._per_org_overrides.pop(org_id, None)
             else:
@@ -63,38 +65,51 @@ class Turns:
             if len(queue) >= self._waiting_per_org:
                 raise too_many(len(queue))
             queue.append((future, call))
-            self._changed.notify()
+            sleeping = self._idle.pop() if self._idle else None
+        if sleeping is not None:
+            sleeping.release()
         return future
 
     def close(self) -> None:
-        with self._changed:
+        with self._lock:
             self._closed = True
             for queue in self._waiting.values():
                 for future, _ in queue:
                     future.cancel()
-            self._changed.notify_all()
+            idle, self._idle = self._idle, []
+        for sleeping in idle:
+            sleeping.release()
 
     def _work(self) -> None:
-        while (taken := self._next()) is not None:
+        awake = threading.Lock()
+        awake.acquire()
+        while (taken := self._next(awake)) is not None:
             org_id, future, call = taken
             try:
                 if future.set_running_or_notify_cancel():
                     _run(future, call)
             finally:
-                with self._changed:
+                # This thread looks for the next call itself, so nobody else needs to be woken.
+                with self._lock:
                     self._running[org_id] -= 1
                     if not self._running[org_id]:
                         del self._running[org_id]
-                    self._changed.notify()
 
-    def _next(self) -> tuple[uuid.UUID, Future[Any], Callable[[], Any]] | None:
-        with self._changed:
-            while not self._closed:
+    def _next(self, awake: threading.Lock) -> tuple[uuid.UUID, Future[Any], Callable[[], Any]] | None:
+        """The next call whose turn it is; None at the end. `awake` is held; who releases it wakes this thread."""
+        while True:
+            with self._lock:
+                if self._closed:
+                    return None
                 for org_id, queue in self._waiting.items():
                     if self._running.get(org_id, 0) < self._per_org_overrides.get(org_id, self._per_org):
-                        return self._take(org_id, queue)
-                self._changed.wait()
-            return None
+                        taken = self._take(org_id, queue)
+                        # Limits may have changed: others may have their turn too.
+                        if self._waiting and self._idle:
+                            self._idle.pop().release()
+                        return taken
+                self._idle.append(awake)
+            awake.acquire()
 
     def _take(self, org_id: uuid.UUID, queue: deque[_Waiting]) -> tuple[uuid.UUID, Future[Any], Callable[[], Any]]:
         future, call = queue.popleft()

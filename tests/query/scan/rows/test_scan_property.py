@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.signals.logs import LOGS
-from lakerunner.query.scan.rows import opened, unordered
+from lakerunner.query.scan.rows import opened, segment, unordered
 from lakerunner.query.scan.rows import scan as scanning
 from lakerunner.query.scan.rows.predicate import (
     And,
@@ -152,6 +152,7 @@ def test_the_scan_gives_what_a_plain_loop_gives(
             patch.setattr(opened, "SMALL_BYTES", 0)
         if data.draw(st.booleans()):
             patch.setattr(unordered, "_SMALL_ROWS", 0)
+        patch.setattr(segment, "_FIRST_ROWS", data.draw(st.sampled_from([1, 3, 512])))
         if mode == "merged":
             patch.setattr(scanning, "LATE_ROWS", -1)
         lake = LakeOfRows(Path(name), decoded_bytes=data.draw(st.sampled_from([0, 1 << 20])))

@@ -25,7 +25,7 @@ from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegme
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
 from lakerunner.query.scan.rows.page_values import values_of
-from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, every_row
+from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, TakenTogether, every_row
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowTally, Spend
@@ -124,6 +124,19 @@ class GroupReader:
             keep = cache.put if len(rows) <= KEPT_AT_ONCE else cache.offer
             keep((*self.place, "rows", condition.number), kept, kept.nbytes + _ROWS_BYTES)
 
+    def kept_first(self, condition: Condition, *, newest: bool) -> Any:
+        """What an earlier scan has kept of the first rows that satisfy the condition."""
+        if condition.number is None:
+            return None
+        found = self.opened.opener.decoded.get((*self.place, "first", condition.number, newest))
+        self._tally.decoded_hits += found is not None
+        return found
+
+    def keep_first(self, condition: Condition, first: Any, *, newest: bool) -> None:
+        if condition.number is not None:
+            key = (*self.place, "first", condition.number, newest)
+            self.opened.opener.decoded.offer(key, first, first.nbytes + _ROWS_BYTES)
+
     # -- values --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -219,14 +232,15 @@ class GroupReader:
         found: dict[str, pa.Array] = {}
         missing = []
         chosen = self._choice(rows)
+        together = TakenTogether(chosen)
         for name in dict.fromkeys(names):
-            settled = self._from_settled(name, rows)
+            settled = self._from_settled(name, rows) if self._settled is not None else None
             if settled is not None:
                 found[name] = settled
             elif self.bounds(name).all_null:
                 found[name] = pa.nulls(len(rows), self._footer.fields[name].type)
             elif (piece := self._piece_of(name, chosen) or self._known(name, *self._needed(name, chosen))) is not None:
-                found[name] = piece.at(chosen)
+                together.add(name, piece)
             else:
                 missing.append(name)
         if missing:
@@ -235,7 +249,8 @@ class GroupReader:
             for name in missing:
                 piece = self._piece_of(name, chosen)
                 assert piece is not None
-                found[name] = piece.at(chosen)
+                together.add(name, piece)
+        found.update(together.taken())
         return found
 
     def _choice(self, rows: Ints) -> ChosenRows:
@@ -303,7 +318,10 @@ class GroupReader:
         layouts: dict[int, Pages | None] | None = kept.get(key)
         if layouts is None:
             layouts = kept[key] = self._guarded(self._layouts)
-        found = [layouts[leaf] for leaf in self._footer.leaves[name]]
+        leaves = self._footer.leaves[name]
+        if len(leaves) == 1:
+            return layouts[leaves[0]]
+        found = [layouts[leaf] for leaf in leaves]
         first = found[0]
         if first is None or any(pages is None or pages.first_rows is not first.first_rows for pages in found):
             return None

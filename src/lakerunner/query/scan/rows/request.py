@@ -67,6 +67,10 @@ class RowScan:
         """Whether the segment has rows of the time range."""
         return segment.start_ns < self.end_ns and self.start_ns < segment.end_ns
 
+    def covers(self, segment: RowSegment) -> bool:
+        """Whether all rows of the segment are of the time range, as the index knows it."""
+        return self.start_ns <= segment.start_ns < segment.end_ns <= self.end_ns
+
     def of_segment(self, segment: RowSegment) -> Predicate:
         """What the rows of a segment must satisfy at any time: the predicate, and not to be hidden."""
         if not segment.hidden:

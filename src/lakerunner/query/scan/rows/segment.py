@@ -44,6 +44,8 @@ T = TypeVar("T")
 _FEW_ROWS = 256
 #: Of a smaller share of the rows of a group, ids are read from their pages alone.
 _FEW_OF_GROUP = 0.25
+#: Up to this limit, the first rows of each row group are remembered.
+_FIRST_ROWS = 512
 
 
 class ReadableRows(Protocol):
@@ -153,18 +155,61 @@ def find_rows(
     `last_ns` is called before each group, and returns the time after which rows are no longer wanted.
     """
     time, condition = scan.signal.time_column, opened.opener.condition_of(scan, opened.segment)
+    times = () if scan.covers(opened.segment) else scan.times
     for number in _in_order(opened, scan, spend, tally):
         # A new reader per group, so that its decoded pages are freed with it.
         group = GroupReader(opened, number, spend, tally)
         spend(0)
         tally.groups += 1
-        left = undecided(group, _until(scan, last_ns()), condition, tally)
-        rows = matching_rows(group, left, tally)
-        if len(rows):
-            tally.rows_found += len(rows)
-            found = GroupRows(group, rows, left.exact)
-            times = found.batch((time,)).column(0).view(pa.int64()).to_numpy()
-            yield Found(group, rows, left.exact, times=times)
+        left = undecided(group, _until(scan, times, last_ns()), condition, tally)
+        if left.is_nothing:
+            continue
+        first = _known_first(group, scan, left)
+        if first is None:
+            rows = matching_rows(group, left, tally)
+            if not len(rows):
+                continue
+            found = GroupRows(group, rows, left.exact).batch((time,))
+            first = _first(group, scan, left, rows, found.column(0).view(pa.int64()).to_numpy())
+        tally.rows_found += first.count
+        # Of the first rows alone, nothing may be kept as that of all rows of the condition.
+        yield Found(group, first.rows, left.exact if first.are_all else None, times=first.times)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """Rows of a row group that satisfy a condition: their number, and those that come first in the order of answers."""
+
+    count: int
+    rows: Ints
+    times: Ints
+
+    @property
+    def are_all(self) -> bool:
+        return self.count == len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.rows.nbytes + self.times.nbytes)
+
+
+def _known_first(group: GroupReader, scan: RowScan, left: Undecided) -> FirstRows | None:
+    """The first rows of the condition, if all times of the group are wanted, and an earlier scan has found them."""
+    if scan.limit is None or scan.limit > _FIRST_ROWS or left.times or left.is_nothing:
+        return None
+    found: FirstRows | None = group.kept_first(left.condition, newest=scan.newest_first)
+    return found
+
+
+def _first(group: GroupReader, scan: RowScan, left: Undecided, rows: Ints, times: Ints) -> FirstRows:
+    """The rows that may be in the answer. If the limit is small, those that any small limit needs are remembered."""
+    found = FirstRows(len(rows), rows, times)
+    if scan.limit is None or scan.limit > _FIRST_ROWS or left.times or len(rows) <= _FIRST_ROWS:
+        return found
+    order = np.sort(np.lexsort((rows, -times if scan.newest_first else times))[:_FIRST_ROWS])
+    found = FirstRows(len(rows), rows[order], times[order])
+    group.keep_first(left.condition, found, newest=scan.newest_first)
+    return found
 
 
 def _in_order(opened: OpenedSegment, scan: RowScan, spend: Spend, tally: RowTally) -> list[int]:
@@ -260,11 +305,11 @@ def answer_schema(schemas: Sequence[pa.Schema], scan: RowScan) -> pa.Schema:
     return output_schema(scan.signal, scan.columns, schemas)
 
 
-def _until(scan: RowScan, last_ns: int | None) -> tuple[Compare, ...]:
+def _until(scan: RowScan, times: tuple[Compare, ...], last_ns: int | None) -> tuple[Compare, ...]:
     if last_ns is None:
-        return scan.times
+        return times
     op = Op.GREATER_EQUAL if scan.newest_first else Op.LESS_EQUAL
-    return (Compare(Column(scan.signal.time_column), op, Time(last_ns)), *scan.times)
+    return (Compare(Column(scan.signal.time_column), op, Time(last_ns)), *times)
 
 
 def _first_time(group: GroupReader, time: str, *, newest: bool) -> int:
@@ -295,7 +340,7 @@ class Undecided:
 
 def undecided(group: GroupReader, times: Sequence[Compare], condition: Condition, tally: RowTally) -> Undecided:
     """The times and the condition without what statistics and filters decide."""
-    in_time = simplified(And(tuple(times)), lambda leaf: verdict_of(leaf, group.bounds_of))
+    in_time = simplified(And(tuple(times)), lambda leaf: verdict_of(leaf, group.bounds_of)) if times else EVERYTHING
     if in_time == NOTHING:
         tally.pruned_by_statistics += 1
         return Undecided((), NOTHING, condition)
