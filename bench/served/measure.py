@@ -66,12 +66,12 @@ def cold(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
             server.stop()
             server.forget()
             server.start()
-            _wait_until_idle(server)
+            wait_until_idle(server)
             turn(server, case, so_far, 1)
     return spent
 
 
-def _wait_until_idle(server: Server) -> None:
+def wait_until_idle(server: Server) -> None:
     """Work of the start that goes on after a server is ready is not the question's: other processes, compactions."""
     end = time.monotonic() + _IDLE_WITHIN_S
     while time.monotonic() < end:
