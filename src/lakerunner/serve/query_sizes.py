@@ -33,7 +33,7 @@ class QuerySizes:
         self._record(_key(org_id, plan), samples < SMALL_SAMPLES)
 
     def record_rows(self, org_id: uuid.UUID, plan: Plan, worker_cpu_s: float) -> None:
-        """A query for rows has taken so much time of its workers."""
+        """A query for rows, or for values of rows, has taken so much time of its workers."""
         self._record(_key(org_id, plan), worker_cpu_s < _SMALL_CPU_S)
 
     def _record(self, key: tuple[uuid.UUID, str, str, int, int], is_small: bool) -> None:

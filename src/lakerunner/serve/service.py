@@ -14,7 +14,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.lake import Lake
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
-from lakerunner.query.language import Plan, QueryOptions, RowPlan
+from lakerunner.query.language import Plan, QueryOptions, RowPlan, StepPlan
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import extent_of
 from lakerunner.query.rewriting import Considered, LiveRules, Ruled, rewriter
@@ -129,7 +129,11 @@ class QueryService:
         finally:
             self.admission.charge(query, opened.source.stats.worker_cpu_s)
         self.logged(opened, query, time.thread_time() - began_cpu_s)
-        self._sizes.record_samples(query.caller.org_id, plan, result.samples)
+        if isinstance(plan, StepPlan) and plan.reads_rows:
+            # Kernels count rows so fast that their number says little.
+            self._sizes.record_rows(query.caller.org_id, plan, opened.source.stats.worker_cpu_s)
+        else:
+            self._sizes.record_samples(query.caller.org_id, plan, result.samples)
         self._shadow.consider(opened.plan, result, opened.source, query.remaining_s + _GRACE_S)
         _check_points(result, self.admission.limits(query.caller).max_points)
         self.keep(opened, result)
