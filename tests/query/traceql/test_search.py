@@ -182,3 +182,21 @@ def test_a_search_asks_between_its_steps_whether_it_is_still_wanted() -> None:
             list(search(asked, lake, leave))  # type: ignore[arg-type]
     # Candidates, the piece, its row groups, its spans, the pipeline, the sets, the texts.
     assert checks >= 7
+
+
+def test_spans_show_the_attributes_that_they_have() -> None:
+    span: Span = {"parent": None, "name": 'a "b"', "kind": "server", "start": 0, "duration": 1}
+    xs = [None, 1.0, None, 2.5]
+    spans: list[Span] = [{**span, "trace": str(at + 1), "id": f"{at:016}", "x": x} for at, x in enumerate(xs)]
+    shown: dict[str, object] = {"1": [], "2": [{"intValue": "1"}], "3": [], "4": [{"doubleValue": 2.5}]}
+    for query in ("{ } | select(span.x, name)", "{ } | select(span.x, span.y, name)", '{ name != "" || span.x > 0 }'):
+        asked = Search(compiled(query).root, NOW_NS, NOW_NS + 100, 10, 3, 1_000)  # type: ignore[arg-type]
+        [batch] = search(asked, Segments([spans]), lambda: None)  # type: ignore[arg-type]
+        documents = [json.loads(text) for text in batch.column("document").to_pylist()]
+        assert [each["spanSet"]["matched"] for each in documents] == [1] * len(xs)
+        values = {
+            each["traceID"]: [pair["value"] for pair in each["spanSet"]["spans"][0].get("attributes", [])]
+            for each in documents
+        }
+        assert values == shown, query
+        assert {each["spanSet"]["spans"][0]["name"] for each in documents} == {'a "b"'}
