@@ -74,6 +74,18 @@ def apply_groups(
     return applied
 
 
+def renew_rule(database: Database, org_id: uuid.UUID, name: str, created_by: str) -> StoredRule:
+    """Begin a rule anew, as a version without holes that has seen nothing yet. What it stored is deleted."""
+    with database.transaction() as tx:
+        lock_catalog(tx, org_id)
+        old = find_rule(tx, org_id, name)
+        put = [NewRule(old.signal, old.name, old.group_name, old.definition)]
+        made = change_rules(tx, org_id, put, (), created_by)
+        record_possible_clashes(tx, org_id, made)
+        _delete_samples(database, tx, org_id, [name], created_by)
+    return made[0]
+
+
 def delete_rule(database: Database, org_id: uuid.UUID, name: str) -> StoredRule:
     """Retire a rule. What it stored stays, and expires as other metrics do."""
     with database.transaction() as tx:

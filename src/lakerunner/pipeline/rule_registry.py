@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lakerunner.index.database import Database
 from lakerunner.index.rule_catalog import Hole, RulesUsed, StoredRule, catalog_version, rules_at
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.pipeline.derive.buckets import STEP_MS
-from lakerunner.pipeline.derive.rule_set import Evaluation, RuleSet, RuleVersion
+from lakerunner.pipeline.derive.rule_set import Evaluation, RuleBudget, RuleSet, RuleVersion
 from lakerunner.rules.stored import from_document
+from lakerunner.runtime.settings import DeriveSettings
 
 _STEP_NS = STEP_MS * NS_PER_MS
 
@@ -19,8 +21,9 @@ _STEP_NS = STEP_MS * NS_PER_MS
 class RuleRegistry:
     """The rule sets of orgs, as this process last read them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: DeriveSettings) -> None:
         self._database = database
+        self._budget = RuleBudget(settings.rule_us_per_row, settings.rule_least_s)
         self._known: dict[tuple[uuid.UUID, str], RuleSet] = {}
 
     def latest(self, org_id: uuid.UUID, signal: str) -> RuleSet:
@@ -30,7 +33,7 @@ class RuleRegistry:
             known = self._known.get((org_id, signal))
             if known is None or known.version != version:
                 rules = rules_at(tx, org_id, signal, version) if version else []
-                known = rule_set(org_id, signal, version, rules)
+                known = replace(rule_set(org_id, signal, version, rules), budget=self._budget)
                 self._known[org_id, signal] = known
         return known
 

@@ -229,6 +229,13 @@ class DeriveSettings(Section):
     )
     backfill_tasks: int = Field(2, ge=1, description="Tasks of the cluster that backfill of rules may take at a time.")
     max_rules: int = Field(1_000, ge=0, description="Materialization rules that an org may have.")
+    rule_us_per_row: float = Field(
+        20.0,
+        gt=0,
+        description="Microseconds of CPU that all rules of an org together may take per row of a task. Ingest without "
+        "rules takes about 6. What is beyond it is cut off and becomes a hole of those rules; ingest goes on.",
+    )
+    rule_least_s: Seconds = Field(2.0, description="CPU time that the rules of an org may take in any task.")
     peer_attributes: str = Field(
         "peer.service,server.address",
         description="Attributes of a client span that name the service it called, the first that it has. If that "

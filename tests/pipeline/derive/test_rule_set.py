@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
 from collections import defaultdict
 
@@ -17,7 +18,7 @@ from lakerunner.formats.read import read_object
 from lakerunner.model.compute import Compute
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.derive.evaluate import Derived
-from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, RuleSet, RuleVersion
+from lakerunner.pipeline.derive.rule_set import Evaluation, RuleBudget, RuleEvaluation, RuleSet, RuleVersion
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.pipeline.split import parts
 from lakerunner.rules.definitions import Materialize
@@ -208,3 +209,27 @@ def test_rules_over_spans_equal_a_loop_over_them() -> None:
     in_checkout = sum(row["service_name"] == "checkout" for row in rows)
     histograms = samples(found.derived, "h_count")
     assert sum(value for key, value in histograms.items() if key[0] == "duration") == in_checkout > 0
+
+
+def test_expensive_rules_of_one_org_are_cut_off_and_cost_others_nothing() -> None:
+    tables = log_rows([line(at / 1000, "a", f"error {at} " + "ab" * 400) for at in range(3_000)])
+    cheap = Materialize("cheap", "logs", '{service_name="a"} |= "error"')
+    # Each must look at every line from every place in it.
+    slow = [
+        Materialize(f"r{n}", "logs", f'{{service_name="a"}} |~ "(a.?b.?){{{30 + n % 60}}}x{n}"') for n in range(500)
+    ]
+    budget = RuleBudget(us_per_row=20.0, least_s=0.2)
+    used_s = []
+    for rules in ([cheap], [cheap, *slow]):
+        versions = tuple(RuleVersion(number, 1, rule) for number, rule in enumerate(rules, 1))
+        began_s = time.thread_time()
+        evaluation = RuleEvaluation(RuleSet(uuid.uuid4(), "logs", 1, versions, budget))
+        for table in tables:
+            evaluation.add(table)
+        found = evaluation.result(1, b"k" * 16)
+        used_s.append(time.thread_time() - began_s)
+        assert samples(found.derived) and {name for name, *_ in samples(found.derived)} == {"cheap"}
+    cut = {each.name for each in found.troubles}
+    assert len(cut) > 100 and all("derive.rule_us_per_row" in each.reason for each in found.troubles)
+    # Compiling 500 rules and one check beyond the budget are what they may take more.
+    assert used_s[1] < used_s[0] + 5 * (budget.least_s + 3_000 * 20e-6)

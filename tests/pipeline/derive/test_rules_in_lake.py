@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
-from lakerunner.index.rule_catalog import coverage, find_rule
+from lakerunner.index.rule_catalog import Hole, coverage, find_rule, record_holes
 from lakerunner.model.errors import Conflict, LimitHit, Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS, METRICS, TRACES
@@ -23,7 +23,7 @@ from lakerunner.pipeline.compact.task import run_task as run_compaction
 from lakerunner.pipeline.ingest.stage import IngestRunner
 from lakerunner.pipeline.ingest.task import run_task
 from lakerunner.pipeline.items import load_items, make_item
-from lakerunner.pipeline.rule_changes import Applied, apply_groups
+from lakerunner.pipeline.rule_changes import Applied, apply_groups, renew_rule
 from lakerunner.query.lake import open_lake
 from lakerunner.query.language import QueryOptions
 from lakerunner.query.languages import language
@@ -259,6 +259,20 @@ def test_the_name_of_a_metric_in_the_lake_is_refused(lake: Lake) -> None:
     name = lake.rows(METRICS).column("metric_name")[0].as_py()
     with pytest.raises(Conflict, match="the lake has a metric of this name"):
         applied(lake, RULES.replace("errors_total", name))
+
+
+def test_a_rule_that_is_begun_anew_has_no_holes_once_it_is_backfilled(lake: Lake) -> None:
+    applied(lake)
+    ingest(lake, logs(FIRST))
+    with lake.database.transaction() as tx:
+        rule = find_rule(tx, ORG, "errors_total")
+        record_holes(tx, ORG, [Hole("logs", rule.rule_id, NOW_S * 10**9, (NOW_S + 60) * 10**9, "it failed: x")])
+    assert gaps(lake, "errors_total") == {"it failed: x"}
+    assert renew_rule(lake.database, ORG, "errors_total", "me").version == rule.version + 1
+    assert gaps(lake, "errors_total") == {"rows were ingested before the rule, or without it"}
+    assert backfill(lake) == [Outcome.COMMITTED]
+    assert not gaps(lake, "errors_total")
+    assert equal(lake, "errors_total", MATCH, "region") == 3
 
 
 LOADS = """

@@ -160,12 +160,15 @@ def backfill(
                                        "seven days ago.")] = "7d",
     end: Annotated[str, typer.Option("--to", help="End, not included; or now.")] = "now",
     rule: Annotated[str, typer.Option(help="Only until this rule has seen everything; without it, all rules.")] = "",
+    anew: Annotated[bool, typer.Option("--anew", help="Begin the rule that --rule names anew: a new version, without "
+                                       "the holes that failures left. What it stored is deleted.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until it is done, and show how far it is.")] = True,
 ) -> int:  # fmt: skip
     """Evaluate rules over the rows that were stored before them. The role `backfill` does the work, on Spark.
 
     Nothing is counted twice: a segment is marked in the transaction that makes its samples visible, so this may be
-    repeated, interrupted and resumed. derive.backfill_tasks bounds what it takes of the cluster.
+    repeated, interrupted and resumed. derive.backfill_tasks bounds what it takes of the cluster. Rules over metrics are
+    not backfilled.
     """
     import time
 
@@ -174,11 +177,16 @@ def backfill(
     from lakerunner.index.orgs import find_org
     from lakerunner.model.time import TimeRange
     from lakerunner.pipeline.backfill.request import announce, left, wanted_versions
+    from lakerunner.pipeline.rule_changes import renew_rule
 
+    if anew and not rule:
+        raise BadInput("cannot begin anew: which rule?", hint="name it with --rule")
     times = TimeRange(time_ns(start), time_ns(end))
     with cli.index() as database, progress_line() as progress:
         with database.transaction() as tx:
             org_id = find_org(tx, org).org_id
+        if anew:
+            renew_rule(database, org_id, rule, f"command line of {getpass.getuser()}")
         versions = wanted_versions(database, org_id, rule or None)
         total = now = left(database, org_id, versions, times)
         announced_at_s, began_s = -_ANNOUNCE_S, time.monotonic()

@@ -42,7 +42,7 @@ class BackfillRunner(BucketRunner[Segment, BackfillTask, BackfillResult]):
         super().__init__(NAME, settings, run_task, run_tasks)
         self._database = database
         self._settings = settings
-        self._rules = RuleRegistry(database)
+        self._rules = RuleRegistry(database, settings.derive)
 
     def run(self, items: Sequence[Item[Segment]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         tasks = self._tasks(items)

@@ -30,8 +30,6 @@ from lakerunner.pipeline.derive.trace_rules import TraceRules
 from lakerunner.pipeline.repeats import times_of_repeated_spans
 from lakerunner.rules.definitions import Materialize
 
-#: CPU time that the rules of an org may take: this much per row, and at least this much per task.
-_BUDGET_S_PER_ROW, _LEAST_BUDGET_S = 50e-6, 5.0
 #: What tells spans apart that were sent twice.
 _IDENTITY = {
     "trace_id": pa.string(),
@@ -55,6 +53,15 @@ class RuleVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleBudget:
+    """CPU time that the rules of an org may take together: they slow the ingest of others by a share at most."""
+
+    us_per_row: float = 20.0
+    #: In any task, however few rows it has.
+    least_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSet:
     """The rules of an org and signal in one version of the catalog. Without rules, rows are evaluated with none."""
 
@@ -62,6 +69,7 @@ class RuleSet:
     signal: str
     version: int
     rules: tuple[RuleVersion, ...] = ()
+    budget: RuleBudget = RuleBudget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ class RuleEvaluation:
         self._parts: dict[int, list[Buckets]] = {}
         self._troubles: list[Trouble] = []
         self._used_s = 0.0
-        self._allowed_s = _LEAST_BUDGET_S
+        self._allowed_s = rules.budget.least_s
         #: The last trace of the spans before, which lie in order of traces.
         self._last_trace: pa.Table | None = None
 
@@ -105,12 +113,12 @@ class RuleEvaluation:
         if not self._set.rules or not rows.num_rows:
             return
         began_s = time.thread_time()
-        self._allowed_s += rows.num_rows * _BUDGET_S_PER_ROW
+        self._allowed_s += rows.num_rows * self._set.budget.us_per_row * 1e-6
         left_s = self._allowed_s - self._used_s
 
         def check() -> None:
             if time.thread_time() - began_s > left_s:
-                raise LimitHit("the rules of the org took too long")
+                raise LimitHit("the rules of the org took longer than derive.rule_us_per_row allows")
 
         try:
             if self._signal is TRACES:

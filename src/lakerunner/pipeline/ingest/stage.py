@@ -64,7 +64,7 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
         self._database = database
         self._limits, self._options = limits_of(settings.formats), options_of(settings.formats)
         self._types = TypeRegistry(database)
-        self._rules = RuleRegistry(database)
+        self._rules = RuleRegistry(database, settings.derive)
         self._settle_at_s = 0.0
 
     def start(self) -> None:
