@@ -65,7 +65,8 @@ def _lines(samples: int, hours_s: float, join_s: float, day_s: float) -> Iterato
     for case, value in (("all tiers of a closed day in one pass", day_s), ("joining the hours of a day", join_s)):
         yield json.dumps(
             {
-                "bench": "lifecycle", "case": f"{case}, {samples} samples", "value": round(value, 2), "unit": "s of CPU",
+                "bench": "lifecycle", "case": f"{case}, {samples} samples", "value": round(value, 2),
+                "unit": "s of CPU",
                 "better": "lower", "peer": "all tiers hour by hour", "peer_value": round(hours_s, 2),
                 "ratio": round(value / hours_s, 3),
             }
