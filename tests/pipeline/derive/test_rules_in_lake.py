@@ -27,6 +27,7 @@ from lakerunner.pipeline.rule_changes import Applied, apply_groups, renew_rule
 from lakerunner.query.lake import open_lake
 from lakerunner.query.language import QueryOptions
 from lakerunner.query.languages import language
+from lakerunner.query.rules.explain import explain
 from lakerunner.query.run import run
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.rules.file import read_rules
@@ -312,6 +313,12 @@ def test_rules_over_metrics_are_committed_with_their_samples(lake: Lake) -> None
     raw = asked(lake, "promql", 'sum by (route) (sum_over_time(load{code="500"}[30m]))')
     assert raw == asked(lake, "promql", "sum by (route) (sum_over_time(loads[30m]))")
     assert sorted(raw.values()) == [4.0, 4.0]
+    times = QueryTimes((NOW_S + 600) * 1000, (NOW_S + 600) * 1000, 0)
+    asked_for = 'sum by (route) (sum_over_time(load{code="500"}[20m]))'
+    [note, *_] = [
+        each for each in explain(lake.database, ORG, "promql", f"2 * {asked_for}", times) if each.rule == "loads"
+    ]
+    assert (note.refusal, note.promql) == ("", "sum by (route) (sum_over_time(loads{}[1200000ms]))")
     ingest(lake, gauges([(200, "/a", "500", 1.0), (200, "/a", "500", 2.0)]), METRICS)
     assert gaps(lake, "loads") == {"samples were sent twice"}
 

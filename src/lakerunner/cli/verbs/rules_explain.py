@@ -17,6 +17,7 @@ _COLUMNS = ["part", "rule", "rewritten", "reason"]
 class QueryLanguage(enum.StrEnum):
     LOGQL = "logql"
     TRACEQL = "traceql"
+    PROMQL = "promql"
 
 
 @app.command()
