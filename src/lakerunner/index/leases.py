@@ -64,14 +64,19 @@ def expire_abandoned(database: Database, name: str) -> None:
         )
 
 
-def require_held(tx: Connection, lease: Lease) -> None:
-    """Fail a leader's transaction unless it still holds the lease, and keep the lease until the commit."""
+def is_held(tx: Connection, lease: Lease) -> bool:
+    """Whether the lease is held; then nobody takes it before the transaction ends."""
     row = tx.execute(
         "SELECT 1 FROM lease WHERE name = %s AND holder = %s AND token = %s AND expires_at > clock_timestamp()"
         " FOR SHARE",
         [lease.name, lease.holder, lease.token],
     ).fetchone()
-    if row is None:
+    return row is not None
+
+
+def require_held(tx: Connection, lease: Lease) -> None:
+    """Fail a leader's transaction unless it still holds the lease, and keep the lease until the commit."""
+    if not is_held(tx, lease):
         raise Conflict(f"cannot act as the leader of {lease.name}: another process holds the lease")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +19,8 @@ from urllib.parse import quote, urlsplit
 import orjson
 
 from lakerunner.index.database import Database
-from lakerunner.index.leases import Lease
+from lakerunner.index.leases import Lease, is_held
+from lakerunner.index.rule_groups import GroupKey
 from lakerunner.model.errors import LakeError
 from lakerunner.model.ids import hashed_id
 from lakerunner.ruler.group import RunningGroup
@@ -171,6 +173,8 @@ class Notifier:
         self._names = names
         self._leases = leases
         self._may_send = may_send
+        self._lock = threading.Lock()
+        self._in_flight: Counter[GroupKey] = Counter()
         post = post or Poster(
             settings.ca_file,
             settings.cert_file,
@@ -215,12 +219,42 @@ class Notifier:
                 SWALLOWED.labels("ruler_notify").inc()
                 log().warning("what a receiver was told is not stored", receiver=receiver.kind, error=str(error))
 
+    def _ours(self, due: Sequence[DueAlert]) -> list[DueAlert]:
+        """What this ruler may tell: alerts of groups whose leases it holds now, as the index says."""
+        if not due:
+            return []
+        leases = {lease.name: lease for each in due if (lease := self._leases(each.group)) is not None}
+        with self._database.transaction() as tx:
+            held = {name for name, lease in leases.items() if is_held(tx, lease)}
+        return [
+            each for each in due if (lease := self._leases(each.group)) is not None and lease.name in held
+        ]  # fmt: skip
+
+    @property
+    def in_flight(self) -> set[GroupKey]:
+        """Groups of which a receiver is being told. They are neither loaded anew nor given to another ruler meanwhile:
+        what was told is not stored yet.
+        """
+        with self._lock:
+            return set(self._in_flight)
+
     def round(self, receiver: Receiver, now_ms: int | None = None) -> bool:
         """Send one request if something is due; return whether there may be more."""
         if receiver.is_resting or not self._may_send():
             return False
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        due = receiver.due(self._groups(), now_ms)
+        with self._lock:
+            found = receiver.due(self._groups(), now_ms)
+            keys = {each.group.key for each in found}
+            self._in_flight.update(keys)
+        try:
+            return self._tell(receiver, self._ours(found), now_ms)
+        finally:
+            with self._lock:
+                self._in_flight.subtract(keys)
+                self._in_flight = +self._in_flight
+
+    def _tell(self, receiver: Receiver, due: Sequence[DueAlert], now_ms: int) -> bool:
         if not due or not receiver.tell(due, now_ms, self._names, self._may_send):
             return False
         changed: dict[tuple[int, int], RunningGroup] = {}

@@ -117,7 +117,7 @@ class Ruler(IndexedRole):
                 while not stop:
                     if time.monotonic() - renewed_s > ttl_s / 4:
                         asked_s = _clock_s()
-                        shards.renew()
+                        shards.renew({shard_of(key) for key in self.notifier.in_flight})
                         renewed_s = time.monotonic()
                         self._certain_until_s = asked_s + ttl_s
                     self.look(shards.held)
@@ -267,19 +267,21 @@ class Ruler(IndexedRole):
         for key, held in list(self._held.items()):
             if mine.get(key) != held.group.version and held.running is None:
                 del self._held[key]
-        missing = [key for key in mine if key not in self._held]
+        # After the groups were dropped: whatever is told of them from now on, is told of what is loaded here.
+        busy = self.notifier.in_flight
+        missing = [key for key in mine if key not in self._held and key not in busy]
         if missing:
             for group in load_running(self.database, missing):
                 self._held[group.key] = _Held(group)
         self._ended.refresh(set(shards), [receiver.name for receiver in self.notifier.receivers])
-        self._groups_s = time.monotonic()
+        self._groups_s = float("-inf") if busy - self._held.keys() else time.monotonic()
         GROUPS.set(len(self._held))
 
     def _groups(self) -> list[RunningGroup]:
         return [held.group for held in list(self._held.values())]
 
     def _told_groups(self) -> list[RunningGroup]:
-        return [*self._groups(), *self._ended.groups()]
+        return [group for group in (*self._groups(), *self._ended.groups()) if self._lease_of(group) is not None]
 
     def _lease_of(self, group: RunningGroup) -> Lease | None:
         return self._leases.get(shard_of(group.key))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from collections.abc import Collection
 
 from lakerunner.index import leases
 from lakerunner.index.database import Database
@@ -33,28 +34,33 @@ class Shards:
         self._database = database
         self._ttl_s = ttl_s
         self.holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        #: Shards whose groups are evaluated here.
         self.held: dict[int, Lease] = {}
+        #: Shards that are given up the next time: what is being told of their alerts ends before another ruler begins.
+        self._leaving: dict[int, Lease] = {}
         leases.attach(session, self.holder)
 
-    def renew(self) -> None:
-        """Renew what is held, give up what is more than a fair share, and take what is free."""
+    def renew(self, busy: Collection[int] = ()) -> None:
+        """Renew what is held, give up what is more than a fair share and not busy, and take what is free."""
         leases.acquire(self._database, _MEMBER + self.holder, self.holder, self._ttl_s)
         with self._database.transaction() as tx:
             leases.forget_expired(tx, _MEMBER)
             holders = leases.holders(tx)
         members = max(1, sum(name.startswith(_MEMBER) for name in holders))
         share = -(-SHARDS // members)
-        for shard in sorted(self.held)[share:]:
-            leases.release(self._database, self.held.pop(shard))
-        for shard, lease in list(self.held.items()):
-            renewed = leases.acquire(self._database, lease.name, self.holder, self._ttl_s)
-            if renewed is None or renewed.token != lease.token:
-                del self.held[shard]
+        for shard in [shard for shard in self._leaving if shard not in busy]:
+            leases.release(self._database, self._leaving.pop(shard))
+        self._leaving |= {shard: self.held.pop(shard) for shard in sorted(self.held)[share:]}
+        for kept in (self.held, self._leaving):
+            for shard, lease in list(kept.items()):
+                renewed = leases.acquire(self._database, lease.name, self.holder, self._ttl_s)
+                if renewed is None or renewed.token != lease.token:
+                    del kept[shard]
         for shard in range(SHARDS):
             if len(self.held) >= share:
                 break
             name = f"{_PREFIX}{shard}"
-            if shard in self.held:
+            if shard in self.held or shard in self._leaving:
                 continue
             if holders.get(name, self.holder) != self.holder:
                 leases.expire_abandoned(self._database, name)
@@ -64,9 +70,10 @@ class Shards:
 
     def release(self) -> None:
         """Give up everything, so that others need not wait."""
-        for lease in self.held.values():
+        for lease in (*self.held.values(), *self._leaving.values()):
             leases.release(self._database, lease)
         self.held.clear()
+        self._leaving.clear()
         member = leases.acquire(self._database, _MEMBER + self.holder, self.holder, self._ttl_s)
         if member is not None:
             leases.release(self._database, member)
