@@ -165,6 +165,9 @@ def test_a_role_knows_only_the_secrets_of_its_peers(home: Path, values: Path) ->
             if setting in given["secrets"]
         }
         taken = {each["name"] for each in container["env"] if "secretKeyRef" in each.get("valueFrom", {})}
+        if "SPARK_SECRET_OPTIONS" in taken:
+            # A part of the options, because the chart sets others.
+            taken = (taken - {"SPARK_SECRET_OPTIONS"}) | {TABLE["spark.options"].env}
         assert taken == {TABLE[setting].env for setting in needed}
         sources = [each["secretRef"]["name"] for each in container.get("envFrom", ())]
         assert sources == (given.get("bucketCredentials", []) if peers_of(role) & {"bucket", "queue"} else [])
@@ -253,9 +256,11 @@ def test_what_spark_is_told_is_what_spark_understands(home: Path) -> None:
     container = of_kind(objects, "Deployment")["ingest"]["spec"]["template"]["spec"]["containers"][0]
     text = next(each["value"] for each in container["env"] if each["name"] == "LAKERUNNER_SPARK_OPTIONS")
     config = next(each for each in objects if each["kind"] == "ConfigMap")
-    spark = yaml.safe_load(config["data"]["lakerunner.yaml"])["spark"] | {"options": text}
+    given = text.replace("$(SPARK_SECRET_OPTIONS)", "spark.authenticate=true")
+    spark = yaml.safe_load(config["data"]["lakerunner.yaml"])["spark"] | {"options": given}
     options = session_options(load_settings(overrides={f"spark.{name}": value for name, value in spark.items()}).spark)
     assert spark["master"] == "k8s://https://kubernetes.default.svc"
+    assert text.endswith(" $(SPARK_SECRET_OPTIONS)")
     assert options["spark.driver.host"] == "$(POD_IP)" and options["spark.executor.cores"] == "4"
     assert options["spark.kubernetes.executor.deleteOnTermination"] == "true"
 

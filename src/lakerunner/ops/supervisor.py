@@ -34,7 +34,7 @@ from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
 _TICK_S = 0.1
-_READY_POLL_S = 0.5
+_READY_POLL_S = 0.2
 _POSTGRES_START_S = 30.0
 #: How long the first roles wait until the fork server has imported them.
 _FORK_SERVER_START_S = 60.0

@@ -4,7 +4,7 @@
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
 {{- $allowed := (include "lakerunner.secrets" (list $root $name) | fromJson).settings -}}
 {{- range $setting, $from := $root.Values.secrets }}
-{{- if has $setting $allowed }}
+{{- if and (has $setting $allowed) (not (and (eq $setting "spark.options") (ne $root.Values.spark.mode "local"))) }}
 - name: LAKERUNNER_{{ $setting | replace "." "_" | upper }}
   valueFrom:
     secretKeyRef: {name: {{ $from.secret }}, key: {{ $from.key | quote }}}
@@ -151,6 +151,11 @@ spec:
           valueFrom: {fieldRef: {fieldPath: status.podIP}}
         - name: POD_NAME
           valueFrom: {fieldRef: {fieldPath: metadata.name}}
+        {{- with index $root.Values.secrets "spark.options" }}
+        - name: SPARK_SECRET_OPTIONS
+          valueFrom:
+            secretKeyRef: {name: {{ .secret }}, key: {{ .key | quote }}}
+        {{- end }}
         - name: LAKERUNNER_SPARK_OPTIONS
           value: {{ include "lakerunner.sparkOptions" $root | quote }}
         {{- end }}

@@ -30,6 +30,7 @@
 {{- $words := list -}}
 {{- range $name, $value := $options }}{{ $words = append $words (printf "%s=%v" $name $value) }}{{ end -}}
 {{- with .Values.config.spark }}{{ with .options }}{{ $words = append $words . }}{{ end }}{{ end -}}
+{{- if hasKey .Values.secrets "spark.options" }}{{ $words = append $words "$(SPARK_SECRET_OPTIONS)" }}{{ end -}}
 {{- join " " $words -}}
 {{- end -}}
 

@@ -13,10 +13,8 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-
 from lakerunner.model.errors import LakeError, Unavailable
+from lakerunner.pipeline.spark.options import session_options
 from lakerunner.pipeline.spark.session import (
     SparkLost,
     first_line,
@@ -26,6 +24,7 @@ from lakerunner.pipeline.spark.session import (
     stop_session,
 )
 from lakerunner.pipeline.spark.watch import SessionWatch
+from lakerunner.runtime.java import find_java
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import SparkSettings
 from lakerunner.runtime.telemetry import log
@@ -65,12 +64,16 @@ class SparkJobs(Generic[Task, Result]):
         self._calls = 0
 
     def start(self, nothing: Task) -> None:
-        """Start the session, and run a task without work on every core.
+        """Begin to start the session, and to run a task without work on every core.
 
-        That lets the Python workers import what they need, so that ready means ready (about 3 s).
+        That lets the Python workers import what they need (about 3 s). It goes on in the background, because it takes
+        longer than the rest of the process: until then work is taken already, and the first job waits.
         """
+        # What waiting cannot solve is raised here.
+        find_java()
+        session_options(self._settings)
         self._is_kept_warm = True
-        self._watched("warm-up", lambda spark: [nothing] * spark.sparkContext.defaultParallelism)
+        threading.Thread(target=self._begin, args=(nothing,), name="spark-start", daemon=True).start()
 
     def run(self, tasks: Sequence[Task]) -> list[Result]:
         """One job over the tasks. A stage that was not started starts its session now.
@@ -101,6 +104,21 @@ class SparkJobs(Generic[Task, Result]):
             # A session that is just being started may get its Java only now.
             threading.Event().wait(0.1)
             kill_java()
+
+    def _begin(self, nothing: Task) -> None:
+        began_s = monotonic()
+        try:
+            self._watched("warm-up", lambda spark: [nothing] * spark.sparkContext.defaultParallelism)
+        except LakeError as error:
+            with self._starting:
+                # A session that was lost is being replaced already.
+                if self._closing.is_set() or self._trouble is not None or self._spark is not None:
+                    return
+                self._trouble = SparkLost(error.message, hint=error.hint)
+            log().error("spark does not start", reason=str(error))
+            threading.Thread(target=self._rebuild, name="spark-rebuild", daemon=True).start()
+        else:
+            log().info("spark started", seconds=round(monotonic() - began_s, 1))
 
     def close(self) -> None:
         self._closing.set()
@@ -191,6 +209,10 @@ def run_tasks(
 
     `run` must be a function of a module that executors can import, and results must be small: they come to the driver.
     """
+    # Imported here: roles that are forked from one process import it, and few of them need it at their start.
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
     if not tasks:
         return []
     context = spark.sparkContext
@@ -231,6 +253,8 @@ def describe_executor(_: object) -> dict[str, str]:
 
 def is_alive(spark: SparkSession) -> bool:
     """Whether Java answers and its context is not stopped."""
+    from py4j.protocol import Py4JError
+
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
     except (Py4JError, OSError, AttributeError):

@@ -101,6 +101,10 @@ def kill_java() -> bool:
         return False
     process.kill()
     process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
     return True
 
 
