@@ -70,7 +70,7 @@ class SmallLake:
     def source(self, only: Sequence[Segment] | None = None) -> LakeQuery:
         segments = [*(each.segment for each in self.raw), *self.derived] if only is None else only
         planner = Planner(None, ORG, only=segments)  # type: ignore[arg-type]
-        return LakeQuery(ORG, planner, self.workers, QueryLimits(timeout_s=60.0))
+        return LakeQuery(ORG, planner, self.workers, QueryLimits(timeout_s=600.0))
 
     def ingest(self, signal: Signal, requests: Sequence[bytes], rules: Sequence[RuleVersion]) -> None:
         """One item: its rows and what the rules make of them become visible together."""
