@@ -124,7 +124,8 @@ class FrameReader:
             if not got:
                 raise ConnectionResetError("the connection ended within a frame")
             filled += got
-        return Frame(kind), pa.py_buffer(whole)
+        # Read-only, as what Flight receives: kernels are compiled separately for what can be written to.
+        return Frame(kind), pa.py_buffer(view.toreadonly())
 
     def _more(self) -> bool:
         """Receive until there is a head. False: the connection has ended before one."""
