@@ -63,6 +63,7 @@ PARAMETERS: dict[str, Schema] = {
     "timeout": SPAN,
     "lookback_delta": SPAN,
     "limit": COUNT,
+    "days": COUNT,
     "limit_per_metric": COUNT,
     "metric": STRING,
     "nocache": FLAG,
