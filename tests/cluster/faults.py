@@ -1,6 +1,6 @@
 """The cluster's slice of `make faults`: break each thing while rows flow and queries run, and wait until it has healed.
 
-    python -m tests.cluster.faults [--only PREFIX] [--results FILE] [--hold 30]
+    python -m tests.cluster.faults [--only PREFIX] [--results FILE] [--hold 30] [--hosts 2] [--local]
 
 One JSON line per fault: rows sent, live and distinct, answers that were not 200, and the time to heal after the thing
 was given back. With --results, faults that are in the file already are not run again. Exits with 1 if any is broken.
@@ -217,6 +217,8 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="file of finished faults, to go on where a run ended")
     parser.add_argument("--hold", type=float, default=30.0, help="seconds that an outage lasts")
     parser.add_argument("--folder", type=Path, help="where data and logs go and stay")
+    parser.add_argument("--hosts", type=int, default=2, help="how many hosts; with one, its outages are outages")
+    parser.add_argument("--local", action="store_true", help="Spark in each worker process, without a cluster of it")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no fault after so long")
     chosen = parser.parse_args()
     # Whoever ends this run ends the whole deployment.
@@ -233,7 +235,7 @@ def main() -> int:
         folder = chosen.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
-        with Deployment(folder) as deployment:
+        with Deployment(folder, chosen.hosts, not chosen.local) as deployment:
             _say({"fault": "cluster/none", "ready_s": round(deployment.seconds_to_ready, 1)})
             trial = Trial(deployment)
             for fault in wanted:
