@@ -28,6 +28,8 @@ import orjson
 import pyarrow as pa
 from numba import njit, uint64
 
+from lakerunner.model.text_bytes import text_bytes
+
 Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
@@ -178,12 +180,8 @@ def marks_of(values: pa.ChunkedArray) -> int:
     """Return the numbers of the marks that some value contains, as bits."""
     found = 0
     for texts in _texts(values):
-        _, offsets, data = texts.buffers()
-        if data is None or not len(texts):
-            continue
-        ends = np.frombuffer(offsets, np.int32)
-        begin, end = int(ends[texts.offset]), int(ends[texts.offset + len(texts)])
-        body = data.slice(begin, end - begin).to_pybytes()
+        data, ends = text_bytes(texts)
+        body = data[ends[0] : ends[-1]].tobytes()
         found |= sum(1 << bit for bit, mark in enumerate(MARKS) if mark.encode() in body)
     return found
 
@@ -191,13 +189,12 @@ def marks_of(values: pa.ChunkedArray) -> int:
 def _parts(values: pa.ChunkedArray) -> Iterator[tuple[Bytes, npt.NDArray[np.int32]]]:
     """Yield the bytes and offsets of the values, some of them at a time."""
     for texts in _texts(values):
-        _, offsets, data = texts.buffers()
-        if data is None or not len(texts):
+        data, ends = text_bytes(texts)
+        if not len(data):
             continue
-        ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
         size = -(-len(texts) // _PARTS)
         for start in range(0, len(texts), size):
-            yield np.frombuffer(data, np.uint8), ends[start : start + size + 1]
+            yield data, ends[start : start + size + 1]
 
 
 def _is_too_full(words: Words) -> bool:

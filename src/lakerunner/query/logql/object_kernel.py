@@ -11,6 +11,8 @@ import orjson
 import pyarrow as pa
 from numba import njit
 
+from lakerunner.model.text_bytes import read_only, text_bytes
+
 _OPEN, _CLOSE, _QUOTE, _BACKSLASH, _SPACE = ord("{"), ord("}"), ord('"'), ord("\\"), 32
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _UNICODE = np.frombuffer(b"\\u00", np.uint8)
@@ -24,11 +26,9 @@ def objects(names: tuple[str, ...], columns: Sequence[pa.StringArray], *, empty:
     """For every entry, an object of its labels. A null is no label; nor is an empty text, unless `empty`."""
     rows = len(columns[0])
     texts = pa.concat_arrays(columns) if len(columns) > 1 else columns[0]
-    valid, offsets, data = texts.buffers()
-    places = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    body = np.frombuffer(data or b"", np.uint8)
+    body, places = text_bytes(texts)
     # Without nulls, there may be no bitmap.
-    present = np.frombuffer(valid, np.uint8) if valid is not None and texts.null_count else np.zeros(0, np.uint8)
+    present = read_only(texts.buffers()[0] if texts.null_count else None, np.uint8)
     heads, head_offsets = _heads(names)
     sizes = np.zeros(rows + 1, np.int32)
     arguments = body, places, present, texts.offset, empty, heads, head_offsets

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakerunner.model.labels import LabelSet
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.label_list import label_list
 from lakerunner.query.series.results import (
@@ -84,11 +85,9 @@ class Pieces:
     @classmethod
     def _of_json(cls, packed: pa.BinaryArray) -> Pieces | None:
         """The packed label sets without a copy; None unless all of them are packed as JSON."""
-        offsets = np.frombuffer(packed.buffers()[1], np.int32)[packed.offset : packed.offset + len(packed) + 1]
-        joined = np.frombuffer(packed.buffers()[2] or b"", np.uint8)
+        joined, offsets = text_bytes(packed)
         if not (joined[offsets[:-1]] == ord("{")).all():
             return None
-        joined.flags.writeable = False  # The kernel is compiled for read-only arrays.
         return cls(joined, offsets.astype(np.int64))
 
     @classmethod

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.errors import LimitHit
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql.entries import Entries, encoded
 from lakerunner.query.logql.eval.kernels import (
     number_codes,
@@ -191,9 +192,7 @@ class _Dictionary:
 
     def _numbered(self, texts: pa.StringArray) -> Codes:
         """The codes of texts; new ones become known."""
-        _, offset_buffer, data_buffer = texts.buffers()
-        offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-        data = np.frombuffer(data_buffer or b"", np.uint8)
+        data, offsets = text_bytes(texts)
         self._make_room(len(texts), int(offsets[-1] - offsets[0]))
         out = np.empty(len(texts), np.int32)
         self._count = number_texts(data, offsets, self._known, self._ends, self._hashes, self._table, self._count, out)

@@ -7,19 +7,20 @@ from ipaddress import ip_address
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql.addresses import Addresses
 from lakerunner.query.logql.entries import Check, Mask
 from lakerunner.query.logql.stages import address_kernel
 from lakerunner.query.logql.stages.field_kernels import ROW
 from lakerunner.query.logql.stages.fields import Fields, column_texts, room_for_fields
-from lakerunner.query.logql.stages.texts import bytes_of, slices
+from lakerunner.query.logql.stages.texts import slices
 
 _FIRST_ROOM = 1 << 14
 
 
 def mentioning(texts: pa.StringArray, addresses: Addresses, check: Check) -> Mask:
     """The texts in which one of the addresses stands. Each distinct address found is read once."""
-    data, offsets = bytes_of(texts)
+    data, offsets = text_bytes(texts)
     found, room = np.zeros(len(texts), np.bool_), _FIRST_ROOM
     for begin, end in slices(offsets):
         while begin < end:

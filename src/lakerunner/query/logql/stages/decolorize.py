@@ -5,9 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql.entries import Check, Entries
 from lakerunner.query.logql.stages.matching import containing
-from lakerunner.query.logql.stages.texts import bytes_of, slices
+from lakerunner.query.logql.stages.texts import slices
 
 #: Escape or CSI, then the parameters and the final byte of a sequence, or the text of a hyperlink up to a bell.
 _ANSI = (
@@ -19,7 +20,7 @@ _ANSI = (
 def decolorized(entries: Entries, check: Check) -> Entries:
     if not (containing(entries.lines, "\x1b", check) | containing(entries.lines, "\x9b", check)).any():
         return entries
-    _, offsets = bytes_of(entries.lines)
+    _, offsets = text_bytes(entries.lines)
     parts = []
     for begin, end in slices(offsets):
         check()

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.errors import LimitHit
+from lakerunner.model.text_bytes import Bytes, Offsets, text_bytes
 from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS, Category, Check, Entries, Mask, plain, valid
 from lakerunner.query.logql.stages import field_kernels
-from lakerunner.query.logql.stages.texts import Bytes, Offsets, bytes_of, slices, texts_of
+from lakerunner.query.logql.stages.texts import slices, texts_of
 
 Indices: TypeAlias = npt.NDArray[np.int32]
 #: Names of labels that the rest of the query needs; None: all.
@@ -102,7 +103,7 @@ def scanned(
     lines: pa.StringArray, scan: Scan, check: Check, name_of: Callable[[Keys], Sequence[str]], wanted: Wanted
 ) -> tuple[Fields, Keys]:
     """The fields of all lines. Keys whose names are not wanted are left out as soon as they are known."""
-    data, offsets = bytes_of(lines)
+    data, offsets = text_bytes(lines)
     known, chunks, room, marked = _Known(), [], _FIRST_FIELDS, 0
     # After the first lines most keys are known, and what is not wanted can be left out.
     first = 0 if wanted is None else min(len(lines), _FIRST_LINES)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.text_bytes import Bytes, Offsets, text_bytes
 from lakerunner.query.logql.entries import Check, Entries, Mask
 from lakerunner.query.logql.stages import json_kernel
 from lakerunner.query.logql.stages.field_kernels import ROOT
@@ -24,7 +25,6 @@ from lakerunner.query.logql.stages.fields import (
     with_fields,
     with_parser_error,
 )
-from lakerunner.query.logql.stages.texts import Bytes, Offsets, bytes_of
 
 JSON_ERROR = "JSONParserErr"
 _NOT_AN_OBJECT = "expecting json object(6), but it is not"
@@ -63,7 +63,7 @@ def unescaped(key: bytes) -> str:
 
 def unpacked(entries: Entries, wanted: Wanted, check: Check) -> Entries:
     """`unpack`: the texts of the outermost object become labels if there is an `_entry`, which becomes the line."""
-    data, offsets = bytes_of(entries.lines)
+    data, offsets = text_bytes(entries.lines)
     fields, keys, errors = _parsed(entries.lines, True, -1, _raw_names, None, check)
     names = _raw_names(keys)
     entry_keys = np.array([name == _ENTRY for name in names], np.bool_)

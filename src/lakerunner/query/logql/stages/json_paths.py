@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Entries, valid
 from lakerunner.query.logql.field_paths import parse_json_path
 from lakerunner.query.logql.stages import json_kernel, json_path_kernel
 from lakerunner.query.logql.stages.fields import Wanted, joined, room_for_fields, with_fields, with_parser_error
 from lakerunner.query.logql.stages.json_fields import JSON_ERROR
-from lakerunner.query.logql.stages.texts import bytes_of, slices
+from lakerunner.query.logql.stages.texts import slices
 
 _ROWS_AT_ONCE = 1 << 14
 _DETAILS = pa.array(json_kernel.ERRORS)
@@ -43,7 +44,7 @@ def json_values(
     entries: Entries, extractions: Sequence[ast.Extraction], paths: tuple[Any, ...], wanted: Wanted, check: Check
 ) -> Entries:
     """The entries with a label for each path. It is empty where the line has no such value, or null."""
-    data, offsets = bytes_of(entries.lines)
+    data, offsets = text_bytes(entries.lines)
     errors, chunks = np.zeros(len(entries), np.int8), []
     for begin, end in slices(offsets):
         check()

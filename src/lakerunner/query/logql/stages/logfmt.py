@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.text_bytes import Bytes, Offsets
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Entries
 from lakerunner.query.logql.field_paths import parse_logfmt_key
@@ -25,7 +26,6 @@ from lakerunner.query.logql.stages.fields import (
     with_parsed,
     with_parser_error,
 )
-from lakerunner.query.logql.stages.texts import Bytes, Offsets
 
 LOGFMT_ERROR = "LogfmtParserErr"
 _REASONS = pa.array(logfmt_kernel.ERRORS)

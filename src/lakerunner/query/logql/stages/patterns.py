@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.text_bytes import Bytes, text_bytes
 from lakerunner.query.logql.entries import Check, Entries, Mask
 from lakerunner.query.logql.line_patterns import Capture, Parts
 from lakerunner.query.logql.stages import pattern_kernel
 from lakerunner.query.logql.stages.fields import Wanted, is_wanted, joined, room_for_fields, with_fields
-from lakerunner.query.logql.stages.texts import Bytes, bytes_of, slices
+from lakerunner.query.logql.stages.texts import slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def line_pattern(parts: Parts) -> LinePattern:
 
 def fitting(lines: pa.StringArray, pattern: LinePattern, check: Check) -> Mask:
     """The lines that a pattern fits as a whole."""
-    data, offsets = bytes_of(lines)
+    data, offsets = text_bytes(lines)
     found = np.zeros(len(lines), np.bool_)
     for begin, end in slices(offsets):
         check()
@@ -54,7 +55,7 @@ def fitting(lines: pa.StringArray, pattern: LinePattern, check: Check) -> Mask:
 
 def pattern_fields(entries: Entries, pattern: LinePattern, wanted: Wanted, check: Check) -> Entries:
     """The entries with the named captures as labels. A pattern that does not fit gives fewer of them, or none."""
-    data, offsets = bytes_of(entries.lines)
+    data, offsets = text_bytes(entries.lines)
     needed = [not one.unnamed and is_wanted(one.name, wanted) for one in pattern.captures]
     chosen, chunks = np.array(needed, np.bool_), []
     for begin, end in slices(offsets):

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.text_bytes import Offsets, text_bytes
 from lakerunner.query.logql.entries import Check, Entries, Stage
 from lakerunner.query.logql.stages.fields import EXTRACTED, Wanted, is_wanted, sanitized, with_parsed
-from lakerunner.query.logql.stages.texts import BYTES_PER_CHECK, Offsets, bytes_of, slices
+from lakerunner.query.logql.stages.texts import BYTES_PER_CHECK, slices
 from lakerunner.query.series import patterns
 from lakerunner.query.series.patterns import Pattern
 
@@ -36,7 +37,7 @@ def regexp_stage(pattern: str, wanted: Wanted) -> Stage:
     def extract(entries: Entries, check: Check) -> Entries:
         if not needed or not len(entries):
             return entries
-        _, offsets = bytes_of(entries.lines)
+        _, offsets = text_bytes(entries.lines)
         parts = [
             pc.extract_regex(entries.lines.slice(begin, end - begin), text)
             for begin, end in _slices(offsets, compiled, check)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import as_text
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.scan.rows.compare import Mask, compare, has_text, mask_of
 from lakerunner.query.scan.rows.predicate import (
     And,
@@ -181,7 +182,7 @@ def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
 def _matched(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
     """A mask of the texts that match. Arrow cannot be interrupted, so it gets as much at a time as is matched soon."""
     pattern = leaf.compiled
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    _, offsets = text_bytes(texts)
     pattern.steps(int(np.diff(offsets).max(initial=0)))
     found = np.zeros(len(texts), np.bool_)
     begin, at_once_bytes = 0, max(1, STEPS_PER_CHECK // pattern.instructions)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import njit
 
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.scan.rows.evaluate import Ints
 
 Words = npt.NDArray[np.uint64]
@@ -90,11 +91,10 @@ def ids_of(texts: pa.Array, digits: int = _DIGITS) -> tuple[Ids, bool]:
         return found, are_hex
     high, low = np.zeros(len(texts), np.uint64), np.zeros(len(texts), np.uint64)
     texts = texts.fill_null("") if texts.null_count else texts
-    buffers = texts.buffers()
-    if not len(texts) or buffers[2] is None:
+    data, offsets = text_bytes(texts)
+    if texts.buffers()[2] is None:
         return Ids(high, low), not len(texts)
-    offsets = np.frombuffer(buffers[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    if not _read_hex(offsets, np.frombuffer(buffers[2], np.uint8), _VALUES, digits, high, low):
+    if not _read_hex(offsets, data, _VALUES, digits, high, low):
         return Ids(high, low), True
     odd: dict[tuple[int, int], str] = {}
     for row, text in enumerate(texts.to_pylist()):

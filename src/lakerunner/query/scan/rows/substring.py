@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit, uint8
 
+from lakerunner.model.text_bytes import text_bytes
+
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
@@ -41,13 +43,11 @@ class Needle:
 def containing(texts: pa.Array, needle: Needle) -> Mask:
     """A mask of the texts that contain the needle. Null contains nothing."""
     found = np.zeros(len(texts), np.bool_)
-    _, offsets_buffer, data_buffer = texts.buffers()
     if not needle.text:
         found[:] = True
-    elif data_buffer is not None and len(texts):
+    elif len(texts):
         wanted, folds = _compiled(needle)
-        offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-        data = np.frombuffer(data_buffer, np.uint8)
+        data, offsets = text_bytes(texts)
         first, second = choose_places(data[offsets[0] : offsets[-1]], wanted, folds)
         if not mark(data, offsets, wanted, folds, first, second, found):
             linear = pc.match_substring(texts, needle.text, ignore_case=needle.ignore_case)
