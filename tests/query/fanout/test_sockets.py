@@ -282,7 +282,16 @@ def _scan() -> bytes:
     return scan.to_ticket(TOKEN)
 
 
-@pytest.mark.parametrize("ticket", [b"", b"nothing", b"[]", b'{"token": "%s"}' % TOKEN.encode(), _scan()])
+_NO_EVALUATIONS = {
+    "empty": b"",
+    "text": b"nothing",
+    "list": b"[]",
+    "token alone": b'{"token": "%s"}' % TOKEN.encode(),
+    "scan": _scan(),
+}
+
+
+@pytest.mark.parametrize("ticket", _NO_EVALUATIONS.values(), ids=_NO_EVALUATIONS)
 def test_a_ticket_that_is_none_is_refused_and_the_connection_goes_on(asked: Asked, ticket: bytes) -> None:
     with asked.raw() as connection:
         frames = FrameReader(connection)
@@ -293,7 +302,11 @@ def test_a_ticket_that_is_none_is_refused_and_the_connection_goes_on(asked: Aske
             assert found[0] is Frame.ERROR
 
 
-@pytest.mark.parametrize("sent", [b"\xff" * 64, frame(Frame.NOTE, b"{}"), frame(Frame.TICKET, b"half")[:-1]])
+@pytest.mark.parametrize(
+    "sent",
+    [b"\xff" * 64, frame(Frame.NOTE, b"{}"), frame(Frame.TICKET, b"half")[:-1]],
+    ids=["noise", "note", "half a ticket"],
+)
 def test_what_is_no_ticket_ends_the_connection(asked: Asked, sent: bytes) -> None:
     with asked.raw() as connection:
         connection.sendall(sent)
