@@ -294,4 +294,7 @@ def kill_role(lake: Lake, name: str, point: str, passing: int, *, on_spark: bool
             assert not victim.died_by_itself
         return
     with ForkedVictim(lake, name, f"{point}:{passing}", **env) as victim:
-        until(lambda: victim.died_by_itself, f"{name} dies")
+        try:
+            until(lambda: victim.died_by_itself, f"{name} dies")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said: {victim.last_words()}") from None

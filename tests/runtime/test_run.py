@@ -49,6 +49,8 @@ class Toy(Role):
     def _cache(self) -> None:
         if (FLAGS / "cold").exists():
             raise Unavailable("cannot reach the cache")
+        if (FLAGS / "odd").exists():
+            raise RuntimeError("nobody expected this")
         while (FLAGS / "frozen").exists():
             time.sleep(0.05)
     def _ping(self) -> None:
@@ -156,6 +158,15 @@ def test_a_probe_that_hangs_blames_no_other_dependency(toy: Toy, flags: Path) ->
     checks = toy.await_ready(False)["checks"]
     assert checks == {"thing": "ok", "cache": "no answer for 8 s"}
     (flags / "frozen").unlink()
+    toy.await_ready(True)
+
+
+def test_a_probe_that_fails_unexpectedly_is_tried_again(toy: Toy, flags: Path) -> None:
+    toy.await_ready(True)
+    (flags / "odd").touch()
+    checks = toy.await_ready(False)["checks"]
+    assert checks == {"thing": "ok", "cache": "cannot be asked: RuntimeError: nobody expected this"}
+    (flags / "odd").unlink()
     toy.await_ready(True)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Metric, generate_latest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -21,6 +22,8 @@ from lakerunner.runtime.stop import Stop
 PROBE_INTERVAL_S, PROBE_HEALTHY_S = 1.0, 3.0
 #: A probe that takes longer hangs: the dependency accepts connections but does not answer.
 PROBE_STALE_S = 8.0
+
+log = structlog.get_logger("lakerunner.health")
 
 
 @dataclass
@@ -123,7 +126,7 @@ class Probers:
         self._health = health
         self._probes = probes
         self._stop_asked = stop
-        self._gauge = ROLE_READY.labels(role=health.role)
+        ROLE_READY.labels(role=health.role).set_function(lambda: float(health.ready))
         health.checks = {name: Check() for name in probes}
 
     def start(self) -> None:
@@ -134,18 +137,19 @@ class Probers:
         check = self._health.checks[name]
         while True:
             self._ask(check, probe)
-            self._gauge.set(self._health.ready)
             if self._stop_asked.wait(PROBE_INTERVAL_S if check.reason else PROBE_HEALTHY_S):
                 return
 
-    @staticmethod
-    def _ask(check: Check, probe: Probe) -> None:
+    def _ask(self, check: Check, probe: Probe) -> None:
         began_s = check.asked_at_s = time.monotonic()
         reason = ""
         try:
             probe()
         except LakeError as error:
             reason = str(error)
+        except Exception as error:  # noqa: BLE001  (a dependency whose prober died would count as down for ever)
+            reason = f"cannot be asked: {type(error).__name__}: {error}"
+            log.warning("probe failed", role=self._health.role, error=reason)
         if not reason:
             check.failing_since_s = None
         elif check.failing_since_s is None:
