@@ -214,13 +214,13 @@ class _Compiled:
 
 
 #: Compiled rules of this process, the latest used last.
-_COMPILED: OrderedDict[tuple[uuid.UUID, str, int, tuple[int, ...]], _Compiled] = OrderedDict()
+_COMPILED: OrderedDict[tuple[str, tuple[str, ...]], _Compiled] = OrderedDict()
 _MOST_COMPILED = 64
 
 
 def _compiled(rules: RuleSet) -> _Compiled:
-    """Compiled once per process and version of the catalog."""
-    key = (rules.org_id, rules.signal, rules.version, tuple(each.rule_id for each in rules.rules))
+    """Compiled once per process and text of the rules: numbers of rules and versions mean others in another lake."""
+    key = (rules.signal, tuple(repr(each.rule) for each in rules.rules))
     found = _COMPILED.pop(key, None)
     if found is None:
         found = _compile(rules)
