@@ -40,5 +40,5 @@ def test_the_walk_ends_with_rows_that_are_found() -> None:
             def answer(org: str) -> str:
                 return deployment.run(*ask, **place, LAKERUNNER_API_KEY=deployment.keys[org])
 
-            until(lambda: "order 2" in answer("acme"), "the rows of acme are found", 60)
+            until(lambda: "order 2" in answer("acme"), "the rows of acme are found", 150)
             assert "order" not in answer("globex")
