@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -33,7 +36,11 @@ from lakerunner.runtime.settings import BusSettings
 _PUBLISH_S = 10.0
 _ADMIN_S = 10.0
 _PING_S = 3.0
+#: A new topic, or one whose broker comes back, has no leader for a moment. So long a question is asked again.
+_LEADER_S = 5.0
+_NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 
+T = TypeVar("T")
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -82,7 +89,7 @@ class KafkaBus:
         with kafka_errors("ask Kafka for the lag"):
             groups = [group] if group is not None else self._groups()
             committed = [(name, place) for name in groups for place in self._committed(name)]
-            ends = self._ends([place for _, place in committed])
+            ends = _of_leaders(lambda: self._ends([place for _, place in committed]))
         lags = [
             Lag(
                 name,
@@ -210,7 +217,8 @@ def _read_to_end(reader: Consumer, name: str, prefix: str, last: int | None) -> 
         raise Missing(f"cannot read the topic {name}: {metadata.error.str()}")
     starts, ends = [], {}
     for partition in metadata.partitions:
-        low, high = reader.get_watermark_offsets(TopicPartition(name, partition), timeout=_ADMIN_S)
+        place = TopicPartition(name, partition)
+        low, high = _of_leaders(functools.partial(reader.get_watermark_offsets, place, timeout=_ADMIN_S))
         start = low if last is None else max(low, high - last)
         if start < high:
             starts.append(TopicPartition(name, partition, start))
@@ -229,6 +237,18 @@ def _read_to_end(reader: Consumer, name: str, prefix: str, last: int | None) -> 
             if record.offset + 1 >= ends[record.partition]:
                 del ends[record.partition]
     return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def _of_leaders(ask: Callable[[], T]) -> T:
+    """The answer of the brokers that lead partitions, once there are such."""
+    end_s = time.monotonic() + _LEADER_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER or time.monotonic() > end_s:
+                raise
+        time.sleep(0.1)
 
 
 def _worst(errors: Sequence[KafkaError]) -> LakeError:
