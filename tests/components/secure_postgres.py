@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-import pytest
 from cryptography import x509
 
+from tests.components.missing import missing
 from tests.components.papers import paper
 from tests.components.process import RunningProcess, free_port
 
@@ -46,7 +46,7 @@ def _programs() -> Path:
         Path(each) for each in [shutil.which("postgres")] if each
     ]
     if not found:
-        pytest.skip("cannot try PostgreSQL over TLS: there is no PostgreSQL on this system")
+        missing("cannot try PostgreSQL over TLS: there is no PostgreSQL on this system")
     return found[-1].parent
 
 
@@ -57,7 +57,7 @@ def _ordinary_user() -> str | None:
     try:
         return pwd.getpwnam("postgres").pw_name
     except KeyError:
-        pytest.skip("cannot try PostgreSQL over TLS as root: there is no user `postgres`")
+        missing("cannot try PostgreSQL over TLS as root: there is no user `postgres`")
 
 
 @contextmanager

@@ -155,7 +155,7 @@ class HttpSettings(Section):
     )
     drain_s: Annotated[float, Field(ge=0, le=600)] = Field(
         3.0,
-        description="How long a role that clients call keeps listening after it was told to stop, while it says that "
+        description="How long a role that clients call keeps listening after SIGTERM, while it says that "
         "it is not ready, so that load balancers send nothing more. Under `serve` it is 0 unless it is set.",
     )
 
@@ -314,7 +314,7 @@ class MonitorSettings(Section):
         "", description="Addresses of Alertmanagers, separated by commas; alerts go to /api/v2/alerts of each."
     )
     repeat_s: Seconds = Field(
-        14_400.0, description="How often a webhook is told again of an alert that is still firing."
+        14_400.0, description="How often an alert is sent again to a webhook while it is still firing."
     )
 
 
@@ -364,8 +364,8 @@ class RulerSettings(Section):
         description="Addresses to which alerts are posted as JSON, separated by commas.",
         json_schema_extra={"secret": True},
     )
-    resend_s: Seconds = Field(60.0, description="How often an Alertmanager is told again of an alert.")
-    repeat_s: Seconds = Field(14_400.0, description="How often a webhook is told again of an alert that still fires.")
+    resend_s: Seconds = Field(60.0, description="How often an alert is sent again to an Alertmanager.")
+    repeat_s: Seconds = Field(14_400.0, description="How often an alert is sent again to a webhook while it fires.")
     batch: Annotated[int, Field(ge=1, le=10_000)] = Field(256, description="Alerts in one request to a receiver.")
     ca_file: str = Field("", description="Certificates of authorities that receivers are checked with.")
     cert_file: str = Field("", description="Certificate that the ruler shows to receivers.")
@@ -464,7 +464,7 @@ class PipelineSettings(Section):
     jobs: Count = Field(2, description="Concurrent Spark jobs per worker.")
     finish_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         15.0,
-        description="How long batches under way may take to finish after a worker was told to stop. Then they are "
+        description="How long batches under way may take to finish after a worker received SIGTERM. Then they are "
         "abandoned, and another worker does them.",
     )
     batch_items: Count = Field(16, description="Maximum number of work items per Spark job.")
@@ -679,7 +679,7 @@ class ApiSettings(LimitSettings):
         "trace is judged by the spans within.",
     )
     finish_s: Annotated[float, Field(ge=0, le=3600)] = Field(
-        20.0, description="How long queries under way may take to finish after the API was told to stop."
+        20.0, description="How long queries under way may take to finish after the API received SIGTERM."
     )
     slow_lane: bool = Field(
         True,
