@@ -30,11 +30,12 @@ _TEXTS: LiteralString = "string_to_array(%s, E'\\x1f')"
 _FLAGS: LiteralString = "string_to_array(%s, E'\\x1f')::boolean[]"
 #: How COPY has characters that mean something in it. PostgreSQL has no text with the last one.
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"), ("\0", " "))
-#: Parameters: pairs, whether they are clients', and the org.
+#: Parameters: pairs, whether they are clients', and the org. Each row is looked up by the key of the table, as in all
+#: statements here: PostgreSQL may know nothing of a new org, takes it for one row, and compares all with all.
 _OTHER_SIDES: LiteralString = (
-    "FROM service_graph_half h"
-    f" JOIN (SELECT DISTINCT w.pair, w.is_client FROM unnest({_TEXTS}, {_FLAGS}) AS w(pair, is_client)) AS w"
-    " ON h.org_id = %s AND h.pair = w.pair AND h.is_client = NOT w.is_client"
+    f"FROM (SELECT DISTINCT w.pair, w.is_client FROM unnest({_TEXTS}, {_FLAGS}) AS w(pair, is_client)) AS w"
+    " CROSS JOIN LATERAL (SELECT * FROM service_graph_half h"
+    " WHERE h.org_id = %s AND h.pair = w.pair AND h.is_client = NOT w.is_client OFFSET 0) AS h"
 )
 _ALL_COLUMNS: LiteralString = (
     "string_agg(h.pair, E'\\x1f'), string_agg(h.own, E'\\x1f'), string_agg(h.is_client::text, E'\\x1f'),"
@@ -146,8 +147,10 @@ def apply_derivation(tx: Connection, org_id: uuid.UUID, change: Derivation) -> N
     if change.taken.num_rows:
         keys = [_joined(change.taken.column(name)) for name in ("pair", "is_client", "own")]
         deleted = tx.execute(
-            f"DELETE FROM service_graph_half h USING unnest({_TEXTS}, {_FLAGS}, {_TEXTS}) AS w(pair, is_client, own)"
-            " WHERE h.org_id = %s AND h.pair = w.pair AND h.is_client = w.is_client AND h.own = coalesce(w.own, '')",
+            "DELETE FROM service_graph_half WHERE ctid = ANY(ARRAY(SELECT h.place"
+            f" FROM unnest({_TEXTS}, {_FLAGS}, {_TEXTS}) AS w(pair, is_client, own)"
+            " CROSS JOIN LATERAL (SELECT h.ctid AS place FROM service_graph_half h WHERE h.org_id = %s"
+            " AND h.pair = w.pair AND h.is_client = w.is_client AND h.own = coalesce(w.own, '') OFFSET 0) AS h))",
             [*keys, org_id],
         ).rowcount
         if deleted != change.taken.num_rows:
@@ -161,9 +164,10 @@ def _wait(tx: Connection, org_id: uuid.UUID, halves: pa.Table) -> None:
     halves = halves.take(pa.array(_first_rows(halves)))
     keys = [_joined(halves.column(name)) for name in ("pair", "is_client", "own")]
     known = tx.execute(
-        "SELECT w.row, h.is_client <> w.is_client AS is_other FROM service_graph_half h JOIN"
-        f" unnest({_TEXTS}, {_FLAGS}, {_TEXTS}) WITH ORDINALITY AS w(pair, is_client, own, row)"
-        " ON h.org_id = %s AND h.pair = w.pair AND (h.is_client <> w.is_client OR h.own = coalesce(w.own, ''))",
+        "SELECT w.row, h.is_client <> w.is_client AS is_other"
+        f" FROM unnest({_TEXTS}, {_FLAGS}, {_TEXTS}) WITH ORDINALITY AS w(pair, is_client, own, row)"
+        " CROSS JOIN LATERAL (SELECT h.is_client FROM service_graph_half h WHERE h.org_id = %s AND h.pair = w.pair"
+        " AND (h.is_client <> w.is_client OR h.own = coalesce(w.own, '')) OFFSET 0) AS h",
         [*keys, org_id],
     ).fetchall()
     if any(row["is_other"] for row in known):
