@@ -23,13 +23,13 @@ from typing import Final
 import structlog
 
 from lakerunner.model.errors import LakeError
-from tests.faults import backfill, compact, delete, derive, rollup, ruler, sweep
+from tests.faults import backfill, compact, delete, derive, remake, rollup, ruler, settle, sweep
 from tests.faults.matrix import BUSES, Cell, Components, Matrix, components
 
 MATRICES: Final[Mapping[str, Matrix]] = {
     each.stage: each
     for each in (
-        *(module.MATRIX for module in (delete, sweep, compact, rollup, derive, backfill, ruler)),
+        *(module.MATRIX for module in (delete, sweep, compact, rollup, derive, settle, backfill, remake, ruler)),
         rollup.JOIN_MATRIX,
     )
 }

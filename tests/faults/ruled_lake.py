@@ -85,7 +85,7 @@ class RuledTrial(matrix.Trial):
     def sections(self) -> Mapping[str, Mapping[str, Any]]:
         return {
             "pipeline": {"compact_wait_s": 0.1, "compact_segments": 2, "bundle_objects": self.draw.randint(1, 4)},
-            "derive": {"span_metrics": True, "service_graph": True, "slot_keep_s": 1e10},
+            "derive": {"span_metrics": True, "service_graph": True, "slot_keep_s": 1e10, "remake_wait_s": 0.05},
         }
 
     def apply(self, text: str) -> None:
@@ -187,9 +187,9 @@ class RuledTrial(matrix.Trial):
                 found[row["service_name"]] += 1
         return found
 
-    def _sampled(self, name: str) -> Counter[str]:
+    def _sampled(self, name: str, label: str = "service_name") -> Counter[str]:
         """Queried, because samples of an earlier version of the rule are hidden, not gone."""
-        query = f"sum by (service_name) (sum_over_time({name}[1h]))"
+        query = f"sum by ({label}) (sum_over_time({name}[1h]))"
         if name == "span_seconds":
             query = f"histogram_count({query})"
         opened = open_lake(self.lake.settings, self.lake.database)
@@ -200,7 +200,7 @@ class RuledTrial(matrix.Trial):
             opened.close()
         found: Counter[str] = Counter()
         for labels, value in zip(block.labels, block.values.ravel(), strict=True):  # type: ignore[union-attr]
-            found[dict(labels).get("service_name", "")] = int(value)
+            found[dict(labels).get(label, "")] = int(value)
         return found
 
 

@@ -25,7 +25,9 @@ SLICE = (
     Cell("sweep", "postgres", "sweep_half_deleted", 1),
     Cell("sweep", "postgres", "sweep_raw_deleted", 1),
     Cell("derive", "postgres", "derive_after_write", 1),
+    Cell("settle", "postgres", "settle_after_write", 1),
     Cell("backfill", "kafka", "backfill_after_write", 1),
+    Cell("remake", "postgres", "before_commit", 1),
     Cell("ruler", "postgres", "ruler_after_send", 1),
     Cell("ruler", "postgres", "silent_ruler_before_send", 1),
 )

@@ -11,6 +11,7 @@ from lakerunner.index import deletions, outbox
 from lakerunner.index.alert_states import RuleEvaluation, apply_evaluation
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.derivation import Derivation, apply_derivation
+from lakerunner.index.derived_windows import Remade, apply_remade, is_catalog
 from lakerunner.index.joined_windows import join
 from lakerunner.index.ledger import end_objects
 from lakerunner.index.outbox import Outgoing
@@ -89,6 +90,8 @@ class ItemResult:
     #: A batch of rules whose results `made` holds, and the item, which this commit creates too.
     rule_evaluation: RuleEvaluation | None = None
     item: WorkItem | None = None
+    #: A stretch of time whose derived samples `made` has anew.
+    remade: Remade | None = None
 
 
 class _Stale(Exception):
@@ -122,6 +125,8 @@ def commit_item(database: Database, result: ItemResult) -> Outcome:
 
 def _apply(tx: Connection, result: ItemResult) -> None:
     _lock_windows(tx, result)
+    if result.remade is not None:
+        _replace(tx, result.remade)
     superseded = supersede(tx, result.superseded, result.item_id)
     if superseded != len(result.superseded):
         raise _Stale(f"{len(result.superseded) - superseded} of {len(result.superseded)} input segments are not live")
@@ -154,7 +159,8 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     if result.derivation is not None and result.made:
         apply_derivation(tx, result.made[0].org_id, result.derivation)
     _apply_rules(tx, result)
-    if result.objects or result.evaluated or result.rule_evaluation is not None:
+    derived = result.evaluated or result.derivation is not None or result.remade is not None
+    if result.objects or derived or result.rule_evaluation is not None:
         # Only raw objects and rules bring new rows; other stages write the same rows again.
         mark_inserted(tx, result.made)
     record_sources(tx, result.made, result.sources)
@@ -170,6 +176,20 @@ def _lock_windows(tx: Connection, result: ItemResult) -> None:
         hold_windows(tx, result.joined[0].org_id)
     elif result.deletions:
         share_windows(tx, _org_of(tx, result))
+    elif result.remade is not None:
+        share_windows(tx, result.remade.due.org_id)
+
+
+def _replace(tx: Connection, remade: Remade) -> None:
+    """Hide the samples that are replaced. The catalog is locked first, as by those who change rules."""
+    if not is_catalog(tx, remade.due, remade.catalog_version):
+        raise _Stale("rules were changed meanwhile")
+    replaced_by = None
+    if remade.replaced is not None:
+        replaced_by = deletions.request_deletion(tx, remade.replaced, 0.0, remade.may_hold, makes_holes=False)
+    reason = apply_remade(tx, remade, replaced_by)
+    if reason is not None:
+        raise _Stale(reason)
 
 
 def _org_of(tx: Connection, result: ItemResult) -> uuid.UUID:

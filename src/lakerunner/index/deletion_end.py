@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lakerunner.index import derived_windows
+
 if TYPE_CHECKING:
     from lakerunner.index.database import Connection
     from lakerunner.index.segments import SegmentRef
@@ -29,9 +31,11 @@ def end_complete(tx: Connection, deletion_ids: set[uuid.UUID]) -> None:
     for deletion_id in sorted(deletion_ids):
         tx.execute("SELECT FROM deletion WHERE deletion_id = %s FOR UPDATE", [deletion_id])
         # A statement of its own: it sees what a commit that held the lock before this one has ended.
-        tx.execute(
+        ended = tx.execute(
             "UPDATE deletion SET state = 'done', ended_at = now() WHERE deletion_id = %s AND state = 'running'"
             " AND NOT EXISTS (SELECT FROM deletion_segment s WHERE s.deletion_id = deletion.deletion_id"
             " AND s.state = 'pending')",
             [deletion_id],
         )
+        if ended.rowcount:
+            derived_windows.rows_are_gone(tx, deletion_id)

@@ -15,10 +15,11 @@ from typing import Any
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
+from lakerunner.index import derived_windows
 from lakerunner.index.database import Connection
 from lakerunner.index.deletion_end import end_complete
 from lakerunner.index.rollup_windows import mark_dirty, share_windows
-from lakerunner.index.rule_catalog import record_gone
+from lakerunner.index.rule_catalog import DELETED, record_gone
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, ref, segment_of_row
 from lakerunner.model.deletion import DeletionRequest, DeletionState, SegmentDeleted
 from lakerunner.model.errors import Conflict, LimitHit, Missing
@@ -98,10 +99,10 @@ def request_deletion(
         ],
     )  # fmt: skip
     _touch_windows(tx, segments, request.start_ns, request.end_ns)
-    if makes_holes and segments:
-        record_gone(
-            tx, request.org_id, request.signal, request.start_ns, request.end_ns, "rows were deleted on request"
-        )
+    if makes_holes and segments and request.signal == METRICS.name:
+        record_gone(tx, request.org_id, request.signal, request.start_ns, request.end_ns, DELETED)
+    elif makes_holes and segments:
+        derived_windows.hide(tx, deletion_id, request)
     return deletion_id
 
 
@@ -177,6 +178,7 @@ def cancel_deletion(tx: Connection, org_id: uuid.UUID, deletion_id: uuid.UUID) -
             " AND state = 'pending'",
             [deletion_id],
         )
+        derived_windows.unhide(tx, deletion_id)
     found = find_deletion(tx, org_id, deletion_id)
     if not done.rowcount:
         raise Conflict(
@@ -302,6 +304,9 @@ def apply_outcomes(tx: Connection, outcomes: Sequence[SegmentDeleted]) -> bool:
         " ON s.dateint = r.dateint AND s.segment_id = r.segment_id",
         [[each.dateint for each in touched], [each.segment_id for each in touched]],
     ).fetchall()
-    _touch_windows(tx, [segment_of_row(row) for row in found], 0, 1 << 62)
+    segments = [segment_of_row(row) for row in found]
+    _touch_windows(tx, segments, 0, 1 << 62)
+    ids = {each.segment_id: each.deletion_ids for each in outcomes}
+    derived_windows.touch(tx, [(deletion_id, each) for each in segments for deletion_id in ids[each.segment_id]])
     end_complete(tx, {row["deletion_id"] for row in rows})
     return True

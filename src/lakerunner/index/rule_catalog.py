@@ -8,7 +8,7 @@ rule is a new version with an identity of its own; the old one is retired by the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,7 @@ from lakerunner.index.database import Connection
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
 from lakerunner.model.errors import Missing, Unavailable
 from lakerunner.model.segment import UNDATED, Segment
-from lakerunner.model.signals import METRICS, SIGNALS
+from lakerunner.model.signals import METRICS, SIGNALS, TRACES
 from lakerunner.model.time import MAX_TIME_NS, TimeRange
 
 _COLUMNS = (
@@ -31,6 +31,10 @@ _COLUMNS = (
 _HOLE_NS = 600 * 10**9
 #: A hole of more stretches is stored as one.
 _MOST_STRETCHES = 1_000
+#: Why samples of rules differ from rows where some of these were deleted on request.
+DELETED = "rows were deleted on request"
+#: The number of the built-in span metrics among rules, for holes; and how their names begin.
+SPAN_METRICS, _SPAN_METRICS_PREFIX = -1, "traces_spanmetrics_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +249,7 @@ def record_clashes(tx: Connection, org_id: uuid.UUID, segments: Sequence[Segment
         "SELECT rule_id, signal, name FROM materialization_rule WHERE org_id = %s AND until_version IS NULL", [org_id]
     ).fetchall()
     holes = []
-    for segment in segments if rules else ():
+    for segment in segments:
         values, bounds = segment.pruning.values.get("metric_name"), segment.pruning.bounds.get("metric_name")
         for rule in rules:
             if values is not None and rule["name"] in values:
@@ -256,7 +260,25 @@ def record_clashes(tx: Connection, org_id: uuid.UUID, segments: Sequence[Segment
                 continue
             time_range = segment.time_range
             holes.append(Hole(rule["signal"], rule["rule_id"], time_range.start_ns, time_range.end_ns, reason))
+        clash = _clash_of_span_metrics(values, bounds)
+        if clash is not None:
+            time_range = segment.time_range
+            holes.append(Hole(TRACES.name, SPAN_METRICS, time_range.start_ns, time_range.end_ns, clash))
     record_holes(tx, org_id, holes)
+
+
+def _clash_of_span_metrics(values: Collection[str] | None, bounds: tuple[str, str] | None) -> str | None:
+    """Whether somebody else sends span metrics under the names of ours, or may do so.
+
+    >>> _clash_of_span_metrics({"up"}, None), _clash_of_span_metrics(None, ("a", "z"))
+    (None, 'the lake may have a metric of this name there')
+    """
+    if values is not None:
+        is_sent = any(name.startswith(_SPAN_METRICS_PREFIX) for name in values)
+        return "a metric of this name was sent or recorded" if is_sent else None
+    if bounds is not None and (bounds[1] < _SPAN_METRICS_PREFIX or bounds[0] > _SPAN_METRICS_PREFIX + "~"):
+        return None
+    return "the lake may have a metric of this name there"
 
 
 # -- in the transaction that ends an item ----------------------------------------------------------------------------
@@ -388,13 +410,15 @@ def coverage(tx: Connection, org_id: uuid.UUID, rule: StoredRule, from_ns: int, 
         " OR s.pruning->'values'->'metric_name' ? %(metric)s)"
         " UNION ALL SELECT h.start_ns, h.end_ns, h.reason FROM rule_hole h WHERE h.org_id = %(org)s"
         " AND h.signal = %(signal)s AND h.rule_id IN (0, %(rule)s) AND h.start_ns < %(high)s AND h.end_ns > %(low)s"
+        " UNION ALL SELECT w.start_ns, w.end_ns, %(deleted)s FROM derived_window w WHERE w.org_id = %(org)s"
+        " AND w.signal = %(signal)s AND w.state <> 'made' AND w.start_ns < %(high)s AND w.end_ns > %(low)s"
         " UNION ALL SELECT %(low)s, %(high)s, 'the rule is retired' FROM materialization_rule r"
         " WHERE r.rule_id = %(rule)s AND r.until_version IS NOT NULL",
         {
             "org": org_id, "signal": rule.signal, "rule": rule.rule_id, "since": rule.since_version,
             "until": rule.until_version, "first": first, "last": last, "undated": UNDATED, "low": low, "high": high,
             # Segments that do not have the metric of a rule over metrics are none of its rows.
-            "metric": rule.definition.get("metric"),
+            "metric": rule.definition.get("metric"), "deleted": DELETED,
         },
     ).fetchall()  # fmt: skip
     return sorted(Uncovered(max(row["start_ns"], low), min(row["end_ns"], high), row["reason"]) for row in rows)

@@ -228,6 +228,11 @@ class DeriveSettings(Section):
         3_600.0, description="How long one side of a call waits for the other, if they come with different objects."
     )
     backfill_tasks: int = Field(2, ge=1, description="Tasks of the cluster that backfill of rules may take at a time.")
+    remake_wait_s: Seconds = Field(
+        60.0,
+        description="Pause before derived metrics are made again whose rows were deleted on request: after the hour is "
+        "over and its rows are gone, and after a try that failed.",
+    )
     max_rules: int = Field(1_000, ge=0, description="Materialization rules that an org may have.")
     rule_us_per_row: float = Field(
         20.0,

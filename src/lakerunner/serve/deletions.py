@@ -9,7 +9,7 @@ from lakerunner.index import deletions as index
 from lakerunner.index.deletions import Deletion
 from lakerunner.model.errors import BadInput
 from lakerunner.pipeline.delete.request import request_deletion
-from lakerunner.pipeline.delete.still_counted import still_counted
+from lakerunner.pipeline.delete.still_counted import derived_windows, still_counted
 from lakerunner.query.deletable import deletion_request
 from lakerunner.serve.api import Api
 from lakerunner.serve.caller import Caller
@@ -42,9 +42,9 @@ class Deletions:
         with self._database.transaction() as tx:
             found = index.find_deletion(tx, caller.org_id, deletion_id(text))
             segments = index.receipt(tx, found.deletion_id)
-            derived = still_counted(tx, found)
+            derived, windows = still_counted(tx, found), derived_windows(tx, found)
         receipt = [{**row, "segment_id": str(row["segment_id"])} for row in segments]
-        return {**shown(found), "receipt": receipt, "stillCountedBy": derived}
+        return {**shown(found), "receipt": receipt, "stillCountedBy": derived, "derivedWindows": windows}
 
     def cancel(self, caller: Caller, text: str) -> Deletion:
         with self._database.transaction() as tx:

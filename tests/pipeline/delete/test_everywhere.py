@@ -276,7 +276,11 @@ def test_the_receipt_names_derived_metrics_that_still_count_the_rows(lake: LakeO
     with lake.database.transaction() as tx:
         (named,) = still_counted(tx, find_deletion(tx, org_id, of_spans))
         assert still_counted(tx, find_deletion(tx, org_id, of_samples)) == []
-    assert named["metric"] == "traces_spanmetrics_calls_total", "the other one has no samples in that time"
+        assert named["metric"] == "traces_spanmetrics_calls_total", "the other one has no samples in that time"
+        assert "until it is made again" in named["note"] and "deleteWith" not in named
+        tx.execute("UPDATE derived_window SET state = 'kept', reason = 'spans have expired'")
+        (named,) = still_counted(tx, find_deletion(tx, org_id, of_spans))
+    assert "cannot be made again: spans have expired" in named["note"]
     assert named["deleteWith"] == (
         "lakerunner delete --signal metrics --match 'traces_spanmetrics_calls_total' --from 1970-01-01T00:00:00Z "
         "--to 1970-01-01T00:10:00Z --org …"

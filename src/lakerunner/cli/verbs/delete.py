@@ -96,17 +96,19 @@ def list_(cli: Cli, org: OrgOption) -> None:
 def show(
     cli: Cli, deletion_id: Annotated[str, typer.Argument(help="Id from `delete list`.")], org: OrgOption
 ) -> None:  # fmt: skip
-    """Show a deletion and its receipt: rows of every segment before and after, checksums of what was written, and the
-    derived metrics that still count the rows."""
+    """Show a deletion and its receipt: rows of every segment before and after, checksums of what was written,
+    what became of derived metrics by hours, and those that still count the rows."""
     from lakerunner.index.deletions import find_deletion, receipt
     from lakerunner.index.orgs import find_org
-    from lakerunner.pipeline.delete.still_counted import still_counted
+    from lakerunner.pipeline.delete.still_counted import derived_windows, still_counted
 
     with cli.index() as database, database.transaction() as tx:
         found = find_deletion(tx, find_org(tx, org).org_id, _id(deletion_id))
         segments = [dict(row) for row in receipt(tx, found.deletion_id)]
-        derived = still_counted(tx, found)
-    cli.output.fields({**_document(found), "receipt": segments, "still_counted_by": derived})
+        derived, windows = still_counted(tx, found), derived_windows(tx, found)
+    cli.output.fields(
+        {**_document(found), "receipt": segments, "still_counted_by": derived, "derived_windows": windows}
+    )
 
 
 @app.command()

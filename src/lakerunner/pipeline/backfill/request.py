@@ -12,7 +12,7 @@ from lakerunner.index.rule_catalog import find_rule, live_rules, unevaluated
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import METRICS
 from lakerunner.model.time import TimeRange
-from lakerunner.pipeline.backfill.stage import NAME
+from lakerunner.pipeline.backfill.remake import NAME
 from lakerunner.runtime.crash import crash_point
 
 #: Segments that are announced at a time. The rest follows when these are done.

@@ -5,19 +5,23 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from lakerunner.bus.announce import segments_made
-from lakerunner.index.commit import ItemResult
+from lakerunner.index.commit import ItemResult, Outcome
 from lakerunner.index.database import Database
 from lakerunner.index.derivation import Derivation, next_slots
 from lakerunner.index.rule_catalog import Evaluated
 from lakerunner.index.segments import ref
 from lakerunner.index.series_key import series_key
+from lakerunner.model.errors import LakeError
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.backfill.inputs import UNEVALUATED
+from lakerunner.pipeline.backfill.remake import NAME, Remaking
 from lakerunner.pipeline.backfill.task import BackfillResult, BackfillTask, run_task
 from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.derive.evaluate import SLOTS
@@ -27,12 +31,14 @@ from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_h
 from lakerunner.pipeline.rule_report import report_rules
 from lakerunner.pipeline.stage import Attempt, Item, Stage
 from lakerunner.runtime.settings import PipelineSettings, Settings
+from lakerunner.runtime.telemetry import log
 
-NAME: Final = "backfill"
 #: Runs tasks somewhere and returns their results in order; Unavailable when one died.
 RunTasks = Callable[[Sequence[BackfillTask]], list[BackfillResult]]
 #: Segments per item: few, because a compaction of one makes the item stale.
 _ITEM_SEGMENTS = 4
+#: How often windows of derived metrics are looked for that are to be made again.
+_REMAKE_POLL_S = 10.0
 
 
 class BackfillRunner(BucketRunner[Segment, BackfillTask, BackfillResult]):
@@ -43,6 +49,35 @@ class BackfillRunner(BucketRunner[Segment, BackfillTask, BackfillResult]):
         self._database = database
         self._settings = settings
         self._rules = RuleRegistry(database, settings.derive)
+        self._remaking = Remaking(database, self._rules, settings.derive, self._target, self._run_tasks)
+        self._remake_at_s = 0.0
+        self._remade: Future[Outcome | None] | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="remake")
+
+    def upkeep(self) -> None:
+        """Make derived metrics again whose rows were deleted on request: beside the batches, one window at a time."""
+        if self._remade is not None:
+            if not self._remade.done():
+                return
+            outcome = self._outcome(self._remade)
+            self._remade = None
+            if outcome is not Outcome.COMMITTED:
+                self._remake_at_s = monotonic() + min(_REMAKE_POLL_S, self._settings.derive.remake_wait_s)
+        if monotonic() >= self._remake_at_s:
+            self._remade = self._pool.submit(self._remaking.one)
+
+    def _outcome(self, remade: Future[Outcome | None]) -> Outcome | None:
+        try:
+            return remade.result()
+        except LakeError as error:
+            # The window is taken again after a pause.
+            self._note(error)
+            log().warning("derived metrics are not made again yet", error=str(error))
+            return None
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        super().close()
 
     def run(self, items: Sequence[Item[Segment]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         tasks = self._tasks(items)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +22,7 @@ from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.derivation import Derivation, external_halves, waiting_halves
 from lakerunner.index.series_key import series_key
-from lakerunner.index.work import WorkItem, create_item
-from lakerunner.model.errors import LakeError
+from lakerunner.index.work import WorkItem
 from lakerunner.model.half_call import HALF
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import RawObject
@@ -92,18 +90,14 @@ def settle(database: Database, store: ObjectStore, org_id: uuid.UUID, slot: int,
         return 0
     segments, intervals = _written(store, org_id, _COLLECTOR, external_edges(external), slot, key)
     crash_point("settle_after_write")
-    item_id = fresh_id()
-    with database.transaction() as tx:
-        create_item(tx, WorkItem(item_id, "ingest", org_id, TRACES.name))
-    crash_point("settle_before_commit")
+    # Known from its commit on: an item without inputs that stayed open could never be done.
+    item = WorkItem(fresh_id(), "ingest", org_id, TRACES.name)
     derivation = Derivation([(slot, each) for each in intervals], external, external=external.num_rows)
-    try:
-        commit_item(database, ItemResult(item_id, segments, follow_ups=segments_made(segments), derivation=derivation))
-    except LakeError:
-        # Another worker was faster. An item that stays open would be announced again.
-        with suppress(LakeError):
-            commit_item(database, ItemResult(item_id))
-        raise
+    follow_ups = segments_made(segments)
+    commit_item(
+        database, ItemResult(item.item_id, segments, follow_ups=follow_ups, derivation=derivation, item=item)
+    )  # fmt: skip
+    crash_point("settle_after_commit")
     GRAPH_HALVES.labels("external").inc(external.num_rows)
     return int(external.num_rows)
 

@@ -1,0 +1,223 @@
+"""Derived metrics after a deletion on request: not used for rewriting, made again, and equal to the rows left."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakerunner.index.commit import Outcome
+from lakerunner.index.deletions import cancel_deletion
+from lakerunner.index.rollup_windows import window_states
+from lakerunner.index.rule_catalog import record_gone
+from lakerunner.model.signals import LOGS, METRICS, TRACES
+from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.backfill.remake import Remaking
+from lakerunner.pipeline.backfill.task import run_task
+from lakerunner.pipeline.delete.still_counted import derived_windows, still_counted
+from lakerunner.pipeline.rule_registry import RuleRegistry
+from lakerunner.store.config import StoreConfig
+from tests.pipeline.delete import deleting
+from tests.pipeline.derive.test_rules_in_lake import (
+    FIRST,
+    LATE,
+    MATCH,
+    NOW_S,
+    RULES,
+    applied,
+    asked,
+    backfill,
+    compact,
+    equal,
+    gaps,
+    ingest,
+    logs,
+)
+from tests.pipeline.derive.test_service_graph import batch_of, spans_of
+from tests.pipeline.lake import ORG, Lake
+
+DELETED = "rows were deleted on request"
+EU = '{region="eu"}'
+REMADE = "sum by (region) (sum_over_time(errors_total[30m]))"
+
+
+def delete(
+    lake: Lake, selector: str, signal: str = "logs", until_s: float = 600, *, work_off: bool = True
+) -> uuid.UUID:
+    found = deleting.request(lake.database, ORG, signal, selector, 0, int((NOW_S + until_s) * 1e9))
+    if work_off:
+        assert set(deleting.work_off(lake.settings, lake.database)) == {Outcome.COMMITTED}
+    return found
+
+
+def remaking(lake: Lake, run: Callable[[Any], Any] = run_task, **changed: Any) -> Remaking:
+    derive = lake.settings.derive.model_copy(update={"remake_wait_s": 1e-9, "span_metrics": True, **changed})
+    # The hour is over.
+    with lake.database.transaction() as tx:
+        tx.execute("UPDATE derived_window SET ready_at = now() - interval '1 day'")
+    rules, target = RuleRegistry(lake.database, derive), StoreConfig.of(lake.settings)
+    return Remaking(lake.database, rules, derive, target, lambda tasks: [run(task) for task in tasks])
+
+
+def states(lake: Lake, deletion_id: uuid.UUID) -> list[str]:
+    with lake.database.transaction() as tx:
+        return [each["state"] for each in derived_windows(tx, deleting.found(lake.database, ORG, deletion_id))]
+
+
+def counted_by(lake: Lake, deletion_id: uuid.UUID) -> dict[str, str]:
+    with lake.database.transaction() as tx:
+        return {
+            each["metric"]: each["note"] for each in still_counted(tx, deleting.found(lake.database, ORG, deletion_id))
+        }
+
+
+def test_samples_say_again_what_is_left(lake: Lake) -> None:
+    applied(lake)
+    ingest(lake, logs(FIRST))
+    ingest(lake, logs(LATE))
+    compact(lake, METRICS)
+    deletion_id = delete(lake, EU, work_off=False)
+    # At once: the rows are hidden, and no query of rows is answered from samples that count them.
+    assert gaps(lake, "errors_total") == {DELETED} and states(lake, deletion_id) == ["hidden"]
+    assert remaking(lake).one() is None, "rows are still there"
+    assert set(deleting.work_off(lake.settings, lake.database)) == {Outcome.COMMITTED}
+    assert gaps(lake, "errors_total") == {DELETED} and set(states(lake, deletion_id)) == {"due"}
+    assert (
+        counted_by(lake, deletion_id)["errors_total"] == "it counts the deleted rows until it is made again, by itself"
+    )
+    while remaking(lake).one() is Outcome.COMMITTED:
+        pass
+    assert equal(lake, "errors_total", MATCH, "region") == 3
+    assert asked(lake, "promql", "histogram_count(sum_over_time(ms[30m]))") == {"{}": 1.0}
+    assert asked(lake, "promql", "max_over_time(ms_max[30m])") == {"{}": 8.0}
+    assert not gaps(lake, "errors_total") and set(states(lake, deletion_id)) == {"made"}
+    assert counted_by(lake, deletion_id) == {}
+    # The samples that were replaced are hidden; then they are gone, and nothing changes.
+    assert set(deleting.work_off(lake.settings, lake.database)) == {Outcome.COMMITTED}
+    assert equal(lake, "errors_total", MATCH, "region") == 3
+    times = [tuple(row.values()) for row in lake.rows(METRICS).select(["tid", "timestamp"]).to_pylist()]
+    assert len(times) == len(set(times)) > 0
+    # Rows that come later count as ever.
+    ingest(lake, logs([(3, "error again", "eu")]))
+    assert equal(lake, "errors_total", MATCH, "region") == 4
+    compact(lake)
+    compact(lake, METRICS)
+    assert equal(lake, "errors_total", MATCH, "region") == 4
+
+
+def test_rollups_above_are_dirty(lake: Lake) -> None:
+    applied(lake)
+    ingest(lake, logs(FIRST))
+    delete(lake, EU)
+    with lake.database.transaction() as tx:
+        tx.execute("UPDATE rollup_window SET dirty = false, made_generation = generation")
+    assert remaking(lake).one() is Outcome.COMMITTED
+    with lake.database.transaction() as tx:
+        found = window_states(tx, ORG, TimeRange(NOW_S * 10**9, (NOW_S + 60) * 10**9))
+    assert found and all(each.dirty for each in found if each.start_ns < (NOW_S + 10) * 10**9 <= each.end_ns)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_spans_count_what_is_left(lake: Lake, seed: int) -> None:
+    draw = random.Random(seed)
+    derive = lake.settings.derive.model_copy(update={"span_metrics": True, "service_graph": True})
+    lake.settings = lake.settings.model_copy(update={"derive": derive})
+    applied(lake)
+    for _ in range(draw.randint(1, 3)):
+        spans = spans_of(draw, 20, (NOW_S + draw.randrange(-7_200, 100)) * 10**9)
+        ingest(lake, batch_of(spans), TRACES)
+    if draw.random() < 0.5:
+        compact(lake, TRACES)
+    service = draw.choice(["cart", "gateway", "payment"])
+    deletion_id = delete(lake, f'{{service_name="{service}"}}', "traces", draw.choice([20, 600]))
+    while remaking(lake).one() is Outcome.COMMITTED:
+        pass
+    rows = lake.rows(TRACES).select(["service_name", "status_code"]).to_pylist()
+    calls = asked(lake, "promql", "sum by (service) (sum_over_time(traces_spanmetrics_calls_total[4h]))")
+    seconds = asked(lake, "promql", "histogram_count(sum(sum_over_time(traces_spanmetrics_latency[4h])))")
+    assert sum(calls.values()) == len(rows) == sum(seconds.values())
+    for name in {row["service_name"] for row in rows}:
+        assert calls[str({"service": name})] == sum(row["service_name"] == name for row in rows)
+    failed = asked(lake, "promql", "sum(sum_over_time(failed_spans_total[4h]))")
+    assert sum(failed.values()) == sum(row["status_code"] == "error" for row in rows)
+    left = counted_by(lake, deletion_id)
+    assert all(name.startswith("traces_service_graph_") and "cannot be made again" in left[name] for name in left)
+    assert not gaps(lake, "failed_spans_total", 9_000)
+
+
+def test_what_came_or_changed_meanwhile_makes_the_attempt_stale(lake: Lake) -> None:
+    applied(lake)
+    ingest(lake, logs(FIRST))
+    deletion_id = delete(lake, EU)
+
+    def while_running(change: Callable[[], Any]) -> Outcome | None:
+        done = []
+
+        def run(task: Any) -> Any:
+            result = run_task(task)
+            if not done:
+                done.append(change())
+            return result
+
+        return remaking(lake, run).one()
+
+    assert while_running(lambda: ingest(lake, logs(LATE))) is Outcome.STALE
+    assert while_running(lambda: compact(lake)) is Outcome.STALE
+    changed = RULES.replace("dimensions: [service_name, region]", "dimensions: [region]")
+    assert while_running(lambda: applied(lake, changed)) is Outcome.STALE
+    # What the changed rule has not seen is not counted here, and the backfill counts it.
+    assert remaking(lake).one() is Outcome.COMMITTED
+    assert asked(lake, "promql", REMADE) == {}
+    assert backfill(lake) == [Outcome.COMMITTED]
+    assert equal(lake, "errors_total", MATCH, "region") == 5
+    assert asked(lake, "promql", "max_over_time(ms_max[30m])") == {"{}": 70.0}
+    assert states(lake, deletion_id) == ["made"]
+    # Two workers with one window: the second finds it made.
+    second = delete(lake, '{region="us"}')
+    assert while_running(lambda: remaking(lake).one()) is Outcome.STALE
+    assert set(states(lake, second)) == {"made"}
+    assert equal(lake, "errors_total", MATCH, "region") == 3
+
+
+def test_what_cannot_be_made_again_is_named(lake: Lake) -> None:
+    applied(lake)
+    ingest(lake, logs(FIRST))
+    before = asked(lake, "promql", REMADE)
+    deletion_id = delete(lake, EU)
+    with lake.database.transaction() as tx:
+        record_gone(tx, ORG, LOGS.name, 0, (NOW_S + 5) * 10**9, "logs have expired")
+    assert remaking(lake).one() is None
+    assert states(lake, deletion_id) == ["kept"] and asked(lake, "promql", REMADE) == before
+    assert counted_by(lake, deletion_id)["errors_total"].endswith("cannot be made again: logs have expired")
+    assert DELETED in gaps(lake, "errors_total")
+
+
+def test_samples_that_somebody_sent_under_the_name_stay(lake: Lake) -> None:
+    from tests.pipeline.derive.test_rules_in_lake import gauges
+
+    applied(lake)
+    ingest(lake, logs(FIRST))
+    ingest(lake, gauges([(20, "/a", "500", 7.0)]).replace(b'"load"', b'"errors_total"'), METRICS)
+    deletion_id = delete(lake, EU)
+    assert remaking(lake).one() is Outcome.COMMITTED
+    assert sum(asked(lake, "promql", "sum_over_time(errors_total[30m])").values()) == 10
+    assert asked(lake, "promql", "histogram_count(sum_over_time(ms[30m]))") == {"{}": 1.0}
+    assert DELETED in gaps(lake, "errors_total") and not gaps(lake, "ms")
+    assert "was sent or recorded" in counted_by(lake, deletion_id)["errors_total"]
+
+
+def test_a_cancelled_deletion_leaves_rules_as_they_were(lake: Lake) -> None:
+    applied(lake)
+    ingest(lake, logs(FIRST))
+    deletion_id = deleting.request(lake.database, ORG, "logs", EU, 0, (NOW_S + 600) * 10**9, 1e6)
+    assert gaps(lake, "errors_total") == {DELETED}
+    with lake.database.transaction() as tx:
+        cancel_deletion(tx, ORG, deletion_id)
+    assert not gaps(lake, "errors_total")
+    # Nothing matches: nothing is to be made again.
+    nothing = delete(lake, '{region="nowhere"}', work_off=False)
+    deleting.work_off(lake.settings, lake.database)
+    assert not gaps(lake, "errors_total") and states(lake, nothing) == []
