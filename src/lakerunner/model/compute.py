@@ -20,5 +20,10 @@ class Compute(enum.StrEnum):
     DISTINCT = "distinct"
 
     @property
+    def is_distribution(self) -> bool:
+        """Whether samples are native histograms: of values, or of registers that values set."""
+        return self in (Compute.HISTOGRAM, Compute.DISTINCT)
+
+    @property
     def needs_field(self) -> bool:
         return self not in (Compute.COUNT, Compute.BYTES)

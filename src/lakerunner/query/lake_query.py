@@ -102,8 +102,12 @@ class LakeQuery:
         """
         if leaves:
             self._timed("plan", lambda: self._planner.prepare(leaves, coverage))
-            self.small = self.small or self._reads_few(leaves)
+            self.expect(leaves)
         return self._planner.fingerprint()
+
+    def expect(self, leaves: Sequence[Leaf]) -> None:
+        """Take the query as small if these leaves, of those that were looked up, are all that it reads and are few."""
+        self.small = self.small or (bool(leaves) and self._reads_few(leaves))
 
     def again(self, timeout_s: float, cancelled: Callable[[], None]) -> LakeQuery:
         """A source over the same segments, with an account and a deadline of its own."""

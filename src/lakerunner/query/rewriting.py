@@ -60,6 +60,11 @@ class Ruled(Protocol):
         """Whether some steps are read raw."""
         ...
 
+    @property
+    def reads(self) -> tuple[Leaf, ...]:
+        """What is read where rules answer everything; empty where raw rows are read too."""
+        ...
+
 
 class Rewriter(Protocol):
     def consider_stored(self, plan: Plan, rules: Sequence[StoredRule]) -> Considered | None:

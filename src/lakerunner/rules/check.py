@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lakerunner.model.compute import Compute
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.rules.definitions import Group, Materialize, Record
 from lakerunner.rules.matches import dimension_labels, log_match, metric_match, span_match
@@ -49,8 +48,6 @@ def _errors_of(rule: Materialize) -> list[ParseError]:
     found: list[ParseError] = []
     if rule.name.startswith(_RESERVED):
         found.append(_at(rule, "materialize", f"{rule.name!r} is a name of built-in metrics"))
-    if rule.compute is Compute.DISTINCT:
-        found.append(_at(rule, "compute", "distinct is not supported yet"))
     if rule.max_series > MAX_SERIES:
         found.append(_at(rule, "max_series", f"max_series is more than {MAX_SERIES:,}"))
     if len(rule.dimensions) > MAX_DIMENSIONS:

@@ -49,8 +49,10 @@ _STAGES = (
 @dataclass(frozen=True, slots=True)
 class LogMatch:
     selector: logql.LogSelector
-    #: What is computed of each line; None for lines and their bytes.
+    #: What is computed of each line; None for lines, their bytes and different values.
     unwrap: logql.Unwrap | None
+    #: The label whose different values are counted; empty where none is.
+    distinct: str
     #: Dimensions of the rule, and the labels that they become.
     dimensions: tuple[tuple[str, str], ...]
 
@@ -101,7 +103,20 @@ def log_match(rule: Materialize) -> LogMatch:
     for name in rule.dimensions:
         if not _LABEL.fullmatch(name) or name.startswith("__"):
             raise source.error("dimensions", f"dimensions: {name!r} is no label of log lines")
-    return LogMatch(tree, _unwrap(rule, source), dimension_labels(rule))
+    is_distinct = rule.compute is Compute.DISTINCT
+    if is_distinct:
+        _require_counted(rule, source)
+    unwrap = None if is_distinct else _unwrap(rule, source)
+    return LogMatch(tree, unwrap, rule.field if is_distinct else "", dimension_labels(rule))
+
+
+def _require_counted(rule: Materialize, source: Source) -> None:
+    """Refuse what is no label whose values can be counted."""
+    if not _LABEL.fullmatch(rule.field):
+        raise source.error("compute", f"compute: {rule.field!r} is no label of log lines", hint="name a label")
+    if rule.field in rule.dimensions:
+        reason = f"compute: {rule.field!r} is a dimension too, so that every series has one value of it"
+        raise source.error("compute", reason)
 
 
 def _unwrap(rule: Materialize, source: Source) -> logql.Unwrap | None:
@@ -133,6 +148,9 @@ def span_match(rule: Materialize) -> SpanMatch:
     if rule.compute is Compute.BYTES:
         raise source.error("compute", "compute: only log lines have bytes")
     argument = _field(rule.field, "compute", source) if rule.compute.needs_field else None
+    if rule.compute is Compute.DISTINCT and rule.field in rule.dimensions:
+        reason = f"compute: {rule.field!r} is a dimension too, so that every series has one value of it"
+        raise source.error("compute", reason)
     dimensions = tuple((_field(name, "dimensions", source), _span_label(name)) for name in rule.dimensions)
     labels = [label for _, label in dimensions]
     for label in labels:

@@ -129,7 +129,9 @@ class QueryService:
         finally:
             self.admission.charge(query, opened.source.stats.worker_cpu_s)
         self.logged(opened, query, time.thread_time() - began_cpu_s)
-        if isinstance(plan, StepPlan) and plan.reads_rows:
+        if isinstance(opened.plan, Ruled):
+            self._sizes.record_samples(query.caller.org_id, opened.plan, result.samples)
+        elif isinstance(plan, StepPlan) and plan.reads_rows:
             # Kernels count rows so fast that their number says little.
             self._sizes.record_rows(query.caller.org_id, plan, opened.source.stats.worker_cpu_s)
         else:
@@ -174,6 +176,10 @@ class QueryService:
         else:
             fingerprint = source.prepare(considered.leaves, considered.wants)
             plan, notes = considered.decided(source.gaps, source.looked_up)
+            if isinstance(plan, Ruled):
+                # Its size says nothing of the same query over raw rows, nor the other way round.
+                source.small = self._sizes.is_small(query.caller.org_id, plan)
+                source.expect(plan.reads)
             source.stats.rewrites = [note.to_json() for note in notes]
             outcome = "refused" if not isinstance(plan, Ruled) else "split" if plan.splits else "rewritten"
             API_REWRITES.labels(plan.language, outcome).inc()

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from lakerunner.formats.read import read_object
 from lakerunner.model.compute import Compute
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.rule_set import Evaluation, RuleBudget, RuleEvaluation, RuleSet, RuleVersion
+from lakerunner.pipeline.derive.work_time import work_time
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.pipeline.split import parts
 from lakerunner.rules.definitions import Materialize
@@ -233,3 +235,20 @@ def test_expensive_rules_of_one_org_are_cut_off_and_cost_others_nothing() -> Non
     assert len(cut) > 100 and all("derive.rule_us_per_row" in each.reason for each in found.troubles)
     # Compiling 500 rules and one check beyond the budget are what they may take more.
     assert used_s[1] < used_s[0] + 5 * (budget.least_s + 3_000 * 20e-6)
+
+
+def test_compiling_kernels_is_not_time_that_rules_take() -> None:
+    def kernel(numbers: np.ndarray) -> float:
+        total = 0.0
+        for number in numbers:
+            total += number
+        return total
+
+    compiled = njit(kernel)
+    before_s, thread_s = work_time(), time.thread_time()
+    compiled(np.zeros(4))
+    compile_s = time.thread_time() - thread_s
+    assert work_time() - before_s < compile_s / 2
+    worked_s, thread_s = work_time(), time.thread_time()
+    np.sort(np.random.default_rng(1).random(2_000_000))
+    assert work_time() - worked_s > (time.thread_time() - thread_s) / 2

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.compute import Compute
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.pipeline.derive.selected import Coded, Floats, Ints, Selected
 
@@ -63,8 +64,8 @@ class Buckets:
         return int(self.series.max()) + 1 if len(self.series) else 0
 
 
-def bucketed(found: Selected, *, cells: bool) -> Buckets:
-    """Group the rows of a rule. With `cells`, their amounts are distributed too."""
+def bucketed(found: Selected, compute: Compute) -> Buckets:
+    """Group the rows of a rule, and distribute their amounts where it wants that."""
     size = len(found.times_ns)
     series, first = numbered([each.codes for each in found.dimensions], size)
     labels = tuple(each.words.take(pa.array(each.codes[first])) for each in found.dimensions)
@@ -78,11 +79,13 @@ def bucketed(found: Selected, *, cells: bool) -> Buckets:
     nothing = np.zeros(0, np.int64)
     cell_group, cell_place, cell_count = nothing, nothing, np.zeros(0)
     if found.amounts is not None:
-        total = _added(group, found.amounts, groups)
-        least, most = _extremes(group, groups, found.amounts, found.amounts)
-        if cells:
-            cell, at = numbered([group, _place(found.amounts) + 2 * _NEGATIVE], size)
-            cell_group, cell_place = group[at], _place(found.amounts[at])
+        if compute is not Compute.DISTINCT:
+            total = _added(group, found.amounts, groups)
+            least, most = _extremes(group, groups, found.amounts, found.amounts)
+        if compute.is_distribution:
+            place = _place(found.amounts) if compute is Compute.HISTOGRAM else _place_of_index(found.amounts)
+            cell, at = numbered([group, place + 2 * _NEGATIVE], size)
+            cell_group, cell_place = group[at], place[at]
             cell_count = np.bincount(cell, minlength=len(at)).astype(np.float64)
     return Buckets(
         labels, series[firsts], bucket[firsts], count, total, least, most, cell_group, cell_place, cell_count
@@ -164,6 +167,11 @@ def _place(amounts: Floats) -> Ints:
     index = np.ceil(np.log2(np.where(some, size, 1.0)) * _PER_DOUBLING).astype(np.int64)
     # Indexes lie between -1,024 and 8,192.
     return np.where(some, np.where(amounts > 0, index + _NEGATIVE // 2, index - _NEGATIVE // 2), _ZERO)
+
+
+def _place_of_index(index: Floats) -> Ints:
+    """Where a histogram counts amounts that are numbers of buckets already."""
+    return index.astype(np.int64) + _NEGATIVE // 2
 
 
 def cells_of(found: Buckets) -> tuple[tuple[Ints, Ints, Floats], Floats, tuple[Ints, Ints, Floats]]:

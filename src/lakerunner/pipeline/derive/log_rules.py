@@ -19,7 +19,7 @@ from lakerunner.formats.attributes import OVERFLOW, keys_of
 from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError
 from lakerunner.model.signals.logs import REPEAT
-from lakerunner.pipeline.derive.selected import Check, Coded, Floats, Ints, Selected, Services
+from lakerunner.pipeline.derive.selected import Check, Coded, Floats, Ints, Selected, Services, distinct_values
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import ERROR, Entries, Stage, plain, valid
 from lakerunner.query.logql.needed import stored_names
@@ -70,6 +70,8 @@ class _LogRule:
         after = {name for name, _ in match.dimensions} | {ERROR}
         if match.unwrap is not None:
             after.add(match.unwrap.label)
+        if match.distinct:
+            after.add(match.distinct)
         stages = tuple(ordered[first:])
         matchers = match.selector.matchers
         others = tuple(each for each in matchers if each.name != SERVICE_NAME)
@@ -252,14 +254,15 @@ class LogRules:
         self, lines: _Lines, entries: Entries, places: Sequence[int], check: Check
     ) -> Iterator[tuple[int, Outcome]]:
         """The rows of rules whose stages have all been run. What is alike is computed for all of them at once."""
-        alike: dict[tuple[ast.Unwrap | None, bool], list[int]] = {}
+        alike: dict[_Measure, list[int]] = {}
         for place in places:
             rule = self._rules[place]
-            alike.setdefault((rule.match.unwrap, rule.compute is Compute.BYTES), []).append(place)
-        for (unwrap, is_bytes), some in alike.items():
+            measure = _Measure(rule.match.unwrap, rule.match.distinct, rule.compute is Compute.BYTES)
+            alike.setdefault(measure, []).append(place)
+        for measure, some in alike.items():
             try:
                 check()
-                found = _measured(lines.of(entries, some), lines.times_ns, unwrap, is_bytes, check)
+                found = _measured(lines.of(entries, some), lines.times_ns, measure, check)
                 names = dict.fromkeys(name for place in some for name, _ in self._rules[place].match.dimensions)
                 labels = {name: Coded.of(found.entries.label(name), len(found.entries)) for name in names}
                 outcomes = [
@@ -356,6 +359,16 @@ def _wanted(stages: Sequence[ast.Stage], after: frozenset[str]) -> frozenset[str
 
 
 @dataclass(frozen=True, slots=True)
+class _Measure:
+    """What is computed of each entry."""
+
+    unwrap: ast.Unwrap | None
+    #: The label whose different values are counted.
+    distinct: str
+    is_bytes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Measured:
     entries: Entries
     times_ns: Ints
@@ -365,11 +378,14 @@ class _Measured:
     failed: Mask | None
 
 
-def _measured(entries: Entries, times_ns: Ints, unwrap: ast.Unwrap | None, is_bytes: bool, check: Check) -> _Measured:
+def _measured(entries: Entries, times_ns: Ints, measure: _Measure, check: Check) -> _Measured:
     amounts = None
-    if unwrap is not None:
-        entries, amounts = unwrapped(entries, unwrap, check)
-    elif is_bytes:
+    if measure.unwrap is not None:
+        entries, amounts = unwrapped(entries, measure.unwrap, check)
+    elif measure.distinct:
+        rows, amounts = distinct_values(Coded.of(entries.label(measure.distinct), len(entries)))
+        entries = entries.taken(rows) if len(rows) < len(entries) else entries
+    elif measure.is_bytes:
         amounts = pc.binary_length(entries.lines).to_numpy(zero_copy_only=False).astype(np.float64)
     errors = entries.label(ERROR)
     failed: Mask = np.zeros(len(entries), np.bool_)

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
 from lakerunner.formats.read import read_object
+from lakerunner.model import distinct
 from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.model.signal import Signal
@@ -38,6 +40,7 @@ _START_MS = 1_767_225_600_000
 _KINDS = {"unspecified": 0, "internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _STATUSES = {"unset": 0, "ok": 1, "error": 2}
 _KEY = b"k" * 16
+_OF_HISTOGRAMS = ("h_count", "h_sum", "h_zero_threshold", "h_positive_spans")
 
 
 def run_pairs(path: Path, only: re.Pattern[str] | None = None) -> tuple[list[str], int]:
@@ -154,6 +157,21 @@ def _any_value(value: object) -> dict[str, Any]:
     return {"stringValue": str(value)}
 
 
+def _value(row: dict[str, Any]) -> Value:
+    """The number of a sample: of a histogram count and sum, of different values how many there are."""
+    if row.get("h_count") is None:
+        return float(row["value"])
+    if row["h_zero_threshold"] != distinct.ZERO_THRESHOLD:
+        return row["h_count"], row["h_sum"]
+    buckets: list[int] = []
+    end = 0
+    for span in row["h_positive_spans"]:
+        start = end + span["offset"]
+        end = start + span["length"]
+        buckets.extend(range(start, end))
+    return float(distinct.estimates(np.zeros(len(buckets), np.int64), np.array(buckets, np.int64), 1)[0])
+
+
 def _lines(evaluation: Evaluation) -> list[tuple[str, str]]:
     found = [(each.name, f"hole {each.name}: {each.reason}") for each in evaluation.troubles]
     derived = evaluation.derived
@@ -168,11 +186,10 @@ def _lines(evaluation: Evaluation) -> list[tuple[str, str]]:
         "tid",
         "timestamp",
         "value",
-        *(name for name in ("h_count", "h_sum") if name in derived.samples.schema.names),
+        *(name for name in _OF_HISTOGRAMS if name in derived.samples.schema.names),
     ]
     for row in derived.samples.select(columns).to_pylist():
         bucket = (round(row["timestamp"].timestamp() * 1000) - 1 - _START_MS) // BUCKET_MS
-        count = row.get("h_count")
-        values.setdefault(row["tid"], {})[bucket] = row["value"] if count is None else (count, row["h_sum"])
+        values.setdefault(row["tid"], {})[bucket] = _value(row)
     found += [(labels[tid].get(METRIC_NAME), series_line(labels[tid], each)) for tid, each in values.items()]
     return sorted({*found})

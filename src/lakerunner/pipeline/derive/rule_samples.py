@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakerunner.formats.decoded import table_of
 from lakerunner.formats.otlp.buckets import sparse
 from lakerunner.formats.otlp.labels import Rank, Source, label_sets
+from lakerunner.model import distinct
 from lakerunner.model.compute import Compute
 from lakerunner.model.labels import METRIC_NAME
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
@@ -36,8 +37,8 @@ def samples_of(found: Sequence[Found], slot: int, series_key: bytes) -> Derived 
     """One sample per series and bucket; the slot sets its time, so that samples of other tasks have other times."""
     if not 0 <= slot < SLOTS:
         raise ValueError(f"slot {slot} is none of {SLOTS}")
-    numbers = [each for each in found if each.rule.compute is not Compute.HISTOGRAM]
-    histograms = [each for each in found if each.rule.compute is Compute.HISTOGRAM]
+    numbers = [each for each in found if not each.rule.compute.is_distribution]
+    histograms = [each for each in found if each.rule.compute.is_distribution]
     tables = [_tables(some, slot, series_key) for some in (numbers, histograms) if some]
     if not tables:
         return None
@@ -47,7 +48,7 @@ def samples_of(found: Sequence[Found], slot: int, series_key: bytes) -> Derived 
 
 
 def _type(compute: Compute) -> str:
-    return "gauge" if compute in _GAUGES else "histogram" if compute is Compute.HISTOGRAM else "counter"
+    return "gauge" if compute in _GAUGES else "histogram" if compute.is_distribution else "counter"
 
 
 def _tables(found: Sequence[Found], slot: int, series_key: bytes) -> tuple[pa.Table, pa.Table]:
@@ -63,7 +64,7 @@ def _tables(found: Sequence[Found], slot: int, series_key: bytes) -> tuple[pa.Ta
         "tid": pa.array(series.column("tid").to_numpy()[owner]),
         "timestamp": pa.array(time_ms, pa.timestamp("ms", "UTC")),
     }
-    if found[0].rule.compute is Compute.HISTOGRAM:
+    if found[0].rule.compute.is_distribution:
         columns |= _histograms(found)
     else:
         columns["value"] = pa.array(np.concatenate([_value(each.rule.compute, each.buckets) for each in found]))
@@ -84,16 +85,20 @@ def _value(compute: Compute, found: Buckets) -> Floats:
 
 
 def _histograms(found: Sequence[Found]) -> dict[str, pa.Array]:
-    made = [_histogram(each.buckets) for each in found]
+    made = [_histogram(each.buckets, each.rule.compute) for each in found]
     return {name: pa.concat_arrays([each[name] for each in made]) for name in made[0]}
 
 
-def _histogram(found: Buckets) -> dict[str, pa.Array]:
+def _histogram(found: Buckets, compute: Compute) -> dict[str, pa.Array]:
     size = len(found.series)
     positive, zeros, negative = cells_of(found)
+    schema, zero_threshold = SCHEMA, ZERO_THRESHOLD
+    if compute is Compute.DISTINCT:
+        positive = distinct.highest(*positive)
+        schema, zero_threshold = distinct.SCHEMA, distinct.ZERO_THRESHOLD
     columns = {
-        "h_schema": pa.array(np.full(size, SCHEMA, np.int8)),
-        "h_zero_threshold": pa.array(np.full(size, ZERO_THRESHOLD)),
+        "h_schema": pa.array(np.full(size, schema, np.int8)),
+        "h_zero_threshold": pa.array(np.full(size, zero_threshold)),
         "h_zero_count": pa.array(zeros),
         "h_count": pa.array(found.count),
         "h_sum": pa.array(found.total),

@@ -6,7 +6,6 @@ others and the rows themselves are not concerned.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES, signal_named
@@ -27,6 +25,7 @@ from lakerunner.pipeline.derive.metric_rules import MetricRules
 from lakerunner.pipeline.derive.rule_samples import Found, samples_of
 from lakerunner.pipeline.derive.selected import Check, Ints, Selected
 from lakerunner.pipeline.derive.trace_rules import TraceRules
+from lakerunner.pipeline.derive.work_time import work_time
 from lakerunner.pipeline.repeats import times_of_repeated_spans
 from lakerunner.rules.definitions import Materialize
 
@@ -112,12 +111,12 @@ class RuleEvaluation:
         """Evaluate all rules over rows as they are stored; samples of metrics come with their series."""
         if not self._set.rules or not rows.num_rows:
             return
-        began_s = time.thread_time()
+        began_s = work_time()
         self._allowed_s += rows.num_rows * self._set.budget.us_per_row * 1e-6
         left_s = self._allowed_s - self._used_s
 
         def check() -> None:
-            if time.thread_time() - began_s > left_s:
+            if work_time() - began_s > left_s:
                 raise LimitHit("the rules of the org took longer than derive.rule_us_per_row allows")
 
         try:
@@ -132,7 +131,7 @@ class RuleEvaluation:
             # Nothing of this part is counted for any rule.
             for rule in self._set.rules:
                 self._fail(rule, error, rows)
-        self._used_s += time.thread_time() - began_s
+        self._used_s += work_time() - began_s
 
     def _note_repeats(self, spans: pa.Table) -> None:
         """TraceQL counts a span once that was sent twice. Rules count it twice."""
@@ -162,7 +161,7 @@ class RuleEvaluation:
         if len(outcome.failed_ns):
             self._trouble(rule, outcome.failed_ns, "its stages failed on some rows")
         if len(outcome.times_ns):
-            found = bucketed(outcome, cells=rule.rule.compute is Compute.HISTOGRAM)
+            found = bucketed(outcome, rule.rule.compute)
             # Memory is bounded by the limit of series, whatever the rows are.
             limit = 4 * rule.rule.max_series
             self._parts.setdefault(rule.rule_id, []).append(capped(found, limit))

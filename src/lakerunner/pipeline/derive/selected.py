@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.distinct import buckets_of
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 #: Raises when the rules have taken too long.
@@ -41,6 +43,13 @@ class Coded:
         return Coded(self.codes[rows], self.words)
 
 
+def distinct_values(values: Coded) -> tuple[Ints, Floats]:
+    """The rows that have a value, and the bucket that it has in the sketch of different values."""
+    is_there = pc.not_equal(values.words, "").to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(is_there[values.codes])
+    return rows, buckets_of(values.words)[values.codes[rows]].astype(np.float64)
+
+
 def _whole(numbers: pa.Array) -> Ints:
     found: Ints = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
@@ -52,7 +61,7 @@ class Selected:
 
     times_ns: Ints
     dimensions: Sequence[Coded]
-    #: What is added up, compared or distributed; None where rows are counted.
+    #: What is added up, compared or distributed, or buckets of different values; None where rows are counted.
     amounts: Floats | None = None
     #: Times of rows that the rule's stages failed on. They are not among the others.
     failed_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError
 from lakerunner.model.time import NS_PER_S
-from lakerunner.pipeline.derive.selected import Check, Coded, Ints, Selected, Services, rows_of_batch
+from lakerunner.pipeline.derive.selected import Check, Coded, Ints, Selected, Services, distinct_values, rows_of_batch
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.check import fields_in
 from lakerunner.query.traceql.conditions import Conditions, satisfying
@@ -27,6 +28,7 @@ _FAILURES = (LakeError, pa.ArrowException, ValueError, TypeError, KeyError, Inde
 
 @dataclass(frozen=True, slots=True)
 class _TraceRule:
+    compute: Compute
     match: SpanMatch
     fields: tuple[ast.Field, ...]
     #: Comparisons of the service that every span of the rule satisfies.
@@ -38,7 +40,7 @@ class _TraceRule:
         found = [] if match.condition is None else list(fields_in(match.condition))
         found += [field for field, _ in match.dimensions]
         found += [] if match.argument is None else [match.argument]
-        return cls(match, tuple(dict.fromkeys(found)), tuple(_of_service(match.condition)))
+        return cls(rule.compute, match, tuple(dict.fromkeys(found)), tuple(_of_service(match.condition)))
 
     def accepts(self, service: str) -> bool:
         values = Values.of_literal(ast.Literal(ast.STRING, service))
@@ -104,7 +106,10 @@ def _measured(spans: Spans, conditions: Conditions, rule: _TraceRule) -> Selecte
     rows = np.flatnonzero(conditions.mask(rule.match.condition))
     amounts = None
     failed_ns: Ints = np.zeros(0, np.int64)
-    if rule.match.argument is not None:
+    if rule.match.argument is not None and rule.compute is Compute.DISTINCT:
+        kept, amounts = distinct_values(_coded(conditions.values(rule.match.argument).take(rows)))
+        rows = rows[kept]
+    elif rule.match.argument is not None:
         found = conditions.values(rule.match.argument).take(rows)
         numeric = found.is_number
         amounts = np.where(found.kind == DURATION, found.number / NS_PER_S, found.number)[numeric]

@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, Function] = _all(
     *_each(
         "abs absent acos acosh asin asinh atan atanh ceil cos cosh deg exp floor ln log10 log2 rad sgn sin sinh "
         "sort sort_desc sqrt tan tanh timestamp start_timestamp "
-        "histogram_avg histogram_count histogram_stddev histogram_stdvar histogram_sum",
+        "histogram_avg histogram_count histogram_distinct histogram_stddev histogram_stdvar histogram_sum",
         (_V,),
     ),
     *_each(

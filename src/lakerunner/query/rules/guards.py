@@ -23,6 +23,12 @@ _FOLLOWS: dict[Compute, frozenset[Function]] = {
     Compute.MAX: frozenset({Function.MAX}),
     # A histogram also has the number and the sum of its values.
     Compute.HISTOGRAM: frozenset({Function.SUM, Function.AVG, Function.QUANTILE}),
+    Compute.DISTINCT: frozenset({Function.DISTINCT}),
+}
+#: Functions that are within an error, and the sentence that says within which.
+_APPROXIMATE = {
+    Function.QUANTILE: "quantiles of the rule's histograms are within 9.1%",
+    Function.DISTINCT: "the rule's numbers of different values have a standard error of 1.6%",
 }
 _SECONDS = 1e9
 
@@ -59,10 +65,11 @@ def function_follows(case: Case) -> str | None:
 
 
 def approximation_allowed(case: Case) -> str | None:
-    """Quantiles of histograms are approximate, so the query must allow them."""
-    if case.candidate.function is not Function.QUANTILE or case.approximate:
+    """Quantiles of histograms and numbers of different values are approximate, so the query must allow them."""
+    within = _APPROXIMATE.get(case.candidate.function)
+    if within is None or case.approximate:
         return None
-    return "quantiles of the rule's histograms are within 9.1%, and the query does not allow it with approximate=1"
+    return f"{within}, and the query does not allow it with approximate=1"
 
 
 def same_changes(case: Case) -> str | None:

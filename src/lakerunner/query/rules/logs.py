@@ -36,6 +36,8 @@ _OF_VALUES = {
     "quantile_over_time": Function.QUANTILE,
 }
 _RATES = frozenset({"rate", "bytes_rate"})
+#: Aggregations with one value per group, whatever that is.
+_ONE_EACH = frozenset({"sum", "count", "min", "max", "avg", "stddev", "stdvar"})
 _NO_ERROR = ast.StringFilter(Matcher(ERROR, MatchKind.EQUAL, ""))
 
 
@@ -46,6 +48,8 @@ class Part:
     node: ast.MetricExpr
     candidates: tuple[Candidate, ...] = ()
     refusal: str = ""
+    #: The part that this one is a part of.
+    within: ast.MetricExpr | None = None
 
     @property
     def text(self) -> str:
@@ -54,13 +58,22 @@ class Part:
 
 def parts_of(expr: ast.MetricExpr) -> Iterator[Part]:
     """The largest parts of an expression that aggregate entries, and those of which no rule can answer any."""
-    pending = [expr]
+    pending: list[ast.MetricExpr] = [expr]
+    within: ast.MetricExpr | None = None
     while pending:
         node = pending.pop()
         match node:
+            case ast.VectorAggregate(op="count", expr=ast.VectorAggregate(expr=ast.RangeAggregate()) as values) if (
+                part := _distinct_part(node, values)
+            ) is not None:
+                yield part
+                pending.append(values)
+                within = node
             case ast.VectorAggregate(expr=ast.RangeAggregate(grouping=None) as inner):
                 grouping = absorbed(node)
-                yield _part(node, inner, grouping, node.op, f"{node.op}({inner.op}(…))")
+                part = _part(node, inner, grouping, node.op, f"{node.op}({inner.op}(…))")
+                yield dataclasses.replace(part, within=within)
+                within = None
             case ast.RangeAggregate():
                 yield _part(node, node, node.grouping, "", node.op)
             case ast.Binary(left=left, right=right):
@@ -96,13 +109,10 @@ def _part(
     if unwrap is not None and (refusal := _of_unwrap(unwrap, grouping)):
         return Part(node, refusal=refusal)
     outer = grouping if outer_op else None
-    selector = inner.range.selector
-    # As in Loki, a parser that nothing reads is left out. A rule may have it or not.
-    selectors = dict.fromkeys((without_idle_parsers(selector, needs_of(inner, outer, outer_op)), selector))
     candidate = Candidate(
         text=print_expr(node),
         signal=LOGS.name,
-        selection=_selection(selector),
+        selection=_selection(inner.range.selector),
         function=function,
         field="" if unwrap is None else field_of(unwrap),
         by=grouping.labels,
@@ -111,7 +121,40 @@ def _part(
         divisor=inner.range.range_ns / _NS_PER_S if inner.op in _RATES else 1.0,
         quantile=inner.param or 0.0,
     )
-    return Part(node, tuple(dataclasses.replace(candidate, selection=_selection(each)) for each in selectors))
+    return Part(node, _with_selectors(candidate, inner, outer, outer_op))
+
+
+def _with_selectors(
+    candidate: Candidate, inner: ast.RangeAggregate, outer: ast.Grouping | None, outer_op: str
+) -> tuple[Candidate, ...]:
+    """As in Loki, a parser that nothing reads is left out. A rule may have it or not."""
+    selector = inner.range.selector
+    selectors = dict.fromkeys((without_idle_parsers(selector, needs_of(inner, outer, outer_op)), selector))
+    return tuple(dataclasses.replace(candidate, selection=_selection(each)) for each in selectors)
+
+
+def _distinct_part(node: ast.VectorAggregate, values: ast.VectorAggregate) -> Part | None:
+    """`count by (a) (sum by (a, b) (count_over_time(…)))`: how many different values of b there are."""
+    inner = values.expr
+    by, each = node.grouping or ast.Grouping(), values.grouping
+    if not isinstance(inner, ast.RangeAggregate) or inner.grouping is not None or inner.range.unwrap is not None:
+        return None
+    if each is None or by.without or each.without or values.op not in _ONE_EACH or inner.op not in _FUNCTIONS:
+        return None
+    counted = sorted({*each.labels} - {*by.labels})
+    if len(counted) != 1 or not {*by.labels} <= {*each.labels}:
+        return None
+    candidate = Candidate(
+        text=print_expr(node),
+        signal=LOGS.name,
+        selection=_selection(inner.range.selector),
+        function=Function.DISTINCT,
+        field=counted[0],
+        by=by.labels,
+        range_ns=inner.range.range_ns,
+        offset_ns=inner.range.offset_ns,
+    )
+    return Part(node, _with_selectors(candidate, inner, each, values.op))
 
 
 def _of_unwrap(unwrap: ast.Unwrap, grouping: ast.Grouping) -> str:

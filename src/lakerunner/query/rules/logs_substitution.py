@@ -23,6 +23,11 @@ class LogSubstitution:
     def __init__(self, plan: LogSteps) -> None:
         self._plan = plan
 
+    def answers_all(self, parts: Sequence[RuledPart]) -> bool:
+        cut = _Cut({id(part.node): number for number, part in enumerate(parts)})
+        cut.without_reads(self._plan.expr)
+        return not cut.raw
+
     def evaluate(
         self, parts: Sequence[RuledPart], steps: Ints, source: SeriesSource, check: Check, max_samples: int
     ) -> Evaluated:

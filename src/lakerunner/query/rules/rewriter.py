@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from lakerunner.index.rule_catalog import StoredRule
+from lakerunner.model.compute import Compute
 from lakerunner.model.errors import LakeError
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS, METRICS, TRACES
@@ -22,13 +23,14 @@ from lakerunner.query.rules import logs, samples, spans
 from lakerunner.query.rules.coverage import Windows, overlaps
 from lakerunner.query.rules.guards import GUARDS, Case, Guard, refusal
 from lakerunner.query.rules.logs_substitution import LogSubstitution
-from lakerunner.query.rules.rule import Candidate, Rule, RuleVersion
+from lakerunner.query.rules.rule import Candidate, Function, Rule, RuleVersion
 from lakerunner.query.rules.ruled_plan import RuledPart, RuledSteps, Substitution
 from lakerunner.query.rules.samples_substitution import SampleSubstitution
-from lakerunner.query.rules.selection import Selection
+from lakerunner.query.rules.selection import Condition, Selection
 from lakerunner.query.rules.spans_substitution import SpanSubstitution
 from lakerunner.query.rules.stored import rule_version
 from lakerunner.query.rules.target import target_of
+from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.traceql.language import MetricPlan
 
 PROMQL = "promql"
@@ -48,6 +50,10 @@ class Part(Protocol):
     def refusal(self) -> str: ...
     @property
     def text(self) -> str: ...
+    @property
+    def within(self) -> object:
+        """The node of the part that this one is a part of; None if there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,8 @@ class Considered:
                 notes.append(_refused(option, f"the rule lacks rows: {known[0].sentence}" if known else "no steps"))
             elif id(part.node) not in best or number > best[id(part.node)][0]:
                 best[id(part.node)] = number, part
-        parts = [part for _, part in best.values()]
+        # A part of a part that is answered is not asked for.
+        parts = [part for _, part in best.values() if part.within is None or id(part.within) not in best]
         if not parts or self.substitution is None:
             return self.raw, tuple(notes)
         notes += [
@@ -150,10 +157,11 @@ class Rewriter:
         notes: list[Note] = []
         for part in parts[:_MAX_PARTS]:
             if part.refusal:
-                notes.append(Note(part.text, "", 0, part.refusal))
+                if part.within is None:
+                    notes.append(Note(part.text, "", 0, part.refusal))
                 continue
             # Of rules that answer the same, the one with the fewest dimensions has the fewest series.
-            for version in sorted(versions, key=lambda each: len(each.dimensions)):
+            for version in sorted(_comparable(part, versions), key=lambda each: len(each.dimensions)):
                 made = self._answer(plan, part, version)
                 if isinstance(made, Note):
                     notes.append(made)
@@ -194,7 +202,15 @@ class Rewriter:
             compiled,
             windows,
             metric=case.rule.selection.metric,
+            within=part.within,
         )
+
+
+def _comparable(part: Part, versions: Sequence[RuleVersion]) -> list[RuleVersion]:
+    """A count of groups is also a part around another: rules that can answer only one of the two say nothing there."""
+    if part.candidates[0].function is Function.DISTINCT:
+        return [each for each in versions if each.compute is Compute.DISTINCT]
+    return [each for each in versions if part.within is None or each.compute is not Compute.DISTINCT]
 
 
 def _want(part: RuledPart, version: RuleVersion, plan: StepPlan) -> CoverageWant:
@@ -221,7 +237,13 @@ def _first(parts: Iterator[Part]) -> Iterator[Part]:
 
 def _rule(version: RuleVersion) -> Rule | None:
     selection = _selection(version.signal, version.match)
-    return None if selection is None else Rule(version, selection)
+    if selection is None:
+        return None
+    if version.compute is Compute.DISTINCT:
+        # A row without the field has no value to count. A query counts it as one, unless it says otherwise.
+        there = Matcher(version.field, MatchKind.NOT_EQUAL, "")
+        selection = selection.where(Condition(f'condition {version.field} != ""', matcher=there))
+    return Rule(version, selection)
 
 
 _SELECTIONS: Mapping[Hashable, Any] = {

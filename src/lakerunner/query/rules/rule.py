@@ -61,6 +61,8 @@ class Function(enum.StrEnum):
     MAX = "max"
     AVG = "avg"
     QUANTILE = "quantile"
+    #: How many different values a field has.
+    DISTINCT = "distinct"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class RuledPart:
     gaps: tuple[Gap, ...] = ()
     #: The metric that a rule over metrics reads.
     metric: str = ""
+    #: The node of the part that this one is a part of.
+    within: object = None
 
     def covered(self, steps: Ints) -> Bools:
         return self.windows.covered(steps * NS_PER_MS, self.gaps)
@@ -57,6 +59,10 @@ class Substitution(Protocol):
 
     #: Whether groups of steps may be cut where a rule begins or ends to have all rows.
     cuts: bool
+
+    def answers_all(self, parts: Sequence[RuledPart]) -> bool:
+        """Whether the query reads nothing beside these parts."""
+        ...
 
     def evaluate(
         self, parts: Sequence[RuledPart], steps: Ints, source: SeriesSource, check: Check, max_samples: int
@@ -86,12 +92,19 @@ class RuledSteps(StepPlan):
     @property
     def approximate(self) -> bool:
         """Whether the answer is within a stated error only, as the query allowed."""
-        return any(part.target.approximate for part in self.parts)
+        return any(part.target.within for part in self.parts)
 
     @property
     def splits(self) -> bool:
         steps = self.times.steps()
         return not all(part.covered(steps).all() for part in self.parts)
+
+    @property
+    def reads(self) -> tuple[Leaf, ...]:
+        """What is read where rules answer everything; empty where raw rows are read too."""
+        if self.splits or not self._substitution.answers_all(self.parts):
+            return ()
+        return tuple(leaf for part in self.parts for leaf in part.plan.leaves)
 
     def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
         return self.raw.leaves_at(steps)
@@ -104,8 +117,8 @@ class RuledSteps(StepPlan):
         if not active:
             return evaluated(self.raw, steps, source, check, max_samples)
         found = self._substitution.evaluate(active, steps, source, check, max_samples)
-        if any(part.target.approximate for part in active):
-            found.notes.approximate_by_rule(0)
+        for within in dict.fromkeys(part.target.within for part in active if part.target.within):
+            found.notes.approximate_by_rule(within, 0)
         return found
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:

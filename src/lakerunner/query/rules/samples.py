@@ -40,6 +40,7 @@ class Part:
     node: ast.Aggregate
     candidates: tuple[Candidate, ...] = ()
     refusal: str = ""
+    within: object = None
 
     @property
     def text(self) -> str:

@@ -23,15 +23,23 @@ class SampleSubstitution:
     def __init__(self, plan: PromQlSteps) -> None:
         self._plan = plan
 
+    def answers_all(self, parts: Sequence[RuledPart]) -> bool:
+        known = {leaf for part in parts for leaf in part.plan.leaves}
+        return known.issuperset(self._with(parts).leaves)
+
     def evaluate(
         self, parts: Sequence[RuledPart], steps: Ints, source: SeriesSource, check: Check, max_samples: int
     ) -> Evaluated:
+        return evaluated(self._with(parts), steps, source, check, max_samples)
+
+    def _with(self, parts: Sequence[RuledPart]) -> PromQlSteps:
+        """The query with these parts replaced."""
         by = {id(part.node): part.plan.expr for part in parts if isinstance(part.plan, PromQlSteps)}
         expr = _replaced(self._plan.expr, by)
         plan = LANGUAGE.compile(print_expr(expr), self._plan.times, self._plan.options)
         if not isinstance(plan, PromQlSteps):
             raise Bug("cannot evaluate a query that rules answer: it has no steps any more")
-        return evaluated(plan, steps, source, check, max_samples)
+        return plan
 
 
 def _replaced(expr: ast.Expr, by: Mapping[int, ast.Expr]) -> ast.Expr:

@@ -37,6 +37,11 @@ class Selection:
     #: The stages between the levels. They must be the same for two selections to be comparable.
     changes: tuple[Hashable, ...] = ()
 
+    def where(self, condition: Condition) -> Selection:
+        """The rows that satisfy one more condition, after all changes."""
+        *before, last = self.levels
+        return Selection((*before, (*last, condition)), self.changes)
+
     @property
     def metric(self) -> str:
         """The one metric whose samples are selected; empty if they are rows of another signal."""

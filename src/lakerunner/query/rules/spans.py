@@ -47,6 +47,7 @@ class Part:
     node: ast.Metric
     candidates: tuple[Candidate, ...] = ()
     refusal: str = ""
+    within: object = None
 
     @property
     def text(self) -> str:

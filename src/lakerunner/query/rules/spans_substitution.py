@@ -23,6 +23,16 @@ class SpanSubstitution:
     def __init__(self, plan: MetricPlan) -> None:
         self._plan = plan
 
+    def answers_all(self, parts: Sequence[RuledPart]) -> bool:
+        answered = {id(part.node) for part in parts}
+
+        def all_of(expr: ast.MetricExpr) -> bool:
+            if isinstance(expr, ast.MetricOp):
+                return all_of(expr.left) and all_of(expr.right)
+            return isinstance(expr, ast.MetricNumber) or id(expr) in answered
+
+        return all_of(self._plan.root)
+
     def evaluate(
         self, parts: Sequence[RuledPart], steps: Ints, source: SeriesSource, check: Check, max_samples: int
     ) -> Evaluated:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakerunner.model.compute import Compute
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.rules.guards import Case, matchers_of_series
@@ -27,12 +26,19 @@ _TARGETS = {
     Function.MAX: ("max", "max_over_time"),
     Function.AVG: ("sum", "sum_over_time"),
     Function.QUANTILE: ("sum", "sum_over_time"),
+    Function.DISTINCT: ("sum", "sum_over_time"),
 }
 #: What is read of the histogram of a window and group.
 _OF_HISTOGRAMS = {
     Function.SUM: "histogram_sum({})",
     Function.AVG: "histogram_avg({})",
     Function.QUANTILE: "histogram_quantile({quantile!r}, {})",
+    Function.DISTINCT: "histogram_distinct({})",
+}
+#: What the warning of an answer says that is within a stated error only.
+_WITHIN = {
+    Function.QUANTILE: "quantile_over_time was computed from histograms of a rule, within 9.1%",
+    Function.DISTINCT: "different values were counted by a rule, with a standard error of 1.6%",
 }
 
 
@@ -46,8 +52,8 @@ class Target:
     divisor: float = 1.0
     zeros: bool = False
     typed: bool = False
-    #: Whether the answer is within a stated error only.
-    approximate: bool = False
+    #: Within which error the answer is, as a sentence; empty if it is exact.
+    within: str = ""
 
     def shaped(self, block: Block) -> Block:
         """The result as the part of the query would have it."""
@@ -74,7 +80,7 @@ def target_of(case: Case) -> Target:
     offset = f" offset {_duration(candidate.offset_ns)}" if candidate.offset_ns else ""
     by = ", ".join(label for label, _ in pairs)
     promql = f"{outer} by ({by}) ({inner}({selector}[{_duration(candidate.range_ns)}]{offset}))"
-    if rule.version.compute is Compute.HISTOGRAM:
+    if rule.version.compute.is_distribution:
         form = _OF_HISTOGRAMS.get(candidate.function)
         assert form is not None
         promql = form.format(promql, quantile=candidate.quantile)
@@ -84,7 +90,7 @@ def target_of(case: Case) -> Target:
         candidate.divisor,
         candidate.zeros,
         candidate.typed,
-        candidate.function is Function.QUANTILE,
+        _WITHIN.get(candidate.function, ""),
     )
 
 

@@ -157,10 +157,8 @@ class Annotations:
             "quantile_over_time was computed from sketches of rollup tiers, within 1%, as the query allows", position
         )
 
-    def approximate_by_rule(self, position: int) -> None:
-        self.warn(
-            "quantile_over_time was computed from histograms of a rule, within 9.1%, as the query allows", position
-        )
+    def approximate_by_rule(self, within: str, position: int) -> None:
+        self.warn(f"{within}, as the query allows", position)
 
     def invalid_ratio(self, value: float, capped: float, position: int) -> None:
         shown = f"got {general(value)}, capping to {general(capped)}"

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lakerunner.query.series.block import Block
+from lakerunner.model import distinct
+from lakerunner.query.series.arrays import offsets_of
+from lakerunner.query.series.block import Block, EvaluationError
 from lakerunner.query.series.histograms.grid import HistogramGrid
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.series.histograms.quantile import variance
@@ -124,6 +126,21 @@ DATE_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
 }
 
 
+def _distinct(hists: HistogramGrid) -> Floats:
+    """How many different values the registers of a rule stand for."""
+    column, rows = hists.column, hists.row
+    if ((column.schema[rows] != distinct.SCHEMA) | (column.zero_threshold[rows] != distinct.ZERO_THRESHOLD)).any():
+        raise EvaluationError(
+            "cannot count different values: histogram_distinct reads series of rules that compute distinct(field)"
+        )
+    starts = column.pos_offsets[rows]
+    sizes = column.pos_offsets[rows + 1] - starts
+    owner = np.repeat(np.arange(len(rows)), sizes)
+    at = np.arange(int(sizes.sum())) + np.repeat(starts - offsets_of(sizes)[:-1], sizes)
+    is_set = column.pos_count[at] > 0
+    return distinct.estimates(owner[is_set], column.pos_index[at[is_set]], len(rows))
+
+
 def _variances(hists: HistogramGrid) -> Floats:
     return np.array([variance(hists.column.at(row)) for row in hists.row.tolist()], dtype=np.float64)
 
@@ -132,6 +149,8 @@ def _variances(hists: HistogramGrid) -> Floats:
 HISTOGRAM_VALUES: dict[str, Callable[[HistogramGrid], Floats]] = {
     "histogram_avg": lambda hists: hists.column.sum[hists.row] / hists.column.count[hists.row],
     "histogram_count": lambda hists: hists.column.count[hists.row],
+    # Not one of Prometheus' functions.
+    "histogram_distinct": _distinct,
     # The root of a negative number is NaN.
     "histogram_stddev": lambda hists: np.sqrt(_variances(hists)),
     "histogram_stdvar": _variances,

@@ -13,15 +13,17 @@ class Query:
     start_s: int
     end_s: int
     step_s: int
+    #: Whether it allows an answer within a stated error. Few different values are counted exactly all the same.
+    approximate: bool = False
 
     def __str__(self) -> str:
         return f"{self.text} from {self.start_s} to {self.end_s} by {self.step_s}"
 
 
-def with_steps(rng: random.Random, language: str, text: str) -> Query:
+def with_steps(rng: random.Random, language: str, text: str, *, approximate: bool = False) -> Query:
     """At steps that mostly lie on the edges of buckets; some queries have one step."""
     start_s = rng.choice((0, 60, 120, 240)) + rng.choice((0, 10, 20) if rng.random() < 0.93 else (5,))
     if rng.random() < 0.15:
-        return Query(language, text, start_s, start_s, 0)
+        return Query(language, text, start_s, start_s, 0, approximate)
     step_s = rng.choice((10, 20, 30, 60) if rng.random() < 0.93 else (15,))
-    return Query(language, text, start_s, start_s + rng.choice((60, 180, 240)), step_s)
+    return Query(language, text, start_s, start_s + rng.choice((60, 180, 240)), step_s, approximate)

@@ -87,15 +87,20 @@ VALUES = {
 }
 DIMENSIONS = ("service_name", "cloud_region", "route", "host", "status", "detected_level", "msg")
 FIELDS = ("took", "size", "status", "duration(took)")
+#: Labels whose different values rules count. They have few, which are told apart for certain.
+COUNTED = ("route", "host", "status", "msg", "cloud_region")
 
 
 def rule(rng: random.Random, number: int) -> RuleVersion:
     dimensions = rng.sample(DIMENSIONS, rng.randrange(0, 5))
     some = (Compute.COUNT, Compute.COUNT, Compute.BYTES, Compute.SUM, Compute.MIN, Compute.MAX, Compute.HISTOGRAM)
-    compute = rng.choice(some)
-    field = (
-        rng.choice(("took", "size", "size", "size", "status")) if compute not in (Compute.COUNT, Compute.BYTES) else ""
-    )
+    compute = rng.choice((*some, Compute.DISTINCT))
+    field = ""
+    if compute is Compute.DISTINCT:
+        field = rng.choice(COUNTED)
+        dimensions = [name for name in dimensions if name != field]
+    elif compute.needs_field:
+        field = rng.choice(("took", "size", "size", "size", "status"))
     stages = rng.choice(STAGES if rng.random() < 0.9 else ODD_STAGES)
     match = f"{rng.choice(MATCHERS)} {stages}".strip()
     pairs = tuple((name, name) for name in dimensions)
@@ -113,7 +118,8 @@ def query(rng: random.Random, rules: list[RuleVersion]) -> Query:
         part = form.format(part)
     elif roll < 0.28:
         part = f'label_replace({part}, "x", "$1", "route", "/(.*)")'
-    return with_steps(rng, "logql", part)
+    # Quantiles of histograms are refused unless a query allows approximate ones, and are compared elsewhere.
+    return with_steps(rng, "logql", part, approximate="quantile" not in part and rng.random() < 0.9)
 
 
 #: What may be changed in a query so that the rule it was made from does not answer it, one thing at a time.
@@ -150,6 +156,12 @@ def _part(rng: random.Random, rule: RuleVersion) -> str:
         rate = "rate" if compute is Compute.COUNT else "bytes_rate"
         outer = rng.choice(("max", "avg")) if odd == "outer" else "sum"
         return f"{outer} {grouping} ({rng.choice((over, over, rate))}({matchers}{stages} [{width}]{offset}))"
+    if compute is Compute.DISTINCT:
+        counted = rng.choice(COUNTED) if odd == "field" or rule.field not in COUNTED else rule.field
+        there = "" if odd == "errors" else f' | {counted}!=""'
+        each = ", ".join(dict.fromkeys((*by, counted)))
+        inner = f"{rng.choice(('count_over_time', 'rate'))}({matchers}{stages}{there} [{width}]{offset})"
+        return f"count {grouping} ({rng.choice(('sum', 'sum', 'max'))} by ({each}) ({inner}))"
     field = rng.choice(FIELDS) if odd == "field" else rule.field or "size"
     errors = "" if odd == "errors" else ' | __error__=""'
     inner = f"{matchers}{stages} | unwrap {field}{errors} [{width}]{offset}"

@@ -114,7 +114,9 @@ def _trial(lake: SmallLake, rewriter: Rewriter, rules: list[RuleVersion], query:
 
 def plan_of(query: Query) -> Plan:
     times = QueryTimes(START_MS + query.start_s * 1000, START_MS + query.end_s * 1000, query.step_s * 1000)
-    return language(query.language).compile(query.text, times, QueryOptions(lookback_ms=60_000))
+    return language(query.language).compile(
+        query.text, times, QueryOptions(lookback_ms=60_000, approximate=query.approximate)
+    )
 
 
 def rewritten(
