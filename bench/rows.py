@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import resource
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from bench.peak_memory import peak_bytes
 
 from lakerunner.formats.attributes import with_keys
 from lakerunner.model.ids import fresh_id
@@ -292,7 +292,7 @@ def peak_of_all(folder: Path, segments: Sequence[RowSegment], trace_id: str) -> 
     before = psutil.Process().memory_info().rss
     for case in cases(trace_id) * 2:
         count(opener, segments, case, RowTally())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10 - before / 2**20
+    return (peak_bytes() - before) / 2**20
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import resource
 import tempfile
 import time
 import uuid
@@ -23,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from bench.otlp import MAKERS, OBJECT_ROWS
+from bench.peak_memory import peak_bytes
 
 from lakerunner.formats.attribute_types import AttributeTypes
 from lakerunner.formats.read import read_object
@@ -172,7 +172,7 @@ def _child(pipe: Connection, work: Callable[[Any], dict[str, float]], given: Any
     began, cpu = time.perf_counter(), time.process_time()
     found = work(given)
     used = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - began}
-    pipe.send({**found, **used, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
+    pipe.send({**found, **used, "peak_mb": peak_bytes() / 2**20})
 
 
 def line(case: str, value: float, unit: str, better: str, peer: str, peer_value: float) -> str:

@@ -8,7 +8,6 @@ no samples and makes no sketches. Both run in processes of their own, and CPU ti
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ import duckdb
 import numpy as np
 import orjson
 import pyarrow as pa
+from bench.peak_memory import peak_bytes
 
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.rollup_window import Window
@@ -143,7 +143,7 @@ def _roll_up(folder: str, segments: list[Segment], tiers: tuple[int, ...]) -> di
         raise result.error
     sizes = {tier_s: sum(s.size_bytes for s in result.segments if s.tier_s == tier_s) for tier_s in tiers}
     rows = {tier_s: sum(s.row_count for s in result.segments if s.tier_s == tier_s) for tier_s in tiers}
-    return {"samples": result.samples, "cpu_s": cpu_s, "rss_bytes": _rss_bytes(), "bytes": sizes, "rows": rows}
+    return {"samples": result.samples, "cpu_s": cpu_s, "rss_bytes": peak_bytes(), "bytes": sizes, "rows": rows}
 
 
 def _duckdb(folder: str) -> dict[str, Any]:
@@ -157,11 +157,7 @@ def _duckdb(folder: str) -> dict[str, Any]:
         " GROUP BY ALL ORDER BY ALL) TO '" + folder + "/peer.parquet' (COMPRESSION zstd)",
         {"files": files},
     )
-    return {"cpu_s": time.process_time() - before, "rss_bytes": _rss_bytes()}
-
-
-def _rss_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"cpu_s": time.process_time() - before, "rss_bytes": peak_bytes()}
 
 
 if __name__ == "__main__":
