@@ -107,7 +107,7 @@ def request_deletion(
 
 
 def _lock_live(tx: Connection, request: DeletionRequest) -> list[Segment]:
-    """The live segments of the time range, locked. A commit under way may replace some: then it is asked again."""
+    """The live segments of the time range, locked. Commits under way may replace some: then it is asked again."""
     wanted = TimeRange(request.start_ns, request.end_ns)
     first, last = days_of(wanted)
     where = (
@@ -118,21 +118,22 @@ def _lock_live(tx: Connection, request: DeletionRequest) -> list[Segment]:
         " AND w.end_ns >= s.start_ns))"
     )
     terms = [request.org_id, request.signal, first, last, UNDATED, wanted.end_ns, wanted.start_ns]
-    locked: set[SegmentRef] = set()
+    ordered = where + " ORDER BY s.dateint, s.segment_id LIMIT %s"
     while True:
-        rows = tx.execute(SELECT_SEGMENTS + where + " ORDER BY s.dateint, s.segment_id LIMIT %s FOR SHARE OF s",
-                          [*terms, MAX_SEGMENTS + 1]).fetchall()  # fmt: skip
+        rows = tx.execute(
+            "SELECT s.dateint, s.segment_id FROM segment s" + ordered + " FOR SHARE OF s", [*terms, MAX_SEGMENTS + 1]
+        ).fetchall()
+        locked = {SegmentRef(row["dateint"], row["segment_id"]) for row in rows}
+        # While it waited for locks, commits took segments away from it. What they made is seen by another statement.
+        rows = tx.execute(SELECT_SEGMENTS + ordered, [*terms, MAX_SEGMENTS + 1]).fetchall()
         segments = [segment_of_row(row) for row in rows]
         if len(segments) > MAX_SEGMENTS:
             raise LimitHit(
                 f"cannot accept the deletion: it concerns more than {MAX_SEGMENTS:,} segments",
                 hint="delete shorter time ranges, one after the other",
             )
-        # What a commit made while this statement waited for its locks is seen by the next statement only.
-        found = {ref(each) for each in segments}
-        if found <= locked:
+        if {ref(each) for each in segments} <= locked:
             return segments
-        locked |= found
 
 
 def _touch_windows(tx: Connection, segments: Sequence[Segment], start_ns: int, end_ns: int) -> None:

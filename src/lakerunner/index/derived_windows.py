@@ -156,14 +156,14 @@ def apply_remade(tx: Connection, remade: Remade, replaced_by: uuid.UUID | None) 
     """End the windows, after the old samples were hidden; return what is not as it was read, if anything.
 
     The segments are compared after the samples to be hidden were listed: an item whose samples are among these has
-    its rows among those.
+    its rows among those. They are not locked: a statement that waits for locks does not see what it waited for.
     """
     due = remade.due
     first, last = days_of(due.time_range)
     rows = tx.execute(
         "SELECT dateint, segment_id, rules_version FROM segment WHERE org_id = %s AND signal = %s AND tier_s = 0"
         " AND state = 'live' AND (dateint BETWEEN %s AND %s OR dateint = %s) AND start_ns < %s AND end_ns > %s"
-        " ORDER BY dateint, segment_id FOR SHARE",
+        " ORDER BY dateint, segment_id",
         [due.org_id, due.signal, first, last, UNDATED, due.time_range.end_ns, due.time_range.start_ns],
     ).fetchall()
     live = {SegmentRef(row["dateint"], row["segment_id"]): row["rules_version"] for row in rows}

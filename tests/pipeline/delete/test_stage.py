@@ -1,7 +1,10 @@
 """Deletions beside other changes: exactly one effect, and no moment at which a deleted row is visible."""
 
+import threading
+import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from lakerunner.index import work
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.deletions import cancel_deletion, receipt
-from lakerunner.index.segments import live_segments, ref
+from lakerunner.index.segments import insert_segments, live_segments, ref, supersede
 from lakerunner.index.work import WorkItem
 from lakerunner.model.deletion import DeletionState
 from lakerunner.model.errors import BadInput, Conflict, Missing
@@ -140,3 +143,32 @@ def _copy(lake: LakeOfSeries, segment: Segment) -> Segment:
     for old, new in zip(keys.segment_keys(segment), keys.segment_keys(made), strict=True):
         lake.store.put(new, lake.store.get(old))
     return made
+
+
+def test_a_request_finds_what_a_commit_under_way_makes_of_all_its_segments(lake: LakeOfSeries) -> None:
+    org_id = uuid.uuid4()
+    write_logs(lake, org_id)
+    before = live(lake, org_id)
+    merged = [replace(each, segment_id=uuid.uuid4()) for each in before]
+    requested: list[uuid.UUID] = []
+
+    def request() -> None:
+        requested.append(deleting.request(lake.database, org_id, "logs", MATCH, 0, 1 << 60, 600.0))
+
+    asking = threading.Thread(target=request)
+    with lake.database.transaction() as tx:
+        made_by = uuid.uuid4()
+        assert supersede(tx, [ref(each) for each in before], made_by) == len(before)
+        insert_segments(tx, merged, made_by)
+        asking.start()
+        waits = "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR SHARE%'"
+        for _ in range(200):
+            with lake.database.transaction() as other:
+                row = other.execute(waits).fetchone()
+            if row is not None and row["n"]:
+                break
+            time.sleep(0.02)
+        assert row is not None and row["n"], "the request does not wait for the commit"
+    asking.join(10)
+    found = deleting.found(lake.database, org_id, requested[0])
+    assert found.segments == len(merged) > 0
