@@ -121,7 +121,8 @@ def _lock_live(tx: Connection, request: DeletionRequest) -> list[Segment]:
     ordered = where + " ORDER BY s.dateint, s.segment_id LIMIT %s"
     while True:
         rows = tx.execute(
-            "SELECT s.dateint, s.segment_id FROM segment s" + ordered + " FOR SHARE OF s", [*terms, MAX_SEGMENTS + 1]
+            f"SELECT s.dateint, s.segment_id FROM segment s{ordered} FOR SHARE OF s",  # noqa: S608
+            [*terms, MAX_SEGMENTS + 1],
         ).fetchall()
         locked = {SegmentRef(row["dateint"], row["segment_id"]) for row in rows}
         # While it waited for locks, commits took segments away from it. What they made is seen by another statement.

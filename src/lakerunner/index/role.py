@@ -31,12 +31,18 @@ class IndexedRole(Role):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.database = open_database(settings, fail_fast=self.fail_fast)
+        # Imported here: verbs that only open the index need neither store nor Arrow.
+        from lakerunner.index.org_requests import RequestLedger
+
+        self._requests = RequestLedger(self.database)
 
     def start(self) -> None:
         require_current_schema(self.database)
+        self._requests.start()
 
     def probes(self) -> Mapping[str, Probe]:
         return {"index": self.database.ping}
 
     def close(self) -> None:
+        self._requests.end()
         self.database.close()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _BOTH = "(SELECT * FROM tally WHERE {where} UNION ALL SELECT * FROM tally_delta WHERE {where})"
 _LEVELS = _BOTH.format(where="subject = 'segment_level'")
+#: Whose the requests are that concern no org.
+_NOBODY = uuid.UUID(int=0)
 _COSTS = _BOTH.format(where="subject IN ('segment', 'raw_object')")
 
 
@@ -74,28 +76,29 @@ def count_levels(tx: Connection) -> list[LevelCount]:
 
 @dataclass(frozen=True, slots=True)
 class OrgCost:
-    """What an org's data costs: the bytes of its segments in the bucket, and the requests that made them.
-
-    A raw object is one HEAD and one GET, and each segment at least one PUT. Both count what the index remembers.
-    """
+    """What an org's data costs: the bytes of its segments in the bucket, and the requests that were made for it."""
 
     org_id: uuid.UUID
     segments: int
     bytes: int
     raw_objects: int
-    requests: int
+    #: Requests since the beginning, by kind (get, put, list, head, delete), and the bytes that they moved.
+    requests: dict[str, int]
+    request_bytes: dict[str, int]
 
 
 def cost_by_org(tx: Connection, limit: int) -> list[OrgCost]:
-    """The orgs that store most, largest first."""
+    """The orgs that store most, largest first; and the nil org, whose requests are nobody's."""
     rows = tx.execute(
-        "SELECT org_id, segments, bytes, raw_objects, 2 * raw_objects + segments AS requests FROM (SELECT org_id,"  # noqa: S608
+        "SELECT org_id, segments, bytes, raw_objects, coalesce(r.requests, '{}') AS requests,"  # noqa: S608
+        " coalesce(r.moved, '{}') AS request_bytes FROM (SELECT org_id,"
         " coalesce(sum(count) FILTER (WHERE subject = 'segment'), 0)::bigint AS segments,"
         " coalesce(sum(size_bytes) FILTER (WHERE subject = 'segment'), 0)::bigint AS bytes,"
         " coalesce(sum(count) FILTER (WHERE subject = 'raw_object' AND state = 'done'), 0)::bigint AS raw_objects"
-        f" FROM {_COSTS} AS t GROUP BY org_id) AS orgs"
-        " ORDER BY bytes DESC, org_id LIMIT %s",
-        [limit],
+        f" FROM {_COSTS} AS t GROUP BY org_id UNION ALL SELECT %s::uuid, 0, 0, 0) AS orgs LEFT JOIN LATERAL"
+        " (SELECT jsonb_object_agg(operation, requests) AS requests, jsonb_object_agg(operation, bytes) AS moved"
+        " FROM org_request q WHERE q.org_id = orgs.org_id) AS r ON true ORDER BY bytes DESC, org_id LIMIT %s",
+        [_NOBODY, limit],
     ).fetchall()
     return [OrgCost(**row) for row in rows]
 

@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 from starlette.applications import Starlette
 
+from lakerunner.index.org_requests import RequestLedger
 from lakerunner.index.role import open_database
 from lakerunner.query.lake import open_lake
 from lakerunner.query.warm import warm
@@ -123,6 +124,7 @@ def main() -> int:
     threading.Thread(target=_end_with_input, name="api-watch", daemon=True).start()
     switch_threads_often()
     database = open_database(settings)
+    RequestLedger(database).start()
     # Without configured workers this process scans segments itself and leaves this machine's worker to the fast lane.
     lake = open_lake(settings, database, own_scans=NAME)
     api = Api.over(settings.api, lake, Authenticator(database, required=True))

@@ -15,6 +15,7 @@ from lakerunner.store.circuit import Circuit
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import DiskFull, Refused, StoreUnavailable
 from lakerunner.store.keys import check_key, check_prefix
+from lakerunner.store.requests import count_request
 
 T = TypeVar("T")
 
@@ -61,6 +62,7 @@ class ObjectStore:
             key,
             lambda: self._bucket.put(key, whole, create_only=create_only),
             lambda: _equal(memoryview(whole).cast("B"), self.stream(key)),
+            len(whole),
         )
 
     def put_file(self, key: str, path: Path, *, create_only: bool = True) -> ObjectMeta:
@@ -70,6 +72,7 @@ class ObjectStore:
             key,
             lambda: self._bucket.put_file(key, path, create_only=create_only),
             lambda: _equal_file(path, self.stream(key)),
+            path.stat().st_size,
         )
 
     def get(self, key: str, *, etag: str | None = None) -> bytes:
@@ -129,7 +132,7 @@ class ObjectStore:
                 broken = True
                 raise
 
-        while left != 0 and (page := self._call("list", next_page)) is not None:
+        while left != 0 and (page := self._call("list", next_page, about=(prefix,))) is not None:
             for meta in page:
                 # A listing may start before the offset: Azure's emulator does this, and compatible services may.
                 if begun_after and order(meta.key) <= order(begun_after):
@@ -139,6 +142,9 @@ class ObjectStore:
                 last = meta.key
                 left -= 1
                 yield meta
+        if last == start_after and left != 0:
+            # An empty page is one too.
+            count_request("list", (prefix,), 0)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects. A missing key is not an error, so an interrupted deletion can be repeated."""
@@ -166,10 +172,12 @@ class ObjectStore:
 
         return open_store, (self.config,)
 
-    def _put(self, key: str, put: Callable[[], ObjectMeta], is_stored: Callable[[], bool]) -> ObjectMeta:
+    def _put(
+        self, key: str, put: Callable[[], ObjectMeta], is_stored: Callable[[], bool], sent_bytes: int
+    ) -> ObjectMeta:
         failures: list[LakeError] = []
         try:
-            return self._call("put", put, failures=failures)
+            return self._call("put", put, about=(key,), sent_bytes=sent_bytes, failures=failures)
         except Conflict:
             # An attempt whose answer was lost may have stored the object. Then the existing object is ours.
             if not failures:
@@ -183,7 +191,7 @@ class ObjectStore:
             return self.head(key)
 
     def _delete(self, keys: Sequence[str]) -> None:
-        self._call("delete", lambda: self._bucket.delete(keys))
+        self._call("delete", lambda: self._bucket.delete(keys), about=keys)
 
     def _chunk(self, meta: ObjectMeta, start: int, length: int) -> Callable[[], bytes]:
         return lambda: self._bucket.get_range(meta.key, start, length, etag=meta.etag)
@@ -194,17 +202,19 @@ class ObjectStore:
         request: Callable[[], T],
         *,
         key: str | None = None,
+        about: Sequence[str] = (),
+        sent_bytes: int = 0,
         attempts: int | None = None,
         failures: MutableSequence[LakeError] | None = None,
     ) -> T:
         """Return the request's result after at most `attempts`. Retried failures are appended to `failures`.
 
-        `key` is given for reads, which may be refused for that object alone.
+        `key` is given for reads, which may be refused for that object alone; `about` for other requests.
         """
         noted = [] if failures is None else failures
         try:
             return retrying(
-                lambda: self._attempt(operation, request, key),
+                lambda: self._counted(operation, request, key, about, sent_bytes),
                 attempts=attempts or self.config.max_attempts,
                 backoff=_BACKOFF,
                 on_retry=lambda error, _: noted.append(error),
@@ -214,6 +224,25 @@ class ObjectStore:
             raise (
                 noted[-1] if noted else StoreUnavailable(paused.message, hint=paused.hint, where=paused.where)
             ) from None
+
+    def _counted(
+        self, operation: str, request: Callable[[], T], key: str | None, about: Sequence[str], sent_bytes: int
+    ) -> T:
+        """One attempt, counted for whoever pays for it: also if it fails, unless it was not sent at all."""
+        moved_bytes, is_sent = sent_bytes, operation != "hash"
+        try:
+            result = self._attempt(operation, request, key)
+            if isinstance(result, bytes):
+                moved_bytes = len(result)
+            # The end of a listing is known from its last page.
+            is_sent = is_sent and not (operation == "list" and result is None)
+            return result
+        except _Paused:
+            is_sent = False
+            raise
+        finally:
+            if is_sent:
+                count_request(operation, about if key is None else (key,), moved_bytes)
 
     def _attempt(self, operation: str, request: Callable[[], T], key: str | None) -> T:
         if not self._circuit.admit():

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakerunner.model.errors import Unavailable
-from lakerunner.pipeline.spark.job import is_alive, run_tasks
+from lakerunner.pipeline.spark.job import Counted, is_alive, run_tasks
+from lakerunner.store.requests import count_request, take_requests
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,3 +46,18 @@ def test_an_exception_is_told_in_one_line(spark: SparkSession) -> None:
         run_tasks(spark, "p", failing, [1])
     assert "ZeroDivisionError: a bug of ours" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_requests_of_executors_are_counted_by_the_driver() -> None:
+    take_requests()
+    counted = pickle.loads(pickle.dumps(Counted(_asks_the_bucket)))
+    result, requests = counted("00000000-0000-0000-0000-000000000007")
+    assert (result, [tuple(each) for each in requests]) == (
+        "done", [("00000000-0000-0000-0000-000000000007", "get", 1, 10)],
+    )  # fmt: skip
+    assert take_requests() == [], "they go with the result"
+
+
+def _asks_the_bucket(org_id: str) -> str:
+    count_request("get", [f"db/{org_id}/x"], 10)
+    return "done"

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import time
+import uuid
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -154,8 +155,11 @@ def _monitored_rows(document: dict[str, Any], index: dict[str, Any]) -> list[dic
         state = f"{tier['lag_s']:.0f} s behind"
         rows.append({"what": f"tier of {tier['tier_s']} s", "state": state, "count": f"{tier['windows']} windows"})
     for cost in (index["costs"] or ())[:_SHOWN_ORGS]:
-        state = f"{cost['bytes']:,} bytes, about {cost['requests']:,} requests"
-        rows.append({"what": f"org {cost['org_id']}", "state": state, "count": cost["segments"]})
+        counts = ", ".join(f"{count:,} {name}" for name, count in sorted(cost["requests"].items()))
+        moved = sum(cost["request_bytes"].values())
+        state = f"{cost['bytes']:,} bytes; requests: {counts or 'none'}; {moved:,} bytes moved"
+        what = f"org {cost['org_id']}" if uuid.UUID(str(cost["org_id"])).int else "requests of no org"
+        rows.append({"what": what, "state": state, "count": cost["segments"]})
     for each in document["objectives"]:
         state = f"burn rate {each['burn_rate']:.2f} over {each['window_s'] // 60} min"
         rows.append({"what": f"objective {each['objective']}", "state": state, "count": "-"})

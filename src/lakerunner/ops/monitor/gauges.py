@@ -35,7 +35,8 @@ SEGMENT_BYTES = _gauge("segment_bytes", "Bytes of live segments.", "signal", "le
 TIER_LAG = _gauge("tier_lag_seconds", "How long the oldest window of a tier has been due.", "tier_s")
 TIER_WINDOWS = _gauge("tier_due_windows", "Windows of a tier that are due.", "tier_s")
 STORED_BYTES = _gauge("org_stored_bytes", "Bytes of segments in the bucket, of the orgs that store most.", "org")
-REQUESTS = _gauge("org_requests", "Requests that made the org's segments: estimated from the index.", "org")
+REQUESTS = _gauge("org_requests", "Requests to buckets since the beginning, of those orgs.", "org", "operation")
+REQUEST_BYTES = _gauge("org_request_bytes", "Bytes that those requests moved.", "org", "operation")
 BUCKET_UP = _gauge("bucket_up", "1 while the bucket answers the monitor.")
 BUCKET_SECONDS = _gauge("bucket_probe_seconds", "Time of a small request to the bucket.")
 LEADER = _gauge("leader", "1 while a process leads the singleton role.", "role")
@@ -111,9 +112,12 @@ def _export_lake(index: IndexStatus) -> None:
         # Cleared, so that orgs that are no longer among the largest do not stay for ever.
         STORED_BYTES.clear()
         REQUESTS.clear()
+        REQUEST_BYTES.clear()
         for cost in index.costs:
             STORED_BYTES.labels(str(cost.org_id)).set(cost.bytes)
-            REQUESTS.labels(str(cost.org_id)).set(cost.requests)
+            for operation, requests in cost.requests.items():
+                REQUESTS.labels(str(cost.org_id), operation).set(requests)
+                REQUEST_BYTES.labels(str(cost.org_id), operation).set(cost.request_bytes[operation])
 
 
 def _export_objectives(index: IndexStatus, settings: MonitorSettings) -> None:

@@ -41,6 +41,7 @@ from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
+from lakerunner.store.requests import charged_to
 from lakerunner.store.statistics import event_times_ns
 
 #: Bytes of raw objects that may wait, fetched, for their turn to be decoded.
@@ -244,6 +245,11 @@ def _fetch_all(task: IngestTask) -> Iterator[tuple[RawObject, _Fetched | LakeErr
 
 def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
     """The bytes of exactly that version, or why they cannot be had for good. A store that is down raises."""
+    with charged_to(task.org_id):
+        return _fetch_now(task, raw)
+
+
+def _fetch_now(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
     store = open_source(task.sources[raw.bucket])
     by_content = raw.version.startswith(CONTENT_VERSION)
     try:

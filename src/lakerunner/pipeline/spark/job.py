@@ -28,6 +28,7 @@ from lakerunner.runtime.java import find_java
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.settings import SparkSettings
 from lakerunner.runtime.telemetry import log
+from lakerunner.store.requests import Requests, add_requests, take_requests
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +135,10 @@ class SparkJobs(Generic[Task, Result]):
             spark, watch = self._session()
             group = f"{pool}-{next(self._group_numbers)}"
             with watch.job(group):
-                return run_tasks(spark, pool, self._run, tasks(spark), group)
+                counted = run_tasks(spark, pool, Counted(self._run), tasks(spark), group)
+            for _, requests in counted:
+                add_requests(requests)
+            return [result for result, _ in counted]
         except SparkLost as error:
             if spark is not None:
                 self._lose(spark, error.message)
@@ -200,6 +204,16 @@ class SparkJobs(Generic[Task, Result]):
             self._trouble = None
             log().info("spark session replaced", seconds=round(monotonic() - began_s, 1), tries=failures)
             return
+
+
+class Counted(Generic[Task, Result]):
+    """A function over tasks that also returns the requests to buckets which executors made, for the driver to count."""
+
+    def __init__(self, run: Callable[[Task], Result]) -> None:
+        self._run = run
+
+    def __call__(self, task: Task) -> tuple[Result, list[Requests]]:
+        return self._run(task), take_requests()
 
 
 def run_tasks(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakerunner.query.fanout.protocol import EvaluateRequest, ScanRequest, SegmentObjects
 from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.store.requests import add_requests
 
 #: Raises when the answer is no longer wanted.
 Check = Callable[[], None]
@@ -58,6 +59,7 @@ class EvaluateAnswer:
     @classmethod
     def of_note(cls, note: Mapping[str, Any], worker: str, batches: Sequence[pa.RecordBatch] = ()) -> EvaluateAnswer:
         """From the note that an evaluation sends after its last batch."""
+        add_requests(note.get("requests", ()))
         costs = []
         for cost in note["costs"]:
             fields = {name: value for name, value in cost.items() if name != "segment"}

@@ -30,6 +30,7 @@ from lakerunner.query.fanout.tls import Tls
 from lakerunner.query.metrics import WORKER_RETRIES
 from lakerunner.query.scan.samples import arrow as wire
 from lakerunner.query.scan.samples.runs import Samples
+from lakerunner.store.requests import add_requests
 
 #: Interval between two attempts to reach a worker that restarts.
 _RESTART_POLL_S = 0.25
@@ -290,6 +291,7 @@ class FlightWorkers:
                 continue
             note = orjson.loads(chunk.app_metadata.to_pybytes())
             table = None if request.kind is Kind.SAMPLES else pa.Table.from_batches(batches, chunk.data.schema)
+            add_requests(note.get("requests", ()))
             answer = SegmentAnswer(uuid.UUID(note["segment"]), tuple(parts), table, Cost(**note["cost"]), note["error"])
             scan.events.put(answer)
             parts, batches = [], []

@@ -24,6 +24,7 @@ from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.protocol import EvaluateRequest, R, Request, ScanRequest, read_document, read_request
 from lakerunner.query.fanout.token import check_token
 from lakerunner.query.metrics import WORKER_REQUESTS
+from lakerunner.store.requests import take_requests
 
 #: How many cancelled queries are remembered, because a request may arrive after its cancellation.
 _MAX_CANCELLED = 1_024
@@ -108,7 +109,9 @@ class Requests:
                 yield from list(evaluation.batches())
             else:
                 yield from self._ahead(evaluation, check)
-            yield orjson.dumps(evaluation.note)
+            requests = [list(each) for each in take_requests()]
+            # A worker has no index: whoever asked stores what it read from the bucket.
+            yield orjson.dumps({**evaluation.note, "requests": requests} if requests else evaluation.note)
 
     def _ahead(self, evaluation: FragmentEvaluation, check: Check) -> Iterator[pa.RecordBatch | None]:
         pending: queue.Queue[pa.RecordBatch | None] = queue.Queue(_PENDING_BATCHES)

@@ -31,6 +31,7 @@ from lakerunner.query.series import block_arrow
 from lakerunner.query.worker.requests import Gone, Requests
 from lakerunner.query.worker.socket_server import SocketServer
 from lakerunner.runtime.telemetry import log
+from lakerunner.store.requests import take_requests
 
 SCHEMAS = {
     Kind.SAMPLES: wire.SCHEMA,
@@ -136,6 +137,9 @@ def _messages(kind: Kind, answer: SegmentAnswer, check: Check) -> Iterator[Any]:
         for batch in answer.table.to_batches():
             check()
             yield batch
-    note = {"segment": str(answer.segment_id), "error": answer.error, "cost": answer.cost.to_json()}
+    note = {
+        "segment": str(answer.segment_id), "error": answer.error, "cost": answer.cost.to_json(),
+        "requests": [list(each) for each in take_requests()],
+    }  # fmt: skip
     empty = pa.RecordBatch.from_pylist([], schema=SCHEMAS[kind])
     yield empty, orjson.dumps(note)
