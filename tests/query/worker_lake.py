@@ -64,6 +64,9 @@ class PacedWorkers:
         self._wait(check)
         yield from self._workers.stream(request, check)
 
+    def filters(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> Iterator[tuple[uuid.UUID, bytes]]:
+        return self._workers.filters(org_id, segments)
+
     def close(self) -> None:
         pass
 

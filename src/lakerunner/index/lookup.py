@@ -5,10 +5,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from typing import LiteralString
 
 from lakerunner.index.database import Connection
+from lakerunner.index.prepared_read import (
+    BIGINT,
+    INT,
+    INTS,
+    TEXT,
+    UUID,
+    PreparedRead,
+    identity,
+    integer,
+)
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
 from lakerunner.index.watermark import WATERMARK_MS
 from lakerunner.model.segment import RAW_TIER_S, UNDATED, Segment
@@ -105,42 +116,51 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
 def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
     """What `live_refs` returns, with the watermark of the signals, clean windows of tiers, hidden rows, and losses."""
-    statement, values = _select_refs(org_id, wants)
-    parts: list[LiteralString] = [
-        f"SELECT dateint, segment_id, {_NO_WINDOW}, {_NEITHER} FROM ({statement}) AS refs",  # noqa: S608
-        f"SELECT NULL, NULL, {_NO_WINDOW}, watermark_ms, NULL FROM ({WATERMARK_MS}) AS least",  # noqa: S608
-        _HIDDEN,
-    ]
+    _, values = _select_refs(org_id, wants)
     names = list(dict.fromkeys(want.signal for want in wants))
     signals = ",".join(names)
     values += [org_id, signals, org_id, signals]
     for number, name in enumerate(names):
-        parts.append(_LOST)
         hull = _hull([want.time_range for want in wants if want.signal == name])
         values += [number, org_id, name, hull.start_ns, hull.end_ns, *days_of(hull)]
     rolled = [want for want in wants if signal_named(want.signal).rolls_up]
     if rolled:
-        parts.append(_STRETCHES)
         hull = _hull([want.time_range for want in rolled])
         tiers = list(max(want.tiers_s for want in rolled))
         values += [org_id, tiers, _SEALED_TIERS_S, hull.start_ns, hull.end_ns]
-    # One statement is one round trip and one snapshot.
+    read = _find_all(tuple(want.tier_s for want in wants), len(names), bool(rolled))
     found = Found([], None, [])
     watermark_ms = None
-    for row in tx.execute(" UNION ALL ".join(parts), values).fetchall():
-        if row["deletion_id"] is not None:
-            found.hidden.setdefault(row["segment_id"], []).append(row["deletion_id"])
-        elif row["start_ns"] is not None and row["segment_id"] is not None:
-            found.lost.append(
-                Lost(names[row["watermark_ms"]], row["segment_id"], TimeRange(row["start_ns"], row["end_ns"]))
-            )
-        elif row["segment_id"] is not None:
-            found.refs.append(SegmentRef(row["dateint"], row["segment_id"]))
-        elif row["tier_s"] is not None:
-            found.stretches.append((row["tier_s"], row["start_ns"], row["end_ns"], row["sealed"]))
+    for day, segment_id, tier_s, start_ns, end_ns, sealed, number_or_ms, deletion_id in read.rows(tx, values):
+        if segment_id is not None and deletion_id is not None:
+            found.hidden.setdefault(identity(segment_id), []).append(identity(deletion_id))
+        elif segment_id is not None and start_ns is not None and end_ns is not None and number_or_ms is not None:
+            times = TimeRange(integer(start_ns), integer(end_ns))
+            found.lost.append(Lost(names[integer(number_or_ms)], identity(segment_id), times))
+        elif segment_id is not None and day is not None:
+            found.refs.append(SegmentRef(integer(day), identity(segment_id)))
+        elif tier_s is not None and start_ns is not None and end_ns is not None:
+            found.stretches.append((integer(tier_s), integer(start_ns), integer(end_ns), sealed == b"\1"))
         else:
-            watermark_ms = row["watermark_ms"]
+            watermark_ms = None if number_or_ms is None else integer(number_or_ms)
     return replace(found, watermark_ms=watermark_ms)
+
+
+@lru_cache(maxsize=256)
+def _find_all(tiers_s: tuple[int, ...], signals: int, rolled: bool) -> PreparedRead:
+    """What `find` asks, for wants up to these tiers. One statement is one round trip and one snapshot."""
+    statement, types = _refs_statement(tiers_s)
+    parts: list[LiteralString] = [
+        f"SELECT dateint, segment_id, {_NO_WINDOW}, {_NEITHER} FROM ({statement}) AS refs",  # noqa: S608
+        f"SELECT NULL, NULL, {_NO_WINDOW}, watermark_ms, NULL FROM ({WATERMARK_MS}) AS least",  # noqa: S608
+        _HIDDEN,
+        *([_LOST] * signals),
+    ]
+    types += [UUID, TEXT, UUID, TEXT, *([BIGINT, UUID, TEXT, BIGINT, BIGINT, INT, INT] * signals)]
+    if rolled:
+        parts.append(_STRETCHES)
+        types += [UUID, INTS, INTS, BIGINT, BIGINT]
+    return PreparedRead(" UNION ALL ".join(parts), types)
 
 
 def _hull(ranges: Sequence[TimeRange]) -> TimeRange:
@@ -157,17 +177,23 @@ def _select_refs(org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[LiteralStrin
     """
     days = [days_of(want.time_range) for want in wants]
     first, last = min(first for first, _ in days), max(last for _, last in days)
-    overlaps = [_OVERLAPS[want.tier_s] for want in wants]
     bounds = [(want.signal, want.time_range.end_ns, want.time_range.start_ns) for want in wants]
     # A dated segment is at most a day wide, so none that starts in the range ends later than this.
-    dated = [f"({overlap} AND s.end_ns <= %s)" for overlap in overlaps]
     dated_bounds = [(*bound, min(bound[1] + NS_PER_DAY, (1 << 63) - 1)) for bound in bounds]
+    values = [org_id, first, last, *chain.from_iterable(dated_bounds), org_id, UNDATED, *chain.from_iterable(bounds)]
+    return _refs_statement(tuple(want.tier_s for want in wants))[0], values
+
+
+def _refs_statement(tiers_s: Sequence[int]) -> tuple[LiteralString, list[int]]:
+    """The statement for wants up to these tiers, and the types of its parameters."""
+    overlaps = [_OVERLAPS[tier_s] for tier_s in tiers_s]
+    dated = [f"({overlap} AND s.end_ns <= %s)" for overlap in overlaps]
     statement = (
         f"{_SELECT_REFS} AND s.dateint BETWEEN %s AND %s AND ({' OR '.join(dated)})"
         f" UNION ALL {_SELECT_REFS} AND s.dateint = %s AND ({' OR '.join(overlaps)})"
     )
-    values = [org_id, first, last, *chain.from_iterable(dated_bounds), org_id, UNDATED, *chain.from_iterable(bounds)]
-    return statement, values
+    of_want = [TEXT, BIGINT, BIGINT]
+    return statement, [UUID, INT, INT, *([*of_want, BIGINT] * len(tiers_s)), UUID, INT, *(of_want * len(tiers_s))]
 
 
 def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:

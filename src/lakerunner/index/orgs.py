@@ -52,6 +52,10 @@ def list_orgs(tx: Connection) -> list[Org]:
     return [Org(**row) for row in rows]
 
 
+def has_several_orgs(tx: Connection) -> bool:
+    return len(tx.execute("SELECT 1 FROM org LIMIT 2").fetchall()) > 1
+
+
 def find_org(tx: Connection, name_or_id: str) -> Org:
     """Return the org with this name or id."""
     row = tx.execute(

@@ -12,6 +12,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.query.fanout.answer import Workers
+from lakerunner.query.fanout.held_filters import HeldFilters
 from lakerunner.query.fanout.open import local_workers, open_workers
 from lakerunner.query.lake_query import LakeQuery, QueryLimits
 from lakerunner.query.plan.catalog import Catalog
@@ -32,11 +33,13 @@ class Located:
 class Lake:
     """One per process; each query gets its own `LakeQuery`. Safe to share between threads."""
 
-    def __init__(self, database: Database, catalog: Catalog, workers: Workers) -> None:
+    def __init__(self, database: Database, catalog: Catalog, workers: Workers, filter_bytes: int = 0) -> None:
+        """`filter_bytes` may be held of filters of segments that workers read."""
         self.database = database
         self._catalog = catalog
         self._workers = workers
         self._id_filters = IdFilters(database)
+        self._filters = HeldFilters(filter_bytes, workers.filters) if filter_bytes else None
 
     def query(
         self,
@@ -52,7 +55,7 @@ class Lake:
         With `only`, it reads these segments and no others.
         """
         planner = Planner(self._catalog, org_id, cancelled, only)
-        return LakeQuery(org_id, planner, self._workers, limits, cancelled, small=small)
+        return LakeQuery(org_id, planner, self._workers, limits, cancelled, small=small, filters=self._filters)
 
     def segments(self, org_id: uuid.UUID, signal: str, time_range: TimeRange) -> list[Segment]:
         """The org's live segments that overlap the range now."""
@@ -75,6 +78,8 @@ class Lake:
         self.database.ping()
 
     def close(self) -> None:
+        if self._filters is not None:
+            self._filters.close()
         self._workers.close()
 
 
@@ -86,7 +91,7 @@ def open_lake(settings: Settings, database: Database, own_scans: str = "") -> La
     """
     alone = own_scans and not settings.query.workers.strip()
     workers = local_workers(settings, own_scans) if alone else open_workers(settings)
-    return Lake(database, _catalog(settings, database), workers)
+    return Lake(database, _catalog(settings, database), workers, 0 if alone else settings.query.filter_cache_bytes)
 
 
 def _catalog(settings: Settings, database: Database) -> Catalog:

@@ -16,6 +16,7 @@ from lakerunner.model.errors import LimitHit, Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer, Workers
+from lakerunner.query.fanout.held_filters import HeldFilters
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
 from lakerunner.query.language import Evaluated, NoSegments, RowPlan, StepPlan, received_steps
 from lakerunner.query.plan.coverage import CoverageWant, Gap
@@ -77,9 +78,11 @@ class LakeQuery:
         cancelled: Callable[[], None] = lambda: None,
         *,
         small: bool = False,
+        filters: HeldFilters | None = None,
     ) -> None:
         self.org_id = org_id
         self.small = small
+        self._filters = filters
         self.query_id = uuid.uuid4()
         self.stats = QueryStats()
         self.limits = limits or QueryLimits()
@@ -112,7 +115,12 @@ class LakeQuery:
     def again(self, timeout_s: float, cancelled: Callable[[], None]) -> LakeQuery:
         """A source over the same segments, with an account and a deadline of its own."""
         return LakeQuery(
-            self.org_id, self._planner, self._workers, replace(self.limits, timeout_s=timeout_s), cancelled
+            self.org_id,
+            self._planner,
+            self._workers,
+            replace(self.limits, timeout_s=timeout_s),
+            cancelled,
+            filters=self._filters,
         )
 
     @property
@@ -232,15 +240,28 @@ class LakeQuery:
         """
         planned = self._plan(plan.leaves[0])
         self._count(planned)
-        segments = [SegmentObjects.of(segment) for segment in planned.segments]
+        segments: Sequence[SegmentObjects] = [SegmentObjects.of(segment) for segment in planned.segments]
+        few = plan.scan.limit is not None and plan.scan.limit <= LATE_ROWS
+        if few or plan.schema is not None:
+            # Else all segments decide about the columns of the answer.
+            segments = self._not_excluded(plan, segments)
         if not segments:
             return
         if plan.together:
             yield from self._streamed(plan, plan.payload(plan.scan.limit), segments)
-        elif plan.scan.limit is not None and plan.scan.limit <= LATE_ROWS:
+        elif few:
             yield from self._best_rows(plan, segments)
         else:
             yield from self._all_rows(plan, segments)
+
+    def _not_excluded(self, plan: RowPlan, segments: Sequence[SegmentObjects]) -> Sequence[SegmentObjects]:
+        """The segments that filters in this process do not exclude."""
+        if self._filters is None:
+            return segments
+        kept, excluded = self._filters.kept(plan.condition, segments)
+        if excluded:
+            self.stats.excluded(len(segments) - len(kept), excluded)
+        return kept
 
     def _best_rows(self, plan: RowPlan, segments: Sequence[SegmentObjects]) -> Iterator[pa.RecordBatch]:
         payload = plan.payload(plan.scan.limit)
@@ -294,6 +315,8 @@ class LakeQuery:
             for part in self._workers.stream(request, self._cancelled):
                 if isinstance(part, EvaluateAnswer) and counted:
                     self.stats.streamed(part, len(request.segments))
+                    if self._filters is not None and part.excluded_by_filters:
+                        self._filters.want(self.org_id, request.segments)
                     self._check_bytes(self.stats.read_bytes)
                 given = True
                 self._planner.require_usable()

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Bug
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.segment import ReadableRows, Shape, answer_schema
 from lakerunner.query.series import block_arrow
@@ -196,6 +197,11 @@ class RowPlan(Plan):
     schema: pa.Schema | None = None
     #: Whether a row of the answer is made of rows that lie in several segments: one worker reads them all.
     together: bool = False
+
+    @property
+    def condition(self) -> Predicate:
+        """What all stored rows satisfy that the answer is made of. Segments without such rows need not be asked."""
+        return EVERYTHING if self.together else self.scan.predicate
 
     @abc.abstractmethod
     def payload(self, limit: int | None) -> bytes:

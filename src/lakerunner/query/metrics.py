@@ -32,3 +32,11 @@ WORKER_MEMORY = Gauge(
 WORKER_RELIEFS = Counter(
     "lakerunner_query_worker_reliefs", "Times that a worker emptied its caches to free memory.", registry=QUERY_METRICS
 )
+FILTERS_FETCHED = Counter(
+    "lakerunner_query_filters_fetched", "Segments whose filters an API fetched to its memory.", registry=QUERY_METRICS
+)
+SEGMENTS_EXCLUDED = Counter(
+    "lakerunner_query_segments_excluded",
+    "Segments that an API asked of no worker, because filters in its memory excluded them.",
+    registry=QUERY_METRICS,
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +105,14 @@ class QueryStats:
             self._add_seconds("fetch", tally["fetch_s"])
             for name in ("groups", "segments_passed", *(each for each in tally if each.startswith("pruned_by_"))):
                 self.row_scan[name] = self.row_scan.get(name, 0) + tally[name]
+
+    def excluded(self, segments: int, groups: Mapping[str, int]) -> None:
+        """Segments whose row groups filters excluded before any worker was asked."""
+        with self._lock:
+            self.segments_read += segments
+            self.row_scan["segments_excluded"] = self.row_scan.get("segments_excluded", 0) + segments
+            for name, count in (("groups", sum(groups.values())), *groups.items()):
+                self.row_scan[name] = self.row_scan.get(name, 0) + count
 
     def lost(self, segment_ids: Sequence[str], reason: str) -> None:
         """Segments that no worker could read."""

@@ -571,6 +571,11 @@ class QuerySettings(Section):
     decoded_cache_bytes: Annotated[int, Field(ge=0)] = Field(
         1_073_741_824, description="Memory for decoded samples and columns of rows that are read repeatedly; 0: none."
     )
+    filter_cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        67_108_864,
+        description="Memory of an API for filters of segments of logs and traces: what they exclude is asked of no "
+        "worker; 0: none.",
+    )
     fetches: Annotated[int, Field(ge=1, le=256)] = Field(
         16, description="Segments that a worker fetches and reads concurrently."
     )
@@ -689,7 +694,7 @@ class ApiSettings(LimitSettings):
     slow_lane: bool = Field(
         True,
         description="Whether long queries, and all queries of an org that uses very much, run in a separate process "
-        "with low priority.",
+        "with low priority. It is started where there are several orgs.",
     )
     slow_lane_bytes: Count = Field(
         4_294_967_296, description="Memory above which the slow-lane process is restarted; its queries fail."

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from starlette.routing import BaseRoute
 
+from lakerunner.index.orgs import has_several_orgs
 from lakerunner.index.role import IndexedRole
 from lakerunner.query.lake import open_lake
 from lakerunner.query.metrics import QUERY_METRICS
@@ -59,7 +60,7 @@ class QueryApi(IndexedRole):
         warm_rendering()
         # What is here stays: the collector need not look at it again and again.
         gc.freeze()
-        if self._lane is not None:
+        if self._lane is not None and self.database.read(has_several_orgs):
             self._lane.start()
 
     def run(self, stop: Stop) -> None:

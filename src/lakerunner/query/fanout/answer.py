@@ -66,6 +66,12 @@ class EvaluateAnswer:
             costs.append(SegmentAnswer(uuid.UUID(cost["segment"]), cost=Cost(**fields)))
         return cls(batches, note, worker, float(note["cpu_s"]), costs)
 
+    @property
+    def excluded_by_filters(self) -> int:
+        """Row groups that needle and bloom filters excluded from a scan of rows."""
+        tally = self.note.get("tally", {})
+        return int(tally.get("pruned_by_needles", 0) + tally.get("pruned_by_bloom", 0))
+
 
 class Workers(Protocol):
     """Processes that scan and evaluate. Safe to share between threads."""
@@ -92,6 +98,10 @@ class Workers(Protocol):
 
         If a worker fails, another one continues after the rows that were delivered already.
         """
+        ...
+
+    def filters(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> Iterator[tuple[uuid.UUID, bytes]]:
+        """The packed filters of segments of rows, for those who want to hold them (`held_filters.py`)."""
         ...
 
     def close(self) -> None: ...

@@ -6,14 +6,15 @@ A worker of this machine may have a socket beside Flight (`socket_calls.py`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+import uuid
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow.flight as flight
 
-from lakerunner.query.fanout.protocol import PING
+from lakerunner.query.fanout.protocol import FILTERS, PING, SegmentObjects, filters_body
 from lakerunner.query.fanout.socket_calls import SocketCalls
 from lakerunner.query.fanout.tls import Tls, scheme_of
 
@@ -24,6 +25,9 @@ _OPTIONS = [
     # A new client must not inherit the reconnect backoff of an earlier client of the same address.
     ("grpc.use_local_subchannel_pool", 1),
 ]
+
+#: How long a worker may take for the filters of some segments, which it may have to fetch from the bucket.
+_FILTERS_S = 30.0
 
 
 class Connections:
@@ -50,6 +54,12 @@ class Connections:
         """Return if the worker accepts work. Raise a FlightError if it does not, or does not answer in time."""
         action = flight.Action(PING, orjson.dumps({"token": self._token}))
         list(self.client(address).do_action(action, flight.FlightCallOptions(timeout=timeout_s)))
+
+    def filters(self, address: str, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> list[bytes]:
+        """The packed filters of the segments. Raises a FlightError if the worker does not give them."""
+        action = flight.Action(FILTERS, filters_body(org_id, segments, self._token))
+        results = self.client(address).do_action(action, flight.FlightCallOptions(timeout=_FILTERS_S))
+        return [result.body.to_pybytes() for result in results]
 
     def forget(self, address: str) -> None:
         # Not closed, because other threads may be reading from it. The last reference frees it.

@@ -143,6 +143,15 @@ class FlightWorkers:
             raise reason
         yield from resumed(self._last_resort.stream(request, check), delivered)
 
+    def filters(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> Iterator[tuple[uuid.UUID, bytes]]:
+        for share in self.shares(org_id, segments) if self._up() else ():
+            address = ranked(self._up(), org_id, share[0].slot)[0]
+            try:
+                found = self._connections.filters(address, org_id, share)
+            except flight.FlightError as reason:
+                raise from_flight(reason, address) from None
+            yield from zip((each.segment_id for each in share), found, strict=True)
+
     def _lost(self, ask: Ask) -> None:
         """Note that a worker failed. It is tried last until it answers pings again."""
         WORKER_RETRIES.inc()

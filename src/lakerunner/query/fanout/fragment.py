@@ -171,7 +171,10 @@ class FragmentEvaluation:
 def _shown(predicate: Predicate) -> dict[str, Any]:
     """The predicate as JSON, if it is not too large to be read."""
     document = to_json(predicate)
-    size_bytes = len(orjson.dumps(document))
+    try:
+        size_bytes = len(orjson.dumps(document))
+    except TypeError:
+        return {"omitted": "it has an integer of more than 64 bits"}
     return document if size_bytes <= _MAX_PREDICATE_BYTES else {"omitted": f"{size_bytes:,} bytes"}
 
 

@@ -18,7 +18,9 @@ from lakerunner.query.fanout.joined_tiers import JoinedTiers
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects
 from lakerunner.query.metrics import SCAN_ERRORS, SCAN_ROWS, SCAN_SECONDS
 from lakerunner.query.scan.object_cache import DAMAGED_HINT
+from lakerunner.query.scan.rows.filter_bytes import packed_filters
 from lakerunner.query.scan.rows.opened import RowsOpener
+from lakerunner.query.scan.rows.request import RowSegment
 from lakerunner.query.scan.samples.exemplars import scan_exemplars
 from lakerunner.query.scan.samples.label_rows import scan_labels
 from lakerunner.query.scan.samples.opened import BAD_BYTES, Opener, SampleTally
@@ -121,6 +123,18 @@ class LocalWorkers:
         evaluation = FragmentEvaluation(request, self, check)
         yield from evaluation.batches()
         yield EvaluateAnswer.of_note(evaluation.note, "here")
+
+    def filters(
+        self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]
+    ) -> Iterator[tuple[uuid.UUID, bytes]]:  # fmt: skip
+        """Nothing: what reads in this process has the filters at hand."""
+        return iter(())
+
+    def packed_filters(self, segments: Sequence[SegmentObjects]) -> Iterator[bytes]:
+        """The filters of segments of rows, for those who want to hold them."""
+        for each in segments:
+            segment = RowSegment(each.segment_id, each.keys[0], each.size_bytes, each.start_ns, each.end_ns)
+            yield packed_filters(self.row_opener, segment)
 
     def forget(self) -> None:
         """Empty the caches in memory. They refill on demand."""

@@ -34,8 +34,8 @@ PROTOCOL = 1
 #: an hour would be too long: a dashboard of the last hour should keep more than one worker busy.
 SLOT_NS = 600 * NS_PER_S
 _EVALUATE = "evaluate"
-#: Actions: end all requests of a query; ask whether the worker accepts new work.
-CANCEL, PING = "cancel", "ping"
+#: Actions: end all requests of a query; ask whether the worker accepts new work; send the filters of segments.
+CANCEL, PING, FILTERS = "cancel", "ping", "filters"
 #: The keys of recently read segments, at about half a kilobyte each.
 _KEYS: dict[tuple[uuid.UUID, uuid.UUID], tuple[str, ...]] = {}
 _MAX_KEYS = 50_000
@@ -111,18 +111,7 @@ class _Request:
             "token": token,
             "org": str(self.org_id),
             "query": str(self.query_id),
-            "segments": [
-                [
-                    str(each.segment_id),
-                    each.keys,
-                    each.size_bytes,
-                    each.start_ns,
-                    each.end_ns,
-                    each.tier_s,
-                    [hidden.to_json() for hidden in each.hidden],
-                ]
-                for each in self.segments
-            ],
+            "segments": list(map(_segment_json, self.segments)),
             "time_left_s": self.time_left_s,
             "max_bytes": self.max_bytes,
         }
@@ -227,18 +216,7 @@ def read_request(document: Mapping[str, Any]) -> Request:
         common: dict[str, Any] = {
             "org_id": uuid.UUID(document["org"]),
             "query_id": uuid.UUID(document["query"]),
-            "segments": tuple(
-                SegmentObjects(
-                    uuid.UUID(segment_id),
-                    tuple(names),
-                    int(size_bytes),
-                    int(start_ns),
-                    int(end_ns),
-                    int(tier_s),
-                    tuple(map(HiddenRows.from_json, hidden)),
-                )
-                for segment_id, names, size_bytes, start_ns, end_ns, tier_s, hidden in document["segments"]
-            ),
+            "segments": _segments(document),
             "deadline_s": time.monotonic() + float(document["time_left_s"]),
             "max_bytes": int(document["max_bytes"]),
         }
@@ -257,13 +235,58 @@ def read_request(document: Mapping[str, Any]) -> Request:
             request = ScanRequest(kind=kind, leaf=leaf, pieces=pieces, label=str(document["label"]), **common)
     except (ValueError, KeyError, TypeError) as reason:
         raise BadInput(f"cannot read a ticket: {reason!r}") from None
-    # The API chooses segments of one org only. The worker checks again, in case that ever fails.
-    prefix = keys.org_prefix(request.org_id)
-    for segment in request.segments:
+    _require_org(request.org_id, request.segments)
+    return request
+
+
+def filters_body(org_id: uuid.UUID, segments: Sequence[SegmentObjects], token: str) -> bytes:
+    """What is sent with the action `FILTERS`."""
+    return _dumps({"token": token, "org": str(org_id), "segments": list(map(_segment_json, segments))})
+
+
+def read_filters_body(document: Mapping[str, Any]) -> tuple[SegmentObjects, ...]:
+    try:
+        org_id, segments = uuid.UUID(document["org"]), _segments(document)
+    except (ValueError, KeyError, TypeError) as reason:
+        raise BadInput(f"cannot read which filters are wanted: {reason!r}") from None
+    _require_org(org_id, segments)
+    return segments
+
+
+def _segment_json(segment: SegmentObjects) -> list[Any]:
+    return [
+        str(segment.segment_id),
+        segment.keys,
+        segment.size_bytes,
+        segment.start_ns,
+        segment.end_ns,
+        segment.tier_s,
+        [hidden.to_json() for hidden in segment.hidden],
+    ]
+
+
+def _segments(document: Mapping[str, Any]) -> tuple[SegmentObjects, ...]:
+    return tuple(
+        SegmentObjects(
+            uuid.UUID(segment_id),
+            tuple(names),
+            int(size_bytes),
+            int(start_ns),
+            int(end_ns),
+            int(tier_s),
+            tuple(map(HiddenRows.from_json, hidden)),
+        )
+        for segment_id, names, size_bytes, start_ns, end_ns, tier_s, hidden in document["segments"]
+    )
+
+
+def _require_org(org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> None:
+    """The API chooses segments of one org only. The worker checks again, in case that ever fails."""
+    prefix = keys.org_prefix(org_id)
+    for segment in segments:
         for key in segment.keys:
             if not keys.check_key(key).startswith(prefix):
-                raise BadInput(f"cannot scan {key!r}: it is not of org {request.org_id}")
-    return request
+                raise BadInput(f"cannot scan {key!r}: it is not of org {org_id}")
 
 
 #: Each batch of rows travels packed, with its own schema: the columns are known only once they are read.

@@ -40,6 +40,7 @@ from lakerunner.query.logql.pushdown import segment_matchers
 from lakerunner.query.logql.scanned import ScannedEntries
 from lakerunner.query.logql.warm import warm
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.rows.predicate import Predicate
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.block import Block
@@ -143,7 +144,7 @@ class LogRows(RowPlan):
             raise BadInput("cannot read logs: the end is before the start")
         end_ns = max(end_ns, start_ns + 1)
         self.canonical, self.times, self.options = parsed.canonical, times, options
-        self._encoded = parsed.encoded
+        self._encoded, self._selector = parsed.encoded, selector
         # What is asked of workers: each of them chooses the stored columns itself.
         self.scan = RowScan(
             LOGS,
@@ -154,6 +155,10 @@ class LogRows(RowPlan):
             limit=options.limit,
         )
         self.leaves = (Leaf(LOGS.name, start_ns, end_ns, segment_matchers(selector)),)
+
+    @property
+    def condition(self) -> Predicate:
+        return _pipelines(self._encoded, self._selector).whole.predicate
 
     def payload(self, limit: int | None) -> bytes:
         rows = [self.scan.start_ns, self.scan.end_ns, self.scan.newest_first, limit]

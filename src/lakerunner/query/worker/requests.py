@@ -21,7 +21,15 @@ from lakerunner.query.fanout.answer import Check, SegmentAnswer
 from lakerunner.query.fanout.errors import Draining
 from lakerunner.query.fanout.fragment import FragmentEvaluation
 from lakerunner.query.fanout.local_workers import LocalWorkers
-from lakerunner.query.fanout.protocol import EvaluateRequest, R, Request, ScanRequest, read_document, read_request
+from lakerunner.query.fanout.protocol import (
+    EvaluateRequest,
+    R,
+    Request,
+    ScanRequest,
+    read_document,
+    read_filters_body,
+    read_request,
+)
 from lakerunner.query.fanout.token import check_token
 from lakerunner.query.metrics import WORKER_REQUESTS
 from lakerunner.store.requests import take_requests
@@ -83,6 +91,11 @@ class Requests:
         self._cancelled[query_id] = None
         while len(self._cancelled) > _MAX_CANCELLED:
             self._cancelled.pop(next(iter(self._cancelled)), None)
+
+    def filters(self, document: Mapping[str, Any]) -> list[bytes]:
+        """The packed filters of the segments that are named, in their order. A segment without rows has none."""
+        self.require_open()
+        return list(self._workers.packed_filters(read_filters_body(document)))
 
     def require_open(self) -> None:
         if self._draining:

@@ -16,6 +16,7 @@ from lakerunner.query.fanout.errors import to_flight
 from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.protocol import (
     CANCEL,
+    FILTERS,
     PACKED_SCHEMA,
     PING,
     EvaluateRequest,
@@ -95,14 +96,20 @@ class WorkerServer(flight.FlightServerBase):  # type: ignore[misc]
                 self.requests.require_open()
             elif action.type == CANCEL:
                 self.requests.cancel(document)
+            elif action.type == FILTERS:
+                return iter([flight.Result(packed) for packed in self.requests.filters(document)])
             else:
-                raise BadInput(f"cannot do {action.type!r}: this worker knows {CANCEL!r} and {PING!r}")
+                raise BadInput(f"cannot do {action.type!r}: this worker knows {CANCEL!r}, {FILTERS!r} and {PING!r}")
         except LakeError as error:
             raise to_flight(error) from None
         return iter([flight.Result(b"{}")])
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
-        return [(CANCEL, "End all requests of a query."), (PING, "Say whether new work is taken.")]
+        return [
+            (CANCEL, "End all requests of a query."),
+            (FILTERS, "Send the filters of segments."),
+            (PING, "Say whether new work is taken."),
+        ]
 
     def _scanned(self, request: ScanRequest, gone: Gone) -> Iterator[Any]:
         try:

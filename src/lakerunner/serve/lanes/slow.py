@@ -30,7 +30,10 @@ _RESTART = Backoff(base_s=0.2, cap_s=10.0)
 
 
 class SlowLane:
-    """Runs one lane process at a time. While none is ready, `open` is False and all requests take the fast lane."""
+    """Runs one lane process at a time. While none is ready, `open` is False and all requests take the fast lane.
+
+    The process takes some 200 MiB and seconds of CPU time, so it is started only where there are several orgs.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -38,11 +41,14 @@ class SlowLane:
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._closing = threading.Event()
+        self._starting = threading.Lock()
         self._watcher = threading.Thread(target=self._supervise, name="slow-lane", daemon=True)
 
     def start(self) -> None:
-        if not self._watcher.is_alive():
-            self._watcher.start()
+        """Start the process, unless it was started before."""
+        with self._starting:
+            if self._watcher.ident is None:
+                self._watcher.start()
 
     @property
     def open(self) -> bool:

@@ -91,10 +91,12 @@ def switched(routes: Sequence[BaseRoute], api: Api, lane: SlowLane) -> list[Base
 
 def _switched(route: DialectRoute, api: Api, lane: SlowLane, pace: Pace) -> DialectRoute:
     async def handler(request: Request) -> Response:
-        if not lane.open:
-            return await _fast(route, request)
         caller, usage = await api.caller(request), api.admission.usage
         if not usage.asks(caller.org_id):
+            return await _fast(route, request)
+        if not lane.open:
+            # The first query of a second org: until the lane is open, all share the fast lane.
+            lane.start()
             return await _fast(route, request)
         if usage.is_busy(caller.org_id):
             await pace.keep(caller.org_id, api.admission.limits(caller).org_queries, api.settings.org_waiting)

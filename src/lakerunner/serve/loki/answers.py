@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
-from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Missing, Unavailable
-from lakerunner.query.series.block import EvaluationError
-from lakerunner.query.syntax.errors import ParseError
-from lakerunner.serve.admission.running import Cancelled, TimedOut
-from lakerunner.serve.admission.turns import TooMany
-from lakerunner.serve.dialect import RETRY_AFTER_S, Dialect, DialectRoute, Handler
-from lakerunner.serve.rendering.compression import compressed
+from lakerunner.serve.dialect import Dialect, DialectRoute, Handler
+from lakerunner.serve.plain_errors import PlainErrors, document
 from lakerunner.serve.rendering.json import json_text
 
-#: HTTP status by error class. The first class that matches decides. 499 is what Loki answers when a client has left.
-_STATUS: tuple[tuple[type[LakeError], int], ...] = (
-    (EvaluationError, 400),
-    (BadInput, 400),
-    (TimedOut, 504),
-    (LimitHit, 400),
-    (Cancelled, 499),
-    (TooMany, 429),
-    (Unavailable, 503),
-    (Denied, 401),
-    (Missing, 404),
-)
+LOKI = Dialect("loki", PlainErrors(over_limit=400).failure)
 
 
 def success(
@@ -36,38 +20,6 @@ def success(
     """A successful answer whose data is JSON text."""
     warned = b',"warnings":' + json_text(list(warnings)) if warnings else b""
     return document(request, b'{"status":"success","data":%s%s}' % (data, warned), headers)
-
-
-def document(request: Request, body: bytes, headers: Mapping[str, str] | None = None) -> Response:
-    """A whole JSON text, compressed if the client accepts it. Call it in a thread when it is large."""
-    body, encoding = compressed(body, request.headers.get("accept-encoding", ""))
-    all_headers = {"Vary": "Accept-Encoding", **(headers or {})}
-    if encoding:
-        all_headers["Content-Encoding"] = encoding
-    return Response(body, media_type="application/json", headers=all_headers)
-
-
-def message_of(error: LakeError) -> str:
-    """The error in one line. Loki's clients know where a parse error is from its text."""
-    if isinstance(error, ParseError):
-        hint = f"; {error.hint}" if error.hint else ""
-        return f"parse error at line {error.line}, col {error.column}: {error.reason}{hint}"
-    return str(error)
-
-
-def status_of(error: LakeError) -> int:
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-
-
-def failure(error: LakeError) -> Response:
-    headers = {"Retry-After": RETRY_AFTER_S} if error.retryable else {}
-    if isinstance(error, Denied):
-        headers["WWW-Authenticate"] = 'Bearer realm="lakerunner"'
-    text = message_of(error).encode("utf-8", "replace").decode()
-    return PlainTextResponse(text + "\n", status_of(error), headers)
-
-
-LOKI = Dialect("loki", failure)
 
 
 def loki_route(

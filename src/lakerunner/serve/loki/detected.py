@@ -12,13 +12,14 @@ from starlette.routing import BaseRoute
 from lakerunner.query.logql.records import STREAM_LABELS
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
-from lakerunner.serve.loki.answers import document, loki_route
+from lakerunner.serve.loki.answers import loki_route
 from lakerunner.serve.loki.fields import Field, detect_fields
 from lakerunner.serve.loki.lines import newest_lines
 from lakerunner.serve.loki.selectors import log_query_of, selector_of
 from lakerunner.serve.loki.tallies import COUNT, Tallies
 from lakerunner.serve.loki.times import read_bounds, read_limit
 from lakerunner.serve.params import Params
+from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
 
 _NAMES = tuple(sorted(STREAM_LABELS))

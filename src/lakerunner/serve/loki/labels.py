@@ -14,11 +14,12 @@ from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.stats import QueryStats
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
-from lakerunner.serve.loki.answers import document, loki_route, success
+from lakerunner.serve.loki.answers import loki_route, success
 from lakerunner.serve.loki.selectors import selector_of
 from lakerunner.serve.loki.tallies import COUNT, Tallies
 from lakerunner.serve.loki.times import LABELS_SINCE_NS, Bounds, read_bounds
 from lakerunner.serve.params import Params
+from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
 
 Labels = dict[str, str]

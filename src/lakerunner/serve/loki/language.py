@@ -11,8 +11,9 @@ from lakerunner.query.logql.pretty import pretty
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
-from lakerunner.serve.loki.answers import loki_route, message_of, success
+from lakerunner.serve.loki.answers import loki_route, success
 from lakerunner.serve.params import Params
+from lakerunner.serve.plain_errors import message_of
 from lakerunner.serve.rendering.json import json_response, json_text
 
 

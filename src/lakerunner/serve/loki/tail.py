@@ -17,10 +17,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.api import Api
-from lakerunner.serve.loki.answers import failure, loki_route, message_of
+from lakerunner.serve.loki.answers import LOKI, loki_route
 from lakerunner.serve.loki.query import CATEGORIZE, FLAGS_HEADER, LOGQL
 from lakerunner.serve.loki.times import QUERY_SINCE_NS, read_limit, time_ns
 from lakerunner.serve.params import Params
+from lakerunner.serve.plain_errors import message_of
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.rendering.streams import METADATA, PARSED, STREAM, TIME, streams_json
 from lakerunner.serve.service import Question, now_ns
@@ -95,7 +96,7 @@ async def _left(socket: WebSocket) -> None:
 
 async def _refuse(socket: WebSocket, error: LakeError) -> None:
     if socket.application_state.name == "CONNECTING":
-        await socket.send_denial_response(failure(error))
+        await socket.send_denial_response(LOKI.failure(error))
         # uvicorn logs an error if the handler returns before it has seen its own side close the connection.
         for _ in range(_CLOSING_TURNS):
             await asyncio.sleep(0)

@@ -17,11 +17,12 @@ from lakerunner.query.logql.records import STREAM_LABELS
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
-from lakerunner.serve.loki.answers import document, loki_route, success
+from lakerunner.serve.loki.answers import loki_route, success
 from lakerunner.serve.loki.selectors import EVERYTHING, selector_of
 from lakerunner.serve.loki.tallies import BYTES, COUNT, Tallies, Tally
 from lakerunner.serve.loki.times import Bounds, read_bounds, read_limit, read_step_ms
 from lakerunner.serve.params import Params
+from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
 
 _NAMES = tuple(sorted(STREAM_LABELS))

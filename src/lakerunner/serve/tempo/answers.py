@@ -2,59 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from lakerunner.serve.dialect import Dialect, DialectRoute, Handler
+from lakerunner.serve.plain_errors import PlainErrors
 
-from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Missing, Unavailable
-from lakerunner.query.series.block import EvaluationError
-from lakerunner.query.syntax.errors import ParseError
-from lakerunner.serve.admission.running import Cancelled, TimedOut
-from lakerunner.serve.admission.turns import TooMany
-from lakerunner.serve.dialect import RETRY_AFTER_S, Dialect, DialectRoute, Handler
-from lakerunner.serve.rendering.compression import compressed
-
-#: HTTP status by error class. The first class that matches decides.
-_STATUS: tuple[tuple[type[LakeError], int], ...] = (
-    (EvaluationError, 400),
-    (BadInput, 400),
-    (TimedOut, 504),
-    (LimitHit, 422),
-    (Cancelled, 499),
-    (TooMany, 429),
-    (Unavailable, 503),
-    (Denied, 401),
-    (Missing, 404),
-)
-
-
-def document(request: Request, body: bytes, headers: Mapping[str, str] | None = None) -> Response:
-    """A whole JSON text, compressed if the client accepts it. Call it in a thread when it is large."""
-    body, encoding = compressed(body, request.headers.get("accept-encoding", ""))
-    all_headers = {"Vary": "Accept-Encoding", **(headers or {})}
-    if encoding:
-        all_headers["Content-Encoding"] = encoding
-    return Response(body, media_type="application/json", headers=all_headers)
-
-
-def message_of(error: LakeError) -> str:
-    """The error in one line, with the position of a parse error."""
-    if isinstance(error, ParseError):
-        hint = f"; {error.hint}" if error.hint else ""
-        return f"parse error at line {error.line}, col {error.column}: {error.reason}{hint}"
-    return str(error)
-
-
-def failure(error: LakeError) -> Response:
-    headers = {"Retry-After": RETRY_AFTER_S} if error.retryable else {}
-    if isinstance(error, Denied):
-        headers["WWW-Authenticate"] = 'Bearer realm="lakerunner"'
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return PlainTextResponse(message_of(error).encode("utf-8", "replace").decode() + "\n", status, headers)
-
-
-TEMPO = Dialect("tempo", failure)
+TEMPO = Dialect("tempo", PlainErrors(over_limit=422).failure)
 
 
 def tempo_route(

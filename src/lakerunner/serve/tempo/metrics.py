@@ -21,9 +21,10 @@ from lakerunner.query.traceql.language import compiled
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.params import Params, wants_fresh
+from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.service import Question
-from lakerunner.serve.tempo.answers import document, tempo_route
+from lakerunner.serve.tempo.answers import tempo_route
 from lakerunner.serve.tempo.exemplars import MAX_EXEMPLARS, UNASKED, add_exemplars, newest_steps
 from lakerunner.serve.tempo.search import TRACEQL
 from lakerunner.serve.tempo.times import Bounds, parse_duration_ns, read_bounds

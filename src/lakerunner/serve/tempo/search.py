@@ -23,9 +23,10 @@ from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.cut_traces import CutTraces
 from lakerunner.serve.params import Params
+from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.service import Question
-from lakerunner.serve.tempo.answers import document, tempo_route
+from lakerunner.serve.tempo.answers import tempo_route
 from lakerunner.serve.tempo.times import Bounds, parse_duration_ns, read_bounds, read_count
 
 #: The language of Tempo's API.

@@ -20,9 +20,10 @@ from lakerunner.query.traceql.tags import Pair, TagQuery
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.params import Params
+from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.service import Question
-from lakerunner.serve.tempo.answers import document, tempo_route
+from lakerunner.serve.tempo.answers import tempo_route
 from lakerunner.serve.tempo.range import read_range
 
 #: Scopes of attributes, in the order of answers.

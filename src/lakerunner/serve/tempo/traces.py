@@ -15,8 +15,9 @@ from lakerunner.query.traces.trace_id import full_trace_id
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.params import Params
+from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
-from lakerunner.serve.tempo.answers import document, tempo_route
+from lakerunner.serve.tempo.answers import tempo_route
 from lakerunner.serve.tempo.range import read_range
 from lakerunner.serve.tempo.span_filter import SpanFilter
 from lakerunner.serve.trace_reader import FoundTrace, read_trace

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.scan.rows import opened, segment, unordered
 from lakerunner.query.scan.rows import scan as scanning
+from lakerunner.query.scan.rows.filter_bytes import SegmentFilters, packed_filters
 from lakerunner.query.scan.rows.predicate import (
     And,
     Bool,
@@ -164,6 +165,10 @@ def test_the_scan_gives_what_a_plain_loop_gives(
             lake.scan(written, replace(scan, start_ns=0, end_ns=data.draw(st.sampled_from([high, 1 << 62]))))
         tally = RowTally()
         table = lake.scan(written, RowScan.from_json(scan.to_json()), tally)
+        held = [SegmentFilters(packed_filters(lake.opener, each)) for each in written]
+        excluded = [filters.excluded(each, predicate) for filters, each in zip(held, written, strict=True)]
+    for (rows, _), found in zip(segments, excluded, strict=True):
+        assert found is None or not any(satisfies(row, predicate) for row in rows)
     wanted = [
         row for rows, _ in segments for row in rows if low <= row["timestamp"] < high and satisfies(row, predicate)
     ]

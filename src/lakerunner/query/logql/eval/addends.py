@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
-from lakerunner.model.labels import LabelSet
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.eval.needs import absorbed
 from lakerunner.query.series.block import Block
+from lakerunner.query.series.label_list import LabelList, packed_labels
 
 #: Range aggregations that count -> the count, which a rate divides by its range.
 _COUNTS = {
@@ -83,11 +84,16 @@ def summed(blocks: Sequence[Block], steps: int) -> Block:
         return Block.empty(steps)
     if len(blocks) == 1:
         return blocks[0]
-    place: dict[LabelSet, int] = {}
-    rows = [[place.setdefault(labels, len(place)) for labels in block.labels] for block in blocks]
-    values, valid = np.zeros((len(place), steps)), np.zeros((len(place), steps), np.bool_)
-    for block, at in zip(blocks, rows, strict=True):
+    # Equal label sets are packed to equal bytes, so that no Python object is made for any of them.
+    packed = pa.chunked_array([packed_labels(block.labels) for block in blocks]).combine_chunks().dictionary_encode()
+    labels = packed.dictionary
+    values, valid = np.zeros((len(labels), steps)), np.zeros((len(labels), steps), np.bool_)
+    begin = 0
+    for block in blocks:
+        end = begin + len(block.labels)
         # The series of one block differ from each other.
+        at = packed.indices[begin:end].to_numpy()
         values[at] += np.where(block.valid, block.values, 0.0)
         valid[at] |= block.valid
-    return Block(list(place), values, valid, np.zeros(len(place), np.bool_))
+        begin = end
+    return Block(LabelList.of_packed(labels), values, valid, np.zeros(len(labels), np.bool_))

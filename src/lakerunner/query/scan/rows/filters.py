@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from lakerunner.query.scan.rows import bloom
-from lakerunner.query.scan.rows.group import GroupReader
+from lakerunner.query.scan.rows.group_facts import GroupFacts
 from lakerunner.query.scan.rows.opened import BadSegment
 from lakerunner.query.scan.rows.predicate import Compare, Contains, In, Leaf, Matches, Op, Text
 from lakerunner.query.scan.rows.prune import NEVER, UNKNOWN, Verdict
@@ -19,7 +19,7 @@ from lakerunner.store import needles
 _MAX_PROBES = 64
 
 
-def by_bloom(group: GroupReader, leaf: Leaf) -> Verdict:
+def by_bloom(group: GroupFacts, leaf: Leaf) -> Verdict:
     """The verdict of bloom filters on a condition."""
     texts: list[str] = []
     match leaf:
@@ -30,23 +30,23 @@ def by_bloom(group: GroupReader, leaf: Leaf) -> Verdict:
     return _never_if_all(group, leaf, lambda name: _blooms_lack(group, name, texts)) if texts else UNKNOWN
 
 
-def by_needles(group: GroupReader, leaf: Leaf) -> Verdict:
+def by_needles(group: GroupFacts, leaf: Leaf) -> Verdict:
     """The verdict of needle filters on a condition."""
     clauses = _clauses(leaf)
     return _never_if_all(group, leaf, lambda name: _needles_lack(group, name, clauses)) if clauses else UNKNOWN
 
 
-def _never_if_all(group: GroupReader, leaf: Leaf, lacks: Callable[[str], bool]) -> Verdict:
+def _never_if_all(group: GroupFacts, leaf: Leaf, lacks: Callable[[str], bool]) -> Verdict:
     """NEVER if every column that may hold the value lacks what the condition needs."""
-    footer, names = group.opened.footer, leaf.ref.names()
+    footer, names = group.footer, leaf.ref.names()
     if any(footer.may_overflow(name, group.number) for name in names):
         return UNKNOWN
     holders = [name for name in names if name in footer.fields and not group.bounds(name).all_null]
     return NEVER if all(map(lacks, holders)) else UNKNOWN
 
 
-def _blooms_lack(group: GroupReader, name: str, texts: Sequence[str]) -> bool:
-    kind = group.opened.footer.fields[name].type
+def _blooms_lack(group: GroupFacts, name: str, texts: Sequence[str]) -> bool:
+    kind = group.footer.fields[name].type
     if not pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind):
         return False
     chunk = group.chunk(name)
@@ -59,15 +59,15 @@ def _blooms_lack(group: GroupReader, name: str, texts: Sequence[str]) -> bool:
     return not any(bloom.may_hold(block, each) for block, each in zip(blocks, hashes, strict=True))
 
 
-def _needles_lack(group: GroupReader, name: str, clauses: Sequence[Clause]) -> bool:
-    filters = group.opened.footer.needles.get(name)
+def _needles_lack(group: GroupFacts, name: str, clauses: Sequence[Clause]) -> bool:
+    filters = group.footer.needles.get(name)
     place = filters[group.number] if filters else None
     if place is None:
         return False
     return not all(any(_may_contain(group, place, needle) for needle in clause) for clause in clauses)
 
 
-def _may_contain(group: GroupReader, place: needles.NeedleFilter, needle: Needle) -> bool:
+def _may_contain(group: GroupFacts, place: needles.NeedleFilter, needle: Needle) -> bool:
     if place.lacks_mark_of(needle.text):
         return False
     pieces = () if needle.ignore_case else place.pieces_of(needle.text.encode())[:_MAX_PROBES]
@@ -77,7 +77,7 @@ def _may_contain(group: GroupReader, place: needles.NeedleFilter, needle: Needle
     try:
         return all(needles.may_hold(block, piece) for block, piece in zip(blocks, pieces, strict=True))
     except ValueError as reason:
-        raise BadSegment(group.opened.segment, reason) from reason
+        raise BadSegment(group.segment, reason) from reason
 
 
 def _clauses(leaf: Leaf) -> Sequence[Clause]:

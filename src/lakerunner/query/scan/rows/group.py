@@ -20,8 +20,9 @@ from lakerunner.query.scan.rows.byte_source import Range
 from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
 from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
+from lakerunner.query.scan.rows.group_facts import GroupFacts, plain
 from lakerunner.query.scan.rows.id_runs import IdRuns
-from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, OpenedSegment
+from lakerunner.query.scan.rows.opened import OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
 from lakerunner.query.scan.rows.page_values import values_of
@@ -42,61 +43,31 @@ KEPT_AT_ONCE = 256
 _ROWS_BYTES = 512
 
 
-class GroupReader:
+class GroupReader(GroupFacts):
     def __init__(self, opened: OpenedSegment, number: int, spend: Spend, tally: RowTally) -> None:
+        super().__init__(opened.segment, opened.footer, number)
         self.opened = opened
-        self.number = number
-        self._footer = opened.footer
-        self._group = opened.footer.metadata.row_group(number)
         self._spend = spend
         self._tally = tally
         self._pieces: dict[str, list[Piece]] = {}
         self._chosen: ChosenRows | None = None
         self._settled: tuple[Ints, dict[str, pa.Array]] | None = None
-        self.rows: int = self._group.num_rows
 
     # -- what is known without reading values ------------------------------------------------------------------
 
-    def bounds_of(self, ref: Ref) -> list[Bounds | None]:
-        """The bounds of each column that may hold the reference's value, in order of precedence; None: the overflow."""
-        found: list[Bounds | None] = []
-        for name in ref.names():
-            if name in self._footer.fields and not self._footer.is_remainder(name):
-                found.append(self.bounds(name))
-            if self._footer.may_overflow(name, self.number):
-                found.append(None)
-        return found
-
-    def bounds(self, name: str) -> Bounds:
-        kept, key = self._footer.kept, ("bounds", self.number, name)
-        found: Bounds | None = kept.get(key)
-        if found is None:
-            found = kept[key] = self._bounds(name)
-        return found
-
-    def times(self, name: str) -> tuple[int, int] | None:
-        """Bounds of a time column in nanoseconds, both included."""
-        bounds = self.bounds(name)
-        return None if bounds.low is None else (bounds.low, bounds.high)
-
     def read(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Bytes of the object."""
-        found: list[bytes] = self._guarded(lambda: self.opened.read(ranges, self._tally))
+        found: list[bytes] = self.guarded(lambda: self.opened.read(ranges, self._tally))
         return found
-
-    def chunk(self, name: str) -> Any:
-        """What the footer says about the first leaf of a column."""
-        return self._group.column(self._footer.leaves[name][0])
 
     def page_bounds(self, name: str) -> tuple[Pages, list[Bounds]] | None:
         """Bounds of every page of a flat column; None if it has one page or no index."""
         layout = self._layout(name)
-        if layout is None or len(self._footer.leaves[name]) != 1:
+        if layout is None or len(self.footer.leaves[name]) != 1:
             return None
-        kept, key = self._footer.kept, ("pages", self.number, name)
+        kept, key = self.footer.kept, ("pages", self.number, name)
         found: list[Bounds] | None = kept.get(key)
         if found is None:
-            found = kept[key] = self._guarded(lambda: self._page_bounds(name, layout))
+            found = kept[key] = self.guarded(lambda: self._page_bounds(name, layout))
         return (layout, found) if found else None
 
     # -- what was found out before -------------------------------------------------------------------------------
@@ -143,17 +114,17 @@ class GroupReader:
         self._spend(self.held_bytes())
 
     def cost(self, ref: Ref) -> int:
-        names = [name for name in ref.names() if name in self._footer.fields]
-        if any(self._footer.may_overflow(name, self.number) for name in ref.names()):
+        names = [name for name in ref.names() if name in self.footer.fields]
+        if any(self.footer.may_overflow(name, self.number) for name in ref.names()):
             names.append(OVERFLOW)
-        sizes = (self._group.column(leaf).total_compressed_size for name in names for leaf in self._footer.leaves[name])
+        sizes = (self._group.column(leaf).total_compressed_size for name in names for leaf in self.footer.leaves[name])
         return 1 + int(sum(sizes))
 
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
         found = []
-        if name in self._footer.fields:
+        if name in self.footer.fields:
             found.append(self.column(name, rows))
-        if self._footer.may_overflow(name, self.number):
+        if self.footer.may_overflow(name, self.number):
             found.append(overflow_values(self.column(OVERFLOW, rows), name))
         return found
 
@@ -164,7 +135,7 @@ class GroupReader:
     def columns(self, names: Iterable[str], rows: Ints) -> dict[str, pa.Array]:
         """The values of several columns. Their pages are read together."""
         wanted = list(names)
-        split = [name for name in wanted if name + SUFFIX in self._footer.fields]
+        split = [name for name in wanted if name + SUFFIX in self.footer.fields]
         times = {name: kept for name in split if (kept := self._kept_times(name, rows)) is not None}
         others = [name for name in wanted if name not in times]
         remainders = [name + SUFFIX for name in split if name not in times]
@@ -238,14 +209,14 @@ class GroupReader:
             if settled is not None:
                 found[name] = settled
             elif self.bounds(name).all_null:
-                found[name] = pa.nulls(len(rows), self._footer.fields[name].type)
+                found[name] = pa.nulls(len(rows), self.footer.fields[name].type)
             elif (piece := self._piece_of(name, chosen) or self._known(name, *self._needed(name, chosen))) is not None:
                 together.add(name, piece)
             else:
                 missing.append(name)
         if missing:
             self._spend(self.held_bytes())
-            self._guarded(lambda: self._load(missing, chosen))
+            self.guarded(lambda: self._load(missing, chosen))
             for name in missing:
                 piece = self._piece_of(name, chosen)
                 assert piece is not None
@@ -314,11 +285,11 @@ class GroupReader:
 
     def _layout(self, name: str) -> Pages | None:
         """The pages of a column; None if it has only one, or if the pages of its leaves hold different rows."""
-        kept, key = self._footer.kept, ("layout", self.number)
+        kept, key = self.footer.kept, ("layout", self.number)
         layouts: dict[int, Pages | None] | None = kept.get(key)
         if layouts is None:
-            layouts = kept[key] = self._guarded(self._layouts)
-        leaves = self._footer.leaves[name]
+            layouts = kept[key] = self.guarded(self._layouts)
+        leaves = self.footer.leaves[name]
         if len(leaves) == 1:
             return layouts[leaves[0]]
         found = [layouts[leaf] for leaf in leaves]
@@ -332,8 +303,8 @@ class GroupReader:
 
         One read is enough, because their offset indexes are adjacent.
         """
-        places = self._footer.places[self.number]
-        leaves = range(self._footer.metadata.num_columns)
+        places = self.footer.places[self.number]
+        leaves = range(self.footer.metadata.num_columns)
         ranges = [(int(places[leaf, 0]), int(places[leaf, 1])) for leaf in leaves]
         existing = [(start, length) for start, length in ranges if length > 0]
         if not existing:
@@ -356,8 +327,8 @@ class GroupReader:
         leaves: list[list[tuple[int, int]]] = []
         ranges: list[Range] = []
         for name, pages in pages_of.items():
-            field = self._footer.fields[name]
-            numbers = self._footer.leaves[name]
+            field = self.footer.fields[name]
+            numbers = self.footer.leaves[name]
             if field.type == pa.string() and self.chunk(name).has_dictionary_page:
                 field = field.with_type(_DICTIONARY)
             fields.append(field)
@@ -373,7 +344,7 @@ class GroupReader:
             made = []
             for leaf, count in members:
                 dictionary, *data = (next(bodies) for _ in range(count))
-                made.append(LeafBytes(self._group.column(leaf), dictionary, data, *self._footer.levels[leaf]))
+                made.append(LeafBytes(self._group.column(leaf), dictionary, data, *self.footer.levels[leaf]))
             values = values_of(field, made[0], row_count) if len(made) == 1 else None
             if values is None:
                 others.append((place, made))
@@ -393,7 +364,7 @@ class GroupReader:
         ranges = [(start, data - start)]
         if pages is None:
             return [*ranges, (data, chunk.total_compressed_size - (data - start))]
-        layout = self._footer.kept["layout", self.number][leaf]
+        layout = self.footer.kept["layout", self.number][leaf]
         for page in pages:
             offset, size = int(layout.offsets[page]), int(layout.sizes[page])
             if len(ranges) > 1 and sum(ranges[-1]) == offset:
@@ -402,47 +373,15 @@ class GroupReader:
                 ranges.append((offset, size))
         return ranges
 
-    def _guarded(self, read: Callable[[], Any]) -> Any:
-        try:
-            return read()
-        except BAD_BYTES as reason:
-            raise BadSegment(self.opened.segment, reason) from reason
-
-    # -- bounds --------------------------------------------------------------------------------------------------
-
-    def _bounds(self, name: str) -> Bounds:
-        kind = _plain(self._footer.fields[name].type)
-        if len(self._footer.leaves[name]) != 1 or pa.types.is_nested(kind):
-            return Bounds(kind, self.rows)
-        statistics = self.chunk(name).statistics
-        if statistics is None:
-            return Bounds(kind, self.rows)
-        nulls = statistics.null_count if statistics.has_null_count else None
-        if not statistics.has_min_max:
-            return Bounds(kind, self.rows, nulls)
-        low, high = statistics.min, statistics.max
-        if pa.types.is_string(kind):
-            return Bounds(kind, self.rows, nulls, low.encode(), high.encode())
-        if pa.types.is_timestamp(kind):
-            low, high = statistics.min_raw, statistics.max_raw
-        return Bounds(kind, self.rows, nulls, *self._whole_times(name, kind, low, high))
-
-    def _whole_times(self, name: str, kind: pa.DataType, low: Any, high: Any) -> tuple[Any, Any]:
-        if not pa.types.is_timestamp(kind):
-            return low, high
-        unit_ns = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[kind.unit]
-        rest = unit_ns - 1 if name + SUFFIX in self._footer.fields else 0
-        return low * unit_ns, high * unit_ns + rest
-
     def _page_bounds(self, name: str, layout: Pages) -> list[Bounds]:
-        leaf = self._footer.leaves[name][0]
-        _, _, offset, length = (int(number) for number in self._footer.places[self.number, leaf])
+        leaf = self.footer.leaves[name][0]
+        _, _, offset, length = (int(number) for number in self.footer.places[self.number, leaf])
         if not length:
             return []
         index = read_bounds(self.opened.read([(offset, length)], self._tally)[0])
         if len(index.low) != len(layout):
             raise ValueError("a page index does not fit its pages")
-        kind = _plain(self._footer.fields[name].type)
+        kind = plain(self.footer.fields[name].type)
         counts = np.diff(layout.first_rows).tolist()
         return [self._of_page(name, kind, index, page, rows) for page, rows in enumerate(counts)]
 
@@ -453,15 +392,11 @@ class GroupReader:
         low, high = (_value(kind, self.chunk(name).physical_type, bounds[page]) for bounds in (index.low, index.high))
         if low is None or high is None:
             return Bounds(kind, rows, nulls)
-        return Bounds(kind, rows, nulls, *self._whole_times(name, kind, low, high))
+        return Bounds(kind, rows, nulls, *self.whole_times(name, kind, low, high))
 
 
 def _span(layout: Pages, page: int) -> tuple[int, int]:
     return int(layout.first_rows[page]), int(layout.first_rows[page + 1])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _value(kind: pa.DataType, physical: str, body: bytes) -> Any:

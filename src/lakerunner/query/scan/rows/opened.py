@@ -34,7 +34,8 @@ from lakerunner.store.object_store import ObjectStore
 BAD_BYTES = (pa.ArrowException, OSError, ValueError, IndexError, KeyError, struct.error)
 #: Bytes read from the end of an object in the first request: most footers fit.
 _TAIL_BYTES = 8 << 10
-_END_BYTES = 8
+#: The length of the footer, and the magic, at the end of the object.
+END_BYTES = 8
 _MAGIC = b"PAR1"
 #: Objects up to this size are fetched whole: requests for ranges would cost more than the bytes they save.
 SMALL_BYTES = 512 << 10
@@ -73,17 +74,20 @@ class Footer:
         size = source.size_bytes
         first = min(size, _TAIL_BYTES)
         (tail,) = source.read([(size - first, first)], tally)
-        if len(tail) < _END_BYTES or tail[-4:] != _MAGIC:
+        if len(tail) < END_BYTES or tail[-4:] != _MAGIC:
             raise ValueError("it does not end as a Parquet file does")
         length = int.from_bytes(tail[-8:-4], "little")
-        if length + _END_BYTES > size:
+        if length + END_BYTES > size:
             raise ValueError("its footer is longer than the object")
-        if length + _END_BYTES > len(tail):
-            missing = length + _END_BYTES - len(tail)
+        if length + END_BYTES > len(tail):
+            missing = length + END_BYTES - len(tail)
             tail = source.read([(size - len(tail) - missing, missing)], tally)[0] + tail
-        body = tail[-_END_BYTES - length : -_END_BYTES]
-        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + body + tail[-_END_BYTES:]))
-        return cls(body, metadata)
+        return cls.of_tail(tail[-END_BYTES - length :])
+
+    @classmethod
+    def of_tail(cls, tail: bytes) -> Footer:
+        """From the end of the object, which begins with the footer."""
+        return cls(tail[:-END_BYTES], pq.read_metadata(pa.BufferReader(_MAGIC + tail)))
 
     @property
     def size_bytes(self) -> int:

@@ -16,6 +16,7 @@ from lakerunner.query.scan.rows.decided import Condition, Left
 from lakerunner.query.scan.rows.evaluate import Ints, matching, overflow_values
 from lakerunner.query.scan.rows.filters import by_bloom, by_needles
 from lakerunner.query.scan.rows.group import KEPT_AT_ONCE, GroupReader
+from lakerunner.query.scan.rows.group_facts import GroupFacts
 from lakerunner.query.scan.rows.id_runs import Ids, concat_ids, ids_of
 from lakerunner.query.scan.rows.opened import Footer, OpenedSegment
 from lakerunner.query.scan.rows.page_index import Pages
@@ -128,11 +129,28 @@ class Found(GroupRows):
     """The matching rows of one row group, and their times in nanoseconds."""
 
     times: Ints
+    #: Remembered first rows that these are among: what is read of them is kept too.
+    among: FirstRows | None = None
 
     def chosen(self, places: Ints) -> Found:
         if len(places) == len(self.rows):
             return self
-        return Found(self.group, self.rows[places], times=self.times[places])
+        return Found(self.group, self.rows[places], times=self.times[places], among=self.among)
+
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
+        first = self.among
+        if first is None or apart:
+            # Without arguments, super() does not know a class with slots.
+            return GroupRows.batch(self, columns, apart=apart)
+        group, what = self.group, ("batch", first.name, None if columns is None else tuple(columns))
+        whole = group.remembered(
+            what,
+            lambda: _without_dictionaries(_compact(group_batch(group, first.rows, columns))),
+            lambda made: int(made.get_total_buffer_size()),
+        )
+        if len(self.rows) == len(first.rows):
+            return whole
+        return whole.take(pa.array(np.searchsorted(first.rows, self.rows)))
 
 
 class Shape(Protocol):
@@ -164,7 +182,7 @@ def find_rows(
         left = undecided(group, _until(scan, times, last_ns()), condition, tally)
         if left.is_nothing:
             continue
-        first = _known_first(group, scan, left)
+        known = first = _known_first(group, scan, left)
         if first is None:
             rows = matching_rows(group, left, tally)
             if not len(rows):
@@ -173,7 +191,7 @@ def find_rows(
             first = _first(group, scan, left, rows, found.column(0).view(pa.int64()).to_numpy())
         tally.rows_found += first.count
         # Of the first rows alone, nothing may be kept as that of all rows of the condition.
-        yield Found(group, first.rows, left.exact if first.are_all else None, times=first.times)
+        yield Found(group, first.rows, left.exact if first.are_all else None, times=first.times, among=known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +201,8 @@ class FirstRows:
     count: int
     rows: Ints
     times: Ints
+    #: Under which they are remembered.
+    name: Hashable = None
 
     @property
     def are_all(self) -> bool:
@@ -207,7 +227,8 @@ def _first(group: GroupReader, scan: RowScan, left: Undecided, rows: Ints, times
     if scan.limit is None or scan.limit > _FIRST_ROWS or left.times or len(rows) <= _FIRST_ROWS:
         return found
     order = np.sort(np.lexsort((rows, -times if scan.newest_first else times))[:_FIRST_ROWS])
-    found = FirstRows(len(rows), rows[order], times[order])
+    name = "first", left.condition.number, scan.newest_first
+    found = FirstRows(len(rows), rows[order], times[order], name)
     group.keep_first(left.condition, found, newest=scan.newest_first)
     return found
 
@@ -293,6 +314,12 @@ def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.take(pa.array(np.arange(batch.num_rows)))
 
 
+def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    arrays = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in batch.columns]
+    fields = [pa.field(name, array.type) for name, array in zip(batch.schema.names, arrays, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata=batch.schema.metadata))
+
+
 def _without_large_dictionary(array: pa.Array) -> pa.Array:
     """Few rows are decoded: work on each distinct value of the row group would take longer."""
     if pa.types.is_dictionary(array.type) and len(array) < max(_FEW_ROWS, len(array.dictionary)):
@@ -347,14 +374,15 @@ def undecided(group: GroupReader, times: Sequence[Compare], condition: Condition
     conditions, place = group.opened.opener.conditions, group.place
     left = conditions.get(place, condition)
     if left is None:
-        left = _left(group, condition.predicate)
+        left = left_of(group, condition.predicate)
         conditions.put(place, condition, left)
     if left.excluded_by:
         setattr(tally, left.excluded_by, getattr(tally, left.excluded_by) + 1)
     return Undecided(() if in_time == EVERYTHING else (in_time,), left.predicate, condition)
 
 
-def _left(group: GroupReader, predicate: Predicate) -> Left:
+def left_of(group: GroupFacts, predicate: Predicate) -> Left:
+    """What statistics and filters leave of the predicate."""
     left = simplified(predicate, lambda leaf: verdict_of(leaf, group.bounds_of))
     if left == NOTHING:
         return Left(NOTHING, "pruned_by_statistics")
