@@ -39,8 +39,8 @@ from tests.differential.logql.records import END_NS, START_NS, make_requests
 from tests.differential.promql.dataset import make_dataset, memory_source
 from tests.differential.promql.grammar import Grammar
 from tests.differential.promql.samples import END_MS, START_MS
+from tests.query.ingesting import ingest
 from tests.query.lake_of_series import lake_of_series
-from tests.query.logqltest.loading import ingest
 from tests.query.traceql.trees import QUERIES
 from tests.serve.roles import Roles, keyed_org, running_roles
 from tests.serve.strange_traces import STRANGE, ingest_spans, strange_spans

@@ -14,7 +14,7 @@ from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.query.warm import warm
 from lakerunner.serve.auth import Authenticator
 from tests.components.postgres import PostgresServer
-from tests.query.logqltest.loading import ingest
+from tests.query.ingesting import ingest
 from tests.query.worker_lake import WorkerLake, worker_lake
 from tests.serve.log_requests import log_request
 from tests.serve.served import START_S, Serve, Served, TwoOrgs, serving, write_filled

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from lakerunner.model.ids import fresh_id
-from tests.query.logqltest.loading import ingest
+from tests.query.ingesting import ingest
 from tests.query.worker_lake import WorkerLake
 
 S = 1_000_000_000

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.serve.lake.arrow_stream import ARROW, CURSOR, SUMMARY
-from tests.query.logqltest.loading import ingest
+from tests.query.ingesting import ingest
 from tests.query.worker_lake import WorkerLake
 from tests.serve.log_requests import S, log_request, org_with_logs
 from tests.serve.served import AuthOf, serving

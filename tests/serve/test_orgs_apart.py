@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.serve.caller import Caller
-from tests.query.logqltest.loading import ingest
+from tests.query.ingesting import ingest
 from tests.serve.log_requests import log_request
 from tests.serve.served import END_S, START_S, Served, TwoOrgs, serving
 

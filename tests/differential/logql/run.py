@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from lakerunner.model.signals.logs import LOGS
 from tests.components.peers import VARIABLE, find_peer
 from tests.differential.logql.comparing import Both, Question, question, recombined_question
 from tests.differential.logql.loki import running_loki
@@ -16,8 +17,8 @@ from tests.differential.logql.recombined import Recombined
 from tests.differential.logql.records import make_requests
 from tests.differential.tally import Tally
 from tests.query.logqltest.asking import Asker
-from tests.query.logqltest.serving import served_records
 from tests.query.logqltest.suite import Suite
+from tests.query.served_lake import served_lake
 
 
 def run(count: int, seed: int | None, only: int | None, suite: Path | None = None, topic: str = "") -> int:
@@ -35,7 +36,7 @@ def run(count: int, seed: int | None, only: int | None, suite: Path | None = Non
     tally = Tally(seed)
     # Queries may hold anything.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    with running_loki(binary, requests, *_stored(requests)) as loki, served_records(requests) as own:
+    with running_loki(binary, requests, *_stored(requests)) as loki, served_lake(requests, LOGS) as own:
         both = Both(Asker(loki), Asker(own))
         for number in range(count) if only is None else [only]:
             verdict = both.ask(ask(number))

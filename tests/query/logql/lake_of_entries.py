@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from tests.query.ingesting import ingest
 from tests.query.lake_of_series import LakeOfSeries
-from tests.query.logqltest.loading import ingest
 
 START_NS = 1_790_000_000_000_000_000
 MINUTE_NS = 60_000_000_000

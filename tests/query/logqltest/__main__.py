@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakerunner.model.signals.logs import LOGS
 from tests.query.logqltest.asking import Asker
 from tests.query.logqltest.compare import query_difference
-from tests.query.logqltest.serving import served_records
 from tests.query.logqltest.shapes import endpoint_difference
 from tests.query.logqltest.suite import Case, Suite, cases_of, differences
+from tests.query.served_lake import served_lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     if args.url:
         return run(args.url, paths, quirks=args.quirks, only=args.only)
-    with served_records(suite.requests) as url:
+    with served_lake(suite.requests, LOGS) as url:
         return run(url, paths, quirks=args.quirks, only=args.only)
 
 

@@ -7,11 +7,12 @@ from contextlib import closing
 
 import pytest
 
+from lakerunner.model.signals.logs import LOGS
 from tests.components.missing import missing
 from tests.query.logqltest.__main__ import difference
 from tests.query.logqltest.asking import Asker
-from tests.query.logqltest.serving import served_records
 from tests.query.logqltest.suite import VARIABLE, Case, cases_of, differences, find_suite
+from tests.query.served_lake import served_lake
 
 #: Every so manieth case of a topic is asked.
 SLICE = 15
@@ -36,7 +37,7 @@ def test_the_suite_is_there() -> None:
 def asker() -> Iterator[Asker]:
     suite = find_suite()
     assert suite is not None
-    with served_records(suite.requests) as url, closing(Asker(url)) as asker:
+    with served_lake(suite.requests, LOGS) as url, closing(Asker(url)) as asker:
         yield asker
 
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.query.traceqltest.serving import served_traces
+from lakerunner.model.signals.traces import TRACES
+from tests.query.served_lake import served_lake
 from tests.query.traceqltest.suite import Suite, cases_of, differences, recent_t0, shown
 
 #: The status of a server that asks for patience, and how often and how long it gets some.
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.url:
         return run(suite, args.url, paths, args.t0, args.only)
     t0_s = recent_t0()
-    with served_traces(suite.requests(t0_s)) as url:
+    with served_lake(suite.requests(t0_s), TRACES, items=3) as url:
         return run(suite, url, paths, t0_s, args.only)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from lakerunner.model.signals.traces import TRACES
 from tests.components.missing import missing
+from tests.query.served_lake import served_lake
 from tests.query.traceqltest.__main__ import difference
-from tests.query.traceqltest.serving import served_traces
 from tests.query.traceqltest.suite import VARIABLE, Suite, cases_of, differences, find_suite, recent_t0
 
 #: Every so manieth case of a search or metrics query is asked.
@@ -39,7 +40,7 @@ def served() -> Iterator[tuple[Suite, str, int]]:
     suite = find_suite()
     assert suite is not None
     t0_s = recent_t0()
-    with served_traces(suite.requests(t0_s)) as url:
+    with served_lake(suite.requests(t0_s), TRACES, items=3) as url:
         yield suite, url, t0_s
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.components.peers import peer
-from tests.query.logqltest.loading import ingest
+from tests.query.ingesting import ingest
 from tests.query.worker_lake import WorkerLake
 from tests.serve.log_requests import S, log_request, org_with_logs
 from tests.serve.served import AuthOf, serving

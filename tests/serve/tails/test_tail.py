@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from lakerunner.serve.tails import pending
 from tests.pipeline.delete import deleting
-from tests.query.logqltest.loading import ingest
+from tests.query.ingesting import ingest
 from tests.query.worker_lake import WorkerLake
 from tests.serve.log_requests import S, log_request, org_with_logs
 from tests.serve.served import AuthOf, Served, serving
