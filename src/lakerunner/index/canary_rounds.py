@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -50,6 +51,18 @@ def oldest_rounds(tx: Connection, limit: int) -> list[CanaryRound]:
     rows = tx.execute(
         f"SELECT {_COLUMNS} FROM canary_round WHERE visible_at IS NOT NULL ORDER BY round_id LIMIT %s",  # noqa: S608
         [limit],
+    ).fetchall()
+    return [CanaryRound(**row) for row in rows]
+
+
+def rounds_of_age(tx: Connection, ages: Sequence[tuple[float, float]]) -> list[CanaryRound]:
+    """Rounds that were visible once and whose age in seconds lies in one of the ranges."""
+    rows = tx.execute(
+        f"SELECT {_COLUMNS} FROM canary_round WHERE visible_at IS NOT NULL AND EXISTS (SELECT"  # noqa: S608
+        " FROM unnest(%s::float8[], %s::float8[]) AS age(from_s, to_s)"
+        " WHERE written_at <= now() - make_interval(secs => age.from_s)"
+        " AND written_at > now() - make_interval(secs => age.to_s)) ORDER BY round_id",
+        [[from_s for from_s, _ in ages], [to_s for _, to_s in ages]],
     ).fetchall()
     return [CanaryRound(**row) for row in rows]
 

@@ -292,28 +292,21 @@ def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -
     if not windows:
         return 0
     _lock_in_order(tx, item_id)
-    clean = [window for window in windows if not window.dirty]
-    windows = [window for window in windows if window.dirty]
-    kept = tx.execute(
-        "UPDATE rollup_window w SET item_id = NULL"
-        " FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::bigint[]) AS k(org_id, tier_s, start_ns, generation)"
-        " WHERE w.org_id = k.org_id AND w.tier_s = k.tier_s AND w.start_ns = k.start_ns"
-        " AND w.generation = k.generation AND w.item_id = %s AND NOT w.dirty",
-        [
-            [w.org_id for w in clean], [w.tier_s for w in clean], [w.start_ns for w in clean],
-            [w.generation for w in clean], item_id,
-        ],
-    ).rowcount  # fmt: skip
     ended = tx.execute(
-        "UPDATE rollup_window w SET made_generation = w.generation, dirty = false, made_at = now(), item_id = NULL"
-        " FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::bigint[]) AS k(org_id, tier_s, start_ns, generation)"
+        "UPDATE rollup_window w SET item_id = NULL, dirty = false,"
+        " made_generation = CASE WHEN k.dirty THEN w.generation ELSE w.made_generation END,"
+        " made_at = CASE WHEN k.dirty THEN now() ELSE w.made_at END"
+        " FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::bigint[], %s::boolean[])"
+        " AS k(org_id, tier_s, start_ns, generation, dirty)"
         " WHERE w.org_id = k.org_id AND w.tier_s = k.tier_s AND w.start_ns = k.start_ns"
-        " AND w.generation = k.generation AND w.item_id = %s AND NOT w.sealed",
+        " AND w.generation = k.generation AND w.item_id = %s"
+        " AND CASE WHEN k.dirty THEN NOT w.sealed ELSE NOT w.dirty END",
         [
             [w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows],
-            [w.generation for w in windows], item_id,
+            [w.generation for w in windows], [w.dirty for w in windows], item_id,
         ],
     ).rowcount  # fmt: skip
+    windows = [window for window in windows if window.dirty]
     for window in windows:
         first, last = days_of(window.row_range)
         tx.execute(
@@ -325,7 +318,7 @@ def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -
                 window.end_ns,
             ],
         )  # fmt: skip
-    return kept + ended
+    return ended
 
 
 def seal(tx: Connection, org_id: uuid.UUID, source_s: int, before_ns: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,16 +14,24 @@ from lakerunner.index import canary_rounds
 from lakerunner.index.commit import commit_item
 from lakerunner.index.orgs import find_org
 from lakerunner.intake.buckets import own_bucket
+from lakerunner.intake.record import Recorder
 from lakerunner.model.errors import LakeError
 from lakerunner.model.raw_object import RawObject
+from lakerunner.model.signals import SIGNALS
 from lakerunner.ops.canary.look import QueryClient
 from lakerunner.ops.canary.role import COLLECTOR, Canary
+from lakerunner.ops.canary.rows import SERVICE, encode
 from lakerunner.pipeline.ingest.stage import IngestRunner
 from lakerunner.pipeline.ingest.task import run_task
 from lakerunner.query.lake import open_lake
 from lakerunner.runtime.settings import CanarySettings
+from lakerunner.runtime.stop import Stop
 from lakerunner.serve.auth import Authenticator
 from lakerunner.store.bucket import version_of
+from tests.faults.clean_roles import beside, relay, until
+from tests.faults.clean_roles import boxer as clean_boxer
+from tests.faults.clean_roles import ingest as clean_ingest
+from tests.pipeline.delete import deleting
 from tests.pipeline.lake import Lake, loaded, settings_of
 from tests.serve.served import serving_lakes
 
@@ -109,6 +119,76 @@ def test_rows_that_are_stored_twice_are_doubled(lake: Lake, api_url: str) -> Non
         assert (seen.lost, seen.doubled) == (0, ROWS)
     finally:
         canary.close()
+
+
+def test_the_canary_sees_loss_and_doubling_through_the_real_stages(lake: Lake, api_url: str) -> None:
+    """Intake, relay, boxer, ingest and deletion run beside it; nothing is done by hand but what it must notice."""
+    changed = {
+        "api": lake.settings.api.model_copy(update={"url": api_url}),
+        "canary": CanarySettings(rows=ROWS, interval_s=1),
+    }
+    canary = Canary(lake.settings.model_copy(update=changed))
+    runner = IngestRunner(lake.settings, lake.database, lambda tasks: [run_task(task) for task in tasks])
+
+    def watch_folder(stop: Stop) -> None:
+        recorder = Recorder(lake.settings, lake.database)
+        try:
+            while not stop.wait(0.2):
+                listed = list(lake.store.list("otel-raw/"))
+                recorder.record_listed(recorder.key_map(), own_bucket(lake.settings), listed, "test")
+        finally:
+            recorder.close()
+
+    def seen() -> dict[str, canary_rounds.CanarySignal]:
+        with lake.database.transaction() as tx:
+            return {each.signal: each for each in canary_rounds.by_signal(tx)}
+
+    def visible(signal: str) -> list[canary_rounds.CanaryRound]:
+        with lake.database.transaction() as tx:
+            return [each for each in canary_rounds.oldest_rounds(tx, 100) if each.signal == signal]
+
+    org_id, client = canary._identify()
+
+    def sing(stop: Stop) -> None:
+        while not stop.wait(0.1):
+            canary.step(org_id, client)
+
+    stages = (relay(lake), clean_boxer(lake), clean_ingest(lake, runner), watch_folder)
+    with beside(*stages, sing):
+        until(lambda: all(len(visible(signal.name)) > 1 for signal in SIGNALS), "rounds of all signals are visible", 90)
+        found = seen()
+        assert not any(each.lost or each.doubled for each in found.values()), found
+        assert all(0 < (each.delay_p50_s or 0) < 90 for each in found.values())
+        again = visible("traces")[0]
+        lake.store.put(again.key.replace(".binpb", "_again.binpb"), encode(again))
+        until(lambda: seen()["traces"].doubled >= ROWS, "spans that were stored twice are seen", 60)
+        selector = f'{{service_name="{SERVICE}"}} |= "row 1"'
+        deleting.request(lake.database, org_id, "logs", selector, 0, time.time_ns())
+        until(lambda: seen()["logs"].lost > 0, "rows that are gone are seen", 60)
+    canary.close()
+    assert seen()["metrics"].lost == seen()["metrics"].doubled == 0
+
+
+def test_rounds_are_looked_at_again_at_doubling_ages(lake: Lake) -> None:
+    canary = Canary(lake.settings)
+    ages_s = [30, 61, 100, 130, 200, 245, 400, 481]
+    try:
+        with lake.database.transaction() as tx:
+            for age_s in ages_s:
+                each = canary_rounds.CanaryRound(1_000 - age_s, "logs", str(age_s), 1, 0, datetime.now(UTC))
+                canary_rounds.put_round(tx, each)
+                tx.execute(
+                    "UPDATE canary_round SET visible_at = now(), written_at = now() - make_interval(secs => %s)"
+                    " WHERE key = %s",
+                    [age_s, str(age_s)],
+                )
+            again = canary._again(tx, 60.0)
+            once_more = canary._again(tx, 2.0)
+    finally:
+        canary.close()
+    # An interval is a minute: what passed 1, 2, 4 or 8 of them in the last minute, or 2 s; and the oldest three.
+    assert sorted(int(each.key) for each in again) == [61, 100, 130, 245, 400, 481]
+    assert sorted(int(each.key) for each in once_more) == [61, 245, 400, 481]
 
 
 def test_an_api_that_does_not_answer_leaves_the_rows_waiting(lake: Lake) -> None:

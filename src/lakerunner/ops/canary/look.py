@@ -74,14 +74,12 @@ def _logs(client: QueryClient, each: CanaryRound) -> Found:
 
 def _metrics(client: QueryClient, each: CanaryRound) -> Found:
     """Samples of one series and time are one sample to PromQL, so a metric row that is stored twice is not seen."""
-    at = {"time": f"{each.event_ns / 1e9:.3f}"}
-    counted = client.json("/api/v1/query", {"query": f"sum(count_over_time({METRIC}[500ms]))", **at})["result"]
-    right = client.json("/api/v1/query", {"query": f"count({METRIC} == {each.round_id})", **at})["result"]
-    return Found(_value(counted), _value(right))
-
-
-def _value(result: list[Any]) -> int:
-    return int(float(result[0]["value"][1])) if result else 0
+    # One query, so that both are of one snapshot: rows may become visible between two.
+    counts = {"rows": f"sum(count_over_time({METRIC}[500ms]))", "right": f"count({METRIC} == {each.round_id})"}
+    text = " or ".join(f'label_replace({query}, "is", "{name}", "", "")' for name, query in counts.items())
+    answer = client.json("/api/v1/query", {"query": text, "time": f"{each.event_ns / 1e9:.3f}"})
+    found = {series["metric"]["is"]: int(float(series["value"][1])) for series in answer["result"]}
+    return Found(found.get("rows", 0), found.get("right", 0))
 
 
 def _traces(client: QueryClient, each: CanaryRound) -> Found:

@@ -16,7 +16,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from lakerunner.index import api_keys, canary_rounds, orgs, retention
 from lakerunner.index.api_keys import Scope
 from lakerunner.index.canary_rounds import CanaryRound
+from lakerunner.index.database import Connection
 from lakerunner.index.leases import Lease
+from lakerunner.index.overdue import Overdue
 from lakerunner.index.singleton import SingletonRole
 from lakerunner.model.errors import BadInput, LakeError, Missing, Unavailable
 from lakerunner.model.signals import SIGNALS
@@ -75,19 +77,29 @@ class Canary(SingletonRole):
             until.wait(_LOOK_EVERY_S)
 
     def step(self, org_id: uuid.UUID, client: QueryClient) -> None:
-        """Write a round when it is time, then look at those that wait, and at the oldest ones again."""
-        wrote = time.monotonic() - self._written_at_s >= self.settings.canary.interval_s
+        """Write a round when it is time, then look at those that wait, and at some of the others again."""
+        interval_s = self.settings.canary.interval_s
+        since_s = time.monotonic() - self._written_at_s
+        wrote = since_s >= interval_s
         if wrote:
             self._written_at_s = time.monotonic()
             self._write(org_id)
         with self.database.transaction() as tx:
             waiting = canary_rounds.waiting_rounds(tx, _MAX_WAITING)
-            # They have been compacted, rolled up and swept since they were looked at first.
-            oldest = canary_rounds.oldest_rounds(tx, len(SIGNALS)) if wrote else []
-        for each in (*waiting, *oldest):
+            again = self._again(tx, min(since_s, interval_s * 2)) if wrote else []
+        for each in (*waiting, *again):
             self._look(client, each)
         if wrote:
             self._forget()
+
+    def _again(self, tx: Connection, since_s: float) -> list[CanaryRound]:
+        """Rounds whose age passed 1, 2, 4, 8 … intervals since the last time, and the oldest.
+
+        They have been compacted, rolled up and swept meanwhile. What happens at some age is seen at twice that age.
+        """
+        passed = canary_rounds.rounds_of_age(tx, Overdue(self.settings.canary.interval_s, since_s).ages())
+        oldest = canary_rounds.oldest_rounds(tx, len(SIGNALS))
+        return list({(each.round_id, each.signal): each for each in (*passed, *oldest)}.values())
 
     def _write(self, org_id: uuid.UUID) -> None:
         now = datetime.now(UTC)
