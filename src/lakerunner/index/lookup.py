@@ -92,7 +92,8 @@ class Want:
 class Found:
     """What one snapshot of the index has for some wants."""
 
-    refs: list[SegmentRef]
+    #: Of each segment its day and its id, as PostgreSQL sends them: most lookups find the same segments as the last.
+    raw_refs: list[tuple[bytes, bytes]]
     #: What arrived before it is in the segments.
     watermark_ms: int | None
     #: Where the windows of tiers are clean: the tier, start and end in nanoseconds, and whether raw rows have expired.
@@ -101,6 +102,15 @@ class Found:
     hidden: dict[uuid.UUID, list[uuid.UUID]] = field(default_factory=dict)
     #: Segments whose rows are missing from every answer.
     lost: list[Lost] = field(default_factory=list)
+
+    @property
+    def refs(self) -> list[SegmentRef]:
+        return [SegmentRef(integer(day), identity(segment_id)) for day, segment_id in self.raw_refs]
+
+    @property
+    def name(self) -> bytes:
+        """The same for the same segments in the same order, and for no others."""
+        return b"".join([segment_id for _, segment_id in self.raw_refs])
 
 
 def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[SegmentRef]:
@@ -138,7 +148,7 @@ def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
             times = TimeRange(integer(start_ns), integer(end_ns))
             found.lost.append(Lost(names[integer(number_or_ms)], identity(segment_id), times))
         elif segment_id is not None and day is not None:
-            found.refs.append(SegmentRef(integer(day), identity(segment_id)))
+            found.raw_refs.append((day, segment_id))
         elif tier_s is not None and start_ns is not None and end_ns is not None:
             found.stretches.append((integer(tier_s), integer(start_ns), integer(end_ns), sealed == b"\1"))
         else:

@@ -103,10 +103,14 @@ class LakeQuery:
 
         Returns a fingerprint of that state; None where the index does not answer, so that no answer may be cached.
         """
+        self.look_up(leaves, coverage)
+        return self._planner.fingerprint()
+
+    def look_up(self, leaves: Sequence[Leaf], coverage: Sequence[CoverageWant] = ()) -> None:
+        """The same, for answers that are not cached."""
         if leaves:
             self._timed("plan", lambda: self._planner.prepare(leaves, coverage))
             self.expect(leaves)
-        return self._planner.fingerprint()
 
     def expect(self, leaves: Sequence[Leaf]) -> None:
         """Take the query as small if these leaves, of those that were looked up, are all that it reads and are few."""

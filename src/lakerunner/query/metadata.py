@@ -146,7 +146,7 @@ def _tables(
 ) -> Iterator[pa.Table]:
     reading = reading_of.EXEMPLARS if kind is Kind.EXEMPLARS else reading_of.SERIES
     leaves = [Leaf.of_samples(matchers, start_ms, end_ms, reading) for matchers in selectors or [()]]
-    source.prepare(leaves)
+    source.look_up(leaves)
     for leaf in leaves:
         for answer in source.scan(leaf, kind, label):
             if answer.table is not None:

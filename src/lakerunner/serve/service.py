@@ -208,7 +208,7 @@ class QueryService:
         """
         small = self._sizes.is_small(query.caller.org_id, plan)
         source = self.source(query, partial=question.partial, small=small, only=only)
-        source.prepare(plan.leaves)
+        source.look_up(plan.leaves)
         return self._charged(plan, source, query), source
 
     def _charged(self, plan: RowPlan, source: LakeQuery, query: RunningQuery) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,8 @@ from lakerunner.query.plan.tiers import TierStretch
 _MAX_SEGMENTS = 50_000
 #: Lookups remembered for when the index does not answer: the number of orgs, and of lookups per org.
 _MAX_ORGS, _MAX_LOOKUPS = 256, 16
+#: Lists of segments that are kept as they are: their number, and the segments of each.
+_MAX_SETS, _MAX_SET = 256, 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Catalog:
         self._lock = threading.Lock()
         self.snapshots = Snapshots()
         self._known: OrderedDict[uuid.UUID, Segment] = OrderedDict()
+        #: The segments of recent lookups, by org and by what the index named.
+        self._sets: OrderedDict[tuple[uuid.UUID, bytes], list[Segment]] = OrderedDict()
         self._recent: OrderedDict[tuple[uuid.UUID, tuple[str, ...]], list[_Recent]] = OrderedDict()
 
     def lookup(self, org_id: uuid.UUID, wants: Sequence[Want], coverage: Sequence[CoverageWant] = ()) -> Looked:
@@ -86,18 +90,33 @@ class Catalog:
             )
         else:
             answer = self._database.read(lambda tx: find(tx, org_id, wants))
+        segments = self._described(org_id, answer)
+        if answer.hidden:
+            segments = self._with_hidden(segments, answer.hidden)
+        return segments, answer, gaps
+
+    def _described(self, org_id: uuid.UUID, answer: Found) -> list[Segment]:
+        """The segments that were found, ordered by time. The list is shared, and never changed."""
+        name = org_id, answer.name
+        with self._lock:
+            known = self._sets.get(name)
+            if known is not None:
+                self._sets.move_to_end(name)
+                return known
         found, missing = self._split(answer.refs)
         # Segments never change, so the descriptions need not come from the same snapshot as the references.
         fresh = self._database.read(lambda tx: load_segments(tx, missing)) if missing else []
+        segments = sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
         with self._lock:
             for segment in fresh:
                 self._known[segment.segment_id] = segment
             while len(self._known) > _MAX_SEGMENTS:
                 self._known.popitem(last=False)
-        segments = sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
-        if answer.hidden:
-            segments = self._with_hidden(segments, answer.hidden)
-        return segments, answer, gaps
+            if len(segments) == len(answer.raw_refs) <= _MAX_SET:
+                self._sets[name] = segments
+            while len(self._sets) > _MAX_SETS:
+                self._sets.popitem(last=False)
+        return segments
 
     def _with_hidden(
         self, segments: Sequence[Segment], hidden: Mapping[uuid.UUID, Sequence[uuid.UUID]]

@@ -31,15 +31,20 @@ def prune(
 ) -> LeafPlan:
     """The segments that every rule keeps, with a record of what each rule did."""
     considered, considered_bytes = len(segments), _bytes(segments)
-    kept, note = by_tier(segments, tiers.pieces)
-    steps = [Pruned(by_tier.__name__, len(segments), len(kept), _bytes(segments) - _bytes(kept), note)]
-    segments = kept
+    kept_bytes, steps = considered_bytes, []
+
+    def note(rule: str, kept: Sequence[Segment], what: str) -> Sequence[Segment]:
+        nonlocal kept_bytes
+        left_bytes = kept_bytes if len(kept) == len(segments) else _bytes(kept)
+        steps.append(Pruned(rule, len(segments), len(kept), kept_bytes - left_bytes, what))
+        kept_bytes = left_bytes
+        return kept
+
+    segments = note(by_tier.__name__, *by_tier(segments, tiers.pieces))
     for rule in RULES:
-        kept, note = rule(leaf, segments, check)
-        steps.append(Pruned(rule.__name__, len(segments), len(kept), _bytes(segments) - _bytes(kept), note))
-        segments = kept
+        segments = note(rule.__name__, *rule(leaf, segments, check))
     explain = Explain(
-        leaf, considered, considered_bytes, tuple(steps), len(segments), _bytes(segments), looked_up_in,
+        leaf, considered, considered_bytes, tuple(steps), len(segments), kept_bytes, looked_up_in,
         tiers.pieces, tiers.reasons, tiers.missed, frozenset(segment.tier_s for segment in segments),
     )  # fmt: skip
     return LeafPlan(leaf, segments, explain)

@@ -83,7 +83,7 @@ class LogWork(abc.ABC):
         if not isinstance(plan, RowPlan):
             raise Bug(f"cannot stream entries: the plan is a {type(plan).__name__}, not a RowPlan")
         self._source = source = self.service.source(query, partial=question.partial)
-        source.prepare(plan.leaves)
+        source.look_up(plan.leaves)
         if cursor is None:
             self._fingerprint = source.keep_snapshot()
             yield from source.rows(plan)
