@@ -1,6 +1,8 @@
 """The weight of one machine: seconds until `serve` is ready, and its memory and cores while nothing happens.
 
-    python -m bench idle [--seconds 60]
+    python -m bench idle [--seconds 60] [--cold]
+
+With --cold nothing is compiled yet, as on a machine where nobody ran `lakerunner warm`; only the start is measured.
 
 Memory is PSS, which divides shared pages among the processes that share them: the sum over all processes of `serve`,
 with the embedded PostgreSQL, Java and the slow lane, is what the machine lends. One JSON line per figure.
@@ -30,17 +32,24 @@ _SETTLE_S = 15.0
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench idle")
     parser.add_argument("--seconds", type=float, default=60.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--cold", action="store_true")
+    chosen = parser.parse_args()
+    seconds = chosen.seconds
     with tempfile.TemporaryDirectory(prefix="lakerunner-idle-", ignore_cleanup_errors=True) as folder:
         data_dir = Path(folder) / "data"
         env = {**os.environ, "LAKERUNNER_DATA_DIR": str(data_dir), "LAKERUNNER_HTTP_PORT": "0"}
+        if chosen.cold:
+            env["NUMBA_CACHE_DIR"] = str(Path(folder) / "kernels")
         began_s = time.monotonic()
         serve = subprocess.Popen(
             [sys.executable, "-m", "lakerunner", "serve"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             _await_ready(data_dir, serve)
-            _say("seconds_to_ready", round(time.monotonic() - began_s, 1), cpu_s=round(_cpu_s(serve.pid), 1))
+            took_s = round(time.monotonic() - began_s, 1)
+            _say("seconds_to_ready", took_s, cpu_s=round(_cpu_s(serve.pid), 1), cold=chosen.cold)
+            if chosen.cold:
+                return 0
             time.sleep(_SETTLE_S)
             before, began_s = _cpu_of_each(serve.pid), time.monotonic()
             time.sleep(seconds)

@@ -102,7 +102,8 @@ def test_doctor_finds_what_is_well_and_what_is_not(lakerunner: Run, tmp_path: Pa
     well = lakerunner("doctor", "-o", "json", env={"LAKERUNNER_DATA_DIR": str(tmp_path)})
     assert well.code == 0, well.out
     assert [finding["subject"] for finding in well.json()] == [
-        "user", "java", "disk", "postgresql", "schema", "clock", "bus", "bucket", "spark",
+        "user", "java", "disk", "folder", "postgresql", "schema", "permissions", "clock", "bus", "bucket", "queue",
+        "spark", "workers",
     ]  # fmt: skip
     env = {"LAKERUNNER_STORE_URL": "file:///proc/nowhere", "LAKERUNNER_STORE_MAX_ATTEMPTS": "1"}
     ill = lakerunner("doctor", "-o", "json", env=env)

@@ -6,35 +6,45 @@ python -m tests.cluster [--folder DIR]
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 from tests.cluster.deployment import Deployment
+
+#: When the user asked for the end.
+_interrupted: list[float] = []
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     parser.add_argument("--folder", type=Path, help="where data and logs go; without it they are deleted at the end")
     chosen = parser.parse_args()
-    stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="lakerunner-cluster-", ignore_cleanup_errors=True) as scratch:
         folder = chosen.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
         say(f"starting PostgreSQL, Kafka, S3 with SQS, Spark and two hosts under {folder} (about a minute)")
-        with Deployment(folder) as deployment:
+        with contextlib.suppress(KeyboardInterrupt), Deployment(folder) as deployment:
             _announce(deployment)
-            stop.wait()
-            say("stopping")
-            began = time.monotonic()
-        say(f"ended after {time.monotonic() - began:.1f} s")
+            while True:
+                signal.pause()
+        say(f"ended {time.monotonic() - _interrupted[0]:.1f} s after you said so")
     return 0
+
+
+def _interrupt(*_: object) -> None:
+    """End everything, also in the middle of the start. Further signals do not interrupt the end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    say("stopping")
+    _interrupted.append(time.monotonic())
+    raise KeyboardInterrupt
 
 
 def _announce(deployment: Deployment) -> None:

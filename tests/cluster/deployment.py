@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,9 @@ class Deployment:
         self.close()
 
     def close(self) -> None:
-        for host in self.hosts:
-            host.stop()
+        # At once: each takes some seconds.
+        with ThreadPoolExecutor(max(len(self.hosts), 1)) as pool:
+            list(pool.map(Host.stop, self.hosts))
         self.servers.close()
 
     def run(self, *command: str, **variables: str) -> str:
@@ -146,8 +148,9 @@ class Deployment:
         settings = yaml.safe_load(self.page.settings)
         store = f"http://127.0.0.1:{self.servers.store_proxies[number].port}"
         settings["bus"]["brokers"] = self.servers.brokers[number]
-        settings["store"]["endpoint"] = settings["intake"]["sqs_endpoint"] = store
-        settings["intake"]["sqs_url"] = f"{store}/123456789012/{BUCKET}"
+        queue = f"http://127.0.0.1:{self.servers.queue_proxies[number].port}"
+        settings["store"]["endpoint"], settings["intake"]["sqs_endpoint"] = store, queue
+        settings["intake"]["sqs_url"] = f"{queue}/123456789012/{BUCKET}"
         if self.servers.with_spark:
             settings["spark"] |= {"master": self.servers.spark.master, "options": self.servers.spark.options}
         else:

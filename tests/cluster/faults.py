@@ -1,15 +1,18 @@
 """The cluster's slice of `make faults`: break each thing while rows flow and queries run, and wait until it has healed.
 
     python -m tests.cluster.faults [--only PREFIX] [--results FILE] [--hold 30] [--hosts 2] [--local]
+        [--connections FILE]
 
-One JSON line per fault: rows sent, live and distinct, answers that were not 200, and the time to heal after the thing
-was given back. With --results, faults that are in the file already are not run again. Exits with 1 if any is broken.
+One JSON line per fault: rows sent, live and distinct, answers that were not 200 or had the wrong number of rows, and
+the time to heal after the thing was given back. With --results, faults that are in the file already are not run again.
+Exits with 1 if any is broken.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -21,13 +24,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster.connections import Connection, ConnectionWatch
 from tests.cluster.deployment import ORGS, Deployment
-from tests.cluster.load import Asker, Sender, freshness, open_objects, stored
+from tests.cluster.load import Asker, Committed, Sender, freshness, open_objects, stored
 from tests.cluster.servers import DENIED
 
 #: How long everything may take to heal.
 _HEAL_S = 180.0
 _WARM_S = 5.0
+_WITH_200 = ("ok", "partial", "wrong", "retried")
 NOISY = "noisy-neighbour"
 KILLED_ROLES = (
     "query-api", "query-worker", "monitor", "ruler", "relay", "sweeper", "pubsub", "boxer-ingest", "ingest",
@@ -49,7 +54,8 @@ def _kill(role: str) -> Callable[[Deployment], None]:
 
 
 def _store(deployment: Deployment, act: str) -> None:
-    for proxy in deployment.servers.store_proxies:
+    """Bucket and queue are one server."""
+    for proxy in (*deployment.servers.store_proxies, *deployment.servers.queue_proxies):
         {"silence": proxy.silence, "refuse": proxy.refuse, "deny": lambda p=proxy: p.refuse(DENIED),
          "resume": proxy.resume}[act]()  # fmt: skip
 
@@ -80,6 +86,14 @@ def _roll(deployment: Deployment) -> None:
                 _until(lambda host=host, role=role: role not in host.waiting(), f"{role} is ready again", 90)
 
 
+def _roll_hosts(deployment: Deployment) -> None:
+    """Stop one host after the other as a whole, and start it again."""
+    for host in deployment.hosts:
+        host.stop()
+        host.start()
+        _until(lambda host=host: not host.waiting(), f"host {host.number} is ready again", _HEAL_S)
+
+
 FAULTS = (
     *(Fault(f"kill/{role}", _kill(role), share=0.1) for role in KILLED_ROLES),
     Fault("spark/lost", lambda d: d.servers.spark.kill(), lambda d: d.servers.spark.start()),
@@ -99,7 +113,8 @@ FAULTS = (
     Fault("s3/frozen", lambda d: _store(d, "silence"), lambda d: _store(d, "resume")),
     Fault("s3/credentials-revoked", lambda d: _store(d, "deny"), lambda d: _store(d, "resume"), share=2.0),
     Fault("network/host-silent", lambda d: _network(d, True), lambda d: _network(d, False)),
-    Fault("rolling-restart", _roll, share=0.0),
+    Fault("rolling-restart/roles", _roll, share=0.0),
+    Fault("rolling-restart/hosts", _roll_hosts, share=0.0),
     Fault(NOISY, lambda _: None),
 )
 
@@ -110,7 +125,9 @@ class Trial:
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self.sender = Sender(deployment)
-        self.askers = [Asker(deployment, org) for org in ORGS]
+        self.committed = Committed(self.sender)
+        self.askers = [Asker(deployment, org, self.sender, self.committed) for org in ORGS]
+        self.watch = ConnectionWatch(deployment)
         self._failed: list[BaseException] = []
 
     @contextmanager
@@ -118,12 +135,13 @@ class Trial:
         stop = threading.Event()
         threads = [
             threading.Thread(target=self._guarded, args=(each.run, stop), daemon=True)
-            for each in (self.sender, *self.askers)
+            for each in (self.sender, self.committed, *self.askers)
         ]
         for thread in threads:
             thread.start()
         try:
-            yield
+            with self.watch.watching():
+                yield
         finally:
             stop.set()
             for thread in threads:
@@ -139,6 +157,7 @@ class Trial:
 
     def run(self, fault: Fault, hold_s: float) -> dict[str, object]:
         before = self._answers()
+        wrong = len(self._wrong())
         objects = len(self.sender.written)
         began = time.monotonic()
         with self.load():
@@ -156,10 +175,14 @@ class Trial:
         found = stored(self._deployment)
         sent = sum(self.sender.sent.values())
         answers = self._answers() - before
-        failed = sum(count for outcome, count in answers.items() if outcome not in ("ok", "partial", "retried"))
+        failed = sum(
+            count for outcome, count in answers.items() if outcome not in ("ok", "partial", "retried", "wrong")
+        )
         mine = dict(list(self.sender.written.items())[objects:])
         waits = freshness(self._deployment, mine)
-        holds = sent == found.live == found.distinct and (fault.name != "rolling-restart" or failed == 0)
+        wrong_now = self._wrong()[wrong:]
+        holds = sent == found.live == found.distinct and not wrong_now
+        holds = holds and (not fault.name.startswith("rolling-restart") or failed == 0)
         return {
             "fault": f"cluster/{fault.name}",
             "verdict": "held" if holds else "broken",
@@ -168,12 +191,14 @@ class Trial:
             "distinct": found.distinct,
             "answers": dict(answers),
             "not_200": failed,
+            "wrong": wrong_now[:10],
             "slowest_answer_s": round(max(each.slowest_s for each in self.askers), 1),
             "ready_s": round(ready_s, 1),
             "healed_s": round(healed_s, 1),
             "freshness_p50_s": round(waits[len(waits) // 2], 1),
             "freshness_p99_s": round(waits[int(0.99 * len(waits))], 1),
             "took_s": round(time.monotonic() - began, 1),
+            "load": round(os.getloadavg()[1], 1),
         }
 
     def noisy(self, hold_s: float) -> dict[str, object]:
@@ -198,7 +223,11 @@ class Trial:
             "freshness_p99_alone_s": round(alone_s, 1),
             "freshness_p99_beside_s": round(beside_s, 1),
             "ratio": round(beside_s / alone_s, 2),
+            "load": round(os.getloadavg()[1], 1),
         }
+
+    def _wrong(self) -> list[str]:
+        return [each for asker in self.askers for each in asker.wrong]
 
     def _answers(self) -> Counter[str]:
         return sum((each.answers for each in self.askers), Counter[str]())
@@ -219,6 +248,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where data and logs go and stay")
     parser.add_argument("--hosts", type=int, default=2, help="how many hosts; with one, its outages are outages")
     parser.add_argument("--local", action="store_true", help="Spark in each worker process, without a cluster of it")
+    parser.add_argument("--connections", type=Path, help="file to which the connections that roles opened are added")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no fault after so long")
     chosen = parser.parse_args()
     # Whoever ends this run ends the whole deployment.
@@ -252,7 +282,14 @@ def main() -> int:
                         file.write(json.dumps(result) + "\n")
                 if result["verdict"] != "held":
                     break
+            if chosen.connections is not None:
+                _add_connections(chosen.connections, trial.watch.seen)
     return 1 if broken else 0
+
+
+def _add_connections(path: Path, seen: set[Connection]) -> None:
+    known = set(path.read_text().splitlines()) if path.exists() else set()
+    path.write_text("\n".join(sorted(known | set(map(str, seen)))) + "\n")
 
 
 def _say(line: dict[str, object]) -> None:

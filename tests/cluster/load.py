@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -10,10 +11,13 @@ import urllib.parse
 import urllib.request
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakerunner.index.database import Database
+from lakerunner.model.errors import LakeError
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
@@ -34,9 +38,14 @@ class Sender:
 
     deployment: Deployment
     rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ORGS, 20))
+    #: Counted when its last byte was written.
     sent: Counter[str] = field(default_factory=Counter)
+    #: Counted before its first byte is written.
+    begun: Counter[str] = field(default_factory=Counter)
     #: Key -> when it was written.
     written: dict[str, float] = field(default_factory=dict)
+    #: Key -> its rows.
+    sizes: dict[str, int] = field(default_factory=dict)
 
     def run(self, stop: threading.Event) -> None:
         s3, _ = self.deployment.servers.clients()
@@ -51,18 +60,54 @@ class Sender:
                     for nth in range(count)
                 ]
                 body = "\n".join(map(json.dumps, lines)).encode()
+                self.begun[org] += count
+                self.sizes[key] = count
                 s3.put_object(Bucket=BUCKET, Key=key, Body=body)
                 self.sent[org] += count
                 self.written[key] = time.time()
 
 
 @dataclass
+class Committed:
+    """The rows of each org that are known to be visible, read from the index again and again."""
+
+    sender: Sender
+    rows: Counter[str] = field(default_factory=Counter)
+
+    def run(self, stop: threading.Event) -> None:
+        database = self.sender.deployment.database()
+        try:
+            while not stop.wait(_EVERY_S):
+                # An index that is down says nothing new.
+                with contextlib.suppress(LakeError):
+                    self._look(database)
+        finally:
+            database.close()
+
+    def _look(self, database: Database) -> None:
+        with database.transaction() as tx:
+            done = tx.execute("SELECT key FROM raw_object WHERE state = 'done'").fetchall()
+        rows: Counter[str] = Counter()
+        for each in done:
+            rows[each["key"].split("/")[1]] += self.sender.sizes.get(each["key"], 0)
+        self.rows = rows
+
+
+@dataclass
 class Asker:
     """Asks for one org through whichever API is ready, as a load balancer would: a broken connection is tried once at
-    the other host."""
+    the other host.
+
+    It asks for the number of all rows. An answer without a warning has every row that was visible before, and no answer
+    has more rows than were sent.
+    """
 
     deployment: Deployment
     org: str
+    sender: Sender
+    committed: Committed
+    #: What was wrong with answers, with the figures.
+    wrong: list[str] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
     _ready: dict[int, bool] = field(default_factory=dict)
@@ -98,18 +143,27 @@ class Asker:
         self.slowest_s = max(self.slowest_s, time.monotonic() - began)
 
     def _once(self, api: str) -> str:
-        query = urllib.parse.urlencode({"query": 'sum(count_over_time({service_name="load"}[15m]))'})
+        query = urllib.parse.urlencode({"query": 'sum(count_over_time({service_name="load"}[12h]))'})
         request = urllib.request.Request(
             f"{api}/loki/api/v1/query?{query}", headers={"Authorization": f"Bearer {self.deployment.keys[self.org]}"}
         )
+        least = self.committed.rows[self.org]
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
                 document = json.loads(answer.read())
-            return "partial" if document.get("warnings") else "ok"
+            return self._judged(api, document, least)
         except urllib.error.HTTPError as error:
             return f"http {error.code}"
         except (urllib.error.URLError, OSError, ValueError):
             return "broken"
+
+    def _judged(self, api: str, document: dict[str, Any], least: int) -> str:
+        rows = sum(int(each["value"][1]) for each in document["data"]["result"])
+        most, warned = self.sender.begun[self.org], bool(document.get("warnings"))
+        if rows > most or (rows < least and not warned):
+            self.wrong.append(f"{self.org} at {api}: {rows} rows, of {least} to {most}, {time.time():.1f}")
+            return "wrong"
+        return "partial" if warned else "ok"
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _freeze(pid: int, frozen: bool) -> None:
 
 
 class Servers:
-    """All of them. Each host reaches index and bucket through proxies of its own, and the second one Kafka too."""
+    """All of them. Each host has its own proxies before index, bucket and queue; the second one before Kafka too."""
 
     def __init__(self, folder: Path, hosts: int = 2, with_spark: bool = True) -> None:
         self._stack = ExitStack()
@@ -120,6 +120,7 @@ class Servers:
         #: By host.
         self.index_proxies: list[SilentProxy] = []
         self.store_proxies: list[SilentProxy] = []
+        self.queue_proxies: list[SilentProxy] = []
         self.brokers: list[str] = []
         self.kafka_proxy: SilentProxy | None = None
 
@@ -127,13 +128,14 @@ class Servers:
         (self._folder / "pg").mkdir(exist_ok=True)
         (self._folder / "spark").mkdir(exist_ok=True)
         # Those that take longest first; none waits for another.
+        # Whoever interrupts a start leaves nothing behind.
         if self.with_spark:
-            self.spark.start()
             self._stack.callback(self.spark.kill)
-        self.kafka.start()
+            self.spark.start()
         self._stack.callback(self._stop_kafka)
-        self.postgres.start()
+        self.kafka.start()
         self._stack.callback(self._stop_postgres)
+        self.postgres.start()
         self.moto = self._stack.enter_context(running_moto(self._folder))
         os.environ.update({**CREDENTIALS, "AWS_DEFAULT_REGION": REGION})
         s3, sqs = self.clients()
@@ -143,6 +145,9 @@ class Servers:
             store = SilentProxy((self.moto.host, self.moto.port))
             self.index_proxies.append(self._stack.enter_context(index))
             self.store_proxies.append(self._stack.enter_context(store))
+            # The same server as the bucket, at an address of its own: connections to either can be told apart.
+            queue = SilentProxy((self.moto.host, self.moto.port))
+            self.queue_proxies.append(self._stack.enter_context(queue))
             if host == 0:
                 self.brokers.append(self.kafka.brokers)
             else:
@@ -157,7 +162,7 @@ class Servers:
 
     def network(self, host: int) -> list[SilentProxy]:
         """Everything that a host reaches others through. Spark is not behind it."""
-        found = [self.index_proxies[host], self.store_proxies[host]]
+        found = [self.index_proxies[host], self.store_proxies[host], self.queue_proxies[host]]
         return [*found, self.kafka_proxy] if host and self.kafka_proxy is not None else found
 
     def close(self) -> None:

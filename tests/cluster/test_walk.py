@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.connections import ConnectionWatch
 from tests.cluster.deployment import Deployment
 from tests.cluster.page import read_page
 from tests.cluster.servers import BUCKET
+from tests.deploy.connections import peers_of
 from tests.faults.clean_roles import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -27,7 +29,10 @@ def test_the_walk_ends_with_rows_that_are_found() -> None:
     with tempfile.TemporaryDirectory(prefix="lakerunner-walk-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         folder.chmod(0o755)
-        with Deployment(folder, hosts=1, with_spark=False) as deployment:
+        with (
+            Deployment(folder, hosts=1, with_spark=False) as deployment,
+            ConnectionWatch(deployment).watching() as connections,
+        ):
             assert "WRONG" not in deployment.run("doctor")
             now_ns = time.time_ns()
             lines = [{"timestamp": now_ns + nth, "service": "shop", "message": f"order {nth}"} for nth in range(3)]
@@ -42,3 +47,7 @@ def test_the_walk_ends_with_rows_that_are_found() -> None:
 
             until(lambda: "order 2" in answer("acme"), "the rows of acme are found", 150)
             assert "order" not in answer("globex")
+    # tests/deploy compares the arrows with the NetworkPolicies.
+    used = {(each.caller, each.callee) for each in connections}
+    assert {arrow for arrow in used if arrow[1] not in peers_of(arrow[0])} == set()
+    assert used > {("pubsub", "queue"), ("relay", "bus"), ("query-worker", "bucket"), ("monitor", "index")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sysconfig
 from collections.abc import Iterator
@@ -86,6 +87,18 @@ class SparkCluster:
                 found += [each for each in children if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
             except psutil.Error:
                 continue
+        return found
+
+    def worker_pids(self) -> list[int]:
+        return [worker.pid for worker in self._workers]
+
+    def driver_ports(self) -> set[int]:
+        """Where the drivers of the executors that run now wait for them."""
+        found = set()
+        for executor in self.executor_processes():
+            with contextlib.suppress(psutil.Error):
+                words = executor.cmdline()
+                found.add(int(words[words.index("--driver-url") + 1].rpartition(":")[2]))
         return found
 
     def stop(self) -> None:

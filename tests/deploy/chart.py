@@ -1,8 +1,7 @@
-"""Renders the Helm chart with a real helm, if there is one, and reads the objects that it makes."""
+"""Renders the Helm chart with helm's own packages, and reads the objects that they make."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tests.components.peers import peer
+from tests.components.helm import helm
 from tests.deploy.connections import DEPLOY
 
 CHART = DEPLOY / "helm/lakerunner"
@@ -20,18 +19,18 @@ FULL = f"{RELEASE}-lakerunner"
 Object = dict[str, Any]
 
 
-def run_helm(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    command = [str(peer("helm")), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+def run_helm(*arguments: str | Path, program: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [str(program or helm()), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def render(home: Path, *values: Path | str) -> list[Object]:
+def render(*values: Path | str, program: Path | None = None) -> list[Object]:
     """The objects of a release with these files of values, and settings as --set takes them."""
     given: list[str] = []
     for each in values:
         given += ["-f", str(each)] if isinstance(each, Path) else ["--set", each]
-    done = run_helm(home, "template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", "1.33", *given)
+    place = ["--namespace", NAMESPACE, "--kube-version", "1.33"]
+    done = run_helm("template", RELEASE, CHART, *place, *given, program=program)
     if done.returncode:
         raise RefusedValues(done.stderr)
     return [each for each in yaml.safe_load_all(done.stdout) if each]

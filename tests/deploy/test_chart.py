@@ -15,25 +15,23 @@ from lakerunner.ops.roles import CANARY_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.settings_load import load_settings
 from lakerunner.runtime.settings_table import TABLE
+from tests.components.peers import peer
+from tests.deploy import operator_schemas
 from tests.deploy.chart import CHART, FULL, VALUES, Object, RefusedValues, containers, of_kind, render, run_helm
 from tests.deploy.connections import CONNECTIONS, DEPLOY, peers_of
 from tests.deploy.kubernetes_schemas import require_valid
+from tests.deploy.policies import allows
 
 #: The oldest Kubernetes that the chart claims, and the newest whose schemas are known.
 KUBERNETES = ("1.27", "1.37")
-#: Kinds of operators; Kubernetes' own schemas do not have them.
-FOREIGN = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}
+#: The first test may build helm's renderer.
+pytestmark = pytest.mark.timeout(450)
 DISTRIBUTED = [path for path in VALUES if path.stem != "all-in-one"]
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("helm")
-
-
 @cache
-def rendered(home: Path, values: Path) -> list[Object]:
-    return render(home, values)
+def rendered(values: Path) -> list[Object]:
+    return render(values)
 
 
 def by_name(path: Path) -> str:
@@ -41,15 +39,15 @@ def by_name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("values", VALUES, ids=by_name)
-def test_helm_has_no_complaint(home: Path, values: Path) -> None:
-    done = run_helm(home, "lint", "--strict", "-f", values, CHART)
+def test_helm_has_no_complaint(values: Path) -> None:
+    done = run_helm("lint", "--strict", "-f", values, CHART)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
 @pytest.mark.parametrize("values", VALUES, ids=by_name)
-def test_kubernetes_schemas_accept_every_object(home: Path, values: Path, version: str) -> None:
-    own = [each for each in rendered(home, values) if each["kind"] not in FOREIGN]
+def test_kubernetes_schemas_accept_every_object(values: Path, version: str) -> None:
+    own = [each for each in rendered(values) if each["kind"] not in operator_schemas.DEFINITIONS]
     assert own
     with pytest.raises(ValidationError):
         require_valid({**own[0], "surprise": 1}, version)
@@ -57,17 +55,31 @@ def test_kubernetes_schemas_accept_every_object(home: Path, values: Path, versio
         require_valid(each, version)
 
 
+def test_operators_accept_their_kinds() -> None:
+    found = [each for values in VALUES for each in rendered(values) if each["kind"] in operator_schemas.DEFINITIONS]
+    assert {each["kind"] for each in found} == set(operator_schemas.DEFINITIONS)
+    for each in found:
+        operator_schemas.require_valid(each)
+        with pytest.raises(ValidationError, match="surprise"):
+            operator_schemas.require_valid({**each, "spec": {**each["spec"], "surprise": 1}})
+
+
 @pytest.mark.parametrize("values", VALUES, ids=by_name)
-def test_names_are_unique_and_short(home: Path, values: Path) -> None:
-    names = [(each["kind"], each["metadata"]["name"]) for each in rendered(home, values)]
+def test_the_whole_of_helm_renders_the_same(values: Path) -> None:
+    assert render(values, program=peer("helm")) == rendered(values)
+
+
+@pytest.mark.parametrize("values", VALUES, ids=by_name)
+def test_names_are_unique_and_short(values: Path) -> None:
+    names = [(each["kind"], each["metadata"]["name"]) for each in rendered(values)]
     assert len(names) == len(set(names))
     # A pod's name has a suffix, and a label of 63 characters holds it.
     assert all(len(name) <= 45 for _, name in names)
 
 
 @pytest.mark.parametrize("values", VALUES, ids=by_name)
-def test_settings_are_those_of_lakerunner(home: Path, values: Path, tmp_path: Path) -> None:
-    objects = rendered(home, values)
+def test_settings_are_those_of_lakerunner(values: Path, tmp_path: Path) -> None:
+    objects = rendered(values)
     settings = _settings(objects, tmp_path)
     assert str(settings.data.dir) == "/data" and settings.http.host == "0.0.0.0"
     known = {setting.env for setting in TABLE.values()} | {"LAKERUNNER_CONFIG"}
@@ -83,18 +95,18 @@ def _settings(objects: list[Object], folder: Path) -> Settings:
     return load_settings(path)
 
 
-def test_every_role_of_serve_is_deployed(home: Path) -> None:
-    objects = rendered(home, DEPLOY / "helm/values/minimal.yaml")
+def test_every_role_of_serve_is_deployed() -> None:
+    objects = rendered(DEPLOY / "helm/values/minimal.yaml")
     assert set(of_kind(objects, "Deployment")) == {entry.name for entry in ROLES} - {"sweeper"}
     assert set(of_kind(objects, "StatefulSet")) == {"sweeper"}
     every = {entry.name for entry in (*ROLES, *ROLES_BY_SIGNAL, *CANARY_ROLES)} | {"serve", "migrate"}
     for values in VALUES:
-        for role, _, container in containers(rendered(home, values)):
+        for role, _, container in containers(rendered(values)):
             assert role in every and container["args"] == [role]
 
 
-def test_sizes_are_those_of_the_sizing_guide(home: Path) -> None:
-    objects = rendered(home, DEPLOY / "helm/values/minimal.yaml")
+def test_sizes_are_those_of_the_sizing_guide() -> None:
+    objects = rendered(DEPLOY / "helm/values/minimal.yaml")
     scaled = of_kind(objects, "HorizontalPodAutoscaler")
     found = {
         role: (
@@ -116,8 +128,8 @@ def _sizes(resources: Object) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("values", VALUES, ids=by_name)
-def test_pods_run_as_nobody_in_a_root_that_cannot_be_written(home: Path, values: Path) -> None:
-    for role, pod, container in containers(rendered(home, values)):
+def test_pods_run_as_nobody_in_a_root_that_cannot_be_written(values: Path) -> None:
+    for role, pod, container in containers(rendered(values)):
         assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"]
         allowed = container["securityContext"]
         assert allowed["readOnlyRootFilesystem"] and allowed["allowPrivilegeEscalation"] is False
@@ -130,8 +142,8 @@ def test_pods_run_as_nobody_in_a_root_that_cannot_be_written(home: Path, values:
 
 
 @pytest.mark.parametrize("values", VALUES, ids=by_name)
-def test_pods_have_time_to_drain(home: Path, values: Path, tmp_path: Path) -> None:
-    objects = rendered(home, values)
+def test_pods_have_time_to_drain(values: Path, tmp_path: Path) -> None:
+    objects = rendered(values)
     settings = _settings(objects, tmp_path)
     needs = {
         "query-api": max(settings.http.drain_s, settings.api.finish_s),
@@ -153,10 +165,10 @@ def test_pods_have_time_to_drain(home: Path, values: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("values", DISTRIBUTED, ids=by_name)
-def test_a_role_knows_only_the_secrets_of_its_peers(home: Path, values: Path) -> None:
+def test_a_role_knows_only_the_secrets_of_its_peers(values: Path) -> None:
     given = yaml.safe_load(values.read_text())
     known = {**CONNECTIONS["peers"], **CONNECTIONS["services"]}
-    for role, _, container in containers(rendered(home, values)):
+    for role, _, container in containers(rendered(values)):
         needed = {
             setting
             for peer, about in known.items()
@@ -173,28 +185,8 @@ def test_a_role_knows_only_the_secrets_of_its_peers(home: Path, values: Path) ->
         assert sources == (given.get("bucketCredentials", []) if peers_of(role) & {"bucket", "queue"} else [])
 
 
-def _matches(selector: Object, role: str) -> bool:
-    return bool(selector["matchLabels"]["app.kubernetes.io/component"] == role)
-
-
-def _allows(objects: list[Object], caller: str, callee: str, port: int) -> bool:
-    """Whether the policies let a connection through: out of one pod, and into the other."""
-    policies = of_kind(objects, "NetworkPolicy")
-
-    def open_to(rules: list[Object], key: str, other: str) -> bool:
-        return any(
-            port in {each["port"] for each in rule["ports"]}
-            and any(_matches(peer["podSelector"], other) for peer in rule.get(key, ()) if set(peer) == {"podSelector"})
-            for rule in rules or ()
-        )
-
-    return open_to(policies[caller]["spec"]["egress"], "to", callee) and open_to(
-        policies[callee]["spec"]["ingress"], "from", caller
-    )
-
-
-def test_policies_allow_the_arrows_between_roles_and_no_others(home: Path) -> None:
-    objects = rendered(home, DEPLOY / "helm/values/aws.yaml")
+def test_policies_allow_the_arrows_between_roles_and_no_others() -> None:
+    objects = rendered(DEPLOY / "helm/values/aws.yaml")
     roles = set(of_kind(objects, "Deployment", "StatefulSet"))
     ports = CONNECTIONS["ports"]
     for caller in roles:
@@ -202,13 +194,13 @@ def test_policies_allow_the_arrows_between_roles_and_no_others(home: Path) -> No
             at = CONNECTIONS["services"].get(callee, {}).get("port", "http")
             for name, port in ports.items():
                 arrow = callee in peers_of(caller) and name == at
-                assert _allows(objects, caller, callee, port) is arrow, (caller, callee, name)
+                assert allows(objects, caller, callee, port) is arrow, (caller, callee, name)
 
 
 @pytest.mark.parametrize("values", ["aws", "minimal", "keda", "spark-external"])
-def test_policies_open_the_ports_of_peers_outside(home: Path, values: str) -> None:
+def test_policies_open_the_ports_of_peers_outside(values: str) -> None:
     path = DEPLOY / f"helm/values/{values}.yaml"
-    objects = rendered(home, path)
+    objects = rendered(path)
     given = yaml.safe_load(path.read_text())
     where = yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicies"]["peers"]
     where |= given.get("networkPolicies", {}).get("peers", {})
@@ -223,6 +215,9 @@ def test_policies_open_the_ports_of_peers_outside(home: Path, values: str) -> No
         }
         if "telemetry" in given["config"]:
             wanted |= {(port, "[]") for port in where["collector"]["ports"]}
+        if values == "spark-external" and "spark" in peers_of(role):
+            # Blocks of its executors.
+            wanted.add((CONNECTIONS["ports"]["spark-blocks"], str(where["spark"]["to"])))
         internal = [{"podSelector"}]
         found = {
             (each["port"], str(rule.get("to", [])))
@@ -233,13 +228,13 @@ def test_policies_open_the_ports_of_peers_outside(home: Path, values: str) -> No
         assert found == wanted, role
 
 
-def test_executors_meet_their_drivers_only(home: Path) -> None:
-    objects = rendered(home, DEPLOY / "helm/values/spark-kubernetes.yaml")
+def test_executors_meet_their_drivers_only() -> None:
+    objects = rendered(DEPLOY / "helm/values/spark-kubernetes.yaml")
     ports = CONNECTIONS["ports"]
     for role in of_kind(objects, "Deployment"):
         drives = "spark" in peers_of(role)
-        assert _allows(objects, "spark-executor", role, ports["spark-driver"]) is drives
-        assert _allows(objects, role, "spark-executor", ports["spark-blocks"]) is drives
+        assert allows(objects, "spark-executor", role, ports["spark-driver"]) is drives
+        assert allows(objects, role, "spark-executor", ports["spark-blocks"]) is drives
     granted = of_kind(objects, "Role")[""]["rules"]
     assert [rule["resources"] for rule in granted] == [["pods", "configmaps", "persistentvolumeclaims"]]
     config = next(each for each in objects if each["kind"] == "ConfigMap")
@@ -249,10 +244,10 @@ def test_executors_meet_their_drivers_only(home: Path) -> None:
     assert template["spec"]["automountServiceAccountToken"] is False
 
 
-def test_what_spark_is_told_is_what_spark_understands(home: Path) -> None:
+def test_what_spark_is_told_is_what_spark_understands() -> None:
     from lakerunner.pipeline.spark.session import session_options
 
-    objects = rendered(home, DEPLOY / "helm/values/spark-kubernetes.yaml")
+    objects = rendered(DEPLOY / "helm/values/spark-kubernetes.yaml")
     container = of_kind(objects, "Deployment")["ingest"]["spec"]["template"]["spec"]["containers"][0]
     text = next(each["value"] for each in container["env"] if each["name"] == "LAKERUNNER_SPARK_OPTIONS")
     config = next(each for each in objects if each["kind"] == "ConfigMap")
@@ -265,8 +260,8 @@ def test_what_spark_is_told_is_what_spark_understands(home: Path) -> None:
     assert options["spark.kubernetes.executor.deleteOnTermination"] == "true"
 
 
-def test_rules_and_dashboard_are_the_shipped_files(home: Path) -> None:
-    objects = rendered(home, DEPLOY / "helm/values/aws.yaml")
+def test_rules_and_dashboard_are_the_shipped_files() -> None:
+    objects = rendered(DEPLOY / "helm/values/aws.yaml")
     rules = next(each for each in objects if each["kind"] == "PrometheusRule")
     assert rules["spec"] == yaml.safe_load((DEPLOY / "prometheus/rules.yaml").read_text())
     shipped = (DEPLOY / "grafana/lakerunner.json").read_text()
@@ -274,19 +269,17 @@ def test_rules_and_dashboard_are_the_shipped_files(home: Path) -> None:
     assert board["data"]["lakerunner.json"].strip() == shipped.strip()
 
 
-def test_autoscalers_follow_cpu_and_lag(home: Path) -> None:
-    by_lag = of_kind(rendered(home, DEPLOY / "helm/values/scaled-by-lag.yaml"), "HorizontalPodAutoscaler")
+def test_autoscalers_follow_cpu_and_lag() -> None:
+    by_lag = of_kind(rendered(DEPLOY / "helm/values/scaled-by-lag.yaml"), "HorizontalPodAutoscaler")
     external = [each for each in by_lag["ingest"]["spec"]["metrics"] if each["type"] == "External"]
     assert external[0]["external"]["metric"]["selector"] == {"matchLabels": {"group": "ingest"}}
-    by_keda = of_kind(rendered(home, DEPLOY / "helm/values/keda.yaml"), "ScaledObject")
+    by_keda = of_kind(rendered(DEPLOY / "helm/values/keda.yaml"), "ScaledObject")
     queries = [trigger["metadata"]["query"] for trigger in by_keda["ingest-logs"]["spec"]["triggers"][1:]]
     assert queries == ['max(sum by (instance) (lakerunner_bus_lag{group="ingest"}))']
-    objects = rendered(home, DEPLOY / "helm/values/keda.yaml")
+    objects = rendered(DEPLOY / "helm/values/keda.yaml")
     assert "replicas" not in of_kind(objects, "Deployment")["ingest-logs"]["spec"]
     assert not of_kind(objects, "HorizontalPodAutoscaler")
-    assert not of_kind(
-        rendered(home, DEPLOY / "helm/values/spark-external.yaml"), "HorizontalPodAutoscaler", "ScaledObject"
-    )
+    assert not of_kind(rendered(DEPLOY / "helm/values/spark-external.yaml"), "HorizontalPodAutoscaler", "ScaledObject")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +298,7 @@ def test_autoscalers_follow_cpu_and_lag(home: Path) -> None:
         (("minimal", "ingress.enabled=true"), "ingress.host is needed"),
     ],
 )
-def test_values_that_cannot_work_are_refused(home: Path, values: tuple[str, ...], says: str) -> None:
+def test_values_that_cannot_work_are_refused(values: tuple[str, ...], says: str) -> None:
     files: list[Any] = [DEPLOY / f"helm/values/{values[0]}.yaml"] if values and values[0] else []
     with pytest.raises(RefusedValues, match=re.escape(says)):
-        render(home, *files, *values[1:])
+        render(*files, *values[1:])

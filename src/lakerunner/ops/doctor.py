@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import pyarrow.flight as flight
+
 from lakerunner.bus.open import open_bus
 from lakerunner.index.database import Database
 from lakerunner.index.migrate import require_current_schema
-from lakerunner.model.errors import LakeError, LimitHit, Missing, Unavailable
+from lakerunner.intake.azure import AzureQueueSource
+from lakerunner.intake.gcp import PubsubSource
+from lakerunner.intake.source import EventSource
+from lakerunner.intake.sqs import SqsSource
+from lakerunner.model.errors import Denied, LakeError, LimitHit, Missing, Unavailable
 from lakerunner.pipeline.spark.probe import probe_spark
+from lakerunner.query.fanout.addresses import addresses_of
+from lakerunner.query.fanout.connections import Connections
+from lakerunner.query.fanout.errors import from_flight
+from lakerunner.query.fanout.tls import client_tls
+from lakerunner.query.fanout.token import worker_token
 from lakerunner.runtime.java import find_java
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.surroundings import has_user
@@ -24,6 +36,8 @@ from lakerunner.store.open import open_store
 MIN_FREE_BYTES = 2 * 1024**3
 MAX_CLOCK_SKEW_S = 2.0
 MIN_POSTGRES = 15
+_WORKER_S = 5.0
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +55,16 @@ def examine(settings: Settings, database: Database) -> Iterator[Finding]:
     yield _finding("user", _user)
     yield _finding("java", _java)
     yield _finding("disk", lambda: _disk(settings))
+    yield _finding("folder", lambda: _folder(settings))
     yield _finding("postgresql", lambda: _postgresql(database))
     yield _finding("schema", lambda: _schema(database))
+    yield _finding("permissions", lambda: _permissions(database))
     yield _finding("clock", lambda: _clock(database))
     yield _finding("bus", lambda: _bus(settings, database))
     yield _finding("bucket", lambda: _bucket(settings))
+    yield _finding("queue", lambda: _queue(settings))
     yield _finding("spark", lambda: probe_spark(settings))
+    yield _finding("workers", lambda: _workers(settings))
 
 
 def _finding(subject: str, check: Callable[[], str]) -> Finding:
@@ -83,6 +101,20 @@ def _disk(settings: Settings) -> str:
     return f"{free / 1024**3:.1f} GiB free at {folder}"
 
 
+def _folder(settings: Settings) -> str:
+    folder = settings.data.dir.resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"hello")
+    except OSError as error:
+        raise Denied(
+            f"cannot write to {folder} as user {os.geteuid()}: {error.strerror}",
+            hint=f"run `chown {os.geteuid()} {folder}`, or set data.dir to a folder of this user",
+        ) from None
+    return f"{folder} can be written"
+
+
 def _postgresql(database: Database) -> str:
     with database.transaction() as tx:
         row = tx.execute("SELECT current_setting('server_version_num')::int / 10000 AS major").fetchone()
@@ -97,6 +129,27 @@ def _postgresql(database: Database) -> str:
 def _schema(database: Database) -> str:
     require_current_schema(database)
     return "up to date with this release"
+
+
+def _permissions(database: Database) -> str:
+    """The rights that roles need. `migrate` also needs to own the tables, and says so itself."""
+    with database.transaction() as tx:
+        row = tx.execute(
+            "SELECT current_user AS me, current_database() AS place, current_schema() AS schema, count(*) AS tables,"
+            " array_agg(relname::text ORDER BY relname) FILTER (WHERE NOT (has_table_privilege(oid, 'SELECT')"
+            " AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE')"
+            " AND has_table_privilege(oid, 'DELETE'))) AS closed"
+            " FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')"
+        ).fetchone()
+    assert row is not None
+    if row["closed"]:
+        named = ", ".join(row["closed"][:_SHOWN]) + (", …" if len(row["closed"]) > _SHOWN else "")
+        raise Denied(
+            f"cannot read and write {len(row['closed'])} of {row['tables']} tables of {row['place']}"
+            f" as {row['me']}: {named}",
+            hint=f"run `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {row['schema']} TO {row['me']}`",
+        )
+    return f"{row['me']} may read and write all {row['tables']} tables"
 
 
 def _clock(database: Database) -> str:
@@ -127,11 +180,21 @@ def _bucket(settings: Settings) -> str:
     store = open_store(StoreConfig.of(settings))
     key = f"doctor/{uuid.uuid4()}"
     try:
+        before = time.time()
         store.put(key, b"hello")
         _require_same(store, key)
+        written = store.head(key).modified_ns / 1e9
+        # Objects are dated in whole seconds.
+        skew_s = max(before - written, written - time.time()) - 1.0
+        next(store.list("doctor/", limit=1))
     finally:
         store.delete([key])
-    return f"{settings.store_url}: put, get and delete work"
+    if skew_s > MAX_CLOCK_SKEW_S:
+        raise Unavailable(
+            f"cannot trust the clocks: this machine and the bucket differ by {skew_s:.0f} s",
+            hint="run NTP on this machine: buckets refuse requests whose time is wrong",
+        )
+    return f"{settings.store_url}: put, get, list and delete work"
 
 
 def _require_same(store: ObjectStore, key: str) -> None:
@@ -139,3 +202,60 @@ def _require_same(store: ObjectStore, key: str) -> None:
         raise Unavailable(
             f"cannot read back the object {key}: its content differs", hint="check proxies and caches before the bucket"
         )
+
+
+def _queue(settings: Settings) -> str:
+    """Receive one event, as intake does, and give it back: it comes again seconds later."""
+    intake = settings.intake
+    opened: list[tuple[str, Callable[[Settings], EventSource]]] = []
+    if intake.sqs_url:
+        opened.append((intake.sqs_url, SqsSource))
+    if intake.pubsub_subscription:
+        opened.append((intake.pubsub_subscription, PubsubSource))
+    if intake.azure_queue:
+        opened.append((intake.azure_queue, AzureQueueSource))
+    for _, open_source in opened:
+        source = open_source(settings)
+        try:
+            if events := source.receive(1, 1.0):
+                source.nack(events)
+        finally:
+            source.close()
+    if opened:
+        return f"{', '.join(name for name, _ in opened)}: events can be received and given back"
+    folder = intake.folder and settings.store_url.startswith("file:")
+    others = [name for name, on in (("folder", folder), ("webhook", intake.webhook)) if on]
+    if intake.reconcile_interval_s:
+        others.append(f"listing every {intake.reconcile_interval_s:g} s")
+    if not others:
+        raise Missing(
+            "cannot notice new objects: no queue, no webhook, no watched folder, no listing",
+            hint="set intake.sqs_url, intake.pubsub_subscription or intake.azure_queue; see docs/intake.md",
+        )
+    return f"none; objects are noticed by {', '.join(others)}"
+
+
+def _workers(settings: Settings) -> str:
+    addresses = addresses_of(settings)()
+    if not addresses:
+        return "none configured, and none runs here: the query API scans by itself"
+    connections = Connections(worker_token(settings), client_tls(settings.query))
+    try:
+        for address in addresses:
+            try:
+                connections.ping(address, _WORKER_S)
+            except flight.FlightError as error:
+                raise _silent_worker(from_flight(error, address), address) from None
+    finally:
+        connections.close()
+    return f"{', '.join(addresses)}: {'all answer' if len(addresses) > 1 else 'answers'}"
+
+
+def _silent_worker(reason: LakeError, address: str) -> LakeError:
+    if isinstance(reason, Denied):
+        return Denied(reason.message, hint="give the query API and the workers the same query.worker_token")
+    return Unavailable(
+        f"cannot reach the query worker at {address}: {reason.message}",
+        hint="start `lakerunner query-worker` there, open its port (query.worker_port), and use the same TLS settings; "
+        "query.workers names the addresses",
+    )

@@ -179,7 +179,7 @@ def _monitored_rows(document: dict[str, Any], index: dict[str, Any]) -> list[dic
 
 @verb
 def doctor(cli: Cli) -> int:
-    """Check Java, disk, PostgreSQL, schema, clock, bus, bucket and Spark, and print how to fix what is wrong."""
+    """Check machine, index, bus, bucket, queue, Spark, query workers, clocks and permissions, and print the fixes."""
     from lakerunner.ops.doctor import examine
 
     with cli.index() as database:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from lakerunner import __version__
-from lakerunner.model.errors import LakeError, Missing
+from lakerunner.model.errors import LakeError, Missing, Unavailable
 from lakerunner.pipeline.spark.job import SparkJobs, describe_executor
 from lakerunner.pipeline.spark.options import is_cluster
 from lakerunner.runtime.settings import Settings
@@ -14,6 +15,7 @@ from lakerunner.store.open import open_store
 
 #: Enough that every executor of a small cluster gets one.
 _TASKS = 8
+MAX_CLOCK_SKEW_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Executor:
     lakerunner: str
     #: Why it does not reach the bucket; empty if it does.
     trouble: str
+    #: What its clock said.
+    now_s: float = 0.0
 
 
 def look_around(bucket: StoreConfig) -> Executor:
@@ -35,7 +39,7 @@ def look_around(bucket: StoreConfig) -> Executor:
         trouble = ""
     except LakeError as error:
         trouble = str(error)
-    return Executor(about["host"], about["python"], about["lakerunner"], trouble)
+    return Executor(about["host"], about["python"], about["lakerunner"], trouble, time.time())
 
 
 def probe_spark(settings: Settings) -> str:
@@ -43,6 +47,7 @@ def probe_spark(settings: Settings) -> str:
     if not is_cluster(settings.spark):
         return f"{settings.spark.master}: tasks run on this machine"
     jobs = SparkJobs("doctor", settings.spark, look_around, 1)
+    began_s = time.time()
     try:
         found = set(jobs.run([StoreConfig.of(settings)] * _TASKS))
     except LakeError as error:
@@ -53,8 +58,15 @@ def probe_spark(settings: Settings) -> str:
         ) from None
     finally:
         jobs.close()
+    ended_s = time.time()
     ours = describe_executor(None)
     for each in found:
+        skew_s = max(began_s - each.now_s, each.now_s - ended_s)
+        if skew_s > MAX_CLOCK_SKEW_S:
+            raise Unavailable(
+                f"cannot trust the clock of the executor on {each.host}: it differs by {skew_s:.1f} s",
+                hint="run NTP there",
+            )
         if each.python.split(".")[:2] != ours["python"].split(".")[:2] or each.lakerunner != __version__:
             raise Missing(
                 f"cannot use the executor on {each.host}: it has Python {each.python} and lakerunner "

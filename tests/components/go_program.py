@@ -1,0 +1,40 @@
+"""Programs that the suite builds with Go: once per source and machine, into the project's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.components.install_lock import install_lock
+from tests.components.missing import missing
+
+_CACHE = Path(__file__).parents[2] / ".cache"
+
+
+def go_program(source: Path, name: str, timeout_s: float) -> Path:
+    """Return the program of a folder of Go source, built if it is absent or its source changed."""
+    text = b"".join((source / each).read_bytes() for each in ("main.go", "go.mod", "go.sum"))
+    program = _CACHE / name / f"{name}-{hashlib.sha256(text).hexdigest()[:12]}"
+    if program.exists():
+        return program
+    if shutil.which("go") is None:
+        missing(f"cannot run {name}: go is not on PATH; install Go")
+    with install_lock(program):
+        return program if program.exists() else _built(source, program, name, timeout_s)
+
+
+def _built(source: Path, program: Path, name: str, timeout_s: float) -> Path:
+    part = program.with_suffix(f".part-{os.getpid()}")
+    # Without C: a compiler of it need not be here.
+    argv = ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", str(part), "."]
+    env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    try:
+        done = subprocess.run(argv, cwd=source, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        missing(f"cannot run {name}: go did not build it within {timeout_s:g} s")
+    if done.returncode != 0:
+        missing(f"cannot run {name}: go could not build it: {done.stderr.strip()[-500:]}; install Go")
+    return part.rename(program)
