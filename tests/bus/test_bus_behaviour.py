@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -131,6 +132,28 @@ def test_consumers_share_the_partitions_and_a_third_gets_its_part_while_it_is_th
             with under_test.consumer() as third:
                 spread(under_test, [first, second, third], [2, 1, 1])
             spread(under_test, [first, second], [2, 2])
+
+
+def test_consumers_share_every_topic(under_test: BusUnderTest) -> None:
+    """Not the logs to one and the traces to the other: where only logs come, one of them would do all the work."""
+    names = [f"segments.{signal}.ingest" for signal in ("logs", "metrics", "traces")]
+    probes = [Outgoing(name, key, b"probe") for name in names for key in keys_of_all_partitions()]
+    with under_test.consumer("g", *names) as first:
+        under_test.bus.publish(probes)
+        assert len(finish(first, len(probes))) == len(probes)
+        with under_test.consumer("g", *names) as second:
+            deadline = time.monotonic() + 30.0
+            while True:
+                under_test.bus.publish(probes)
+                got = poll_each([first, second], 1.5)
+                for consumer, deliveries in zip((first, second), got, strict=True):
+                    for delivery in deliveries:
+                        consumer.done(delivery)
+                    consumer.commit()
+                held = [Counter(topic for topic, _ in {(d.topic, d.partition) for d in each}) for each in got]
+                if held == [Counter(dict.fromkeys(names, PARTITIONS // 2))] * 2:
+                    return
+                assert time.monotonic() < deadline, held
 
 
 def test_waiting_costs_next_to_nothing(make_bus: Callable[..., BusUnderTest]) -> None:

@@ -80,7 +80,7 @@ class KafkaBroker:
             log_path=self._folder / "kafka.log",
             cwd=self._folder,
         )
-        self._process.wait_for_port("127.0.0.1", self._port, timeout_s=60.0)
+        self._process.wait_for_port("127.0.0.1", self._port, timeout_s=180.0)
 
     def stop(self) -> None:
         if self._process is not None:

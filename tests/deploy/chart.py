@@ -33,7 +33,7 @@ def render(*values: Path | str, program: Path | None = None) -> list[Object]:
     done = run_helm("template", RELEASE, CHART, *place, *given, program=program)
     if done.returncode:
         raise RefusedValues(done.stderr)
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
+    return [each for each in yaml.load_all(done.stdout, yaml.CSafeLoader) if each]
 
 
 class RefusedValues(Exception):

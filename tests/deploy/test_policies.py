@@ -27,7 +27,21 @@ SPARK_PLACE = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.na
 BUCKET_PORT = 9000
 
 #: Arrows that the cluster did not use, and why.
-UNUSED = {}
+UNUSED = {
+    ("query-api", "bucket"): "it reads the bucket itself only where there are no workers",
+    ("ruler", "bucket"): "no rules were declared",
+    ("ruler", "query-worker"): "no rules were declared",
+    ("ruler", "receivers"): "no receivers were configured",
+    ("monitor", "receivers"): "no receivers were configured",
+    ("sweeper", "bucket"): "nothing was old enough to be deleted",
+    ("rollup", "spark"): "only logs were sent; a session starts with the first item",
+    ("delete", "spark"): "nobody asked to delete rows",
+    ("backfill", "spark"): "no rules were declared",
+    ("canary", "index"): "it was off",
+    ("canary", "bucket"): "it was off",
+    ("canary", "query-api"): "it was off",
+    ("migrate", "index"): "it ends before roles start",
+}
 
 
 @cache

@@ -42,11 +42,10 @@ def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
 def test_a_role_of_postgresql_without_rights(database_url: str, database: Database) -> None:
     assert found("permissions", lambda: doctor._permissions(database)).ok
     with psycopg.connect(database_url, autocommit=True) as admin:
-        admin.execute("CREATE ROLE doctors_reader")
+        admin.execute("CREATE ROLE doctors_reader LOGIN")
         try:
             admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO doctors_reader")
-            joint = "&" if "?" in database_url else "?"
-            reader = Database(f"{database_url}{joint}options=-c%20role%3Ddoctors_reader")
+            reader = Database(database_url.replace("//postgres@", "//doctors_reader@"))
             finding = found("permissions", lambda: doctor._permissions(reader))
             reader.close()
         finally:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -30,6 +33,10 @@ class KafkaConsumer(BaseConsumer):
     """While Kafka is away, `poll` returns nothing (the client reconnects by itself) and `commit` is Unavailable.
 
     A commit during a rebalance is postponed to the next commit.
+
+    Every topic has a client of its own, all in one group. A sticky assignment counts the partitions of a client and not
+    those of each topic: of two members of three topics, the second got every partition of one topic and none of
+    another, so that one process did all the work of a signal.
     """
 
     def __init__(
@@ -38,33 +45,31 @@ class KafkaConsumer(BaseConsumer):
         super().__init__(group, progress, publish)
         self._prefix = settings.prefix
         session_ms = round(settings.session_timeout_s * 1000)
-        self._client = Consumer(
-            {
-                **base_config(settings),
-                "group.id": group,
-                "partition.assignment.strategy": "cooperative-sticky",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "earliest",
-                "session.timeout.ms": session_ms,
-                "heartbeat.interval.ms": max(100, session_ms // 4),
-                "max.poll.interval.ms": max(session_ms, round(_HANG_S * 1000)),
-                "fetch.wait.max.ms": 100,
-                # Finds a returning broker and a new topic soon.
-                "topic.metadata.refresh.interval.ms": 10_000,
-            }
-        )
+        config = {
+            **base_config(settings),
+            "group.id": group,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": max(100, session_ms // 4),
+            "max.poll.interval.ms": max(session_ms, round(_HANG_S * 1000)),
+            "fetch.wait.max.ms": 100,
+            # Finds a returning broker and a new topic soon.
+            "topic.metadata.refresh.interval.ms": 10_000,
+        }
+        #: By topic, without its prefix.
+        self._clients = {topic: Consumer(config) for topic in topics}
         #: Assigned partitions whose checkpoint was not read yet.
         self._opening: set[PartitionId] = set()
         #: Messages from the client, whose partitions may not be open yet.
         self._arrived: list[Message] = []
         self._paused: set[PartitionId] = set()
-        self._client.subscribe(
-            [self._prefix + topic for topic in topics],
-            on_assign=self._on_assign,
-            on_revoke=self._on_revoke,
-            on_lost=self._on_lost,
-        )
+        for topic, client in self._clients.items():
+            client.subscribe(
+                [self._prefix + topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
 
     def close(self) -> None:
         final_checkpoints = {
@@ -76,7 +81,9 @@ class KafkaConsumer(BaseConsumer):
             # Messages that cannot be committed any more are delivered again to others.
             logger.warning("closing without commit: %s", error)
         self._progress.drop_all()
-        self._client.close()
+        # At once: a client waits for a Kafka that is away.
+        with ThreadPoolExecutor(len(self._clients)) as pool:
+            list(pool.map(Consumer.close, self._clients.values()))
 
     def _fetch(self, wait_s: float) -> None:
         with kafka_errors(f"consume as {self.group}"):
@@ -100,10 +107,13 @@ class KafkaConsumer(BaseConsumer):
         One by one: a batch could contain messages from before and after a rebalance, and one from before would be
         mistaken for the start of the new assignment.
         """
-        message = self._client.poll(wait_s)
-        while message is not None:
-            self._arrived.append(message)
-            message = self._client.poll(0) if len(self._arrived) < _FETCH else None
+        for client in self._clients.values():
+            # The wait is shared; after the first message nobody waits.
+            message = client.poll(0.0 if self._arrived else wait_s / len(self._clients))
+            most = len(self._arrived) + _FETCH
+            while message is not None:
+                self._arrived.append(message)
+                message = client.poll(0) if len(self._arrived) < most else None
 
     def _save(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> Mapping[PartitionId, Checkpoint]:
         try:
@@ -118,29 +128,29 @@ class KafkaConsumer(BaseConsumer):
         return checkpoints
 
     def _commit(self, checkpoints: Mapping[PartitionId, Checkpoint]) -> None:
-        if not checkpoints:
-            return
-        committed = self._client.commit(
-            offsets=[
-                TopicPartition(self._prefix + topic, partition, checkpoint.committed, checkpoint_to_text(checkpoint))
-                for (topic, partition), checkpoint in checkpoints.items()
-            ],
-            asynchronous=False,
-        )
-        for each in committed or ():
-            if each.error is not None:
-                raise KafkaException(each.error)
+        for topic, places in self._by_topic(checkpoints):
+            committed = self._clients[topic].commit(
+                offsets=[
+                    TopicPartition(place.topic, place.partition, checkpoint.committed, checkpoint_to_text(checkpoint))
+                    for place in places
+                    for checkpoint in [checkpoints[topic, place.partition]]
+                ],
+                asynchronous=False,
+            )
+            for each in committed or ():
+                if each.error is not None:
+                    raise KafkaException(each.error)
 
     def _open_assigned(self) -> None:
         """Read the checkpoints of new partitions. Raises while Kafka is away; the next fetch tries again."""
         if not self._opening:
             return
-        wanted = [TopicPartition(self._prefix + topic, partition) for topic, partition in self._opening]
-        for found in self._client.committed(wanted, timeout=_COMMITTED_S):
-            if found.error is not None:
-                raise KafkaException(found.error)
-            self._progress.open(self._partition_id(found), text_to_checkpoint(found.offset, found.metadata))
-        self._opening.clear()
+        for topic, wanted in self._by_topic(self._opening):
+            for found in self._clients[topic].committed(wanted, timeout=_COMMITTED_S):
+                if found.error is not None:
+                    raise KafkaException(found.error)
+                self._progress.open(self._partition_id(found), text_to_checkpoint(found.offset, found.metadata))
+                self._opening.discard(self._partition_id(found))
 
     def _pause_full(self) -> None:
         """Pause the client for partitions with many waiting messages, and resume it when there are fewer."""
@@ -150,10 +160,10 @@ class KafkaConsumer(BaseConsumer):
         drained = {
             p for p in self._paused if p in self._progress and self._progress[p].waiting_count < MAX_WAITING // 2
         }
-        if new := full - self._paused:
-            self._client.pause([TopicPartition(self._prefix + topic, partition) for topic, partition in new])
-        if drained:
-            self._client.resume([TopicPartition(self._prefix + topic, partition) for topic, partition in drained])
+        for topic, places in self._by_topic(full - self._paused):
+            self._clients[topic].pause(places)
+        for topic, places in self._by_topic(drained):
+            self._clients[topic].resume(places)
         self._paused = (self._paused | full) - drained
 
     def _on_assign(self, _: Consumer, assigned: list[TopicPartition]) -> None:
@@ -175,6 +185,10 @@ class KafkaConsumer(BaseConsumer):
             self._paused.discard(partition_id)
         gone = {(each.topic, each.partition) for each in lost}
         self._arrived = [m for m in self._arrived if (m.topic(), m.partition()) not in gone]
+
+    def _by_topic(self, partition_ids: Iterable[PartitionId]) -> Iterator[tuple[str, list[TopicPartition]]]:
+        for topic, group in groupby(sorted(partition_ids), key=itemgetter(0)):
+            yield topic, [TopicPartition(self._prefix + topic, partition) for _, partition in group]
 
     def _partition_id(self, found: TopicPartition) -> PartitionId:
         return found.topic.removeprefix(self._prefix), found.partition

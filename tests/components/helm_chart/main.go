@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"sort"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -104,7 +103,6 @@ func template(name, folder, namespace, version string, values map[string]interfa
 	for _, each := range manifests {
 		fmt.Printf("---\n# Source: %s\n%s\n", each.Name, each.Content)
 	}
-	sort.SliceStable(hooks, func(a, b int) bool { return hooks[a].Path < hooks[b].Path })
 	for _, each := range hooks {
 		fmt.Printf("---\n# Source: %s\n%s\n", each.Path, each.Manifest)
 	}
