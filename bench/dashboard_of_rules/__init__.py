@@ -1,8 +1,8 @@
 """A dashboard of 20 panels over a day of the demo shop, from raw rows and from materialization rules.
 
 The lake is what `serve --demo` has after a day with rules: 24 hours of logs at the demo's own rate (200 lines a second,
-17 million), its metrics beside them, rules evaluated by the code that ingest runs, segments as compaction leaves them,
-tiers made by the rollup stage for all hours but the last, whose samples come from items of five seconds.
+17 million; one hour of them, 24 times), rules evaluated by the code that ingest runs, segments as compaction leaves
+them, tiers made by the rollup stage for all hours but the last, whose samples come from items of five seconds.
 
 `query-worker` and `query-api` run as processes. Every panel is asked over HTTP with `rewrite=1` and `rewrite=0`; both
 answers must be equal before they are timed. Figures are CPU of all processes, PostgreSQL included, and wall time.

@@ -133,10 +133,20 @@ class Database:
                 return call(connection)
 
     def read_snapshot(self, call: Callable[[Connection], T]) -> T:
-        """The result of statements that only read, all of them from one snapshot."""
-        with self.transaction() as tx:
-            tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            return call(tx)
+        """The result of statements that only read, all of them from one snapshot. Two round trips more than `read`."""
+
+        def in_transaction(connection: Connection) -> T:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                found = call(connection)
+            except BaseException:
+                if not connection.broken:
+                    connection.rollback()
+                raise
+            connection.execute("COMMIT")
+            return found
+
+        return self.read(in_transaction)
 
     @contextmanager
     def _through_circuit(self) -> Iterator[None]:

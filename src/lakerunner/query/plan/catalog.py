@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.deletions import hidden_rows
 from lakerunner.index.lookup import Found, Lost, Want, find, load_segments
-from lakerunner.index.rule_catalog import coverage as coverage_of
+from lakerunner.index.rule_catalog import CoverageRange, coverage_of
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
@@ -176,13 +176,11 @@ class Catalog:
 
 def _gaps(tx: Connection, org_id: uuid.UUID, wants: Sequence[CoverageWant]) -> dict[CoverageWant, list[Gap]]:
     """Uncovered stretches are half-open; those here are open at the start."""
+    asked = [(want, CoverageRange(want.rule, want.start_ns, want.end_ns)) for want in wants if want.rule is not None]
+    found = coverage_of(tx, org_id, [each for _, each in asked])
     return {
-        want: [
-            Gap(each.start_ns - 1, each.end_ns - 1, each.reason)
-            for each in coverage_of(tx, org_id, want.rule, want.start_ns, want.end_ns)
-        ]
-        for want in wants
-        if want.rule is not None
+        want: [Gap(each.start_ns - 1, each.end_ns - 1, each.reason) for each in uncovered]
+        for (want, _), uncovered in zip(asked, found, strict=True)
     }
 
 

@@ -12,7 +12,7 @@ from numba import njit
 
 from lakerunner.model.samples import STALE_BITS
 from lakerunner.query.scan.samples import histograms
-from lakerunner.query.scan.samples.rollups import rollup_of
+from lakerunner.query.scan.samples.rollups import rollup_of, with_aggregates
 from lakerunner.query.scan.samples.runs import Samples
 from lakerunner.query.scan.samples.sketched import sketched
 from lakerunner.query.series.histograms.histogram import Floats, Ints
@@ -48,6 +48,8 @@ def decoded(table: pa.Table, need: Need | None = None) -> DecodedGroup:
     """Decode the columns of one row group, which is sorted by series and time. With a need, it is a tier's."""
     if need is Need.SKETCH:
         return DecodedGroup(sketched(table))
+    if need is not None:
+        table = with_aggregates(table, need)
     tids = _ints(table, "tid")
     begins = np.append(0, np.flatnonzero(tids[1:] != tids[:-1]) + 1) if len(tids) else np.zeros(0, np.int64)
     column, sumless = None, None

@@ -26,6 +26,10 @@ _COLUMNS = {
 }
 
 
+#: Needs that aggregates alone answer: rows that have none, and starts of samples, are not read.
+AGGREGATED = (Need.COUNT, Need.SUM, Need.MIN, Need.MAX)
+
+
 def columns_of(need: Need) -> list[str]:
     """The columns of a tier that the need asks for, besides those of samples."""
     return [COUNT, *_COLUMNS[need]]
@@ -34,6 +38,13 @@ def columns_of(need: Need) -> list[str]:
 def needed(need: Need, tier_s: int) -> Need | None:
     """What a read must have of a segment besides samples; None if samples are enough."""
     return need if tier_s and need in _COLUMNS else None
+
+
+def with_aggregates(table: pa.Table, need: Need) -> pa.Table:
+    """The rows that the need asks for. The first sample of a bucket has no aggregates of its own."""
+    if need not in AGGREGATED or not table.column(COUNT).null_count:
+        return table
+    return table.filter(table.column(COUNT).is_valid())
 
 
 def rollup_of(table: pa.Table, need: Need) -> Rollup:

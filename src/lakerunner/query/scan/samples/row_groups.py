@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.query.scan.samples.histograms import COLUMNS as HISTOGRAM_COLUMNS
-from lakerunner.query.scan.samples.rollups import columns_of
+from lakerunner.query.scan.samples.rollups import AGGREGATED, columns_of
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.reading import Need
 
@@ -41,7 +41,8 @@ class RowGroup:
         """The columns to read for samples; with a need, those of a tier that it asks for too."""
         if need is Need.SKETCH:
             return ["tid", "timestamp", *columns_of(need)]
-        names = [name for name in _SCALARS if name not in self.null_columns]
+        unread = {*self.null_columns, *(("start_timestamp",) if need in AGGREGATED else ())}
+        names = [name for name in _SCALARS if name not in unread]
         names += [] if need is None else columns_of(need)
         return names if _HISTOGRAM in self.null_columns else [*names, *HISTOGRAM_COLUMNS]
 
