@@ -106,6 +106,42 @@ def _ingest(folder: Path, records: int, rounds: int, report: Report) -> None:
         value = min(spent[count]) / records * 1e6
         report.tell(_figure(f"ingest with {count} rules, CPU per record", value, "us", "without rules", plain, most))
     _backfill(task, segments, sets[50], report)
+    _neighbours(task, records, rounds, plain, report)
+
+
+def _expensive(count: int) -> tuple[RuleVersion, ...]:
+    """Rules that share nothing: each has a pattern of its own that looks at every byte of every line."""
+    matches = [f'{{service_name=~".+"}} |~ "(?i)(a|e|i|o|u).*{number}.*(x|y|z)$"' for number in range(count)]
+    return tuple(RuleVersion(n, 1, Materialize(f"x{n}", "logs", match), 1) for n, match in enumerate(matches, 1))
+
+
+def _neighbours(task: IngestTask, records: int, rounds: int, plain_us: float, report: Report) -> None:
+    """Two orgs take turns on one executor: one without rules, and one whose rules want far more than they may take."""
+    greedy = RuleSet(task.org_id, LOGS.name, 2, _expensive(500))
+    other = replace(task, rules=greedy, derive=DeriveOptions(7, span_metrics=False, service_graph=False))
+    spent: dict[bool, list[float]] = {True: [], False: []}
+    cut = 0
+    for _ in range(rounds):
+        for is_greedy, each in ((True, other), (False, task)):
+            before = time.process_time()
+            result = run_task(each)
+            spent[is_greedy].append(time.process_time() - before)
+            if result.error is not None:
+                raise result.error
+            cut = max(cut, len(result.evaluation.troubles))
+    allowed_s = greedy.budget.least_s + records * greedy.budget.us_per_row * 1e-6 + plain_us * records * 1e-6
+    value = min(spent[False]) / records * 1e6
+    report.tell(
+        _figure("org without rules, beside 500 expensive ones, CPU per record", value, "us", "alone", plain_us, 1.1),
+        _figure(
+            f"org with 500 expensive rules, {cut} holes, CPU per task",
+            min(spent[True]),
+            "s",
+            "allowed",
+            allowed_s,
+            1.25,
+        ),
+    )
 
 
 def _backfill(task: IngestTask, segments: list[Segment], rule_set: RuleSet, report: Report) -> None:

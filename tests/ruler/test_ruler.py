@@ -225,3 +225,16 @@ def test_a_ruler_that_was_suspended_says_nothing_before_it_knows_its_leases(lake
     ruler._certain_until_s = float("inf")
     lake.look(ruler, 3)
     assert _heard(lake) == [("firing", "Down")]
+
+
+def test_rules_of_an_org_together_keep_a_bounded_number_of_series_and_alerts(lake: LakeOfRules) -> None:
+    for job in "abc":
+        lake.add("up", [1, 1, 1], job=job)
+    rules = "  query_offset: 0s\n  rules:\n"
+    lake.group(rules + "  - record: first\n    expr: up\n  - record: second\n    expr: up\n", name="a")
+    ruler = lake.ruler(catch_up=20, org_results=4)
+    lake.look(ruler, 1)
+    assert len(lake.ask(ruler, "first", 1)) == 3 and lake.ask(ruler, "second", 1) == []
+    (group,) = ruler._groups()
+    assert [state.results for state in group.states] == [3, 0]
+    assert group.states[1].last_error == "the rules of the org have more than 4 series and alerts (ruler.org_results)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from lakerunner.bus.announce import segments_made
@@ -88,6 +88,11 @@ class RunningGroup:
         return frozenset(signal for reads in self.reads for signal in reads.signals)
 
     @property
+    def results(self) -> int:
+        """Series and alerts that its rules keep in memory."""
+        return sum(state.results for state in self.states)
+
+    @property
     def reads_rows(self) -> bool:
         return not self.signals <= {METRICS.name}
 
@@ -160,8 +165,12 @@ class RunningGroup:
         written: list[Written] = []
         for number in numbers:
             rule = self.rules[number]
+            around = surroundings
+            if surroundings.left is not None:
+                others = sum(states.get(at, state).results for at, state in enumerate(self.states) if at != number)
+                around = replace(surroundings, left=surroundings.left - others)
             outcome = evaluate_rule(
-                self.group, rule, self.states[number], at_ms, ask_in(rule.language), surroundings, offset_ms
+                self.group, rule, self.states[number], at_ms, ask_in(rule.language), around, offset_ms
             )
             states[number] = outcome.state
             name = rule.record if isinstance(rule, Record) else rule.alert

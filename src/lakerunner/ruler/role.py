@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakerunner.index.alert_states import read_states, replace_states
 from lakerunner.index.database import Database
@@ -92,7 +92,7 @@ class Ruler(IndexedRole):
         self._lookback_ms = round(settings.api.lookback_s * 1000)
         self._held: dict[GroupKey, _Held] = {}
         self._watching = Watching(self.database, self._lake, ruler.continuous, interval_s=ruler.interval_s)
-        self._surroundings = Surroundings({}, ruler.external_url, ruler.max_results)
+        self._surroundings = Surroundings({}, ruler.external_url, ruler.max_results, ruler.org_results)
         self._orgs: dict[uuid.UUID, tuple[str, Caller]] = {}
         self._orgs_s = self._groups_s = float("-inf")
         self._series_key = b""
@@ -216,7 +216,7 @@ class Ruler(IndexedRole):
                 self.database,
                 self._store,
                 self._series_key,
-                self._surroundings,
+                replace(self._surroundings, left=self._left_for(group)),
                 lease,
             )
         finally:
@@ -227,6 +227,11 @@ class Ruler(IndexedRole):
         if due.missed:
             log().warning("evaluations missed", group=group.key.name, org=str(group.key.org_id), missed=due.missed)
         self.notifier.wake()
+
+    def _left_for(self, group: RunningGroup) -> int:
+        """Series and alerts that the rules of a group may have beside those of the org's other groups here."""
+        others = (each for each in self._groups() if each is not group and each.key.org_id == group.key.org_id)
+        return self._surroundings.org_results - sum(each.results for each in others)
 
     def _ask(self, language: str, group: RunningGroup, query: RunningQuery) -> Ask:
         width_ms = round(1000 * (group.group.interval_s or self._settings.interval_s))

@@ -357,6 +357,11 @@ class RulerSettings(Section):
     max_results: Annotated[int, Field(ge=1)] = Field(
         10_000, description="Series or alerts that one rule may make, where its group sets no lower limit."
     )
+    org_results: Annotated[int, Field(ge=1)] = Field(
+        500_000,
+        description="Series and alerts that all rules of an org together may have in one ruler, at about a kilobyte "
+        "each. A rule that would exceed it fails.",
+    )
     org_label: str = Field(
         "org", description="Label with the name of the org on every alert that is sent; empty: no such label."
     )

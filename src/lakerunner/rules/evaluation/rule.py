@@ -33,6 +33,11 @@ class RuleState:
     evaluated_at_ms: int | None = None
     duration_s: float = 0.0
 
+    @property
+    def results(self) -> int:
+        """Series and alerts that it keeps in memory."""
+        return len(self.series) + len(self.alerts)
+
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
@@ -51,6 +56,9 @@ class Surroundings:
     external_url: str = ""
     #: Series and alerts that a rule may make where its group sets no limit; 0: any number.
     max_results: int = 0
+    #: Series and alerts that all rules of the org may have, and how many of them are left for a rule; None: any number.
+    org_results: int = 0
+    left: int | None = None
 
 
 def evaluate_rule(
@@ -70,6 +78,9 @@ def evaluate_rule(
     began_s = time.monotonic()
     try:
         samples, alerts = _evaluated(group, rule, state, at_ms, ask, surroundings, offset_ms)
+        if surroundings.left is not None and len(samples) + len(alerts) > surroundings.left:
+            most = surroundings.org_results
+            raise RuleError(f"the rules of the org have more than {most} series and alerts (ruler.org_results)")
     except LakeError as error:
         reason = (error.message if isinstance(error, RuleError) else str(error))[:_MAX_ERROR]
         failed = replace(
