@@ -16,7 +16,7 @@ _BUILD_TIMEOUT_S = 170
 @contextmanager
 def running_pubsub(folder: Path) -> Iterator[str]:
     """Run a server and yield its host:port, as PUBSUB_EMULATOR_HOST expects it."""
-    program, port = go_program(_SOURCE, "pubsub", _BUILD_TIMEOUT_S), free_port()
+    program, port = go_program(_SOURCE, "pubsub/server", _BUILD_TIMEOUT_S), free_port()
     with RunningProcess.start([program, "-port", str(port)], log_path=folder / "pubsub.log") as process:
         process.wait_for_port("localhost", port, 30)
         yield f"localhost:{port}"
