@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,12 +133,13 @@ def _times_of_data(chance: random.Random, is_loki: bool) -> dict[str, float]:
     return {"start": start, "end": start + chance.uniform(0, 900), "time": start, "step": chance.choice([1, 15, 60])}
 
 
-def fuzz(url: str, secret: str, calls: int, first_seed: int = 0) -> Tally:
-    """Send about so many calls, shared by the operations of the document."""
+def fuzz(url: str, secret: str, calls: int, first_seed: int = 0, under: Sequence[str] = ("/",)) -> Tally:
+    """Send about so many calls, shared by the operations of the document whose paths begin so."""
     register_formats()
     schema = schemathesis.openapi.from_url(f"{url}/api/v1/openapi.json")
     # A tail has no end.
     operations = [one for found in schema.get_all_operations() if not (one := found.ok()).path.endswith("/logs/tail")]
+    operations = [one for one in operations if one.path.startswith(tuple(under))]
     # Those with parameters have more to try than those without.
     weights = [1 + 8 * bool(list(operation.query) or operation.body) for operation in operations]
     tally, told_at = Tally(), time.monotonic()
@@ -184,10 +185,21 @@ def _move_to_data(case: Any, chance: random.Random) -> None:
         if isinstance(held, dict):
             times = _times_of_data(chance, "/loki/" in case.path or is_tempo)
             held.update({name: value for name, value in times.items() if name in held})
+            if case.path.startswith("/api/metrics") and not _is_metrics(str(held.get("q", "rate("))):
+                held["q"] = f"{_filter(held['q'])} | rate()"
             if "q" in held and not is_tempo and ("/logs/" in case.path or "/spans/" in case.path):
                 held.update({"s": START_NS // 10**6 + chance.randrange(600_000), "e": END_NS // 10**6, "step": "30s"})
             elif "q" in held and not is_tempo:
                 held.update({"s": START_MS + chance.randrange(600_000), "e": END_MS, "step": "30s"})
+
+
+def _is_metrics(query: str) -> bool:
+    return any(name in query for name in ("rate(", "_over_time(", "compare("))
+
+
+def _filter(query: str) -> str:
+    """The part before any pipeline."""
+    return query.split("|")[0] if query.startswith("{") and "||" not in query else "{ }"
 
 
 def _call(case: Any, session: Any, tally: Tally) -> None:
@@ -234,6 +246,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--under", nargs="+", default=["/"], help="only paths that begin so, as /api/search /api/traces"
+    )
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
@@ -243,7 +258,7 @@ def main() -> int:
         data = folder / "data"
         data.mkdir()
         roles, secret = stack.enter_context(served_lake(data, server.new_database(), api_threads=4))
-        tally = fuzz(roles.url, secret, options.calls, options.seed)
+        tally = fuzz(roles.url, secret, options.calls, options.seed, options.under)
         api, worker = roles.rss_bytes()
     for failure in tally.failures[:50]:
         sys.stdout.write(f"{failure}\n\n")
