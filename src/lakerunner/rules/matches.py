@@ -14,6 +14,8 @@ from lakerunner.model.compute import Compute
 from lakerunner.model.labels import METRIC_NAME, prometheus_label
 from lakerunner.query.logql import ast as logql
 from lakerunner.query.logql.parser import parse as parse_logql
+from lakerunner.query.logql.stages.template import parse as parse_template
+from lakerunner.query.logql.stages.template.reads import reads
 from lakerunner.query.promql import ast as promql
 from lakerunner.query.promql.parser import parse as parse_promql
 from lakerunner.query.series.classic_names import base_names
@@ -31,7 +33,7 @@ _CONVERTED = re.compile(r"(duration|duration_seconds|bytes)\(\s*([a-zA-Z_][a-zA-
 _OF_SAMPLES = (Compute.COUNT, Compute.SUM, Compute.MIN, Compute.MAX)
 VALUE = "value"
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-#: Stages of LogQL that a rule may have. Templates are not among them.
+#: Stages of LogQL that a rule may have.
 _STAGES = (
     logql.LineFilter,
     logql.Json,
@@ -43,6 +45,8 @@ _STAGES = (
     logql.Decolorize,
     logql.Drop,
     logql.Keep,
+    logql.LineFormat,
+    logql.LabelFormat,
 )
 
 
@@ -98,8 +102,9 @@ def log_match(rule: Materialize) -> LogMatch:
         raise source.error("match", "match: a rule selects log lines, and this is a metric query")
     for stage in tree.stages:
         if not isinstance(stage, _STAGES):
-            reason = "match: line_format and label_format are not supported in rules"
-            raise source.error("match", reason, stage.start, stage.end)
+            raise source.error("match", "match: rules do not support this stage", stage.start, stage.end)
+        if reason := _unfit_template(stage):
+            raise source.error("match", f"match: {reason}", stage.start, stage.end)
     for name in rule.dimensions:
         if not _LABEL.fullmatch(name) or name.startswith("__"):
             raise source.error("dimensions", f"dimensions: {name!r} is no label of log lines")
@@ -108,6 +113,22 @@ def log_match(rule: Materialize) -> LogMatch:
         _require_counted(rule, source)
     unwrap = None if is_distinct else _unwrap(rule, source)
     return LogMatch(tree, unwrap, rule.field if is_distinct else "", dimension_labels(rule))
+
+
+def _unfit_template(stage: logql.Stage) -> str:
+    """Why a rule cannot have the template of a stage; empty if it can, or there is none."""
+    texts: tuple[str, ...] = ()
+    if isinstance(stage, logql.LineFormat):
+        texts = (stage.template,)
+    elif isinstance(stage, logql.LabelFormat):
+        texts = tuple(each.value for each in stage.assignments if each.is_template)
+    for text in texts:
+        found = reads(parse_template(text))
+        if found.labels is None:
+            return "a template of a rule names the labels that it reads, and not all of them as one value"
+        if found.time or found.present:
+            return "a template of a rule reads neither the time of a line nor the present"
+    return ""
 
 
 def _require_counted(rule: Materialize, source: Source) -> None:

@@ -49,6 +49,11 @@ STAGES = (
     '| route=~"/a|/b"',
     '| json | __error__="" | drop host',
     '| json | __error__="" | keep status, service_name',
+    "| label_format route=host",
+    '| label_format status="{{.route}}-{{.host}}"',
+    '| json | __error__="" | label_format host="{{ .status | upper }}" | host!="NONE"',
+    '| json | __error__="" | line_format "{{.msg}} {{.status}}" |= "o"',
+    '| line_format "{{ .route }}|{{ __line__ | trunc 12 }}"',
 )
 #: Stages that may fail, or that ask about failures. Rules with them seldom answer.
 ODD_STAGES = (

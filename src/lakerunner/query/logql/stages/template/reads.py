@@ -30,6 +30,8 @@ class Reads:
     labels: frozenset[str] | None
     line: bool
     time: bool
+    #: Whether the result may depend on when the template is evaluated.
+    present: bool = False
 
 
 @functools.lru_cache(maxsize=256)
@@ -45,7 +47,11 @@ def reads(template: Template) -> Reads:
         found |= set(_of_block(body, of_labels=False))
     names = frozenset(name for name in found if name.startswith("."))
     labels = None if "." in names else frozenset(name[1:] for name in names)
-    return Reads(labels, LINE in found, TIMESTAMP in found)
+    return Reads(labels, LINE in found, TIMESTAMP in found, bool(found & _PRESENT))
+
+
+#: `date` shows the present where its argument is no time.
+_PRESENT = frozenset({"now", "date"})
 
 
 def _of_block(block: Block, *, of_labels: bool) -> Iterator[str]:
