@@ -60,7 +60,7 @@ def spark() -> Iterator[SparkSession]:
     """One Spark session for the whole suite: starting one takes as long as a hundred small jobs."""
     # Its Python workers inherit the environment at this point, and some tests need moto's credentials.
     os.environ.update(CREDENTIALS)
-    yield spark_session(SparkSettings(master="local[2]"))
+    yield spark_session(SparkSettings(master="local[2]"), preload="lakerunner.pipeline.ingest.task")
     stop_session()
 
 

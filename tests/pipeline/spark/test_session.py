@@ -52,3 +52,11 @@ def test_java_of_the_system_is_used_in_its_place() -> None:
 def test_importing_the_roles_does_not_start_java() -> None:
     code = "import lakerunner.pipeline.stages, pyspark;assert pyspark.SparkContext._active_spark_context is None"
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": "src"}).returncode == 0
+
+
+def test_workers_of_this_machine_share_what_tasks_import() -> None:
+    options = session_options(SparkSettings(), preload="some.task")
+    assert options["spark.python.daemon.module"] == "lakerunner.pipeline.spark.daemon"
+    assert options["spark.executorEnv.LAKERUNNER_SPARK_PRELOAD"] == "some.task"
+    # Executors of a cluster may be of another image.
+    assert "spark.python.daemon.module" not in session_options(SparkSettings(master="spark://head:7077"), preload="a")

@@ -162,7 +162,7 @@ class SparkJobs(Generic[Task, Result]):
             impatient.daemon = True
             impatient.start()
             try:
-                self._spark = spark_session(self._settings, self._is_kept_warm)
+                self._spark = spark_session(self._settings, self._is_kept_warm, self._run.__module__)
             finally:
                 impatient.cancel()
             self._watch = SessionWatch(self._spark, self._settings, partial(self._lose, self._spark))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from lakerunner.pipeline.spark import daemon
 from lakerunner.runtime.memory import is_address_space_limited
 from lakerunner.runtime.options import parse_options
 from lakerunner.runtime.settings import SparkSettings
@@ -29,8 +30,11 @@ def is_cluster(settings: SparkSettings) -> bool:
     return not settings.master.startswith("local") or settings.master.startswith("local-cluster")
 
 
-def session_options(settings: SparkSettings, keep_executor: bool = False) -> dict[str, str]:
-    """Our choices, then the user's, which win. With `keep_executor`, one executor of a cluster stays while idle."""
+def session_options(settings: SparkSettings, keep_executor: bool = False, preload: str = "") -> dict[str, str]:
+    """Our choices, then the user's, which win. With `keep_executor`, one executor of a cluster stays while idle.
+
+    On this machine, Python workers share what the module `preload` imports.
+    """
     options = {
         "spark.master": settings.master,
         "spark.app.name": "lakerunner",
@@ -59,6 +63,8 @@ def session_options(settings: SparkSettings, keep_executor: bool = False) -> dic
     else:
         # Nobody else has business with the ports of a session on this machine.
         options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        if preload:
+            options |= {"spark.python.daemon.module": daemon.__name__, f"spark.executorEnv.{daemon.PRELOAD}": preload}
     return options | parse_options(settings.options, "spark.options", "spark.")
 
 

@@ -37,7 +37,7 @@ class SparkLost(Unavailable):
     """There is no Spark session that works. It stops every item, and none is to blame."""
 
 
-def spark_session(settings: SparkSettings, keep_executor: bool = False) -> SparkSession:
+def spark_session(settings: SparkSettings, keep_executor: bool = False, preload: str = "") -> SparkSession:
     """The session, started when there is none yet (7 to 8 s). The first caller's settings count."""
     from pyspark.sql import SparkSession
 
@@ -47,7 +47,7 @@ def spark_session(settings: SparkSettings, keep_executor: bool = False) -> Spark
             return running
         _prepare_environment(find_java(), settings)
         try:
-            with _properties(session_options(settings, keep_executor)):
+            with _properties(session_options(settings, keep_executor, preload)):
                 return SparkSession.builder.getOrCreate()
         except LakeError:
             raise
