@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakerunner.bus import kafka
 from lakerunner.bus.kafka import KafkaBus
 from lakerunner.bus.kafka_client import to_lake_error
 from lakerunner.bus.kafka_consumer import checkpoint_to_text, text_to_checkpoint
@@ -57,4 +60,17 @@ def test_a_broker_that_is_not_there_is_unavailable() -> None:
     bus = KafkaBus(BusSettings(kind="kafka", brokers=f"127.0.0.1:{free_port()}"))
     with pytest.raises(Unavailable, match="reach Kafka"):
         bus.ping()
+    bus.close()
+
+
+def test_a_client_that_does_not_find_kafka_again_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_PING_S", 0.05)
+    monkeypatch.setattr(kafka, "_REPLACE_S", 0.2)
+    bus = KafkaBus(BusSettings(kind="kafka", brokers=f"127.0.0.1:{free_port()}"))
+    first = bus._admin
+    for pause_s, is_first in ((0.0, True), (0.0, True), (0.3, False)):
+        time.sleep(pause_s)
+        with pytest.raises(Unavailable):
+            bus.ping()
+        assert (bus._admin is first) is is_first
     bus.close()

@@ -36,6 +36,8 @@ from lakerunner.runtime.settings import BusSettings
 _PUBLISH_S = 10.0
 _ADMIN_S = 10.0
 _PING_S = 3.0
+#: After so long without an answer, questions are asked by a new client.
+_REPLACE_S = 15.0
 #: A new topic, or one whose broker comes back, has no leader for a moment. So long a question is asked again.
 _LEADER_S = 5.0
 _NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
@@ -52,6 +54,8 @@ class KafkaBus:
         self._settings = settings
         self._prefix = settings.prefix
         self._admin = AdminClient(base_config(settings))
+        #: Since when pings fail with this client.
+        self._unreachable_since_s: float | None = None
         self._producer = self._new_producer()
         self._lock = threading.Lock()
 
@@ -133,8 +137,24 @@ class KafkaBus:
         return made
 
     def ping(self) -> None:
-        with kafka_errors("reach Kafka"):
-            self._admin.list_topics(timeout=_PING_S)
+        try:
+            with kafka_errors("reach Kafka"):
+                self._admin.list_topics(timeout=_PING_S)
+        except Unavailable:
+            self._replace_admin()
+            raise
+        self._unreachable_since_s = None
+
+    def _replace_admin(self) -> None:
+        """Begin anew with a client that has not reached Kafka for long.
+
+        A client whose requests were under way when a broker froze may never find it again.
+        """
+        now_s = time.monotonic()
+        self._unreachable_since_s = self._unreachable_since_s or now_s
+        if now_s - self._unreachable_since_s > _REPLACE_S:
+            self._unreachable_since_s = now_s
+            self._admin = AdminClient(base_config(self._settings))
 
     def close(self) -> None:
         with self._lock:
