@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
@@ -22,6 +23,8 @@ from lakerunner.model.time import NS_PER_S, TimeRange
 
 #: Windows are as wide as the parts into which ingest cuts rows: open at the left, closed at the right.
 WIDTH_NS = 3_600 * NS_PER_S
+#: Who asks for the deletion of samples that were replaced.
+CREATED_BY: Final = "made again after a deletion"
 #: With so many open deletions, an org gets no further ones from here: it may want to ask for some itself.
 _MOST_OPEN = 50
 #: A window that ends in the future is made again after this time.
@@ -180,6 +183,15 @@ def is_catalog(tx: Connection, due: Due, version: int) -> bool:
         "SELECT version FROM rule_catalog WHERE org_id = %s AND signal = %s FOR SHARE", [due.org_id, due.signal]
     ).fetchone()
     return (0 if row is None else row["version"]) == version
+
+
+def forget_replaced(tx: Connection, keep_s: float, limit: int) -> int:
+    """Forget deletions of replaced samples that ended so long ago. Receipts of deletions on request are kept."""
+    return tx.execute(
+        "DELETE FROM deletion WHERE deletion_id IN (SELECT deletion_id FROM deletion WHERE created_by = %s"
+        " AND state = 'done' AND ended_at < now() - make_interval(secs => %s) LIMIT %s)",
+        [CREATED_BY, keep_s, limit],
+    ).rowcount
 
 
 def windows_of(tx: Connection, deletion_id: uuid.UUID, limit: int = 10_000) -> list[DictRow]:

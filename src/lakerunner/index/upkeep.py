@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from lakerunner.index import derivation, ledger, objectives, outbox, query_log, tally, work
+from lakerunner.index import derivation, derived_windows, ledger, objectives, outbox, query_log, tally, work
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.leases import Lease, require_held
 from lakerunner.index.ledger import ObjectState
@@ -46,6 +46,7 @@ def index_jobs(settings: UpkeepSettings) -> dict[str, Job]:
         "objective_minute": objectives.forget_minutes,
         "query_log": lambda tx, limit: query_log.forget_queries(tx, settings.query_log_keep_s, limit),
         "outbox": lambda tx, limit: outbox.forget_published(tx, settings.outbox_keep_s, limit),
+        "deletion": lambda tx, limit: derived_windows.forget_replaced(tx, settings.work_keep_s, limit),
         "work_item": lambda tx, limit: work.forget_ended(tx, settings.work_keep_s, limit),
         "raw_object": lambda tx, limit: ledger.forget_ended(tx, ObjectState.DONE, settings.raw_object_keep_s, limit),
         "quarantine": lambda tx, limit: ledger.forget_ended(

@@ -11,6 +11,7 @@ import pytest
 
 from lakerunner.index.commit import Outcome
 from lakerunner.index.deletions import cancel_deletion
+from lakerunner.index.derived_windows import forget_replaced
 from lakerunner.index.rollup_windows import window_states
 from lakerunner.index.rule_catalog import record_gone
 from lakerunner.model.signals import LOGS, METRICS, TRACES
@@ -100,6 +101,10 @@ def test_samples_say_again_what_is_left(lake: Lake) -> None:
     assert equal(lake, "errors_total", MATCH, "region") == 3
     times = [tuple(row.values()) for row in lake.rows(METRICS).select(["tid", "timestamp"]).to_pylist()]
     assert len(times) == len(set(times)) > 0
+    with lake.database.transaction() as tx:
+        assert forget_replaced(tx, 60.0, 10) == 0
+        assert forget_replaced(tx, 0.0, 10) == 1, "the deletion of the samples that were replaced"
+    assert set(states(lake, deletion_id)) == {"made"}
     # Rows that come later count as ever.
     ingest(lake, logs([(3, "error again", "eu")]))
     assert equal(lake, "errors_total", MATCH, "region") == 4

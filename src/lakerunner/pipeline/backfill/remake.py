@@ -14,7 +14,7 @@ from lakerunner.bus.announce import segments_made
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.derivation import Derivation, next_slots
-from lakerunner.index.derived_windows import Due, Remade, clashes, keep, take_due, why_kept
+from lakerunner.index.derived_windows import CREATED_BY, Due, Remade, clashes, keep, take_due, why_kept
 from lakerunner.index.rule_catalog import DELETED, SPAN_METRICS, Hole
 from lakerunner.index.segments import live_segments, ref
 from lakerunner.index.series_key import series_key
@@ -35,7 +35,6 @@ from lakerunner.runtime.telemetry import log
 from lakerunner.store.config import StoreConfig
 
 NAME = "backfill"
-_CREATED_BY = "made again after a deletion"
 #: A window with more segments than this stays as it is: one commit replaces all its samples.
 _MOST_SEGMENTS = 10_000
 
@@ -149,7 +148,7 @@ class Remaking:
         selector = '{__name__=~"' + "|".join(names) + '"}'
         time_range = due.time_range
         return deletion_request(
-            self.database, due.org_id, METRICS.name, selector, time_range.start_ns, time_range.end_ns, _CREATED_BY
+            self.database, due.org_id, METRICS.name, selector, time_range.start_ns, time_range.end_ns, CREATED_BY
         )
 
     def _span_metrics_left_out(self, due: Due, clashing: dict[int, str]) -> dict[str, str]:
