@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from prometheus_client import Counter
+
 from lakerunner.bus.announce import segments_made
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
@@ -37,6 +39,10 @@ from lakerunner.store.config import StoreConfig
 NAME = "backfill"
 #: A window with more segments than this stays as it is: one commit replaces all its samples.
 _MOST_SEGMENTS = 10_000
+
+_WINDOWS = Counter(
+    "lakerunner_derived_windows", "Tries to make derived metrics again after deletions, by outcome.", ["outcome"]
+)
 
 RunTasks = Callable[[Sequence[BackfillTask]], list[BackfillResult]]
 
@@ -66,6 +72,7 @@ class Remaking:
                 reason = f"more than {_MOST_SEGMENTS:,} segments have rows of the time"
             if reason is not None:
                 keep(tx, due, reason)
+                _WINDOWS.labels("kept").inc()
                 log().warning("derived metrics kept", org=str(due.org_id), signal=due.signal, reason=reason)
                 return None
             clashing = clashes(tx, due)
@@ -112,6 +119,7 @@ class Remaking:
             remade=remade,
         )
         outcome = commit_item(self.database, result)
+        _WINDOWS.labels(outcome.value).inc()
         about = {"org": str(due.org_id), "signal": due.signal, "from_ns": time_range.start_ns}
         log().info("derived metrics made again", outcome=outcome.value, rows=remade.samples, **about)
         return outcome
