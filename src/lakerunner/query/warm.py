@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,16 @@ import pyarrow as pa
 
 from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.model.signals.metrics import SERIES
+from lakerunner.model.signals.tiers import COUNT, MAX, MIN, SUM, SUM_LOW
+from lakerunner.query.language import QueryOptions, StepPlan
 from lakerunner.query.languages import MODULES, language
 from lakerunner.query.scan.samples.decoded import choose, decoded
-from lakerunner.query.scan.samples.merge import merge
+from lakerunner.query.scan.samples.merge import joined, merge
 from lakerunner.query.scan.samples.series_table import SeriesTable, TableLabels
+from lakerunner.query.series.batch import SeriesBatch
+from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.reading import RAW, Reading
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.runtime.telemetry import log
 
 _loaded = False
@@ -29,8 +36,32 @@ def warm() -> None:
     for name in MODULES:
         language(name).warm()
     _warm_scan(np.arange(20) * 15_000)
+    _warm_tiers()
     _loaded = True
     log().info("kernels loaded", seconds=round(time.monotonic() - began_s, 2))
+
+
+class _Tier:
+    """A source whose samples are rows of a tier, whatever is asked for."""
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
+        times_ms = np.arange(1, 11) * 60_000
+        labels = LabelSet.of({METRIC_NAME: "m", "a": "b"})
+        numbers = {"tid": np.full(10, labels.tid()), "timestamp": times_ms, "value": np.arange(10.0)}
+        rows = {**numbers, COUNT: np.ones(10, np.int64), **dict.fromkeys((SUM, SUM_LOW, MIN, MAX), np.arange(10.0))}
+        of_tier = decoded(pa.table(rows), reading.need).samples
+        raw = decoded(pa.table({**numbers, "timestamp": times_ms + 600_000})).samples
+        parts = [replace(each, labels=[labels]) for each in (of_tier, raw)]
+        return merge([joined(parts[:1], uuid.UUID(int=0)), parts[1]], uuid.UUID(int=0))
+
+
+def _warm_tiers() -> None:
+    """Evaluate what panels ask of series that rules made, over rows of a tier and samples after them."""
+    times = QueryTimes(60_000, 1_200_000, 60_000)
+    for text in ("sum by (a) (sum_over_time(m[1m]))", "max by (a) (max_over_time(m[1m]))"):
+        plan = language("promql").compile(text, times, QueryOptions())
+        assert isinstance(plan, StepPlan)
+        plan.evaluate(times.steps(), _Tier(), lambda: None, plan.options.max_samples)
 
 
 def _warm_scan(times_ms: np.ndarray) -> None:

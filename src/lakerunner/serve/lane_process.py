@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from lakerunner.index.org_requests import RequestLedger
 from lakerunner.index.role import open_database
 from lakerunner.query.lake import open_lake
+from lakerunner.query.rewriting import rewriter
 from lakerunner.query.warm import warm
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import configure_telemetry
@@ -131,6 +132,7 @@ def main() -> int:
     app = Starlette(routes=api_routes(api))
     warm()
     warm_rendering()
+    rewriter()
     asyncio.run(_serve(app, head["token"]))
     return 0
 

@@ -13,6 +13,7 @@ from lakerunner.index.orgs import has_several_orgs
 from lakerunner.index.role import IndexedRole
 from lakerunner.query.lake import open_lake
 from lakerunner.query.metrics import QUERY_METRICS
+from lakerunner.query.rewriting import rewriter
 from lakerunner.query.warm import warm
 from lakerunner.runtime.memory import limit_malloc_arenas, trim
 from lakerunner.runtime.settings import Settings
@@ -42,6 +43,7 @@ class QueryApi(IndexedRole):
     def preload(cls) -> None:
         warm()
         warm_rendering()
+        rewriter()
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -58,6 +60,7 @@ class QueryApi(IndexedRole):
         switch_threads_often()
         warm()
         warm_rendering()
+        rewriter()
         # What is here stays: the collector need not look at it again and again.
         gc.freeze()
         if self._lane is not None and self.database.read(has_several_orgs):
