@@ -307,13 +307,23 @@ def _texts(values: pa.Array) -> pa.Array | None:
 def few_texts(values: pa.Array) -> pa.Array | None:
     """The same for few rows: each call of an Arrow kernel takes longer than looking at all of them here."""
     if pa.types.is_float64(values.type):
-        return pa.array([None if each is None else _float_text(each) for each in values.to_pylist()], pa.string())
-    texts = values if pa.types.is_string(values.type) else _number_texts(values)
-    words = texts.to_pylist()
+        return pa.array(_float_texts(values.to_pylist()), pa.string())
+    if not pa.types.is_string(values.type):
+        return _number_texts(values)
+    words = values.to_pylist()
     if "" not in words:
-        return texts
+        return values
     left = [word or None for word in words]
     return pa.array(left, pa.string()) if any(left) else None
+
+
+def _float_texts(values: list[float | None]) -> list[str | None]:
+    # All at once: a call for each value would take most of the time.
+    joined = "\0".join(map(repr, values)) + "\0"
+    if not values or "e" in joined or "n" in joined:
+        # Numbers with an exponent, `inf`, `nan`, and nulls.
+        return [None if each is None else _float_text(each) for each in values]
+    return [*joined.replace(".0\0", "\0")[:-1].split("\0")]
 
 
 def _float_text(value: float) -> str:
