@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import KafkaError
@@ -74,3 +75,10 @@ def test_a_client_that_does_not_find_kafka_again_is_replaced(monkeypatch: pytest
             bus.ping()
         assert (bus._admin is first) is is_first
     bus.close()
+
+
+def test_a_question_that_the_client_forgot_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_ADMIN_S", 0.05)
+    monkeypatch.setattr(kafka, "_FORGOTTEN_S", 0.05)
+    with pytest.raises(Unavailable, match="no answer within"):
+        kafka._answer(Future())

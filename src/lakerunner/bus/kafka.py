@@ -8,8 +8,9 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -35,6 +36,8 @@ from lakerunner.runtime.settings import BusSettings
 #: How long a message may take to become durable before publishing fails.
 _PUBLISH_S = 10.0
 _ADMIN_S = 10.0
+#: So long after its time-out a question is given up.
+_FORGOTTEN_S = 5.0
 _PING_S = 3.0
 #: After so long without an answer, questions are asked by a new client.
 _REPLACE_S = 15.0
@@ -119,7 +122,7 @@ class KafkaBus:
         with kafka_errors(f"trim {topic}"):
             place = TopicPartition(self._prefix + topic, partition, before)
             for future in self._admin.delete_records([place], request_timeout=_ADMIN_S).values():
-                future.result()
+                _answer(future)
 
     def ensure_topics(self) -> list[str]:
         with kafka_errors("create topics"):
@@ -129,7 +132,7 @@ class KafkaBus:
             futures = self._admin.create_topics([self._new_topic(t) for t in missing]) if missing else {}
             for name, future in futures.items():
                 try:
-                    future.result()
+                    _answer(future)
                     made.append(name.removeprefix(self._prefix))
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -200,21 +203,21 @@ class KafkaBus:
         )
 
     def _groups(self) -> list[str]:
-        listing = self._admin.list_consumer_groups(request_timeout=_ADMIN_S).result()
+        listing = _answer(self._admin.list_consumer_groups(request_timeout=_ADMIN_S))
         return sorted(each.group_id for each in listing.valid)
 
     def _committed(self, group: str) -> list[TopicPartition]:
         answer = self._admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group)], request_timeout=_ADMIN_S
         )
-        places = answer[group].result().topic_partitions
+        places = _answer(answer[group]).topic_partitions
         return [place for place in places if place.topic.startswith(self._prefix) and place.offset >= 0]
 
     def _ends(self, places: Sequence[TopicPartition]) -> dict[tuple[str, int], int]:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(place.topic, place.partition): latest for place in places}
         answer = self._admin.list_offsets(wanted, request_timeout=_ADMIN_S) if wanted else {}
-        return {(place.topic, place.partition): future.result().offset for place, future in answer.items()}
+        return {(place.topic, place.partition): _answer(future).offset for place, future in answer.items()}
 
     def _read_records(self, topic: str, last: int | None) -> list[Record]:
         """Read a topic to its present end: from its start, or only the last messages of each partition."""
@@ -257,6 +260,14 @@ def _read_to_end(reader: Consumer, name: str, prefix: str, last: int | None) -> 
             if record.offset + 1 >= ends[record.partition]:
                 del ends[record.partition]
     return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def _answer(future: Future[Any]) -> Any:
+    """The answer to a question. A client that loses its broker may forget the question, and would never end it."""
+    try:
+        return future.result(_ADMIN_S + _FORGOTTEN_S)
+    except TimeoutError:
+        raise Unavailable(f"cannot ask Kafka: no answer within {_ADMIN_S + _FORGOTTEN_S:g} s") from None
 
 
 def _of_leaders(ask: Callable[[], T]) -> T:

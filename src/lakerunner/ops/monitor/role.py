@@ -30,6 +30,8 @@ from lakerunner.store.open import open_store
 
 #: Counting dead letters reads them.
 _DEAD_EVERY_S = 60.0
+#: A monitor leaves nothing behind: told to stop, it waits no longer than this for what hangs.
+_GRACE_S = 20.0
 #: A minute is measured this long after its end, when its last commits are visible.
 _SETTLE = timedelta(seconds=5)
 #: Of several monitors, the one with this lease sends alerts.
@@ -55,6 +57,9 @@ class Monitor(BusRole):
         while not stop:
             self.look()
             stop.wait(self.settings.monitor.interval_s)
+
+    def grace_s(self) -> float:
+        return _GRACE_S
 
     def look(self, now: datetime | None = None) -> None:
         """Look once: export, measure the last whole minute, and send what is due."""
