@@ -217,13 +217,14 @@ def test_quantiles_of_sketches_are_within_one_percent(seed: int) -> None:
         times = START_MS // unit_ms * unit_ms, START_MS + int(hours * HOUR_MS), unit_ms
         expected, found = _series(raw.range(text, *times)), _series(approximate.range(text, *times))
         assert list(found) == list(expected), (seed, text)
-        # Between a negative and a positive value, the error is relative to these and not to what lies between them.
-        largest = _series(raw.range(f"max_over_time(abs({metric})[{unit_ms * 3 // 1000}s:10s])", *times))
+        lows, highs = (_series(raw.range(f"{name}_over_time({selector})", *times)) for name in ("min", "max"))
         for labels, (at, values, *_) in expected.items():
             assert found[labels][0] == at
-            reach = dict(zip(*largest.get(labels, ([], []))[:2], strict=True))
+            low_at, high_at = (dict(zip(*each.get(labels, ([], []))[:2], strict=True)) for each in (lows, highs))
             for time, left, right in zip(at, values, found[labels][1], strict=True):
-                room = 0.0055 * abs(reach.get(time, 0.0)) if metric == "g" else 0.0
+                low, high = low_at.get(time, 0.0), high_at.get(time, 0.0)
+                # Between a negative and a positive value, the error is relative to these and not to what lies between.
+                room = 0.0055 * max(-low, high) if low < 0 < high else 0.0
                 near = _close(left, right, 0.01) or abs(left - right) <= room
                 assert near, (seed, text, labels, time, left, right)
 
