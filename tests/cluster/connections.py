@@ -11,7 +11,7 @@ import psutil
 
 from tests.cluster.deployment import Deployment
 
-_EVERY_S = 1.0
+_EVERY_S = 2.0
 EXECUTOR = "spark-executor"
 
 
@@ -37,7 +37,7 @@ class _Owner:
 
 @dataclass
 class ConnectionWatch:
-    """Looks at the sockets of all processes once a second, so a connection of less than that may be missed."""
+    """Looks at the sockets of all processes every two seconds, so a shorter connection may be missed."""
 
     deployment: Deployment
     seen: set[Connection] = field(default_factory=set)
