@@ -45,7 +45,7 @@ def test_the_walk_ends_with_rows_that_are_found() -> None:
             def answer(org: str) -> str:
                 return deployment.run(*ask, **place, LAKERUNNER_API_KEY=deployment.keys[org])
 
-            until(lambda: "order 2" in answer("acme"), "the rows of acme are found", 150)
+            until(lambda: "order 2" in answer("acme"), "the rows of acme are found", 300)
             assert "order" not in answer("globex")
     # tests/deploy compares the arrows with the NetworkPolicies.
     used = {(each.caller, each.callee) for each in connections}

@@ -72,7 +72,8 @@ class ObjectStore:
             key,
             lambda: self._bucket.put_file(key, path, create_only=create_only),
             lambda: _equal_file(path, self.stream(key)),
-            path.stat().st_size,
+            # A file that is not there is reported by the bucket.
+            path.stat().st_size if path.exists() else 0,
         )
 
     def get(self, key: str, *, etag: str | None = None) -> bytes:

@@ -40,7 +40,7 @@ def reads(template: Template) -> Reads:
 
     >>> from lakerunner.query.logql.stages.template import parse
     >>> reads(parse("{{.level}} {{__line__}}"))
-    Reads(labels=frozenset({'level'}), line=True, time=False)
+    Reads(labels=frozenset({'level'}), line=True, time=False, present=False)
     """
     found = set(_of_block(template.root, of_labels=True))
     for _, body in template.defined:
