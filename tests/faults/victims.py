@@ -45,6 +45,7 @@ from lakerunner.runtime.role import Role
 from lakerunner.runtime.run import run_role
 from lakerunner.runtime.settings_load import load_settings
 from lakerunner.runtime.stop import Stop
+from tests.components.moto import CREDENTIALS
 from tests.faults.clean_roles import until
 from tests.faults.event_folder import EventFolder
 from tests.pipeline.delete import deleting
@@ -215,7 +216,8 @@ class ForkedVictim(Victim):
 
     def __init__(self, lake: Lake, name: str, crash_point: str, **env: str) -> None:
         super().__init__(lake, name)
-        variables = lake.env() | {crash.VARIABLE: crash_point} | env
+        # The server that forks may be older than the first cell at S3, and have an environment without credentials.
+        variables = CREDENTIALS | lake.env() | {crash.VARIABLE: crash_point} | env
         self._context.set_forkserver_preload([__name__])
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         self._process = self._context.Process(
