@@ -146,7 +146,7 @@ def keep(tx: Connection, due: Due, reason: str) -> None:
 
 
 def clashes(tx: Connection, due: Due) -> dict[int, str]:
-    """Rule -> why its samples of the time cannot be told from those that were sent."""
+    """Rule -> why samples that it made cannot be distinguished from samples that were sent, in this time."""
     rows = tx.execute(
         "SELECT DISTINCT rule_id, reason FROM rule_hole WHERE org_id = %s AND signal = %s AND rule_id <> 0"
         " AND reason LIKE '%%a metric of this name%%' AND start_ns < %s AND end_ns > %s",

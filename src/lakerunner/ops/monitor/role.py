@@ -30,7 +30,7 @@ from lakerunner.store.open import open_store
 
 #: Counting dead letters reads them.
 _DEAD_EVERY_S = 60.0
-#: A monitor leaves nothing behind: told to stop, it waits no longer than this for what hangs.
+#: The longest wait for calls that hang when the monitor is stopped. It has no unfinished work that could be lost.
 _GRACE_S = 20.0
 #: A minute is measured this long after its end, when its last commits are visible.
 _SETTLE = timedelta(seconds=5)

@@ -1,7 +1,7 @@
 """Makes derived metrics again where rows were deleted on request: reads what is left, and replaces all samples at once.
 
-A window is one item, which only its commit makes known. So whoever is killed leaves nothing, and the window is taken
-again after a pause. What a rule has not seen yet stays for the backfill: it is not counted here either.
+The item of a window is created by the commit that ends it. A killed process therefore leaves no open item, and the
+window is taken again after a pause. What a rule has not seen yet stays for the backfill: it is not counted here either.
 """
 
 from __future__ import annotations

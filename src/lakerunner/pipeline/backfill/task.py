@@ -103,7 +103,7 @@ def _run(task: BackfillTask) -> BackfillResult:
 
 
 class _SpanMetrics:
-    """The built-in span metrics of a segment. They are computed at once: a series has one sample per slot."""
+    """The built-in span metrics of a segment, of all rows together: a series may have one sample per slot."""
 
     def __init__(self, task: BackfillTask) -> None:
         self._task = task
