@@ -79,7 +79,7 @@ def mask(setting: Setting, value: Any) -> Any:
 
 
 def secret_texts(settings: Settings) -> set[str]:
-    """Every password, token and key in the settings, for whoever must not repeat them."""
+    """Every password, token and key in the settings, for code that must not repeat them."""
     found: set[str] = set()
     for name, setting in TABLE.items():
         section, _, key = name.partition(".")

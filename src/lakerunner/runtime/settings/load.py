@@ -11,8 +11,8 @@ import yaml
 from pydantic import ValidationError
 
 from lakerunner.model.errors import BadInput
-from lakerunner.runtime.settings import Settings
-from lakerunner.runtime.settings_table import TABLE, Setting, sections
+from lakerunner.runtime.settings import EMBEDDED, Settings
+from lakerunner.runtime.settings.table import TABLE, Setting, sections
 
 ENV_PREFIX = "LAKERUNNER_"
 CONFIG_VARIABLE = "LAKERUNNER_CONFIG"
@@ -62,7 +62,7 @@ def _check_together(settings: Settings) -> None:
         raise BadInput(
             "cannot use the Kafka bus: bus.brokers is empty", hint="set it to host:port", where="bus.brokers"
         )
-    if settings.index.url != "embedded" and not settings.index.url.startswith(("postgresql://", "postgres://")):
+    if settings.index.url != EMBEDDED and not settings.index.url.startswith(("postgresql://", "postgres://")):
         raise BadInput(
             "cannot read index.url: it is not an address of PostgreSQL",
             hint="write postgresql://user:password@host:5432/database, or embedded",
