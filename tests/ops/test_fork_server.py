@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import psutil
 import pytest
 
 from lakerunner.ops.fork_server import ForkServer, Process, adopt_orphans, reap_orphans
 from lakerunner.ops.roles import DEMO_ROLES, ROLES
+from lakerunner.runtime import kernels
 
 ROOT = Path(__file__).parents[2]
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -92,6 +94,27 @@ def test_importing_the_roles_starts_no_thread() -> None:
         with output:
             assert output.read().startswith(b"lakerunner ")
         assert role.wait(WAIT_S) == 0
+    finally:
+        server.close()
+
+
+def test_where_nothing_is_compiled_roles_start_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    server = ForkServer("tests.ops.forked_role", ["compact"], {**ENV, "NUMBA_CACHE_DIR": str(tmp_path)})
+    server.start()
+    try:
+        role, output = fork(server, "relay")
+        with output:
+            assert role.wait(WAIT_S) == 7
+        assert kernels.are_being_compiled() and not kernels.are_compiled([str])
+        end = time.monotonic() + WAIT_S
+        while not kernels.are_compiled([str]):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert list(tmp_path.glob("*/needles.*.nbi"))
+        while kernels.are_being_compiled() or psutil.Process(server.pid).children():
+            assert time.monotonic() < end, "whoever compiled is collected"
+            time.sleep(0.1)
     finally:
         server.close()
 

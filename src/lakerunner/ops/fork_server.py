@@ -15,6 +15,7 @@ import ctypes
 import gc
 import importlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -22,20 +23,23 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from lakerunner.model.errors import Unavailable
-from lakerunner.runtime.telemetry import log
+from lakerunner.ops.threads import WITHOUT_THREADS
+
+if TYPE_CHECKING:
+    from lakerunner.runtime.kernels import Share
 
 #: prctl(2): become the parent of orphaned descendants.
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_MESSAGE = 1 << 20
-#: Linear algebra, and an allocator of Arrow that we do not use, start threads when they are imported.
-_WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 #: How long a fork may take, on a busy machine too.
 _FORK_S = 30.0
+#: How often the process that compiles kernels is looked at.
+_COMPILER_LOOK_S = 1.0
 #: Fields of /proc/self/stat after the name: where the command line lies in memory.
 _ARG_START, _ARG_END = 45, 46
 
@@ -89,11 +93,16 @@ def reap_orphans(known: Sequence[int | None]) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
+def plain_env() -> dict[str, str]:
+    """The environment without settings: roles get theirs when they are started."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")}
+
+
 class ForkServer:
     """The supervisor's side. Its `module` has a `main` that runs the role which the command line names."""
 
     def __init__(self, module: str, roles: Sequence[str], env: Mapping[str, str]) -> None:
-        self._env = {**env, **_WITHOUT_THREADS}
+        self._env = {**env, **WITHOUT_THREADS}
         self._argv = [sys.executable, "-m", "lakerunner.ops.fork_server", module, *roles]
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -124,6 +133,8 @@ class ForkServer:
             if pid:
                 return AdoptedProcess(int(pid))
         except (OSError, ValueError) as reason:
+            from lakerunner.runtime.telemetry import log
+
             log().warning("fork server is gone", error=str(reason))
         # One that never became ready cannot import the roles, and would not the next time.
         again = self._ready
@@ -155,6 +166,15 @@ class ForkServer:
             self._process = None
 
 
+def start_fork_server(module: str, roles: Sequence[str]) -> ForkServer | None:
+    """Become the parent of roles, and let a fork server import them. None where the kernel cannot do that."""
+    if not adopt_orphans():
+        return None
+    server = ForkServer(module, roles, plain_env())
+    server.start()
+    return server
+
+
 # -- in the fork server ------------------------------------------------------------------------------------------------
 
 
@@ -167,19 +187,28 @@ class _LeftOut:
 
 
 def main() -> int:
+    from lakerunner.ops.compile_kernels import compile_behind
+    from lakerunner.runtime.kernels import are_being_compiled, are_compiled, load_at_once
+
     module, *roles = sys.argv[1:]
     requests = socket.socket(fileno=os.dup(0))
     # Garbage that is never collected here leaves no holes in the pages that the roles share.
     gc.disable()
     sys.meta_path.insert(0, _LeftOut())
     run = importlib.import_module(module).main
-    _preload(roles)
+    shares = _import(roles)
+    # Roles that start while others compile find the lock taken, and do not compile everything themselves.
+    compiler = None if are_compiled(shares) else compile_behind(shares)
+    if compiler is None and not are_being_compiled():
+        load_at_once(shares)
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
         raise Unavailable(f"cannot fork roles: importing them started {threads - 1} threads")
     gc.freeze()
     requests.send(b"ready")
     while True:
+        if compiler is not None:
+            compiler = _watched(compiler, requests)
         message, descriptors, _, _ = socket.recv_fds(requests, _MAX_MESSAGE, 1)
         if not message:
             return 0
@@ -193,13 +222,21 @@ def main() -> int:
         requests.send(b"%d" % pid)
 
 
-def _preload(roles: Sequence[str]) -> None:
+def _import(roles: Sequence[str]) -> list[Share]:
+    """Import the roles, and return the kernels that they use."""
+    from lakerunner.ops.compile_kernels import kernels_of
     from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES
     from lakerunner.runtime import run  # noqa: F401
 
-    for entry in (*ROLES, *CANARY_ROLES, *DEMO_ROLES):
-        if entry.name in roles:
-            entry.load().preload()
+    return kernels_of(entry for entry in (*ROLES, *CANARY_ROLES, *DEMO_ROLES) if entry.name in roles)
+
+
+def _watched(compiler: int, requests: socket.socket) -> int | None:
+    """Wait for the next request. Return the process that compiles, or None once it ended."""
+    while not select.select([requests], [], [], _COMPILER_LOOK_S)[0]:
+        if os.waitpid(compiler, os.WNOHANG)[0]:
+            return None
+    return compiler
 
 
 def _fork_twice() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import functools
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,23 +22,20 @@ from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.series.times import QueryTimes
-from lakerunner.runtime.telemetry import log
+from lakerunner.runtime.kernels import Share, load_kernels
 
-_loaded = False
+
+@functools.cache
+def query_kernels() -> tuple[Share, ...]:
+    """The kernels of scans and of every language."""
+    # Rows are scanned for most languages, so they come first.
+    names = sorted(MODULES, key=lambda name: name != "rows")
+    of_languages = (share for name in names for share in language(name).kernels())
+    return (*dict.fromkeys(of_languages), _warm_scan, _warm_tiers)
 
 
 def warm() -> None:
-    """Load them once; forks of a process that has them have them too."""
-    global _loaded
-    if _loaded:
-        return
-    began_s = time.monotonic()
-    for name in MODULES:
-        language(name).warm()
-    _warm_scan(np.arange(20) * 15_000)
-    _warm_tiers()
-    _loaded = True
-    log().info("kernels loaded", seconds=round(time.monotonic() - began_s, 2))
+    load_kernels(query_kernels())
 
 
 class _Tier:
@@ -50,9 +47,15 @@ class _Tier:
         numbers = {"tid": np.full(10, labels.tid()), "timestamp": times_ms, "value": np.arange(10.0)}
         rows = {**numbers, COUNT: np.ones(10, np.int64), **dict.fromkeys((SUM, SUM_LOW, MIN, MAX), np.arange(10.0))}
         of_tier = decoded(pa.table(rows), reading.need).samples
-        raw = decoded(pa.table({**numbers, "timestamp": times_ms + 600_000})).samples
-        parts = [replace(each, labels=[labels]) for each in (of_tier, raw)]
-        return merge([joined(parts[:1], uuid.UUID(int=0)), parts[1]], uuid.UUID(int=0))
+        after_ms = times_ms + 600_000
+        # Rows of a tier are read without their starts, those of rules have one each.
+        raw = decoded(pa.table({**numbers, "timestamp": after_ms, "start_timestamp": after_ms - 1})).samples
+        later = decoded(pa.table({**rows, "timestamp": times_ms + 3_600_000}), reading.need).samples
+        parts = [replace(each, labels=[labels]) for each in (of_tier, later, raw)]
+        # Several segments of a tier are joined, and the times of a query are chosen from that.
+        whole = joined(parts[:2], uuid.UUID(int=0))
+        chosen, _ = choose(whole, np.array([True]), 60_000, 600_000)
+        return merge([replace(chosen, labels=whole.labels), parts[2]], uuid.UUID(int=0))
 
 
 def _warm_tiers() -> None:
@@ -64,9 +67,9 @@ def _warm_tiers() -> None:
         plan.evaluate(times.steps(), _Tier(), lambda: None, plan.options.max_samples)
 
 
-def _warm_scan(times_ms: np.ndarray) -> None:
+def _warm_scan() -> None:
     """Scan as from a segment. Arrow's arrays are read-only, and kernels are compiled separately for those."""
-    labels = LabelSet.of({METRIC_NAME: "m"})
+    labels, times_ms = LabelSet.of({METRIC_NAME: "m"}), np.arange(20) * 15_000
     number, tid = len(times_ms), labels.tid()
     table = SeriesTable.of(
         pa.Table.from_pylist([{"tid": tid, "metric_name": "m", "labels": []}], schema=SERIES.schema())

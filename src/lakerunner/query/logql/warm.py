@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -12,16 +13,18 @@ import pyarrow as pa
 from lakerunner.query.language import Plan, QueryOptions, StepPlan
 from lakerunner.query.logql.answer import answer_batch
 from lakerunner.query.logql.ast import LogSelector
+from lakerunner.query.logql.eval import series_ids
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.pipeline import Pipeline
+from lakerunner.query.scan.rows.group_rows import ReadableRows, Shape
 from lakerunner.query.scan.rows.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.segment import ReadableRows, Shape
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.series.times import QueryTimes
+from lakerunner.runtime.kernels import Share
 
 T = TypeVar("T")
 _SELECTOR = '{service_name="a"}'
@@ -58,20 +61,31 @@ _LINES = (
 )
 
 
-def warm(compile_query: Callable[[str, QueryTimes, QueryOptions], Plan]) -> None:
-    """Run the usual queries over a few rows. The first run ever compiles; later runs load the result."""
-    source = _FewRows()
-    for text in _PIPELINES:
-        selector = parse(f"{_SELECTOR} {text}")
-        assert isinstance(selector, LogSelector)
-        pipeline = Pipeline.of(selector)
-        for batch in source.rows(pipeline.scan(0, 1 << 62)):
-            answer_batch(pipeline.run(pipeline.entries(batch), lambda: None))
-    for text in _METRICS:
-        for times in (QueryTimes(60_000, 240_000, 60_000), QueryTimes(240_000, 240_000, 0)):
-            plan = compile_query(text, times, QueryOptions())
-            assert isinstance(plan, StepPlan)
-            plan.evaluate(times.steps(), source, lambda: None, plan.options.max_samples)
+Compile = Callable[[str, QueryTimes, QueryOptions], Plan]
+
+
+def shares(compile_query: Compile) -> list[Share]:
+    """Each runs a usual query over a few rows. The first run ever compiles; later runs load the result."""
+    return [
+        *(partial(_run, text) for text in _PIPELINES),
+        *(partial(_evaluate, text, compile_query) for text in _METRICS),
+        series_ids.warm,
+    ]
+
+
+def _run(text: str) -> None:
+    selector = parse(f"{_SELECTOR} {text}")
+    assert isinstance(selector, LogSelector)
+    pipeline = Pipeline.of(selector)
+    for batch in _FewRows().rows(pipeline.scan(0, 1 << 62)):
+        answer_batch(pipeline.run(pipeline.entries(batch), lambda: None))
+
+
+def _evaluate(text: str, compile_query: Compile) -> None:
+    for times in (QueryTimes(60_000, 240_000, 60_000), QueryTimes(240_000, 240_000, 0)):
+        plan = compile_query(text, times, QueryOptions())
+        assert isinstance(plan, StepPlan)
+        plan.evaluate(times.steps(), _FewRows(), lambda: None, plan.options.max_samples)
 
 
 class _FewRows:

@@ -20,8 +20,11 @@ def warm_rendering() -> None:
             **{name: pa.array(["{}"]) for name in (STREAM, METADATA, PARSED)},
         }
     )
+    many = entry.take(pa.array([0] * 600))
     for categorized in (False, True):
+        # Few and many entries have kernels of their own.
         streams_json([entry], categorized=categorized)
+        streams_json([many], categorized=categorized)
     log_frames(entry, b"id", np.array([1]), 0, None)
     times, valid = np.array([1_000]), np.ones((1, 1), dtype=bool)
     # Values that came over Arrow are read-only, and kernels are compiled separately for those.

@@ -36,8 +36,7 @@ KERNELS = (
 )
 
 
-def warm() -> None:
-    """Compile or load every kernel for the types that scans use. Takes seconds only in a fresh installation."""
+def _warm_footers() -> None:
     thrift.varint(_EMPTY, 0)
     thrift.signed(_EMPTY, 0)
     thrift.list_head(_EMPTY, 0)
@@ -45,7 +44,12 @@ def warm() -> None:
     thrift.skip(_EMPTY, 0, thrift.STRUCT)
     page_index.index_places(_EMPTY, 1, 1)
     page_index.page_locations(_EMPTY)
-    page_kernels.warm()
-    needles.warm()
-    substring.warm()
-    id_runs.warm()
+
+
+#: Each compiles or loads kernels for the types that scans use.
+SHARES = (page_kernels.warm, _warm_footers, needles.warm, substring.warm, id_runs.warm)
+
+
+def warm() -> None:
+    for share in SHARES:
+        share()
