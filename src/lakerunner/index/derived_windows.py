@@ -1,6 +1,6 @@
 """Stretches of time whose derived metrics count deleted rows: from the request of a deletion until they are made again.
 
-Rules do not cover such a stretch (`rule_catalog.coverage`). When the last segment of a deletion is rewritten, the hours
+Rules do not cover such a stretch (`rule_coverage.py`). When the last segment of a deletion is rewritten, the hours
 that lost rows become due. Whoever makes one again reads all its rows, and the commit compares: the segments and the
 rules are still those that were read. Then the new samples become visible and the old ones are hidden, at once.
 """
@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import pyarrow as pa
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
+from lakerunner.index.call_halves import halves_within
 from lakerunner.index.database import Connection
 from lakerunner.index.segments import SegmentRef, days_of
 from lakerunner.model.deletion import DeletionRequest
@@ -25,7 +27,7 @@ from lakerunner.model.time import NS_PER_S, TimeRange
 WIDTH_NS = 3_600 * NS_PER_S
 #: Who asks for the deletion of samples that were replaced.
 CREATED_BY: Final = "made again after a deletion"
-#: With so many open deletions, an org gets no further ones from here: it may want to ask for some itself.
+#: With this many open deletions, an org gets no further ones from here: it may want to ask for some itself.
 _MOST_OPEN = 50
 #: A window that ends in the future is made again after this time.
 _LONGEST_WAIT_S = 3_600.0
@@ -55,6 +57,8 @@ class Remade:
     samples: int
     #: Metric -> why its samples stay.
     left_out: Mapping[str, str] = field(default_factory=dict)
+    #: Halves of calls that wait, of spans that began in the time, where calls were counted again.
+    waiting: pa.Table | None = None
 
 
 def hide(tx: Connection, deletion_id: uuid.UUID, request: DeletionRequest) -> None:
@@ -98,16 +102,19 @@ def rows_are_gone(tx: Connection, deletion_id: uuid.UUID) -> None:
     )
 
 
-def take_due(tx: Connection, wait_s: float) -> Due | None:
-    """The window that is due longest, with all that overlap it. Others pass it over for so long, then try too."""
+def take_due(tx: Connection, wait_s: float, reach_ns: int) -> Due | None:
+    """The window that is due longest, with all that overlap it. Others pass it over for `wait_s`, then try too.
+
+    Rows that began up to `reach_ns` before or after a window are read with it, so no deletion may be open there either.
+    """
     row = tx.execute(
         "SELECT w.org_id, w.signal, w.start_ns, w.end_ns FROM derived_window w WHERE w.state = 'due'"
         " AND w.ready_at <= now() - make_interval(secs => %s) AND NOT EXISTS (SELECT FROM deletion d"
         " WHERE d.org_id = w.org_id AND d.signal = w.signal AND d.state IN ('pending', 'running')"
-        " AND d.start_ns < w.end_ns AND d.end_ns > w.start_ns)"
+        " AND d.start_ns < w.end_ns + %s AND d.end_ns > w.start_ns - %s)"
         " AND (SELECT count(*) FROM deletion d WHERE d.org_id = w.org_id AND d.state IN ('pending', 'running')) < %s"
         " ORDER BY w.ready_at LIMIT 1 FOR UPDATE OF w SKIP LOCKED",
-        [wait_s, _MOST_OPEN],
+        [wait_s, reach_ns, reach_ns, _MOST_OPEN],
     ).fetchone()
     if row is None:
         return None
@@ -125,23 +132,22 @@ def take_due(tx: Connection, wait_s: float) -> Due | None:
         start_ns, end_ns = hull
 
 
-def why_kept(tx: Connection, due: Due) -> str | None:
-    """Why rows of the time are missing, so that nothing can be made of them; None if all are there."""
+def why_kept(tx: Connection, due: Due, time_range: TimeRange) -> str | None:
+    """Why rows of this time are missing, so that nothing can be made of them; None if all are there."""
     row = tx.execute(
         "SELECT reason FROM rule_hole WHERE org_id = %(org)s AND signal = %(signal)s AND rule_id = 0"
         " AND reason LIKE '%% have expired' AND start_ns < %(end)s AND end_ns > %(start)s"
         " UNION ALL SELECT 'segment ' || segment_id || ' is lost' FROM segment WHERE org_id = %(org)s"
         " AND signal = %(signal)s AND state = 'lost' AND start_ns < %(end)s AND end_ns > %(start)s LIMIT 1",
         {
-            "org": due.org_id, "signal": due.signal, "start": due.time_range.start_ns,
-            "end": due.time_range.end_ns,
+            "org": due.org_id, "signal": due.signal, "start": time_range.start_ns, "end": time_range.end_ns,
         },
     ).fetchone()  # fmt: skip
     return None if row is None else str(row["reason"])
 
 
 def keep(tx: Connection, due: Due, reason: str) -> None:
-    """The samples stay as they are, for ever."""
+    """The samples stay as they are, forever."""
     _end(tx, due, "kept", reason=reason)
 
 
@@ -172,6 +178,10 @@ def apply_remade(tx: Connection, remade: Remade, replaced_by: uuid.UUID | None) 
     live = {SegmentRef(row["dateint"], row["segment_id"]): row["rules_version"] for row in rows}
     if live != remade.read:
         return "segments of its time came or went meanwhile"
+    if remade.waiting is not None:
+        waiting = halves_within(tx, due.org_id, due.time_range, remade.waiting.num_rows)
+        if not waiting.equals(remade.waiting):
+            return "calls of its time were paired meanwhile"
     if not _end(tx, due, "made", replaced_by=replaced_by, samples=remade.samples, left_out=remade.left_out):
         return "its windows were made by another item"
     return None
@@ -186,7 +196,7 @@ def is_catalog(tx: Connection, due: Due, version: int) -> bool:
 
 
 def forget_replaced(tx: Connection, keep_s: float, limit: int) -> int:
-    """Forget deletions of replaced samples that ended so long ago. Receipts of deletions on request are kept."""
+    """Forget deletions of replaced samples that ended this long ago. Receipts of deletions on request are kept."""
     return tx.execute(
         "DELETE FROM deletion WHERE deletion_id IN (SELECT deletion_id FROM deletion WHERE created_by = %s"
         " AND state = 'done' AND ended_at < now() - make_interval(secs => %s) LIMIT %s)",

@@ -11,8 +11,6 @@ from lakerunner.index.database import Connection
 from lakerunner.index.ended_groups import keep_ended
 from lakerunner.model.errors import Missing
 
-#: The namespace of groups that were stored without one.
-DEFAULT_NAMESPACE = "default"
 _COLUMNS = (
     "org_id, namespace, name, definition, version, changed_at, changed_by, evaluated_at_ms, partial_at_ms,"
     " partial_batches, evaluations, missed, duration_s"
@@ -93,12 +91,6 @@ def list_groups(
         {"org": org_id, "namespace": namespace, "name": name},
     ).fetchall()
     return [StoredGroup(**row) for row in rows]
-
-
-def count_groups(tx: Connection, org_id: uuid.UUID) -> int:
-    row = tx.execute("SELECT count(*) AS groups FROM rule_group WHERE org_id = %s", [org_id]).fetchone()
-    assert row is not None
-    return int(row["groups"])
 
 
 def group_versions(tx: Connection) -> dict[GroupKey, int]:

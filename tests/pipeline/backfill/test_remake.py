@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from lakerunner.index.commit import Outcome
 from lakerunner.index.deletions import cancel_deletion
 from lakerunner.index.derived_windows import forget_replaced
-from lakerunner.index.rollup_windows import window_states
-from lakerunner.index.rule_catalog import record_gone
+from lakerunner.index.rule_holes import record_gone
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.backfill.remake import Remaking
@@ -21,6 +21,8 @@ from lakerunner.pipeline.backfill.task import run_task
 from lakerunner.pipeline.delete.still_counted import derived_windows, still_counted
 from lakerunner.pipeline.rule_registry import RuleRegistry
 from lakerunner.store.config import StoreConfig
+from tests.formats.otlp_samples import pairs
+from tests.index.window_states import window_states
 from tests.pipeline.delete import deleting
 from tests.pipeline.derive.test_rules_in_lake import (
     FIRST,
@@ -37,11 +39,12 @@ from tests.pipeline.derive.test_rules_in_lake import (
     ingest,
     logs,
 )
-from tests.pipeline.derive.test_service_graph import batch_of, spans_of
+from tests.pipeline.derive.test_service_graph import Spans, batch_of, brute_force, spans_of
 from tests.pipeline.lake import ORG, Lake
 
 DELETED = "rows were deleted on request"
 EU = '{region="eu"}'
+CALLS = "traces_service_graph_request_total"
 REMADE = "sum by (region) (sum_over_time(errors_total[30m]))"
 
 
@@ -131,12 +134,17 @@ def test_spans_count_what_is_left(lake: Lake, seed: int) -> None:
     derive = lake.settings.derive.model_copy(update={"span_metrics": True, "service_graph": True})
     lake.settings = lake.settings.model_copy(update={"derive": derive})
     applied(lake)
+    spans = []
     for _ in range(draw.randint(1, 3)):
-        spans = spans_of(draw, 20, (NOW_S + draw.randrange(-7_200, 100)) * 10**9)
-        ingest(lake, batch_of(spans), TRACES)
+        spans += spans_of(draw, 20, (NOW_S + draw.randrange(-7_200, 100)) * 10**9)
+    # The two sides of calls come with different objects.
+    draw.shuffle(spans)
+    pieces = draw.randint(2, 4)
+    for piece in range(pieces):
+        ingest(lake, batch_of(spans[piece::pieces]), TRACES)
     if draw.random() < 0.5:
         compact(lake, TRACES)
-    service = draw.choice(["cart", "gateway", "payment"])
+    service = draw.choice(["cart", "gateway", "payments"])
     deletion_id = delete(lake, f'{{service_name="{service}"}}', "traces", draw.choice([20, 600]))
     while remaking(lake).one() is Outcome.COMMITTED:
         pass
@@ -148,9 +156,107 @@ def test_spans_count_what_is_left(lake: Lake, seed: int) -> None:
         assert calls[str({"service": name})] == sum(row["service_name"] == name for row in rows)
     failed = asked(lake, "promql", "sum(sum_over_time(failed_spans_total[4h]))")
     assert sum(failed.values()) == sum(row["status_code"] == "error" for row in rows)
-    left = counted_by(lake, deletion_id)
-    assert all(name.startswith("traces_service_graph_") and "cannot be made again" in left[name] for name in left)
+    assert _calls(lake) == _calls_of_rows(lake, spans)
+    assert counted_by(lake, deletion_id) == {}
     assert not gaps(lake, "failed_spans_total", 9_000)
+
+
+def _calls(lake: Lake) -> dict[str, float]:
+    return asked(lake, "promql", f"sum by (client, server) (sum_over_time({CALLS}[4h]))")
+
+
+def _calls_of_rows(lake: Lake, spans: Spans) -> dict[str, float]:
+    left = set(lake.rows(TRACES).column("span_id").to_pylist())
+    calls, _ = brute_force([(service, span) for service, span in spans if span.span_id.hex() in left])
+    return {str({"client": client, "server": server}): float(count) for (client, server), count in calls.items()}
+
+
+def _with_graph(lake: Lake) -> None:
+    derive = lake.settings.derive.model_copy(update={"span_metrics": True, "service_graph": True})
+    lake.settings = lake.settings.model_copy(update={"derive": derive})
+
+
+def _call(at_s: float, span_id: bytes, kind: int, parent: bytes = b"", peer: str = "") -> Span:
+    at = int((NOW_S + at_s) * 1e9)
+    span = Span(trace_id=b"t" * 16, span_id=span_id, parent_span_id=parent, kind=kind, name="call")
+    span.start_time_unix_nano, span.end_time_unix_nano = at, at + 10**6
+    span.attributes.extend(pairs({"peer.service": peer} if peer else {}))
+    return span
+
+
+def test_calls_across_hours_and_calls_that_wait(lake: Lake) -> None:
+    _with_graph(lake)
+    hour = -(NOW_S % 3_600)
+    ingest(
+        lake,
+        batch_of(
+            [
+                ("gateway", _call(hour - 1, b"earlier-", 3)),
+                ("gateway", _call(hour + 5, b"deleted-", 3, peer="cart-alias")),
+                ("gateway", _call(hour + 6, b"waiting-", 3)),
+                ("gateway", _call(hour + 7, b"message-", 4)),
+                ("stock", _call(hour + 8, b"gone----", 3)),
+            ]
+        ),
+        TRACES,
+    )
+    servers = [
+        ("payments", _call(hour + 1, b"s-------", 2, b"earlier-")),
+        ("cart", _call(hour + 5, b"c-------", 2, b"deleted-")),
+        ("payments", _call(hour + 9, b"consumer", 5, b"message-")),
+    ]
+    ingest(lake, batch_of(servers), TRACES)
+    edges = {("gateway", "payments"): 2.0, ("gateway", "cart"): 1.0}
+    assert _calls(lake) == {str({"client": a, "server": b}): n for (a, b), n in edges.items()}
+    delete(lake, '{service_name=~"cart|stock"}', "traces")
+    while remaking(lake).one() is Outcome.COMMITTED:
+        pass
+    # The server is gone, and the client says whom it called. What waits goes on waiting, unless it is gone.
+    edges = {("gateway", "payments"): 2.0, ("gateway", "cart-alias"): 1.0}
+    assert _calls(lake) == {str({"client": a, "server": b}): n for (a, b), n in edges.items()}
+    with lake.database.transaction() as tx:
+        waiting = tx.execute("SELECT pair FROM service_graph_half ORDER BY pair").fetchall()
+    ids = [bytes.fromhex(row["pair"][32:]) for row in waiting]
+    assert ids == [b"message-", b"waiting-"]
+    # Their other sides come later, and count once.
+    more = [
+        ("payments", _call(hour + 10, b"answer--", 2, b"waiting-")),
+        ("payments", _call(hour + 11, b"another-", 5, b"message-")),
+        ("payments", _call(hour + 12, b"orphan--", 2, b"gone----")),
+    ]
+    ingest(lake, batch_of(more), TRACES)
+    edges["gateway", "payments"] = 4.0
+    assert _calls(lake) == {str({"client": a, "server": b}): n for (a, b), n in edges.items()}
+
+
+def test_calls_that_are_paired_meanwhile_make_the_attempt_stale(lake: Lake) -> None:
+    _with_graph(lake)
+    hour = -(NOW_S % 3_600)
+    ingest(lake, batch_of([("gateway", _call(hour + 5, b"client--", 3)), ("cart", _call(hour + 6, b"x", 1))]), TRACES)
+    delete(lake, '{service_name="cart"}', "traces")
+    # The server began in another hour, so the segments of this one are the same.
+    server = batch_of([("payments", _call(hour + 3_700, b"server--", 2, b"client--"))])
+    done = []
+
+    def run(task: Any) -> Any:
+        if not done:
+            done.append(ingest(lake, server, TRACES))
+        return run_task(task)
+
+    assert remaking(lake, run).one() is Outcome.STALE
+    assert remaking(lake).one() is Outcome.COMMITTED
+    assert _calls(lake) == {str({"client": "gateway", "server": "payments"}): 1.0}
+
+
+def test_a_service_graph_that_cannot_be_made_again_is_named(lake: Lake) -> None:
+    _with_graph(lake)
+    call = [("gateway", _call(5, b"client--", 3)), ("cart", _call(6, b"server--", 2, b"client--"))]
+    ingest(lake, batch_of(call), TRACES)
+    deletion_id = delete(lake, '{service_name="cart"}', "traces")
+    assert remaking(lake, service_graph=False).one() is Outcome.COMMITTED
+    left = counted_by(lake, deletion_id)
+    assert CALLS in left and all(note.endswith("derive.service_graph is off") for note in left.values())
+    assert _calls(lake) == {str({"client": "gateway", "server": "cart"}): 1.0}
 
 
 def test_what_came_or_changed_meanwhile_makes_the_attempt_stale(lake: Lake) -> None:

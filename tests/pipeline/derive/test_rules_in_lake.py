@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import pytest
 
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
-from lakerunner.index.rule_catalog import Hole, coverage, find_rule, record_holes
-from lakerunner.model.errors import Conflict, LimitHit, Unavailable
+from lakerunner.index.rule_catalog import find_rule
+from lakerunner.index.rule_coverage import coverage
+from lakerunner.index.rule_holes import Hole, record_holes
+from lakerunner.model.errors import BadInput, Conflict, LimitHit, Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from lakerunner.model.time import TimeRange
@@ -304,9 +306,9 @@ def gauges(points: list[tuple[float, str, str, float]]) -> bytes:
 def test_rules_over_metrics_are_committed_with_their_samples(lake: Lake) -> None:
     ingest(lake, gauges([(-5_000, "/a", "500", 7.0)]), METRICS)
     assert applied(lake, LOADS).added == ("loads", "queues")
-    # Samples that came before the rule are no rows of it, and are not evaluated later; the other metric has none.
+    # Samples that came before the rule are no rows of it until they are backfilled; the other metric has none.
     assert gaps(lake, "loads", 9_000) == {"rows were ingested before the rule, or without it"}
-    assert not gaps(lake, "queues", 9_000) and not wanted_versions(lake.database, ORG, None)
+    assert not gaps(lake, "queues", 9_000)
     ingest(lake, gauges([(100, "/a", "500", 1.5), (110, "/a", "500", 2.5), (110, "/b", "200", 9.0)]), METRICS)
     ingest(lake, gauges([(120, "/b", "500", 4.0)]), METRICS)
     assert not gaps(lake, "loads")
@@ -321,6 +323,47 @@ def test_rules_over_metrics_are_committed_with_their_samples(lake: Lake) -> None
     assert (note.refusal, note.promql) == ("", "sum by (route) (sum_over_time(loads{}[1200000ms]))")
     ingest(lake, gauges([(200, "/a", "500", 1.0), (200, "/a", "500", 2.0)]), METRICS)
     assert gaps(lake, "loads") == {"samples were sent twice"}
+
+
+def test_rules_over_metrics_are_backfilled(lake: Lake) -> None:
+    early = [(100, "/a", "500", 1.5), (110, "/a", "500", 2.5), (110, "/b", "200", 9.0), (300, "/b", "500", 0.25)]
+    ingest(lake, gauges(early), METRICS)
+    other = gauges([(100, "/a", "500", 1.0)]).replace(b'"load"', b'"unrelated"')
+    ingest(lake, other, METRICS)
+    applied(lake, LOADS)
+    ingest(lake, gauges([(410, "/a", "500", 8.0)]), METRICS)
+    for rule in (None, "loads"):
+        todo = left(lake.database, ORG, wanted_versions(lake.database, ORG, rule), ALWAYS)
+        assert (todo.segments, todo.rows) == (1, 4), "what was evaluated while it came, or has another metric, is not"
+    [late] = [each for each in lake.segments(METRICS) if "load" in each.pruning.values["metric_name"]][1:]
+    assert backfill(lake, METRICS) == [Outcome.COMMITTED]
+    assert not gaps(lake, "loads", 9_000)
+    raw = asked(lake, "promql", 'sum by (route) (sum_over_time(load{code="500"}[30m]))')
+    assert raw == asked(lake, "promql", "sum by (route) (sum_over_time(loads[30m]))")
+    assert sorted(raw.values()) == [0.25, 12.0], late
+    # Again: nothing is counted twice, also after the segments were merged.
+    assert left(lake.database, ORG, wanted_versions(lake.database, ORG, None), ALWAYS).segments == 0
+    backfill(lake, METRICS)
+    compact(lake, METRICS)
+    assert raw == asked(lake, "promql", "sum by (route) (sum_over_time(loads[30m]))")
+    assert not gaps(lake, "loads", 9_000)
+
+
+def test_rules_over_derived_metrics_are_not_backfilled(lake: Lake) -> None:
+    ingest(lake, logs(FIRST))
+    applied(lake)
+    ingest(lake, logs(LATE))
+    ingest(lake, gauges([(100, "/a", "500", 1.5)]), METRICS)
+    chained = LOADS.replace("match: queue", "match: errors_total")
+    applied(lake, chained)
+    with pytest.raises(BadInput, match="errors_total, which Lakerunner derives"):
+        wanted_versions(lake.database, ORG, "queues")
+    wanted = wanted_versions(lake.database, ORG, None)["metrics"]
+    assert (wanted.metrics, wanted.derived) == (("load",), ("errors_total",))
+    assert left(lake.database, ORG, {"metrics": wanted}, ALWAYS).segments == 1
+    backfill(lake, METRICS)
+    # The rule has no samples, and does not claim to have seen those that it reads.
+    assert gaps(lake, "queues") and not gaps(lake, "loads")
 
 
 def test_a_metric_that_comes_later_under_the_name_of_a_rule_makes_a_hole(lake: Lake) -> None:

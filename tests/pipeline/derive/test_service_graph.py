@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
+from lakerunner.index.call_halves import forget_halves
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
-from lakerunner.index.derivation import forget_halves
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.signals import METRICS, TRACES
 from lakerunner.pipeline.derive.edges import calls_of

@@ -14,18 +14,17 @@ from lakerunner.bus.announce import segments_made
 from lakerunner.index.commit import ItemResult, Outcome
 from lakerunner.index.database import Database
 from lakerunner.index.derivation import Derivation, next_slots
-from lakerunner.index.rule_catalog import Evaluated
+from lakerunner.index.rule_versions import Evaluated
 from lakerunner.index.segments import ref
 from lakerunner.index.series_key import series_key
 from lakerunner.model.errors import LakeError
 from lakerunner.model.segment import Segment
-from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.backfill.inputs import UNEVALUATED
 from lakerunner.pipeline.backfill.remake import NAME, Remaking
 from lakerunner.pipeline.backfill.task import BackfillResult, BackfillTask, run_task
+from lakerunner.pipeline.backfill.unseen import unseen_rules
 from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.derive.evaluate import SLOTS
-from lakerunner.pipeline.derive.rule_set import RuleSet
 from lakerunner.pipeline.packing import PackLimits
 from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_holes, rules_used
 from lakerunner.pipeline.rule_report import report_rules
@@ -82,7 +81,7 @@ class BackfillRunner(BucketRunner[Segment, BackfillTask, BackfillResult]):
     def run(self, items: Sequence[Item[Segment]], attempts: Mapping[uuid.UUID, int]) -> Iterator[Attempt]:
         tasks = self._tasks(items)
         results: defaultdict[uuid.UUID, list[BackfillResult]] = defaultdict(list)
-        # So many at a time: the rest of the cluster is for those who wait for fresh rows.
+        # This many at a time: the rest of the cluster is for those who wait for fresh rows.
         at_once = self._settings.derive.backfill_tasks
         for start in range(0, len(tasks), at_once):
             for result in self._run_tasks(tasks[start : start + at_once]):
@@ -95,7 +94,7 @@ class BackfillRunner(BucketRunner[Segment, BackfillTask, BackfillResult]):
             (item.item_id, segment, rules)
             for item in items
             for segment in item.inputs
-            if (rules := self._missing(segment)) is not None
+            if (rules := unseen_rules(self._rules, segment)) is not None
         ]
         if not missing:
             return []
@@ -106,14 +105,6 @@ class BackfillRunner(BucketRunner[Segment, BackfillTask, BackfillResult]):
             BackfillTask(item_id, segment, rules, slot, key, self._target)
             for (item_id, segment, rules), slot in zip(missing, slots, strict=True)
         ]
-
-    def _missing(self, segment: Segment) -> RuleSet | None:
-        """The rules of the current catalog that have not seen the segment; None if it is up to date."""
-        rules = self._rules.latest(segment.org_id, segment.signal)
-        if segment.rules_version >= rules.version:
-            return None
-        unseen = tuple(each for each in rules.rules if each.since_version > segment.rules_version)
-        return RuleSet(rules.org_id, rules.signal, rules.version, unseen)
 
     def _attempt(self, item: Item[Segment], results: Sequence[BackfillResult]) -> Attempt:
         error = next((result.error for result in results if result.error is not None), None)
@@ -156,5 +147,4 @@ BACKFILL: Final = Stage(
     weigh=lambda segment, _: segment.size_bytes,
     limits=_limits,
     runner=BackfillRunner,
-    signals=(LOGS, TRACES),
 )

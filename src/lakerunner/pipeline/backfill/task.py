@@ -10,31 +10,31 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import LakeError
+from lakerunner.model.half_call import packed
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import METRICS, signal_named
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.backfill.calls import CallsWanted, SegmentCalls
 from lakerunner.pipeline.derive.evaluate import Derived, evaluate
 from lakerunner.pipeline.derive.rule import Rule
 from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, RuleSet
 from lakerunner.pipeline.derive.span_rules import span_metrics
-from lakerunner.pipeline.derive.spans import metric_tables
+from lakerunner.pipeline.derive.spans import edge_metrics, metric_tables
+from lakerunner.pipeline.executor_task import open_for_tasks, run_alone
 from lakerunner.pipeline.split import parts
-from lakerunner.pipeline.task_errors import task_error
 from lakerunner.pipeline.write_part import write_part
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.nanos import join_nanos
 from lakerunner.store.object_store import ObjectStore
-from lakerunner.store.open import open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class BackfillTask:
     within: TimeRange | None = None
     #: Also the built-in span metrics, with these attributes as labels.
     span_dimensions: tuple[str, ...] | None = None
+    #: Also the calls between services.
+    calls: CallsWanted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +64,42 @@ class BackfillResult:
     #: Slot and interval of every sample.
     slots: tuple[tuple[int, int], ...] = ()
     evaluation: Evaluation = field(default_factory=Evaluation)
+    #: Halves of calls whose other side is not in the segment (`model/half_call.py`).
+    halves: bytes = b""
     error: LakeError | None = None
 
 
 def run_task(task: BackfillTask) -> BackfillResult:
     """Run the task. An error concerns this segment's item alone."""
-    try:
-        return _run(task)
-    except Exception as error:  # noqa: BLE001  an error of ours in one segment must not end the job of all
-        reason = task_error(error, f"evaluate rules over segment {task.segment.segment_id}")
-        return BackfillResult(task.item_id, task.segment, task.rules, error=reason)
+    return run_alone(
+        f"evaluate rules over segment {task.segment.segment_id}",
+        lambda: _run(task),
+        lambda error: BackfillResult(task.item_id, task.segment, task.rules, error=error),
+    )
 
 
 def _run(task: BackfillTask) -> BackfillResult:
-    store, signal = _store(task.target), signal_named(task.segment.signal)
+    store, signal = open_for_tasks(task.target), signal_named(task.segment.signal)
     rules, built_in = RuleEvaluation(task.rules), None if task.span_dimensions is None else _SpanMetrics(task)
-    if task.rules.rules or built_in is not None:
-        for rows in _row_groups(store, keys.segment_keys(task.segment)[0]):
+    calls = None if task.calls is None else SegmentCalls(task.calls)
+    if task.rules.rules or built_in is not None or calls is not None:
+        samples_or_rows, *others = keys.segment_keys(task.segment)
+        series = _table(store, others[0]) if signal is METRICS else None
+        for rows in _row_groups(store, samples_or_rows):
+            if calls is not None:
+                calls.add(rows)
             rows = _within(rows, signal, task.within)
-            rules.add(rows)
+            rules.add(rows, series)
             if built_in is not None:
                 built_in.add(rows)
     crash_point("backfill_after_read")
     evaluation = rules.result(task.slot, task.series_key)
     derived = [evaluation.derived, None if built_in is None else built_in.result()]
+    halves = b""
+    if calls is not None:
+        edges, alone = calls.result()
+        derived.append(edge_metrics(edges, task.slot, task.series_key))
+        halves = packed(alone)
     found = [each for each in derived if each is not None]
     made: list[Segment] = []
     tables = metric_tables(found)
@@ -98,7 +112,7 @@ def _run(task: BackfillTask) -> BackfillResult:
     slots = tuple((task.slot, interval) for interval in sorted({at for each in found for at in each.intervals}))
     crash_point("backfill_after_write")
     return BackfillResult(
-        task.item_id, task.segment, task.rules, tuple(made), slots, replace(evaluation, derived=None)
+        task.item_id, task.segment, task.rules, tuple(made), slots, replace(evaluation, derived=None), halves
     )  # fmt: skip
 
 
@@ -131,13 +145,13 @@ def _within(rows: pa.Table, signal: Signal, time_range: TimeRange | None) -> pa.
     return rows if np.all(is_wanted) else rows.filter(pa.array(is_wanted))
 
 
+def _table(store: ObjectStore, key: str) -> pa.Table:
+    with pq.ParquetFile(pa.BufferReader(store.get(key)), page_checksum_verification=True) as file:
+        return file.read(use_threads=False)
+
+
 def _row_groups(store: ObjectStore, key: str) -> Iterator[pa.Table]:
     """The rows as they were before they were stored, by row group."""
     with pq.ParquetFile(pa.BufferReader(store.get(key)), page_checksum_verification=True) as file:
         for number in range(file.num_row_groups):
             yield join_nanos(file.read_row_group(number, use_threads=False))
-
-
-@lru_cache(maxsize=8)
-def _store(config: StoreConfig) -> ObjectStore:
-    return open_store(config)

@@ -14,8 +14,16 @@ from lakerunner.formats.otlp.labels import Rank, Source, label_sets
 from lakerunner.model import distinct
 from lakerunner.model.compute import Compute
 from lakerunner.model.labels import METRIC_NAME
+from lakerunner.model.series_of_day import SeriesOfDay
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
-from lakerunner.pipeline.derive.buckets import SCHEMA, STEP_MS, ZERO_THRESHOLD, Buckets, cells_of
+from lakerunner.pipeline.derive.buckets import (
+    BUCKETS_PER_DAY,
+    SCHEMA,
+    STEP_MS,
+    ZERO_THRESHOLD,
+    Buckets,
+    cells_of,
+)
 from lakerunner.pipeline.derive.evaluate import SLOTS, Derived
 from lakerunner.pipeline.derive.selected import Floats, Ints
 from lakerunner.rules.definitions import Materialize
@@ -31,6 +39,7 @@ class Found:
     rule: Materialize
     version: int
     buckets: Buckets
+    rule_id: int = 0
 
 
 def samples_of(found: Sequence[Found], slot: int, series_key: bytes) -> Derived | None:
@@ -45,6 +54,24 @@ def samples_of(found: Sequence[Found], slot: int, series_key: bytes) -> Derived 
     buckets = np.concatenate([each.buckets.bucket for each in found])
     samples, series = zip(*tables, strict=True)
     return Derived(pa.concat_tables(samples), pa.concat_tables(series), tuple(np.unique(buckets).tolist()))
+
+
+def series_of_days(found: Sequence[Found], made: Derived) -> tuple[SeriesOfDay, ...]:
+    """The series that `samples_of` made of each rule, by day."""
+    tids = made.series.column("tid").to_numpy()
+    days: list[SeriesOfDay] = []
+    start = 0
+    for each in sorted(found, key=lambda one: one.rule.compute.is_distribution):
+        buckets = each.buckets
+        own = tids[start : start + buckets.series_count]
+        start += buckets.series_count
+        day = buckets.bucket // BUCKETS_PER_DAY
+        first, last = int(day.min()), int(day.max())
+        for one in range(first, last + 1):
+            some = own if first == last else own[np.unique(buckets.series[day == one])]
+            if len(some):
+                days.append(SeriesOfDay.of(each.rule_id, one, some))
+    return tuple(days)
 
 
 def _type(compute: Compute) -> str:

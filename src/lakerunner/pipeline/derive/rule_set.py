@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.model.series_of_day import SeriesOfDay
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES, signal_named
-from lakerunner.pipeline.derive.buckets import Buckets, bucketed, capped, merged
+from lakerunner.pipeline.derive.buckets import Buckets, bucketed, capped, merged, overflowing
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.log_rules import LogRules
 from lakerunner.pipeline.derive.metric_rules import MetricRules
-from lakerunner.pipeline.derive.rule_samples import Found, samples_of
+from lakerunner.pipeline.derive.rule_samples import Found, samples_of, series_of_days
 from lakerunner.pipeline.derive.selected import Check, Ints, Selected
 from lakerunner.pipeline.derive.trace_rules import TraceRules
 from lakerunner.pipeline.derive.work_time import work_time
@@ -69,6 +70,8 @@ class RuleSet:
     version: int
     rules: tuple[RuleVersion, ...] = ()
     budget: RuleBudget = RuleBudget()
+    #: Rules and days that have all the series that they may have.
+    full: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Evaluation:
     troubles: tuple[Trouble, ...] = ()
     #: Rule -> series that went to its overflow.
     overflowed: tuple[tuple[str, int], ...] = ()
+    series: tuple[SeriesOfDay, ...] = ()
 
 
 class RuleEvaluation:
@@ -106,6 +110,8 @@ class RuleEvaluation:
         self._allowed_s = rules.budget.least_s
         #: The last trace of the spans before, which lie in order of traces.
         self._last_trace: pa.Table | None = None
+        #: The series and time of the last sample before.
+        self._last_sample: tuple[int, int] | None = None
 
     def add(self, rows: pa.Table, series: pa.Table | None = None) -> None:
         """Evaluate all rules over rows as they are stored; samples of metrics come with their series."""
@@ -149,6 +155,10 @@ class RuleEvaluation:
     def _note_repeated_samples(self, samples: pa.Table) -> None:
         """PromQL reads one sample per series and time. Rules count every one. Samples are sorted by series and time."""
         tids, times_ns = samples.column("tid").to_numpy(), _times_ns(self._signal, samples)
+        if self._last_sample is not None:
+            # A segment that is read in pieces may be cut between two of them.
+            tids, times_ns = np.append(self._last_sample[0], tids), np.append(self._last_sample[1], times_ns)
+        self._last_sample = int(tids[-1]), int(times_ns[-1])
         again = (tids[1:] == tids[:-1]) & (times_ns[1:] == times_ns[:-1])
         if again.any():
             for rule in self._set.rules:
@@ -182,16 +192,18 @@ class RuleEvaluation:
             parts = self._parts.get(rule.rule_id)
             if not parts:
                 continue
-            found = capped(merged(parts), rule.rule.max_series)
+            full = [day for rule_id, day in self._set.full if rule_id == rule.rule_id]
+            found = capped(overflowing(merged(parts), full), rule.rule.max_series)
             lost = found.overflowed + (sum(part.overflowed for part in parts) if len(parts) > 1 else 0)
             if lost:
                 overflowed.append((rule.rule.name, lost))
                 times = np.array([found.bucket.min() * 10**10 + 1, (found.bucket.max() + 1) * 10**10])
                 self._trouble(rule, times, f"it had more than {rule.rule.max_series} series")
-            made.append(Found(rule.rule, rule.version, found))
+            made.append(Found(rule.rule, rule.version, found, rule.rule_id))
             rule_ids.append(rule.rule_id)
         derived = samples_of(made, slot, series_key)
-        return Evaluation(derived, tuple(rule_ids), tuple(self._troubles), tuple(overflowed))
+        series = () if derived is None else series_of_days(made, derived)
+        return Evaluation(derived, tuple(rule_ids), tuple(self._troubles), tuple(overflowed), series)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ class Candidate:
     divisor: float = 1.0
     #: Which quantile, of one.
     quantile: float = 0.0
+    #: Which quantiles, where the language has several at once, and a label that tells them apart.
+    quantiles: tuple[float, ...] = ()
     #: Labels of the answer whose values are no plain texts in the language of the query.
     untyped: tuple[str, ...] = ()
     #: Whether a series has the value zero at steps without rows.

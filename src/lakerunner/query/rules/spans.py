@@ -36,7 +36,9 @@ _FUNCTIONS = {
     "min_over_time": Function.MIN,
     "max_over_time": Function.MAX,
     "avg_over_time": Function.AVG,
+    "quantile_over_time": Function.QUANTILE,
 }
+_DURATION = ast.Intrinsic("duration")
 _SCOPES = ("span.", "resource.", "instrumentation.", "span:", ".")
 
 
@@ -109,6 +111,10 @@ def _part(node: ast.Metric, plan: MetricPlan) -> Part:
     if isinstance(aggregate, ast.Compare) or aggregate.function not in _FUNCTIONS:
         name = "compare" if isinstance(aggregate, ast.Compare) else aggregate.function
         return Part(node, refusal=f"{name} does not follow from counts, sums, minima or maxima of parts")
+    if aggregate.quantiles and aggregate.argument != _DURATION:
+        return Part(
+            node, refusal="quantiles of attributes leave out numbers below two, which a rule counts as any other"
+        )
     selection = _selection(node.pipeline)
     if selection is None:
         return Part(node, refusal="it asks about whole traces; a rule sees one span at a time")
@@ -124,6 +130,7 @@ def _part(node: ast.Metric, plan: MetricPlan) -> Part:
         untyped=tuple(field_text(each) for each in aggregate.by if each not in _TEXTS),
         zeros=_FUNCTIONS[aggregate.function] is Function.COUNT,
         typed=True,
+        quantiles=aggregate.quantiles,
     )
     return Part(node, (candidate,))
 

@@ -11,11 +11,13 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.rules.guards import Case, matchers_of_series
 from lakerunner.query.rules.rule import Function
+from lakerunner.query.rules.span_quantiles import duration_quantiles
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.syntax.strings import quote
 from lakerunner.query.traceql.labels import encoded_label
-from lakerunner.query.traceql.values import STRING
+from lakerunner.query.traceql.metrics import P
+from lakerunner.query.traceql.values import FLOAT, STRING
 
 #: How the samples of a window, and then those of a group, are put together.
 _TARGETS = {
@@ -54,9 +56,13 @@ class Target:
     typed: bool = False
     #: Within which error the answer is, as a sentence; empty if it is exact.
     within: str = ""
+    #: Quantiles of durations that are read of histograms, as TraceQL has them.
+    quantiles: tuple[float, ...] = ()
 
     def shaped(self, block: Block) -> Block:
         """The result as the part of the query would have it."""
+        if self.quantiles:
+            return self._of_durations(block)
         renamed = self.typed or any(label != name for label, name in self.names)
         labels: Sequence[LabelSet] = [self._renamed(each) for each in block.labels] if renamed else block.labels
         values, valid = block.values, block.valid
@@ -65,6 +71,15 @@ class Target:
         if self.zeros:
             values, valid = np.where(valid, values, 0.0), np.ones_like(valid)
         return Block(labels, values, valid, np.zeros(len(labels), np.bool_))
+
+    def _of_durations(self, block: Block) -> Block:
+        rows, found = duration_quantiles(block, self.quantiles)
+        if not rows:
+            return Block.empty(block.shape[1])
+        groups = [self._renamed(block.labels[row]) for row in rows]
+        labels = [each.with_label(P, encoded_label(FLOAT, quantile)) for each in groups for quantile in self.quantiles]
+        values = np.concatenate(found)
+        return Block(labels, values, np.ones(values.shape, np.bool_), np.zeros(len(labels), np.bool_))
 
     def _renamed(self, labels: LabelSet) -> LabelSet:
         if self.typed:
@@ -80,7 +95,7 @@ def target_of(case: Case) -> Target:
     offset = f" offset {_duration(candidate.offset_ns)}" if candidate.offset_ns else ""
     by = ", ".join(label for label, _ in pairs)
     promql = f"{outer} by ({by}) ({inner}({selector}[{_duration(candidate.range_ns)}]{offset}))"
-    if rule.version.compute.is_distribution:
+    if rule.version.compute.is_distribution and not candidate.quantiles:
         form = _OF_HISTOGRAMS.get(candidate.function)
         assert form is not None
         promql = form.format(promql, quantile=candidate.quantile)
@@ -91,6 +106,7 @@ def target_of(case: Case) -> Target:
         candidate.zeros,
         candidate.typed,
         _WITHIN.get(candidate.function, ""),
+        candidate.quantiles,
     )
 
 

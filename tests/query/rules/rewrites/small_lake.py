@@ -21,7 +21,8 @@ from lakerunner.pipeline.derive.rule_set import RuleVersion as Version
 from lakerunner.pipeline.derive.spans import DeriveOptions
 from lakerunner.pipeline.ingest.task import IngestTask, run_task
 from lakerunner.query.fanout.open import local_workers
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
+from lakerunner.query.limits import QueryLimits
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.rules.rule import RuleVersion

@@ -40,6 +40,7 @@ FURTHER = (
 )
 DIMENSIONS = ("resource.service.name", "name", "status", "kind", "span.http.status")
 FIELDS = ("duration", "span.size")
+QUANTILE = "quantile_over_time"
 
 
 def rule(rng: random.Random, number: int) -> RuleVersion:
@@ -55,9 +56,12 @@ def rule(rng: random.Random, number: int) -> RuleVersion:
 
 def query(rng: random.Random, rules: list[RuleVersion]) -> Query:
     part = _part(rng, rng.choice(rules))
+    if QUANTILE in part:
+        # Raw quantiles and those of rules are both approximate, so nothing is calculated with them here.
+        return with_steps(rng, "traceql", part, approximate=rng.random() < 0.9)
     roll = rng.random()
     if roll < 0.15:
-        part = f"({part}) {rng.choice(('/', '+', '-', '*'))} ({_part(rng, rng.choice(rules))})"
+        part = f"({part}) {rng.choice(('/', '+', '-', '*'))} ({_part(rng, rng.choice(rules), quantiles=False)})"
     elif roll < 0.25:
         part = f"{part} | {rng.choice(('topk(2)', 'bottomk(1)'))}"
     elif roll < 0.3:
@@ -65,7 +69,7 @@ def query(rng: random.Random, rules: list[RuleVersion]) -> Query:
     return with_steps(rng, "traceql", part)
 
 
-def _part(rng: random.Random, rule: RuleVersion) -> str:
+def _part(rng: random.Random, rule: RuleVersion, *, quantiles: bool = True) -> str:
     odd = rng.choice(("filter", "by", "compute", "field", "function")) if rng.random() < 0.3 else ""
     own = rng.choice(FILTERS) if odd == "filter" else rule.match.strip("{} ")
     conditions = [own] if own else []
@@ -85,4 +89,6 @@ def _part(rng: random.Random, rule: RuleVersion) -> str:
         field = rng.choice(FIELDS) if odd == "field" else rule.field or "duration"
         name = rng.choice(("avg", "sum")) if odd == "function" or compute is Compute.HISTOGRAM else str(compute)
         function = f"{name}_over_time({field})"
+        if quantiles and compute is Compute.HISTOGRAM and rng.random() < 0.5:
+            function = f"{QUANTILE}({field}, {rng.choice(('0.5', '0.99', '0.25, 0.9'))})"
     return f"{{ {joined} }} | {function}{grouping}"
