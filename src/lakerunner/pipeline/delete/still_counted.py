@@ -1,8 +1,8 @@
 """Metrics that were derived from rows before these were deleted, as far as they go on counting them.
 
-Rules and span metrics are made again, hour by hour (`pipeline/backfill/remake.py`). Until then, and where that cannot
-be done, the receipt names them, says why, and says how to delete their samples. Queries of rows are never answered from
-such samples: rules do not cover that time (`index/derived_windows.py`).
+Rules, span metrics and the service graph are made again, hour by hour (`pipeline/backfill/remake.py`). Until then, and
+where that cannot be done, the receipt names them, says why, and says how to delete their samples. Queries of rows are
+never answered from such samples: rules do not cover that time (`index/derived_windows.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from lakerunner.model.signals import METRICS, TRACES
 from lakerunner.model.time import NS_PER_S
 from lakerunner.pipeline.derive.span_rules import SERVICE_GRAPH, span_metrics
 
-_PAIRED = "calls are paired across items, and what is left does not say which were"
 _NOT_REPEATED = "rules over metrics are evaluated once, when samples come"
 
 
@@ -32,14 +31,12 @@ def still_counted(tx: Connection, deletion: Deletion) -> list[dict[str, Any]]:
         return _named(tx, deletion, dict.fromkeys(rules, _NOT_REPEATED))
     reasons: dict[str, str] = {}
     if deletion.signal == TRACES.name:
-        rules |= {measure.metric for measure in span_metrics().measures}
+        rules |= {measure.metric for rule in (span_metrics(), SERVICE_GRAPH) for measure in rule.measures}
     for each in windows:
         if each["state"] in ("hidden", "waiting", "due"):
             reasons |= dict.fromkeys(rules, "")
     for each in windows:
         reasons |= dict.fromkeys(rules, str(each["reason"])) if each["state"] == "kept" else each["left_out"]
-    if deletion.signal == TRACES.name and windows:
-        reasons |= {measure.metric: _PAIRED for measure in SERVICE_GRAPH.measures}
     return _named(tx, deletion, reasons)
 
 

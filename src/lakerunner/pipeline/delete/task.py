@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +28,12 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal, Table
 from lakerunner.model.signals import METRICS, signal_named
 from lakerunner.model.signals.tiers import SERIES_SKETCH, TIER_METRICS
+from lakerunner.pipeline.executor_task import open_for_tasks, run_alone
 from lakerunner.pipeline.ordering import whole
 from lakerunner.pipeline.scratch import scratch_folder
 from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, sample_of
 from lakerunner.pipeline.series_sketch import series_sketches
-from lakerunner.pipeline.task_errors import task_error
 from lakerunner.query.scan.hidden import hidden_predicate
 from lakerunner.query.scan.rows.evaluate import matching, overflow_values
 from lakerunner.query.scan.rows.predicate import Ref, leaves
@@ -46,7 +45,6 @@ from lakerunner.store.config import StoreConfig
 from lakerunner.store.encoding import Counts
 from lakerunner.store.nanos import SUFFIX, join_nanos
 from lakerunner.store.object_store import ObjectStore
-from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import segment_of
 from lakerunner.store.statistics import StatisticsBuilder
 
@@ -84,14 +82,12 @@ class RewriteResult:
 
 def run_task(task: RewriteTask) -> RewriteResult:
     """Run the task. An error concerns this segment's item alone."""
-    try:
-        return _run(task)
-    except Exception as error:  # noqa: BLE001  an error of ours in one segment must not end the job of all
-        reason = task_error(error, f"rewrite segment {task.segment.segment_id}")
-        return RewriteResult(task.item_id, task.segment, task.hidden, error=reason)
-    finally:
-        # The process lives on, and the next task may be small.
-        pa.default_memory_pool().release_unused()
+    return run_alone(
+        f"rewrite segment {task.segment.segment_id}",
+        lambda: _run(task),
+        lambda error: RewriteResult(task.item_id, task.segment, task.hidden, error=error),
+        release_memory=True,
+    )
 
 
 def _run(task: RewriteTask) -> RewriteResult:
@@ -99,7 +95,7 @@ def _run(task: RewriteTask) -> RewriteResult:
     if not task.hidden:
         return RewriteResult(task.item_id, segment, (), segment.row_count)
     signal = TIER_METRICS if segment.tier_s else signal_named(segment.signal)
-    store = _store(task.target)
+    store = open_for_tasks(task.target)
     with scratch_folder(Path(task.scratch), _SCRATCH_PREFIX) as folder, ExitStack() as stack:
         sources = []
         for key in keys.segment_keys(segment):
@@ -257,8 +253,3 @@ class _Rewrite:
             return output.close()
         finally:
             output.abandon()
-
-
-@lru_cache(maxsize=8)
-def _store(config: StoreConfig) -> ObjectStore:
-    return open_store(config)

@@ -6,7 +6,7 @@ window (T - R, T] of a query, with T and R multiples of 10 s, is a set of whole 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from lakerunner.pipeline.derive.selected import Coded, Floats, Ints, Selected
 
 #: The width of a bucket.
 STEP_MS = 10_000
+BUCKETS_PER_DAY = 86_400_000 // STEP_MS
 OVERFLOW = "__overflow__"
 #: Native histograms have eight buckets per power of two: an error of quantiles below 5%.
 SCHEMA = 3
@@ -123,6 +124,19 @@ def capped(found: Buckets, most: int) -> Buckets:
     )  # fmt: skip
     regrouped = _regrouped([found], labels, number[found.series])
     return replace(regrouped, overflowed=found.overflowed + size - most)
+
+
+def overflowing(found: Buckets, days: Collection[int]) -> Buckets:
+    """Put all rows of these days, which are full, into the overflow."""
+    is_full = np.isin(found.bucket // BUCKETS_PER_DAY, list(days))
+    if not found.labels or not is_full.any():
+        return found
+    size = found.series_count
+    series, first = numbered([np.where(is_full, size, found.series)], len(found.series))
+    owner = pa.array(np.where(is_full, size, found.series)[first])
+    labels = tuple(pa.concat_arrays([column, pa.array([OVERFLOW], column.type)]).take(owner) for column in found.labels)
+    lost = len(np.unique(found.series[is_full]))
+    return replace(_regrouped([found], labels, series), overflowed=found.overflowed + lost)
 
 
 def _regrouped(parts: Sequence[Buckets], labels: tuple[pa.Array, ...], series: Ints) -> Buckets:

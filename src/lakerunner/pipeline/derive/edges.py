@@ -50,10 +50,14 @@ Ints = npt.NDArray[np.int64]
 @dataclass(frozen=True, slots=True)
 class Paired:
     edges: pa.Table
-    #: Halves that wait on.
-    left: pa.Table
-    #: Places, among the halves given, of those that wait no longer.
+    #: Places, among the halves given, of those that wait no longer, ascending.
     used: Ints
+
+
+def columns_of_calls(spans: pa.Table, peers: Sequence[str] = ()) -> pa.Table:
+    """What `calls_of` reads of spans."""
+    names = dict.fromkeys((*_NEEDED, *_DATABASES, *peers))
+    return spans.select([name for name in names if name in spans.column_names])
 
 
 def calls_of(spans: pa.Table, peers: Sequence[str] = ()) -> tuple[pa.Table, pa.Table]:
@@ -62,8 +66,7 @@ def calls_of(spans: pa.Table, peers: Sequence[str] = ()) -> tuple[pa.Table, pa.T
     Spans without an id or parent are no half. `peers` are the columns of attributes that name the service which a
     client called, the first that it has.
     """
-    names = [name for name in (*_NEEDED, *_DATABASES, *peers) if name in spans.column_names]
-    spans = spans.select(list(dict.fromkeys(names))).combine_chunks()
+    spans = columns_of_calls(spans, peers).combine_chunks()
     kinds = pc.index_in(_plain(spans.column("kind")), value_set=pa.array((*_CLIENTS, *_SERVERS)))
     kind = kinds.combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
     is_client = ((kind == 0) | (kind == 1)) & spans.column("span_id").is_valid().to_numpy()
@@ -129,34 +132,41 @@ def pair(halves: pa.Table) -> Paired:
     """Pair clients with servers. Each server is one call; a client may be paired with several servers."""
     is_client = halves.column("is_client").to_numpy()
     clients, servers = np.flatnonzero(is_client), np.flatnonzero(~is_client)
-    if not len(clients) or not len(servers):
-        return Paired(EDGE.empty_table(), halves, np.zeros(0, np.int64))
-    keys = halves.column("pair").combine_chunks()
+    keys = _whole(halves.column("pair"))
     found = pc.index_in(keys.take(pa.array(servers)), value_set=keys.take(pa.array(clients)))
     match = found.fill_null(-1).to_numpy(zero_copy_only=False)
     server, client = servers[match >= 0], clients[match[match >= 0]]
     if not len(server):
-        return Paired(EDGE.empty_table(), halves, np.zeros(0, np.int64))
-    sides = {"client": halves.take(pa.array(client)), "server": halves.take(pa.array(server))}
-    failed = pc.or_(sides["client"].column("failed"), sides["server"].column("failed"))
-    messaging = pc.or_(sides["client"].column("messaging"), sides["server"].column("messaging"))
+        return Paired(EDGE.empty_table(), np.zeros(0, np.int64))
+    service = _whole(halves.column("service"))
+    start_ns, duration_ns, failed, messaging = (
+        halves.column(name).to_numpy() for name in ("start_ns", "duration_ns", "failed", "messaging")
+    )
     edges = pa.table(
         [
-            sides["client"].column("service"),
-            sides["server"].column("service"),
-            pc.if_else(messaging, _MESSAGING, ""),
-            pc.if_else(failed, "true", "false"),
-            sides["client"].column("start_ns"),
-            sides["client"].column("duration_ns"),
-            sides["server"].column("duration_ns"),
+            service.take(pa.array(client)),
+            service.take(pa.array(server)),
+            pc.if_else(pa.array(messaging[client] | messaging[server]), _MESSAGING, ""),
+            pc.if_else(pa.array(failed[client] | failed[server]), "true", "false"),
+            pa.array(start_ns[client]),
+            pa.array(duration_ns[client]),
+            pa.array(duration_ns[server]),
         ],
         schema=EDGE,
     )
-    producers = halves.column("messaging").to_numpy()
-    used = np.unique(np.concatenate([client[~producers[client]], server]))
-    left = np.ones(halves.num_rows, np.bool_)
-    left[used] = False
-    return Paired(edges, halves.filter(pa.array(left)), used)
+    used = np.zeros(halves.num_rows, np.bool_)
+    used[client[~messaging[client]]] = True
+    used[server] = True
+    return Paired(edges, np.flatnonzero(used))
+
+
+def without(halves: pa.Table, places: Ints) -> pa.Table:
+    """The other halves."""
+    if not len(places):
+        return halves
+    is_left = np.ones(halves.num_rows, np.bool_)
+    is_left[places] = False
+    return halves.filter(pa.array(is_left))
 
 
 def external_edges(halves: pa.Table) -> pa.Table:

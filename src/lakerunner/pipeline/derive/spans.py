@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakerunner.model.half_call import HALF
+from lakerunner.model.labels import attribute_column
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.pipeline.derive.edges import calls_of
 from lakerunner.pipeline.derive.evaluate import Derived, evaluate
 from lakerunner.pipeline.derive.span_rules import SERVICE_GRAPH, span_metrics
+from lakerunner.runtime.settings import DeriveSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,24 @@ class DerivedFromSpans:
     made: tuple[Derived, ...]
     #: Halves of calls whose other side is not among these spans.
     halves: pa.Table
+
+
+def dimensions_of(settings: DeriveSettings) -> tuple[str, ...]:
+    """Attributes that are labels of the span metrics too."""
+    return _names(settings.dimensions)
+
+
+def peer_columns(settings: DeriveSettings) -> tuple[str, ...]:
+    """Columns of attributes that name the service which a client called."""
+    return tuple(attribute_column("attr", name) for name in _names(settings.peer_attributes))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """
+    >>> _names("a, b,")
+    ('a', 'b')
+    """
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def derive_from_spans(spans: pa.Table, options: DeriveOptions, series_key: bytes) -> DerivedFromSpans:

@@ -8,41 +8,35 @@ others wait. If another item changed them meanwhile, the commit fails and the it
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.bus.announce import segments_made
+from lakerunner.index.call_halves import external_halves, storable, waiting_halves
 from lakerunner.index.commit import ItemResult, commit_item
 from lakerunner.index.database import Database
-from lakerunner.index.derivation import Derivation, external_halves, waiting_halves
+from lakerunner.index.derivation import Derivation
 from lakerunner.index.series_key import series_key
 from lakerunner.index.work import WorkItem
-from lakerunner.model.half_call import HALF
+from lakerunner.model.half_call import HALF, unpacked
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
-from lakerunner.model.signals.metrics import METRICS
 from lakerunner.model.signals.traces import TRACES
-from lakerunner.pipeline.derive.edges import external_edges, pair
-from lakerunner.pipeline.derive.spans import edge_metrics, metric_tables
+from lakerunner.pipeline.derive.edges import external_edges, pair, without
+from lakerunner.pipeline.edge_segments import DERIVED, edge_segments
 from lakerunner.pipeline.ingest.task import TaskResult
-from lakerunner.pipeline.split import parts
 from lakerunner.pipeline.stage import Item
-from lakerunner.pipeline.write_part import write_part
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.metrics import GRAPH_HALVES
 from lakerunner.store.object_store import ObjectStore
 
 #: Clients that one item counts as calls to services without spans; the next item goes on.
 _MOST_EXTERNAL = 5_000
-#: The collector of segments that follow from no object.
-_COLLECTOR = "derived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +57,20 @@ def complete(
     peer_wait_s: float,
 ) -> Completion:
     slots = [pair for result in results for pair in result.slots]
-    halves = pa.concat_tables([HALF.empty_table(), *(_table(result.halves) for result in results if result.halves)])
+    halves = unpacked(result.halves for result in results)
     if slot is None:
         return Completion([], Derivation(slots=slots) if slots else None)
+    halves = storable(halves)
     with database.transaction() as tx:
         waiting = waiting_halves(tx, item.org_id, halves)
         waited = external_halves(tx, item.org_id, peer_wait_s, slot, _MOST_EXTERNAL)
     comes_now = waiting.filter(waiting.column("is_client")).column("pair").combine_chunks()
     external = waited.filter(pc.invert(pc.is_in(waited.column("pair"), value_set=comes_now)))
-    paired = pair(pa.concat_tables([halves, waiting]))
+    paired = pair(pa.concat_tables([halves, waiting.select(HALF.names)]))
     taken = waiting.take(pa.array(paired.used[paired.used >= halves.num_rows] - halves.num_rows))
-    left = halves.take(pa.array(np.setdiff1d(np.arange(halves.num_rows), paired.used)))
+    left = without(halves, paired.used[paired.used < halves.num_rows])
     edges = pa.concat_tables([paired.edges, external_edges(external)])
-    segments, intervals = _written(store, item.org_id, item.collector, edges, slot, key)
+    segments, intervals = edge_segments(store, item.org_id, item.collector, edges, slot, key)
     slots += [(slot, interval) for interval in intervals]
     taken = pa.concat_tables([taken, external])
     return Completion(segments, Derivation(slots, taken, left, external.num_rows))
@@ -88,7 +83,7 @@ def settle(database: Database, store: ObjectStore, org_id: uuid.UUID, slot: int,
         key = series_key(tx)
     if not external.num_rows:
         return 0
-    segments, intervals = _written(store, org_id, _COLLECTOR, external_edges(external), slot, key)
+    segments, intervals = edge_segments(store, org_id, DERIVED, external_edges(external), slot, key)
     crash_point("settle_after_write")
     # Known from its commit on: an item without inputs that stayed open could never be done.
     item = WorkItem(fresh_id(), "ingest", org_id, TRACES.name)
@@ -100,22 +95,3 @@ def settle(database: Database, store: ObjectStore, org_id: uuid.UUID, slot: int,
     crash_point("settle_after_commit")
     GRAPH_HALVES.labels("external").inc(external.num_rows)
     return int(external.num_rows)
-
-
-def _written(
-    store: ObjectStore, org_id: uuid.UUID, collector: str, edges: pa.Table, slot: int, key: bytes
-) -> tuple[list[Segment], tuple[int, ...]]:
-    """Segments of the calls, which nobody sees yet, and the intervals of their samples."""
-    made = edge_metrics(edges, slot, key)
-    if made is None:
-        return [], ()
-    now_ns = time.time_ns()
-    tables = metric_tables([made])
-    assert tables is not None
-    segments = [write_part(org_id, collector, METRICS, part, store, now_ns) for part in parts(METRICS, tables, now_ns)]
-    return segments, made.intervals
-
-
-def _table(stream: bytes) -> pa.Table:
-    with pa.ipc.open_stream(stream) as reader:
-        return reader.read_all()
