@@ -1,5 +1,7 @@
 """Which queries were small when they last ran. A small query goes to one worker in one piece, and takes no threads.
 
+One that is not so small may still take too little to be cut into pieces.
+
 The plan cannot predict the size: a selector of one series reads the same segments as a selector of ten thousand.
 Dashboards repeat their queries, so the previous run is a good prediction.
 """
@@ -12,9 +14,10 @@ from collections import OrderedDict
 
 from lakerunner.query.lake_query import SMALL_SAMPLES
 from lakerunner.query.language import Plan
+from lakerunner.query.limits import Size
 
-#: Rows that a worker found in less time are sent by the thread that finds them.
-_SMALL_CPU_S = 0.02
+#: What takes workers less CPU time is done by one thread, and what takes less than the second is not cut.
+_SMALL_CPU_S, _WHOLE_CPU_S = 0.03, 0.1
 _MAX_QUERIES = 10_000
 
 
@@ -23,25 +26,26 @@ class QuerySizes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._small: OrderedDict[tuple[uuid.UUID, str, str, int, int], bool] = OrderedDict()
+        self._sizes: OrderedDict[tuple[uuid.UUID, str, str, int, int], Size] = OrderedDict()
 
-    def is_small(self, org_id: uuid.UUID, plan: Plan) -> bool:
-        return self._small.get(_key(org_id, plan), False)
+    def size_of(self, org_id: uuid.UUID, plan: Plan) -> Size:
+        return self._sizes.get(_key(org_id, plan), Size.LARGE)
 
     def record_samples(self, org_id: uuid.UUID, plan: Plan, samples: int) -> None:
-        """A query for values has read so many samples."""
-        self._record(_key(org_id, plan), samples < SMALL_SAMPLES)
+        """A query for values has read this many samples."""
+        self._record(_key(org_id, plan), Size.SMALL if samples < SMALL_SAMPLES else Size.LARGE)
 
     def record_rows(self, org_id: uuid.UUID, plan: Plan, worker_cpu_s: float) -> None:
         """A query for rows, or for values of rows, has taken so much time of its workers."""
-        self._record(_key(org_id, plan), worker_cpu_s < _SMALL_CPU_S)
+        size = Size.SMALL if worker_cpu_s < _SMALL_CPU_S else Size.WHOLE if worker_cpu_s < _WHOLE_CPU_S else Size.LARGE
+        self._record(_key(org_id, plan), size)
 
-    def _record(self, key: tuple[uuid.UUID, str, str, int, int], is_small: bool) -> None:
+    def _record(self, key: tuple[uuid.UUID, str, str, int, int], size: Size) -> None:
         with self._lock:
-            self._small[key] = is_small
-            self._small.move_to_end(key)
-            if len(self._small) > _MAX_QUERIES:
-                self._small.popitem(last=False)
+            self._sizes[key] = size
+            self._sizes.move_to_end(key)
+            if len(self._sizes) > _MAX_QUERIES:
+                self._sizes.popitem(last=False)
 
 
 def _key(org_id: uuid.UUID, plan: Plan) -> tuple[uuid.UUID, str, str, int, int]:

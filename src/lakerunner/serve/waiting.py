@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 from starlette.requests import Request
 
@@ -35,38 +37,50 @@ async def in_turn(
     with admission.listed(caller, kind, text, timeout_s) as query:
         if request.scope.get(HURRY):
             query.hurry()
-        future = admission.submit(query, call)
-        done = asyncio.wrap_future(future)
-        stop_reason = await _wait(request, query, done)
+        # The thread is woken when this one is about to sleep: both need the interpreter lock.
+        future = admission.submit(query, call, wake=asyncio.get_running_loop().call_soon)
+        stop_reason = await _wait(request, query, future)
         if stop_reason is None:
-            return done.result()
+            return future.result()
         future.cancel()
-        done.add_done_callback(retrieve_exception)
         raise stop_reason
 
 
-async def _wait(request: Request, query: RunningQuery, done: asyncio.Future[T]) -> LakeError | None:
+async def _wait(request: Request, query: RunningQuery, future: Future[T]) -> LakeError | None:
     """Wait for the future. Returns None when it is done, otherwise why the query stopped.
 
     A query stops when its client disconnects, it is cancelled, or it times out. The client gets its answer then even
     if the call never checks its deadline; the call's thread ends by itself.
     """
     loop = asyncio.get_running_loop()
-    cancelled: asyncio.Future[None] = loop.create_future()
-    query.on_cancel(lambda: loop.call_soon_threadsafe(cancelled.cancel))
+    ended: asyncio.Future[None] = loop.create_future()
     gone: asyncio.Task[None] | None = None
+    timer = loop.call_later(_SOON_S, lambda: watch())
+
+    def end(_: object = None) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    def end_soon(_: object = None) -> None:
+        # In any thread. A loop that is closed has nobody who waits.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(end)
+
+    def watch() -> None:
+        nonlocal gone, timer
+        gone = asyncio.ensure_future(disconnected(request))
+        gone.add_done_callback(end)
+        timer = loop.call_later(query.remaining_s + _GRACE_S, end)
+
+    query.on_cancel(end_soon)
+    future.add_done_callback(end_soon)
     try:
-        watched: set[asyncio.Future[Any]] = {done, cancelled}
-        await asyncio.wait(watched, timeout=_SOON_S, return_when=asyncio.FIRST_COMPLETED)
-        if not done.done() and not cancelled.done():
-            gone = asyncio.ensure_future(disconnected(request))
-            await asyncio.wait(
-                {*watched, gone}, timeout=query.remaining_s + _GRACE_S, return_when=asyncio.FIRST_COMPLETED
-            )
+        await ended
     finally:
+        timer.cancel()
         if gone is not None and gone.done():
             query.cancel("its client disconnected")
-        reason = None if done.done() else query.cancelled or query.timed_out()
+        reason = None if future.done() else query.cancelled or query.timed_out()
         if reason is not None:
             query.cancel("its request has ended")
         if gone is not None:

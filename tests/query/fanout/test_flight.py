@@ -27,7 +27,8 @@ from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.fanout.placement import ranked
 from lakerunner.query.fanout.protocol import Kind, ScanRequest, SegmentObjects, read_request
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
+from lakerunner.query.limits import QueryLimits
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.series.batch import STALE, SeriesBatch

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cryptography import x509
 
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.model.labels import LabelSet
@@ -23,37 +20,16 @@ from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.worker.role import QueryWorker
 from lakerunner.runtime.settings import QuerySettings
-from tests.components.papers import Paper, paper
+from tests.components.certificates import Identities, Identity
 from tests.query.lake_of_series import LakeOfSeries
 
 
-@dataclass(frozen=True)
-class Papers:
-    ours: Paper
-    worker: Paper
-    #: Its certificate names no address, only a service.
-    named: Paper
-    api: Paper
-    theirs: Paper
-    stranger: Paper
-
-
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    folder = tmp_path_factory.mktemp("papers")
-    ours, theirs = paper(folder, "ours"), paper(folder, "theirs")
-    here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    return Papers(
-        ours,
-        paper(folder, "worker", ours, here),
-        paper(folder, "named", ours, x509.DNSName("query-worker.internal")),
-        paper(folder, "api", ours),
-        theirs,
-        paper(folder, "stranger", theirs, here),
-    )
+def identities(tmp_path_factory: pytest.TempPathFactory) -> Identities:
+    return Identities.make(tmp_path_factory.mktemp("identities"))
 
 
-def _query(own: Paper | None, authority: Paper | None, **more: object) -> QuerySettings:
+def _query(own: Identity | None, authority: Identity | None, **more: object) -> QuerySettings:
     return QuerySettings.model_validate(
         {
             "worker_tls_cert": str(own.cert_path) if own else "",
@@ -72,9 +48,9 @@ def org(lake: LakeOfSeries) -> uuid.UUID:
 
 
 @pytest.fixture
-def worker(lake: LakeOfSeries, papers: Papers, request: pytest.FixtureRequest) -> Iterator[QueryWorker]:
-    own = getattr(papers, getattr(request, "param", "worker"))
-    role = QueryWorker(lake.settings.model_copy(update={"query": _query(own, papers.ours)}))
+def worker(lake: LakeOfSeries, identities: Identities, request: pytest.FixtureRequest) -> Iterator[QueryWorker]:
+    own = getattr(identities, getattr(request, "param", "server"))
+    role = QueryWorker(lake.settings.model_copy(update={"query": _query(own, identities.ours)}))
     role.start()
     yield role
     role.close()
@@ -90,22 +66,24 @@ def _read(lake: LakeOfSeries, org: uuid.UUID, worker: QueryWorker, query: QueryS
         workers.close()
 
 
-def test_each_shows_its_certificate(lake: LakeOfSeries, org: uuid.UUID, papers: Papers, worker: QueryWorker) -> None:
-    assert _read(lake, org, worker, _query(papers.api, papers.ours)) == 10
+def test_each_shows_its_certificate(
+    lake: LakeOfSeries, org: uuid.UUID, identities: Identities, worker: QueryWorker
+) -> None:
+    assert _read(lake, org, worker, _query(identities.client, identities.ours)) == 10
 
 
 def test_a_client_without_a_certificate_is_refused(
-    lake: LakeOfSeries, org: uuid.UUID, papers: Papers, worker: QueryWorker
+    lake: LakeOfSeries, org: uuid.UUID, identities: Identities, worker: QueryWorker
 ) -> None:
     with pytest.raises(Unavailable):
-        _read(lake, org, worker, _query(None, papers.ours))
+        _read(lake, org, worker, _query(None, identities.ours))
 
 
 def test_a_client_of_another_authority_is_refused(
-    lake: LakeOfSeries, org: uuid.UUID, papers: Papers, worker: QueryWorker
+    lake: LakeOfSeries, org: uuid.UUID, identities: Identities, worker: QueryWorker
 ) -> None:
     with pytest.raises(Unavailable):
-        _read(lake, org, worker, _query(papers.stranger, papers.ours))
+        _read(lake, org, worker, _query(identities.stranger, identities.ours))
 
 
 def test_a_client_that_does_not_encrypt_is_refused(lake: LakeOfSeries, org: uuid.UUID, worker: QueryWorker) -> None:
@@ -114,22 +92,27 @@ def test_a_client_that_does_not_encrypt_is_refused(lake: LakeOfSeries, org: uuid
 
 
 def test_a_worker_of_another_authority_is_not_believed(
-    lake: LakeOfSeries, org: uuid.UUID, papers: Papers, worker: QueryWorker
+    lake: LakeOfSeries, org: uuid.UUID, identities: Identities, worker: QueryWorker
 ) -> None:
     with pytest.raises(Unavailable):
-        _read(lake, org, worker, _query(papers.api, papers.theirs))
+        _read(lake, org, worker, _query(identities.client, identities.theirs))
 
 
 @pytest.mark.parametrize("worker", ["named"], indirect=True)
-def test_workers_may_share_a_name(lake: LakeOfSeries, org: uuid.UUID, papers: Papers, worker: QueryWorker) -> None:
-    assert _read(lake, org, worker, _query(papers.api, papers.ours, worker_tls_name="query-worker.internal")) == 10
+def test_workers_may_share_a_name(
+    lake: LakeOfSeries, org: uuid.UUID, identities: Identities, worker: QueryWorker
+) -> None:
+    assert (
+        _read(lake, org, worker, _query(identities.client, identities.ours, worker_tls_name="query-worker.internal"))
+        == 10
+    )
     with pytest.raises(Unavailable):
-        _read(lake, org, worker, _query(papers.api, papers.ours))
+        _read(lake, org, worker, _query(identities.client, identities.ours))
     with pytest.raises(Unavailable):
-        _read(lake, org, worker, _query(papers.api, papers.ours, worker_tls_name="another.internal"))
+        _read(lake, org, worker, _query(identities.client, identities.ours, worker_tls_name="another.internal"))
 
 
-def test_files_that_cannot_be_used(papers: Papers, tmp_path: Path) -> None:
+def test_files_that_cannot_be_used(identities: Identities, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"worker_tls_ca: cannot read .*No such file"):
         client_tls(QuerySettings(worker_tls_ca=str(tmp_path / "none.pem")))
     text = tmp_path / "text.pem"
@@ -137,14 +120,14 @@ def test_files_that_cannot_be_used(papers: Papers, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not in PEM"):
         client_tls(QuerySettings(worker_tls_ca=str(text)))
     with pytest.raises(BadInput, match=r"set query\.worker_tls_key"):
-        client_tls(QuerySettings(worker_tls_cert=str(papers.api.cert_path)))
+        client_tls(QuerySettings(worker_tls_cert=str(identities.client.cert_path)))
     with pytest.raises(BadInput, match="needs a certificate of its own"):
-        server_tls(_query(None, papers.ours))
+        server_tls(_query(None, identities.ours))
     assert client_tls(QuerySettings()) is None
 
 
-def test_a_key_that_is_not_the_certificates_is_said_at_the_start(lake: LakeOfSeries, papers: Papers) -> None:
-    query = _query(papers.worker, papers.ours, worker_tls_key=str(papers.api.key_path))
+def test_a_key_that_is_not_the_certificates_is_said_at_the_start(lake: LakeOfSeries, identities: Identities) -> None:
+    query = _query(identities.server, identities.ours, worker_tls_key=str(identities.client.key_path))
     worker = QueryWorker(lake.settings.model_copy(update={"query": query}))
     with pytest.raises(BadInput, match="key values mismatch"):
         worker.start()

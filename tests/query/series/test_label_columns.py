@@ -23,8 +23,10 @@ from lakerunner.query.series.label_list import (
     taken,
 )
 
-#: Prefixes of each other, characters below a quote and above ASCII, some that JSON escapes, the first past 16 bits.
+#: Prefixes of each other, characters below a quote and above ASCII, some that JSON escapes, the first past 16 bits, and
+#: some that begin with the same eight bytes.
 _TEXTS = ("", "a", "ab", "a!", "a b", "b", "B", "é", "\ufb00", "𝒂", '"', "\\", "a\nb", "\x00", "0", "10", "9")
+_TEXTS += ("abcdefgh", "abcdefgi", "abcdefgh1", "abcdefgh0")
 _text = st.sampled_from(_TEXTS)
 _name = st.sampled_from([METRIC_NAME, "__type__", "__unit__", "A", "a", "a_b", "b", "ß", "le", "z"])
 _rows = st.lists(st.dictionaries(_name, _text, max_size=6).map(LabelSet.of), max_size=14)

@@ -74,3 +74,14 @@ def test_limits_name_the_pattern_and_the_limit() -> None:
     with pytest.raises(BadInput, match="500,000 instructions"):
         for _ in range(1_000):
             guard.spend(whole("a{900}"))
+
+
+@pytest.mark.parametrize("pattern", [r"\C", r"a\Cb", "(?P<é>x)", "(?<größe>x)"])
+def test_what_only_this_re2_reads_is_refused(pattern: str) -> None:
+    with pytest.raises(BadInput, match="cannot read regular expression"):
+        patterns.compiled(pattern, True, dot_nl=False)
+
+
+@pytest.mark.parametrize("pattern", [r"\\C", r"[\\C]", r"\Q\C\E", "é(?P<e>é)", "(?P<1a>x)"])
+def test_what_looks_like_it_is_read(pattern: str) -> None:
+    patterns.compiled(pattern, True, dot_nl=False)

@@ -17,7 +17,7 @@ from lakerunner.query.fanout.protocol import SegmentObjects
 from lakerunner.query.fanout.roster import Roster
 
 #: Interval between two checks of the requests under way.
-POLL_S = 0.1
+POLL_S = 0.05
 #: The watcher goes on looking for this long after the last request: waking it up would cost each small query a thread
 #: switch.
 _LINGER_S = 5.0

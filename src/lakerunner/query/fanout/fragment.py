@@ -18,10 +18,10 @@ from lakerunner.query.fanout.errors import Unread
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.rows.group_rows import ReadableRows, Shape
 from lakerunner.query.scan.rows.predicate import Predicate, to_json
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import row_schema, scan_segments
-from lakerunner.query.scan.rows.segment import ReadableRows, Shape
 from lakerunner.query.scan.rows.unordered import map_groups
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.series.batch import SeriesBatch
@@ -73,8 +73,9 @@ class FragmentEvaluation:
         except Exception as reason:  # noqa: BLE001  (else the client believes that the worker died, and tries others)
             log().exception("evaluation failed", language=fragment.language)
             raise Bug(f"cannot evaluate the fragment: {reason!r}") from None
-        # CPU time of this thread, plus the elapsed time of the scan threads, which is close to their CPU time.
-        cpu_s = time.thread_time() - began_s + sum(answer.cost.scan_s for answer in self._answers)
+        # CPU time of this thread and of those that scan rows, and the elapsed time of those that scan samples, which is
+        # close to it.
+        cpu_s = time.thread_time() - began_s + self._tally.cpu_s + sum(each.cost.scan_s for each in self._answers)
         costs = [{"segment": str(answer.segment_id), **answer.cost.to_json()} for answer in self._answers]
         self.note = {**note, "cpu_s": cpu_s, "costs": costs}
         if fragment.rows:
@@ -139,7 +140,15 @@ class FragmentEvaluation:
         workers, segments = self._workers, self._row_segments()
         before = self._tally.rows_found
         yield from map_groups(
-            workers.row_opener, segments, scan, self._spend, self._tally, _leave_out, make, workers.pool
+            workers.row_opener,
+            segments,
+            scan,
+            self._spend,
+            self._tally,
+            _leave_out,
+            make,
+            workers.pool,
+            small=self._request.small,
         )
         self._tally.rows += self._tally.rows_found - before
 

@@ -1,4 +1,4 @@
-"""Filters of segments in the API's memory: segments that cannot hold what a query looks for are asked of no worker.
+"""Filters of segments in the API's memory: no worker is asked about segments that cannot hold what a query looks for.
 
 Workers decide the same, and are asked where the filters are not held. They are fetched from a worker once filters
 have excluded something there, in a thread of their own, so that no query waits for them.
@@ -29,9 +29,9 @@ _AT_ONCE = 8
 #: What was decided about conditions, as a share of the bytes of filters.
 _DECIDED_SHARE = 8
 _DECIDED_BYTES = 128
-#: The thread ends when nothing was wanted for so long.
+#: The thread ends when nothing was wanted for this long.
 _LINGER_S = 30.0
-#: Workers that could not give filters are left alone for so long.
+#: Workers that could not give filters are left alone for this long.
 _PAUSE_S = 60.0
 
 #: Fetches the packed filters of segments of an org from workers.
@@ -42,10 +42,9 @@ _NOT: Excluded = {}
 
 
 class HeldFilters:
-    """Safe to share between threads. With `limit_bytes` 0 nothing is held."""
+    """The filters that one API process holds, within `limit_bytes`. Safe to share between threads."""
 
     def __init__(self, limit_bytes: int, fetch: Fetch) -> None:
-        self._limit_bytes = limit_bytes
         self._fetch = fetch
         self._held: ByteLru[SegmentFilters] = ByteLru(limit_bytes)
         self._conditions = Conditions(limit_bytes // _DECIDED_SHARE)
@@ -60,7 +59,7 @@ class HeldFilters:
         self, condition: Predicate, segments: Sequence[SegmentObjects]
     ) -> tuple[Sequence[SegmentObjects], Excluded]:
         """The segments that may have rows of the condition, and what excluded the row groups of the others."""
-        if condition == EVERYTHING or not self._limit_bytes:
+        if condition == EVERYTHING:
             return segments, _NOT
         number = self._conditions.condition(condition).number
         left: list[SegmentObjects] = []
@@ -88,7 +87,7 @@ class HeldFilters:
 
     def want(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> None:
         """Fetch the filters of these segments soon, as far as they are not held."""
-        if not self._limit_bytes or time.monotonic() < self._paused_until_s:
+        if time.monotonic() < self._paused_until_s:
             return
         missing = [each for each in segments if not self._held.has(each.segment_id)]
         if not missing:

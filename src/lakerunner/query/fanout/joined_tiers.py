@@ -28,7 +28,7 @@ from lakerunner.runtime.byte_lru import ByteLru
 _LEAST_SEGMENTS = 4
 _ALL_TIME_MS = (-(1 << 62), 1 << 62)
 
-#: Joining copies the samples once more. Of so many, reading them one by one is not what takes the time.
+#: Joining copies the samples once more. Of this many, reading them one by one is not what takes the time.
 _MOST_BYTES = 64 << 20
 _TOO_LARGE = "too large"
 #: Roughly what an entry takes besides its samples, per segment.

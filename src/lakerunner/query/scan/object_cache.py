@@ -104,6 +104,11 @@ class ObjectCache:
         CACHE_REQUESTS.labels("miss").inc()
         return self._fetched(key, name, own_fetch)
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is no folder of this machine."""
+        return not self._store.config.url.startswith("file:")
+
     def has(self, key: str) -> bool:
         """Whether the object should be on the disk; the file is not checked."""
         return _name(key) in self._entries

@@ -14,8 +14,10 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit
 
 from lakerunner.model.labels import LabelSet
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.series.histograms.histogram import Ints
 
 Codes = npt.NDArray[np.int32]
@@ -47,7 +49,7 @@ class LabelColumn:
         """From the values at some rows, as codes of an unsorted dictionary. None if no series has the label."""
         used, place = _used(codes, len(dictionary))
         texts = dictionary.take(pa.array(used))
-        ascending = pc.array_sort_indices(texts).to_numpy()
+        ascending = _ascending(texts)
         absent = 1 if len(used) and texts[int(ascending[0])].as_py() == "" else 0
         if len(used) == absent:
             return None
@@ -71,6 +73,30 @@ class LabelColumn:
             return self
         used, place = np.unique(np.append(0, self.codes), return_inverse=True)
         return replace(self, codes=place[1:].astype(np.int32), values=self.values.take(pa.array(used)))
+
+
+def _ascending(texts: pa.StringArray) -> IntArray:
+    """The places that sort distinct texts."""
+    if texts.type == pa.string() and not texts.null_count:
+        # Numbers are sorted several times as fast as texts, and most ids of a label differ in their first eight bytes.
+        heads: npt.NDArray[np.uint64] = _heads(*text_bytes(texts))
+        order = np.argsort(heads)
+        ranked = heads[order]
+        if not (ranked[1:] == ranked[:-1]).any():
+            return order
+    places: IntArray = pc.array_sort_indices(texts).to_numpy()
+    return places
+
+
+@njit(cache=True, nogil=True)
+def _heads(data, offsets):  # type: ignore[no-untyped-def]
+    """The first eight bytes of every text as a number, which compare like these bytes."""
+    out = np.zeros(len(offsets) - 1, np.uint64)
+    for i in range(len(out)):
+        start = np.uint64(offsets[i])
+        for j in range(min(8, offsets[i + 1] - offsets[i])):
+            out[i] |= np.uint64(data[start + np.uint64(j)]) << np.uint64(56 - 8 * j)
+    return out
 
 
 def _used(codes: IntArray, limit: int) -> tuple[Ints, Ints]:

@@ -56,7 +56,7 @@ class Pattern:
         return self._texts
 
     def steps(self, size: int, groups: int = 0) -> int:
-        """The cost of matching a text of this size and capturing so many groups. Raises if it is too high."""
+        """The cost of matching a text of this size and capturing this many groups. Raises if it is too high."""
         steps = self.instructions * (1 + groups) * (size + 1)
         if steps > MAX_STEPS:
             raise LimitHit(
@@ -130,7 +130,17 @@ def compiled(pattern: str, captures: bool, *, dot_nl: bool) -> Pattern:
         if "too large" in text:
             text += f"; it may take {MAX_MEMORY_BYTES:,} bytes of memory (fixed)"
         raise BadInput(f"cannot read regular expression {shown(pattern)}: {text}") from None
+    _refuse_foreign(pattern)
     return Pattern(pattern, regex.programsize, regex.groups, regex)
+
+
+def _refuse_foreign(pattern: str) -> None:
+    """Refuse what this RE2 reads but the engine of Prometheus, Loki and Tempo does not."""
+    for found in _NAMED_GROUP.finditer(pattern):
+        if found[0] == r"\C":
+            raise BadInput(f"cannot read regular expression {shown(pattern)}: invalid escape sequence: \\C")
+        if found[1] and not found[1].isascii():
+            raise BadInput(f"cannot read regular expression {shown(pattern)}: invalid named capture group: {found[0]}")
 
 
 class Meter:

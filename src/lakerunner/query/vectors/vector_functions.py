@@ -11,8 +11,7 @@ from lakerunner.model import distinct
 from lakerunner.query.series.arrays import offsets_of
 from lakerunner.query.series.block import Block, EvaluationError
 from lakerunner.query.series.histograms.grid import HistogramGrid
-from lakerunner.query.series.histograms.histogram import Floats, Ints
-from lakerunner.query.series.histograms.quantile import variance
+from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
 
 _DAY_S = 86_400
 
@@ -142,7 +141,24 @@ def _distinct(hists: HistogramGrid) -> Floats:
 
 
 def _variances(hists: HistogramGrid) -> Floats:
-    return np.array([variance(hists.column.at(row)) for row in hists.row.tolist()], dtype=np.float64)
+    return np.array([_variance(hists.column.at(row)) for row in hists.row.tolist()], dtype=np.float64)
+
+
+def _variance(histogram: Histogram) -> float:
+    """The variance, assuming that every observation lies in the middle of its bucket."""
+    with np.errstate(all="ignore"):
+        mean = float(np.float64(histogram.sum) / np.float64(histogram.count))
+        lower, upper, count = histogram.all_buckets()
+        filled = count != 0
+        lower, upper, count = lower[filled], upper[filled], count[filled]
+        if histogram.custom:
+            middle = (lower + upper) / 2
+        else:
+            geometric = np.sqrt(upper * lower)
+            middle = np.where((lower <= 0) & (upper >= 0), 0.0, np.where(upper < 0, -geometric, geometric))
+        terms = count * (middle - mean) ** 2
+        total = math.fsum(terms) if np.isfinite(terms).all() else float(terms.sum())
+        return float(np.float64(total) / np.float64(histogram.count))
 
 
 #: The number that each function computes from every histogram of a one-dimensional grid.

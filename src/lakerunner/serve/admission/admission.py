@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from lakerunner.runtime.settings import ApiSettings, LimitSettings
 from lakerunner.serve.admission.running import Running, RunningQuery
-from lakerunner.serve.admission.turns import Turns
+from lakerunner.serve.admission.turns import Turns, Wake, at_once
 from lakerunner.serve.admission.usage import Usage
 from lakerunner.serve.caller import Caller
 
@@ -42,8 +42,8 @@ class Admission:
         allowed_s = self.limits(caller).timeout_s
         return self.running.listed(caller, kind, text, min(timeout_s or allowed_s, allowed_s))
 
-    def submit(self, query: RunningQuery, call: Callable[[RunningQuery], T]) -> Future[T]:
-        """Run the call in a thread when the org's turn comes, and charge the org for it."""
+    def submit(self, query: RunningQuery, call: Callable[[RunningQuery], T], wake: Wake = at_once) -> Future[T]:
+        """Run the call in a thread when the org's turn comes, and charge the org for it. `wake` as in `Turns`."""
         org_id = query.caller.org_id
 
         def timed() -> T:
@@ -56,7 +56,7 @@ class Admission:
                 cpu_s, elapsed_s = time.thread_time() - began_cpu_s, time.monotonic() - began_s
                 self.usage.spent(org_id, cpu_s + _WAITING_SHARE * (elapsed_s - cpu_s))
 
-        return self._turns.submit(org_id, timed, self.limits(query.caller).org_queries)
+        return self._turns.submit(org_id, timed, self.limits(query.caller).org_queries, wake)
 
     def charge(self, query: RunningQuery, worker_cpu_s: float) -> None:
         """Charge the org for the CPU time that workers spent on its query."""

@@ -7,6 +7,7 @@ import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from lakerunner.model.errors import LakeError
@@ -29,6 +30,12 @@ def too_many(waiting: int) -> TooMany:
 
 
 _Waiting = tuple["Future[Any]", Callable[[], Any]]
+#: Calls what wakes a thread, now or soon.
+Wake = Callable[[Callable[[], object]], object]
+
+
+def at_once(call: Callable[[], object]) -> None:
+    call()
 
 
 class Turns:
@@ -52,8 +59,14 @@ class Turns:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, org_id: uuid.UUID, call: Callable[[], T], per_org: int | None = None) -> Future[T]:
-        """Run the call when its turn comes. `per_org` overrides how many calls of this org may run at once."""
+    def submit(
+        self, org_id: uuid.UUID, call: Callable[[], T], per_org: int | None = None, wake: Wake = at_once
+    ) -> Future[T]:
+        """Run the call when its turn comes. `per_org` overrides how many calls of this org may run at once.
+
+        `wake` wakes a sleeping thread, so that a caller with more to do first can do that: both need the interpreter
+        lock, and taking it from a running thread costs more than the wait.
+        """
         future: Future[T] = Future()
         with self._lock:
             if per_org is None or per_org == self._per_org:
@@ -67,7 +80,7 @@ class Turns:
             queue.append((future, call))
             sleeping = self._idle.pop() if self._idle else None
         if sleeping is not None:
-            sleeping.release()
+            wake(sleeping.release)
         return future
 
     def close(self) -> None:
@@ -83,17 +96,25 @@ class Turns:
     def _work(self) -> None:
         awake = threading.Lock()
         awake.acquire()
-        while (taken := self._next(awake)) is not None:
-            org_id, future, call = taken
-            try:
-                if future.set_running_or_notify_cancel():
-                    _run(future, call)
-            finally:
-                # This thread looks for the next call itself, so nobody else needs to be woken.
-                with self._lock:
-                    self._running[org_id] -= 1
-                    if not self._running[org_id]:
-                        del self._running[org_id]
+        while self._work_once(awake):
+            pass
+
+    def _work_once(self, awake: threading.Lock) -> bool:
+        """Run the next call; False at the end. Afterwards this thread holds nothing of its answer."""
+        taken = self._next(awake)
+        if taken is None:
+            return False
+        org_id, future, call = taken
+        tell = _run(future, call) if future.set_running_or_notify_cancel() else None
+        # This thread looks for the next call itself, so nobody else needs to be woken.
+        with self._lock:
+            self._running[org_id] -= 1
+            if not self._running[org_id]:
+                del self._running[org_id]
+        if tell is not None:
+            # Last, because who waits for it needs the interpreter lock.
+            tell()
+        return True
 
     def _next(self, awake: threading.Lock) -> tuple[uuid.UUID, Future[Any], Callable[[], Any]] | None:
         """The next call whose turn it is; None at the end. `awake` is held; who releases it wakes this thread."""
@@ -121,11 +142,12 @@ class Turns:
         return org_id, future, call
 
 
-def _run(future: Future[Any], call: Callable[[], Any]) -> None:
+def _run(future: Future[Any], call: Callable[[], Any]) -> Callable[[], None]:
+    """Run the call. Returns what tells its waiter."""
     try:
-        future.set_result(call())
+        return partial(future.set_result, call())
     except BaseException as error:  # noqa: BLE001  (the waiter gets every exception)
-        future.set_exception(error)
+        return partial(future.set_exception, error)
 
 
 def _drop_cancelled(queue: deque[_Waiting]) -> None:

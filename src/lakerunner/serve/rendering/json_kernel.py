@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from lakerunner.model.byte_copy import put_bytes
+
 Bytes = npt.NDArray[np.uint8]
 
 _COMMA, _POINT, _ZERO, _MINUS, _PLUS = ord(","), ord("."), ord("0"), ord("-"), ord("+")
@@ -23,14 +25,6 @@ POINT_BYTES, SERIES_BYTES = 3, 40
 
 
 @njit(cache=True, nogil=True)
-def _put(piece, begin, end, out, at):  # type: ignore[no-untyped-def]
-    for i in range(begin, end):
-        out[at] = piece[i]
-        at += 1
-    return at
-
-
-@njit(cache=True, nogil=True)
 def _put_exponent(digits, begin, e, end, out, at):  # type: ignore[no-untyped-def]
     """Write a number whose exponent begins at index `e`: as Go writes it, or in full where Prometheus does so."""
     power = 0
@@ -39,11 +33,11 @@ def _put_exponent(digits, begin, e, end, out, at):  # type: ignore[no-untyped-de
     if digits[e + 1] == _MINUS:
         power = -power
     if power < _MIN_PLAIN_EXPONENT or power > _MAX_PLAIN_EXPONENT:
-        at = _put(digits, begin, e + 2, out, at)
+        at = put_bytes(digits, begin, e + 2, out, at)
         if end - e - 2 < 2:
             out[at] = _ZERO
             at += 1
-        return _put(digits, e + 2, end, out, at)
+        return put_bytes(digits, e + 2, end, out, at)
     if digits[begin] == _MINUS:
         out[at] = _MINUS
         at += 1
@@ -72,15 +66,15 @@ def _put_number(digits, begin, end, value, out, at):  # type: ignore[no-untyped-
     """Write the number `digits[begin:end]`, whose value is `value`, as Prometheus writes it."""
     if digits[begin] == _NULL:
         if math.isnan(value):
-            return _put(_NAN, 0, 3, out, at)
+            return put_bytes(_NAN, 0, 3, out, at)
         out[at] = _PLUS if value > 0 else _MINUS
-        return _put(_INFINITE, 0, 3, out, at + 1)
+        return put_bytes(_INFINITE, 0, 3, out, at + 1)
     for i in range(begin, end):
         if digits[i] == _EXPONENT:
             return _put_exponent(digits, begin, i, end, out, at)
     if end - begin > 2 and digits[end - 1] == _ZERO and digits[end - 2] == _POINT:
         end -= 2
-    return _put(digits, begin, end, out, at)
+    return put_bytes(digits, begin, end, out, at)
 
 
 @njit(cache=True, nogil=True)
@@ -97,9 +91,9 @@ def write_series(  # type: ignore[no-untyped-def]
         if row:
             out[at] = _COMMA
             at += 1
-        at = _put(_OPEN, 0, len(_OPEN), out, at)
-        at = _put(labels, label_offsets[row], label_offsets[row + 1], out, at)
-        at = _put(middle, 0, len(middle), out, at)
+        at = put_bytes(_OPEN, 0, len(_OPEN), out, at)
+        at = put_bytes(labels, label_offsets[row], label_offsets[row + 1], out, at)
+        at = put_bytes(middle, 0, len(middle), out, at)
         first = True
         for column in range(valid.shape[1]):
             if not valid[row, column]:
@@ -108,12 +102,12 @@ def write_series(  # type: ignore[no-untyped-def]
                 out[at] = _COMMA
                 at += 1
             first = False
-            at = _put(times, time_offsets[column], time_offsets[column + 1], out, at)
+            at = put_bytes(times, time_offsets[column], time_offsets[column + 1], out, at)
             end = read
             while end < len(digits) and digits[end] != _COMMA:
                 end += 1
             at = _put_number(digits, read, end, values[number], out, at)
-            at = _put(_CLOSE, 0, len(_CLOSE), out, at)
+            at = put_bytes(_CLOSE, 0, len(_CLOSE), out, at)
             read, number = end + 1, number + 1
-        at = _put(tail, 0, len(tail), out, at)
+        at = put_bytes(tail, 0, len(tail), out, at)
     return at

@@ -6,7 +6,6 @@ The columns of labels are JSON objects in text, most of which repeat, so labels 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from json.encoder import encode_basestring as quoted
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.serve.rendering.entry_kernel import ENTRY_BYTES, total_escaped_bytes, write_streams
+from lakerunner.serve.rendering.few_streams import few_streams
 from lakerunner.serve.rendering.values import Pieces
 
 #: Categories of labels, each a column of the answer: from the stream, stored with the entry, made by the query.
@@ -23,7 +23,7 @@ STREAM, METADATA, PARSED = "stream", "metadata", "parsed"
 TIME, LINE = "timestamp", "line"
 _FOOT = np.frombuffer(b"]}", np.uint8)
 _NO_TAIL = Pieces.of([b""])
-#: Up to so many entries, each is written by itself: the calls of Arrow's kernels would take longer.
+#: Up to this many entries, each is written by itself: the calls of Arrow's kernels would take longer.
 _FEW = 512
 
 
@@ -32,8 +32,9 @@ def streams_json(batches: Sequence[pa.RecordBatch], *, categorized: bool) -> byt
 
     Categorized, entries are grouped by the labels of their stream alone, and each entry has its own other labels.
     """
-    if sum(batch.num_rows for batch in batches) <= _FEW:
-        return _few_streams(batches, categorized=categorized)
+    rows = sum(batch.num_rows for batch in batches)
+    if rows <= _FEW:
+        return few_streams(_one(batches), categorized=categorized) if rows else b""
     table = pa.Table.from_batches(batches)
     times = _array(table, TIME).cast(pa.int64()).to_numpy()
     data, offsets = text_buffers(_array(table, LINE))
@@ -68,41 +69,9 @@ def streams_json(batches: Sequence[pa.RecordBatch], *, categorized: bool) -> byt
     return out[:length].tobytes()
 
 
-def _few_streams(batches: Sequence[pa.RecordBatch], *, categorized: bool) -> bytes:
-    """The same for few entries."""
-    streams: dict[str, list[str]] = {}
-    for batch in batches:
-        times = batch.column(TIME).view(pa.int64()).to_numpy().tolist()
-        columns = [_texts(batch.column(name)) for name in (LINE, STREAM, METADATA, PARSED)]
-        for at_ns, line, stream, metadata, parsed in zip(times, *columns, strict=True):
-            if categorized:
-                named = (("structuredMetadata", metadata), ("parsed", parsed))
-                inner = ",".join(f'"{name}":{text}' for name, text in named if text != "{}")
-                labels, entry = stream, f'["{at_ns}",{quoted(line)},{{{inner}}}]'
-            else:
-                labels, entry = _joined(stream, metadata, parsed), f'["{at_ns}",{quoted(line)}]'
-            if labels in streams:
-                streams[labels].append(entry)
-            else:
-                streams[labels] = [entry]
-    made = [f'{{"stream":{labels},"values":[{",".join(streams[labels])}]}}' for labels in sorted(streams)]
-    return ",".join(made).encode()
-
-
-def _joined(stream: str, metadata: str, parsed: str) -> str:
-    """One object of the members of several."""
-    if parsed == "{}" and metadata != "{}" != stream:
-        return f"{stream[:-1]},{metadata[1:]}"
-    return f"{{{','.join([each[1:-1] for each in (stream, metadata, parsed) if each != '{}'])}}}"
-
-
-def _texts(column: pa.Array) -> list[str]:
-    """The texts of a column. Arrow makes an object of its own of each value of a dictionary, which takes 1 µs."""
-    if not pa.types.is_dictionary(column.type):
-        texts: list[str] = column.to_pylist()
-        return texts
-    words = column.dictionary.to_pylist()
-    return [words[code] for code in column.indices.to_pylist()]
+def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The batches, which are not all empty, as one."""
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:

@@ -16,10 +16,10 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.scan.object_cache import ObjectCache
+from lakerunner.query.scan.rows.answer_rows import answer_schema
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
-from lakerunner.query.scan.rows.segment import answer_schema
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store import keys, segment_writer, table_writer

@@ -23,7 +23,7 @@ from lakerunner.query.scan.rows import opened
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.predicate import Bool, Column, Compare, Matches, Not, Op
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
-from lakerunner.query.scan.rows.scan import scan_segment, scan_segments
+from lakerunner.query.scan.rows.scan import scan_segments
 from tests.query.bit_rot import rotten
 from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups, small_pages
 
@@ -191,7 +191,7 @@ def test_held_bytes_are_said(lake: LakeOfRows, limit: int | None) -> None:
     segment = lake.write_table(many_logs())
     held: list[int] = []
     scan = RowScan(LOGS, parse("severity_number >= 0 and message exists"), limit=limit)
-    for _ in scan_segment(lake.opener, segment, scan, held.append, RowTally()):
+    for _ in scan_segments(lake.opener, [segment], scan, held.append, RowTally()):
         pass
     assert max(held) > (1_000_000 if limit is None else 0)
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.signals.logs import LOGS
+from lakerunner.query.rows.parser import parse
+from lakerunner.query.scan.rows.group_rows import Found
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import one_batch, scan_segments
-from lakerunner.query.scan.rows.segment import Found
 from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups
 
 ROWS = 200
@@ -60,3 +61,39 @@ def test_rows_are_ordered_after_shaping(lake: LakeOfRows, newest_first: bool, li
     wanted = [time for time in times if time // 2 % 3 == 0]
     assert got.column("timestamp").cast(pa.int64()).to_pylist() == wanted
     assert got.column("from").to_pylist() == [f"attr_{time % 2}" for time in wanted]
+
+
+class _Kept(_Shape):
+    """What is made of rows that are kept: their messages. Counts how often it was made, and of how many rows."""
+
+    def __init__(self, *, refuse: bool = False) -> None:
+        self.made: list[int] = []
+        self.found = 0
+        self._refuse = refuse
+
+    def part(self, found: Found) -> pa.RecordBatch:
+        made = found.made("messages", ["timestamp", "message"], self._make)
+        self.found += made is not None
+        return found.batch(["timestamp", "message"]) if made is None else made
+
+    def _make(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        self.made.append(rows.num_rows)
+        return None if self._refuse else rows
+
+
+@pytest.mark.parametrize("refuse", [True, False])
+@pytest.mark.parametrize("where", ['message=~"[01]"', 'message=~"7"'])
+def test_what_is_made_of_kept_rows_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, refuse: bool
+) -> None:
+    monkeypatch.setattr("lakerunner.query.scan.rows.segment._FIRST_ROWS", 60)
+    lake = LakeOfRows(tmp_path, decoded_bytes=1 << 24)
+    segments, shape = _write(lake), _Kept(refuse=refuse)
+    for limit in (20, 20, 20, 60, 5):
+        scan = RowScan(LOGS, parse(where), limit=limit)
+        found = list(scan_segments(lake.opener, segments, scan, lambda _: None, RowTally(), shape=shape))
+        plain = lake.scan(segments, RowScan(LOGS, parse(where), ("timestamp", "message"), limit=limit))
+        got = pa.Table.from_batches(found)
+        assert plain is not None and got.column("message").to_pylist() == plain.column("message").to_pylist()
+    assert len(shape.made) == len(segments)
+    assert bool(shape.found) is not refuse

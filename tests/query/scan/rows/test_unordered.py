@@ -13,7 +13,7 @@ from lakerunner.formats.attributes import keys_of, with_keys
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.rows.parser import parse
-from lakerunner.query.scan.rows import opened, segment, unordered
+from lakerunner.query.scan.rows import group_rows, opened, row_columns, unordered
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
 from tests.query.bit_rot import rotten
@@ -28,7 +28,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LakeOfRows:
     """Every object is read in ranges, ten row groups each, all of them on the threads of the pool."""
     monkeypatch.setattr(opened, "SMALL_BYTES", 0)
     monkeypatch.setattr(unordered, "_SMALL_ROWS", 0)
-    monkeypatch.setattr(segment, "_FEW_ROWS", 0)
+    monkeypatch.setattr(row_columns, "_FEW_ROWS", 0)
     small_groups(monkeypatch)
     return LakeOfRows(tmp_path, decoded_bytes=1 << 20)
 
@@ -138,8 +138,8 @@ def test_an_error_of_the_caller_ends_the_scan(lake: LakeOfRows) -> None:
 def test_work_ends_when_the_reader_goes(lake: LakeOfRows, monkeypatch: pytest.MonkeyPatch) -> None:
     segments = [lake.write_table(table(start)) for start in range(0, 3 * ROWS, ROWS)]
     reads: list[int] = []
-    original = segment.group_batch
-    monkeypatch.setattr(segment, "group_batch", lambda *given, **named: reads.append(1) or original(*given, **named))
+    original = group_rows.group_batch
+    monkeypatch.setattr(group_rows, "group_batch", lambda *given, **named: reads.append(1) or original(*given, **named))
     found = scan_segments(
         lake.opener, segments, RowScan(LOGS, ordered=False), lambda held_bytes: None, RowTally(), pool=POOL
     )

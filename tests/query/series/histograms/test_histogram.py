@@ -18,8 +18,8 @@ from lakerunner.query.series.histograms.math import (
     subtract,
     to_schema,
 )
-from lakerunner.query.series.histograms.quantile import fraction, quantile
 from lakerunner.query.series.histograms.trim import trim
+from tests.query.vectors.histograms.one_histogram import fraction, quantile
 
 
 def made(pos: dict[int, float], neg: dict[int, float] | None = None, **fields: object) -> Histogram:

@@ -14,13 +14,13 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.column import Arrays, HistogramColumn, stacked
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
-from lakerunner.query.series.histograms.quantile import fraction, has_nan_observations, quantile
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult
 from lakerunner.query.vectors import kernels_distribution, ranges, selection
 from lakerunner.query.vectors.histograms import aggregate as aggregate_histogram
 from lakerunner.query.vectors.histograms.columnar import Sums, sums
 from tests.query.engine import Engine
+from tests.query.vectors.histograms.one_histogram import fraction, has_nan_observations, quantile
 
 QUERIES = (
     "m",

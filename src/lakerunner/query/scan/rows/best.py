@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lakerunner.query.scan.rows.evaluate import Ints
+from lakerunner.query.scan.rows.group_rows import Found
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.segment import Found
 
 _ROW_BYTES = 24
 

@@ -138,6 +138,8 @@ def tested(test: Test, array: pa.Array) -> Mask:
     if not passed.any():
         return np.zeros(len(array), np.bool_)
     if array.null_count == 0:
+        if passed.all():
+            return np.ones(len(array), np.bool_)
         by_row: Mask = passed[array.indices.to_numpy()]
         return by_row
     return mask_of(pa.array(passed).take(array.indices))

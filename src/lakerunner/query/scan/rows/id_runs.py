@@ -80,7 +80,7 @@ def concat_ids(parts: Sequence[Ids]) -> Ids:
 
 
 def ids_of(texts: pa.Array, digits: int = _DIGITS) -> tuple[Ids, bool]:
-    """The ids of texts, and whether all of them are so many hex digits. A missing one is 0."""
+    """The ids of texts, and whether all of them are this many hex digits. A missing one is 0."""
     if pa.types.is_dictionary(texts.type):
         known, are_hex = ids_of(texts.dictionary, digits)
         codes = texts.indices.fill_null(0) if texts.null_count else texts.indices
@@ -161,7 +161,7 @@ class IdRuns:
 def _read_hex(
     offsets: npt.NDArray[np.int32], body: npt.NDArray[np.uint8], values: Words, digits: int, high: Words, low: Words
 ) -> int:
-    """Read ids of so many digits, and return how many of the texts are something else."""
+    """Read ids of this many digits, and return how many of the texts are something else."""
     odd = 0
     for row in range(len(high)):
         begin, end = offsets[row], offsets[row + 1]

@@ -228,6 +228,10 @@ class RowsOpener:
         """Whether the segment can be opened without waiting for the store."""
         return self._cache.has(segment.key) and self._footers.has((segment.key, self._noted(segment.key)[1]))
 
+    def is_known(self, segment: RowSegment) -> bool:
+        """Whether the segment was read before, so that what is read of it again is probably in memory."""
+        return self._footers.has((segment.key, self._noted(segment.key)[1]))
+
     def discard(self, key: str) -> None:
         """Drop an object whose bytes turned out to be bad. The next scan reads it again."""
         self._cache.discard(key)

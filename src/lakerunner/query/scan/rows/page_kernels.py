@@ -18,7 +18,7 @@ SLACK_BYTES = 16
 KIND, PAGE_BYTES, PACKED_BYTES, CRC, HAS_CRC, VALUES, ENCODING, LEVELS, AT = range(9)
 _PARTS = 9
 _MAX_WIDTH = 64
-#: Values of so many bits lie in eight bytes, wherever they begin.
+#: Values of this many bits lie in eight bytes, wherever they begin.
 _SHORT_WIDTH = 57
 
 
@@ -143,7 +143,7 @@ def read_levels(body, end, rows, present):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def read_codes(body, begin, end, words, out):  # type: ignore[no-untyped-def]
-    """Codes of a dictionary with so many words; False if the page ends before, or has another code."""
+    """Codes of a dictionary with this many words; False if the page ends before, or has another code."""
     if begin >= end:
         return False
     width = int(np.int64(body[begin]))

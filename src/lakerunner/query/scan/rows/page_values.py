@@ -64,7 +64,7 @@ class _Unusual(Exception):
 
 
 def values_of(field: pa.Field, leaf: LeafBytes, rows: int) -> pa.Array | None:
-    """The values of pages that hold so many rows; None if pyarrow has to decode them. ValueError: bytes are damaged."""
+    """The values of pages that hold this many rows; None if pyarrow must decode them. ValueError: bytes are damaged."""
     chunk = leaf.chunk
     if not leaf.is_flat or chunk.compression not in ("ZSTD", "UNCOMPRESSED") or not rows:
         return None

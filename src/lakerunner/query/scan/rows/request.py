@@ -164,6 +164,8 @@ class RowTally:
     hits: int = 0
     misses: int = 0
     fetch_s: float = 0.0
+    #: CPU time of the threads that helped the caller's.
+    cpu_s: float = 0.0
     #: Columns of row groups that were decoded, and those found decoded in memory.
     decoded: int = 0
     decoded_hits: int = 0
@@ -182,11 +184,15 @@ class RowTally:
 
     def add(self, other: RowTally) -> None:
         """Add the counts of a part of the scan."""
-        for each in fields(self):
-            if each.name != "failed":
-                setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for name in _COUNTS:
+            count = getattr(other, name)
+            if count:
+                setattr(self, name, getattr(self, name) + count)
         self.failed |= other.failed
 
     def to_json(self) -> dict[str, Any]:
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**plain, "failed": {str(segment): reason for segment, reason in self.failed.items()}}
+
+
+_COUNTS = tuple(each.name for each in fields(RowTally) if each.name != "failed")

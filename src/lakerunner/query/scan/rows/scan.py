@@ -19,14 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit
+from lakerunner.query.scan.rows.answer_rows import answer_schema, rows_of, segment_schema
 from lakerunner.query.scan.rows.best import BestRows
 from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.failures import Failures, OnError, raise_error
+from lakerunner.query.scan.rows.group_rows import Found, Shape
 from lakerunner.query.scan.rows.merge import TimedStream, merge_ordered
 from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
-from lakerunner.query.scan.rows.segment import Found, Shape, answer_schema, find_rows, rows_of, segment_schema
+from lakerunner.query.scan.rows.segment import find_rows
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.query.scan.rows.unordered import scan_unordered
 
@@ -35,13 +37,6 @@ T = TypeVar("T")
 LATE_ROWS = 20_000
 #: Rows of a batch: few enough that a reader can stop early.
 BATCH_ROWS = 16_384
-
-
-def scan_segment(
-    opener: RowsOpener, segment: RowSegment, scan: RowScan, spend: Spend, tally: RowTally
-) -> Iterator[pa.RecordBatch]:
-    """The rows of one segment, ordered by time. All batches have the same schema. Without rows there is no batch."""
-    return scan_segments(opener, [segment], scan, spend, tally)
 
 
 def scan_segments(

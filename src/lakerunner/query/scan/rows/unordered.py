@@ -11,6 +11,7 @@ damaged may have given the rows of some of its groups already; the tally names i
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -24,18 +25,11 @@ from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Unavaila
 from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.failures import Failures, OnError
 from lakerunner.query.scan.rows.group import GroupReader
+from lakerunner.query.scan.rows.group_rows import GroupRows, ReadableRows
+from lakerunner.query.scan.rows.match_rows import Undecided, known_rows, matching_rows, rows_of_ids, undecided
 from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
-from lakerunner.query.scan.rows.segment import (
-    GroupRows,
-    ReadableRows,
-    Undecided,
-    known_rows,
-    matching_rows,
-    rows_of_ids,
-    undecided,
-)
 
 T = TypeVar("T")
 #: Pieces of work under way at once. More than cores, because some wait for the store.
@@ -106,9 +100,15 @@ def map_groups(
     on_error: OnError,
     make: Callable[[ReadableRows], T],
     pool: Executor | None = None,
+    *,
+    small: bool = False,
 ) -> Generator[T]:
-    """What `make` makes of the matching rows of each row group. It is called by several threads at once."""
-    return _Unordered(opener, scan, spend, tally, on_error, make, pool).results(list(filter(scan.may_hold, segments)))
+    """What `make` makes of the matching rows of each row group. It is called by several threads at once.
+
+    A small scan took little the last time: the caller's thread reads what it has read before.
+    """
+    scan_of = _Unordered(opener, scan, spend, tally, on_error, make, pool, small=small)
+    return scan_of.results(list(filter(scan.may_hold, segments)))
 
 
 def _columns(columns: Sequence[str] | None) -> Callable[[ReadableRows], pa.RecordBatch]:
@@ -125,6 +125,8 @@ class _Unordered(Generic[T]):
         on_error: OnError,
         make: Callable[[ReadableRows], T],
         pool: Executor | None,
+        *,
+        small: bool,
     ) -> None:
         self._opener = opener
         self._scan = scan
@@ -134,6 +136,7 @@ class _Unordered(Generic[T]):
         self._failures = Failures(opener, tally, on_error)
         self._make = make
         self._pool = pool
+        self._small = small
         self._times = scan.times
         self._ids = None if scan.ids is None else (scan.signal.id_column, scan.ids)
         self._ended = False
@@ -164,7 +167,7 @@ class _Unordered(Generic[T]):
     def _start(self, work: _Work) -> None:
         is_fresh = self._failures.is_refreshed(work.segment)
         if self._pool is not None and not self._is_quick(work):
-            self._under_way[self._pool.submit(self._run, work)] = work, is_fresh
+            self._under_way[self._pool.submit(self._run_timed, work)] = work, is_fresh
             return
         future: Future[_Outcome[T]] = Future()
         try:
@@ -175,6 +178,8 @@ class _Unordered(Generic[T]):
 
     def _is_quick(self, work: _Work) -> bool:
         """Whether the caller's thread does it, because there is nothing to wait for."""
+        if self._small and self._opener.is_known(work.segment):
+            return True
         if isinstance(work, _SegmentWork):
             return self._opener.is_hot(work.segment)
         return work.rows < _SMALL_ROWS
@@ -209,6 +214,12 @@ class _Unordered(Generic[T]):
         return False
 
     # -- on any thread -------------------------------------------------------------------------------------------
+
+    def _run_timed(self, work: _Work) -> _Outcome[T]:
+        began_s = time.thread_time()
+        outcome = self._run(work)
+        outcome.tally.cpu_s = time.thread_time() - began_s
+        return outcome
 
     def _run(self, work: _Work) -> _Outcome[T]:
         def spend(held_bytes: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakerunner.model.errors import Bug
+from lakerunner.model.errors import Bug, LakeError
 from lakerunner.query.scan.object_cache import Cached, ObjectCache
 from lakerunner.query.scan.samples.decoded import DecodedGroup, decoded
 from lakerunner.query.scan.samples.row_groups import RowGroup, row_groups
@@ -109,9 +109,11 @@ def _file_of(source: Source, metadata: pq.FileMetaData | None = None) -> pq.Parq
 
 def _read_series(source: Source) -> SeriesTable:
     """The series table, with the label dictionaries of the file. Building new ones would double the time."""
-    with pq.ParquetFile(source) as file:
+    with pq.ParquetFile(source, read_dictionary=_LABELS, page_checksum_verification=True) as file:
+        dictionaries = _with_dictionary(file.metadata)
+        if len(dictionaries) == len(_LABELS):
+            return SeriesTable.of(file.read(use_threads=False))
         metadata = file.metadata
-    dictionaries = _with_dictionary(metadata)
     with pq.ParquetFile(
         source, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True
     ) as file:
@@ -152,6 +154,24 @@ class Opener:
     def is_local(self, keys: Sequence[str]) -> bool:
         """Whether reading these objects needs no fetch from the store."""
         return all(map(self._cache.has, keys))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a fetch waits for another machine."""
+        return self._cache.is_remote
+
+    def fetch(self, keys: Sequence[str]) -> SampleTally:
+        """Fetch what is not cached, and return what it cost. What cannot be fetched fails when it is read."""
+        tally = SampleTally()
+        started = time.perf_counter()
+        with suppress(LakeError):
+            for key in keys:
+                if not self._cache.has(key):
+                    found = self._cache.get(key)
+                    # Whoever reads it will call it a hit.
+                    tally.hits, tally.misses = tally.hits - (not found.hit), tally.misses + (not found.hit)
+        tally.fetch_s = time.perf_counter() - started
+        return tally
 
     def series(self, key: str, tally: SampleTally) -> SeriesTable:
         """The decoded series table, cached in memory."""

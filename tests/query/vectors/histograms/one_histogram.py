@@ -1,4 +1,4 @@
-"""Quantiles, fractions and the variance of a native histogram."""
+"""Quantiles and fractions of one native histogram, in plain Python: what the kernels over columns must equal."""
 
 from __future__ import annotations
 
@@ -130,20 +130,3 @@ def _log_share(bound: float, first: float, last: float) -> float:
     if bound > 0:
         return (log_bound - log_first) / (log_last - log_first)
     return 1 - (log_bound - log_last) / (log_first - log_last)
-
-
-def variance(histogram: Histogram) -> float:
-    """The variance, assuming that every observation lies in the middle of its bucket."""
-    with np.errstate(all="ignore"):
-        mean = float(np.float64(histogram.sum) / np.float64(histogram.count))
-        lower, upper, count = histogram.all_buckets()
-        filled = count != 0
-        lower, upper, count = lower[filled], upper[filled], count[filled]
-        if histogram.custom:
-            middle = (lower + upper) / 2
-        else:
-            geometric = np.sqrt(upper * lower)
-            middle = np.where((lower <= 0) & (upper >= 0), 0.0, np.where(upper < 0, -geometric, geometric))
-        terms = count * (middle - mean) ** 2
-        total = math.fsum(terms) if np.isfinite(terms).all() else float(terms.sum())
-        return float(np.float64(total) / np.float64(histogram.count))

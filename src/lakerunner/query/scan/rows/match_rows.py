@@ -1,0 +1,118 @@
+"""Finds the rows of a row group that satisfy a condition: by statistics and filters, by pages, then by values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakerunner.query.scan.rows.decided import Condition, Left
+from lakerunner.query.scan.rows.evaluate import Ints, matching
+from lakerunner.query.scan.rows.filters import by_bloom, by_needles
+from lakerunner.query.scan.rows.group import GroupReader
+from lakerunner.query.scan.rows.group_facts import GroupFacts
+from lakerunner.query.scan.rows.id_runs import Ids, concat_ids, ids_of
+from lakerunner.query.scan.rows.pieces import every_row
+from lakerunner.query.scan.rows.predicate import EVERYTHING, And, Compare, Predicate
+from lakerunner.query.scan.rows.prune import NOTHING, simplified, verdict_of
+from lakerunner.query.scan.rows.prune_pages import rows_of_pages
+from lakerunner.query.scan.rows.request import RowTally
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """What statistics and filters do not decide of a scan in a row group: of its times, and of its condition."""
+
+    times: tuple[Predicate, ...]
+    predicate: Predicate
+    condition: Condition
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.predicate == NOTHING
+
+    @property
+    def exact(self) -> Condition | None:
+        """The condition, if the rows that satisfy it are the rows of the scan, and are remembered."""
+        return None if self.times or self.condition.number is None or self.predicate == EVERYTHING else self.condition
+
+
+def undecided(group: GroupReader, times: Sequence[Compare], condition: Condition, tally: RowTally) -> Undecided:
+    """The times and the condition without what statistics and filters decide."""
+    in_time = simplified(And(tuple(times)), lambda leaf: verdict_of(leaf, group.bounds_of)) if times else EVERYTHING
+    if in_time == NOTHING:
+        tally.pruned_by_statistics += 1
+        return Undecided((), NOTHING, condition)
+    conditions, place = group.opened.opener.conditions, group.place
+    left = conditions.get(place, condition)
+    if left is None:
+        left = left_of(group, condition.predicate)
+        conditions.put(place, condition, left)
+    if left.excluded_by:
+        setattr(tally, left.excluded_by, getattr(tally, left.excluded_by) + 1)
+    return Undecided(() if in_time == EVERYTHING else (in_time,), left.predicate, condition)
+
+
+def left_of(group: GroupFacts, predicate: Predicate) -> Left:
+    """What statistics and filters leave of the predicate."""
+    left = simplified(predicate, lambda leaf: verdict_of(leaf, group.bounds_of))
+    if left == NOTHING:
+        return Left(NOTHING, "pruned_by_statistics")
+    left = simplified(left, lambda leaf: by_bloom(group, leaf))
+    if left == NOTHING:
+        return Left(NOTHING, "pruned_by_bloom")
+    left = simplified(left, lambda leaf: by_needles(group, leaf))
+    return Left(NOTHING, "pruned_by_needles") if left == NOTHING else Left(left)
+
+
+def known_rows(group: GroupReader, left: Undecided, ids: tuple[str, Ids] | None) -> Ints | None:
+    """The rows with one of the ids in the column, or that satisfy the condition, if that is known without reading."""
+    if ids is not None:
+        runs = group.kept_id_runs(ids[0])
+        return None if runs is None else runs.rows_of(ids[1])
+    return None if left.is_nothing or left.predicate == EVERYTHING else group.known_rows(left.condition)
+
+
+def rows_of_ids(
+    group: GroupReader, left: Undecided, ids: tuple[str, Ids], tally: RowTally, known: Ints | None = None
+) -> Ints:
+    """The rows with one of the ids in the column that satisfy what `undecided` left."""
+    column, wanted = ids
+    if known is not None:
+        rows = known
+    elif (runs := group.id_runs(column)) is not None:
+        rows = runs.rows_of(wanted)
+    else:
+        of_rows, _ = ids_of(group.column(column, every_row(group.rows)))
+        numbers, _ = concat_ids([wanted, of_rows]).numbered()
+        rows = np.flatnonzero(np.isin(numbers[len(wanted) :], numbers[: len(wanted)]))
+    if not len(rows):
+        tally.pruned_by_ids += 1
+        return rows
+    parts = (*left.times, *(() if left.predicate == EVERYTHING else (left.predicate,)))
+    return rows[matching(And(parts), group, rows)] if parts else rows
+
+
+def matching_rows(group: GroupReader, left: Undecided, tally: RowTally, known: Ints | None = None) -> Ints:
+    """The rows that satisfy what `undecided` left."""
+    if left.is_nothing:
+        return np.zeros(0, np.int64)
+    if left.predicate == EVERYTHING:
+        return _searched(group, And(left.times), tally) if left.times else every_row(group.rows)
+    known = group.known_rows(left.condition) if known is None else known
+    if known is None:
+        parts = left.predicate.parts if isinstance(left.predicate, And) else (left.predicate,)
+        found = _searched(group, And((*left.times, *parts)), tally)
+        if not left.times:
+            group.know_rows(left.condition, found)
+        return found
+    return known[matching(And(left.times), group, known)] if left.times and len(known) else known
+
+
+def _searched(group: GroupReader, predicate: Predicate, tally: RowTally) -> Ints:
+    rows = rows_of_pages(predicate, group)
+    if not len(rows):
+        tally.pruned_by_pages += 1
+        return rows
+    return rows[matching(predicate, group, rows)]
