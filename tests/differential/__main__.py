@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tests.differential.logql.run import run as run_logql
 from tests.differential.promql.run import run as run_promql
+from tests.differential.traceql.run import run as run_traceql
 
-_LANGUAGES = ("promql", "logql")
+_LANGUAGES = ("promql", "logql", "traceql")
 
 
 def main() -> int:
@@ -18,11 +19,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5000, help="how many queries (default 5000)")
     parser.add_argument("--seed", type=int, help="of data and queries; without it, another every time")
     parser.add_argument("--only", type=int, help="the number of one query of a run, to ask it again")
-    parser.add_argument("--suite", type=Path, help="logql: recombine the queries of this suite, over its records")
+    parser.add_argument("--suite", type=Path, help="logql: recombine its queries; traceql: its traces")
     parser.add_argument("--topic", default="", help="with --suite: begin with queries of topics with this name")
     options = parser.parse_args()
     if options.language == "logql":
         return run_logql(options.count, options.seed, options.only, options.suite, options.topic)
+    if options.language == "traceql":
+        return run_traceql(options.count, options.seed, options.only, options.suite)
     return run_promql(options.count, options.seed, options.only)
 
 

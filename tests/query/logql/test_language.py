@@ -16,9 +16,10 @@ from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.query import lake_query
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.language import Plan, QueryOptions, RowPlan, StepPlan
 from lakerunner.query.languages import language
+from lakerunner.query.limits import QueryLimits
 from lakerunner.query.logql import ast, log_rows, pipeline
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.printer import print_expr
@@ -210,6 +211,39 @@ def test_pushing_down_changes_no_answer(
     monkeypatch.setattr(pipeline, "push_down", nothing_pushed)
     plain = entries_of(here, text, start_ns, end_ns, newest_first=newest_first)
     assert without_order(plain) == without_order(found)
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{service_name="web"}',
+        '{service_name=~".+"}',
+        '{service_name=~".+", user_id="u1"}',
+        '{k8s_pod_name="jobs-1"} | status!="500"',
+        '{service_name=~".+"} | detected_level="error" | Route_Name="/r1"',
+    ],
+)
+def test_entries_that_are_kept_for_the_next_query_are_the_same(
+    lake: LakeOfSeries, org: uuid.UUID, text: str, newest_first: bool
+) -> None:
+    """Other limits and times find what earlier ones kept: the entries of a row group that come first, or are few."""
+    workers = local_workers(lake.settings, "logql-kept")
+    query = LakeQuery(org, Planner(lake.lake._catalog, org), workers)
+    everything = entries_of(query, text, newest_first=newest_first)
+    assert everything
+    for limit, minutes in ((100, MINUTES), (100, MINUTES), (100, MINUTES), (7, MINUTES), (400, MINUTES), (50, 12)):
+        end_ns = START_NS + minutes * MINUTE_NS
+        wanted = [entry for entry in everything if entry[0] < end_ns]
+        some = entries_of(query, text, START_NS, end_ns, limit=limit, newest_first=newest_first)
+        assert [entry[0] for entry in some] == [entry[0] for entry in wanted[:limit]]
+        # Of entries with the time of the last one, any may be the last.
+        last_ns = some[-1][0]
+        assert without_order([e for e in some if e[0] != last_ns]) == without_order(
+            [e for e in wanted[:limit] if e[0] != last_ns]
+        )
+        assert set(map(repr, some)) <= set(map(repr, wanted))
+    workers.close()
 
 
 def test_an_instant_and_a_half_open_range(here: LakeQuery) -> None:

@@ -13,7 +13,7 @@ from lakerunner.query.promql.durations import (
     duration_ms,
     positive_duration_ms,
 )
-from lakerunner.query.promql.parser import parse, parse_duration_literal_ms
+from lakerunner.query.promql.parser import parse
 from lakerunner.query.syntax.durations import format_duration_ms, parse_duration_ms
 
 QUERY = QueryTimes(start_ms=0, end_ms=600_000, step_ms=15_000)
@@ -59,11 +59,3 @@ def test_what_is_no_range_is_refused(text: str) -> None:
 def test_offsets_may_be_negative() -> None:
     expr = parse("x offset -(step() * 2)")
     assert duration_ms(expr.offset, QUERY) == -30_000  # type: ignore[union-attr, arg-type]
-
-
-def test_parameters_of_the_api() -> None:
-    assert parse_duration_literal_ms("1h30m") == 5_400_000
-    assert parse_duration_literal_ms("0.5") == 500
-    for text in ("", "abc", "5m 5m"):
-        with pytest.raises(BadInput):
-            parse_duration_literal_ms(text)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
-import pkgutil
-
 import numpy as np
 import pytest
 
-import lakerunner.query
 from lakerunner.model.errors import BadInput, LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.block import EvaluationError
@@ -138,13 +133,3 @@ def test_a_step_that_is_nothing_is_refused(source: MemorySource) -> None:
     for step_ms in (0, -5):
         with pytest.raises(BadInput, match="step is not positive"):
             Engine(source).range("m", 0, 10, step_ms)
-
-
-def _modules() -> list[str]:
-    found = pkgutil.walk_packages(lakerunner.query.__path__, "lakerunner.query.")
-    return [module.name for module in found if not module.ispkg]
-
-
-@pytest.mark.parametrize("name", _modules())
-def test_examples_in_docstrings_hold(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(name)).failed == 0

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from lakerunner.formats.attributes import with_keys
 from lakerunner.query.scan.rows.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.traceql import ast
+from tests.differential.traceql import traces
 
 T = TypeVar("T")
 NOW_NS = 1_700_000_000_000_000_000
@@ -96,3 +98,27 @@ def lakes(draw: st.DrawFn) -> list[list[Span]]:
 def once(parts: Sequence[Sequence[Span]]) -> list[Span]:
     """Every span of the lake once."""
     return list({(span["trace"], span["id"]): span for part in parts for span in part}.values())
+
+
+def plain_traces(parts: Sequence[Sequence[Span]]) -> list[traces.Trace]:
+    """The lake for brute force."""
+    found: dict[str, traces.Trace] = {}
+    for span in once(parts):
+        trace = found.setdefault(span["trace"], traces.Trace(span["trace"]))
+        fields: dict[str, traces.Value] = {
+            "name": (ast.STRING, span["name"]),
+            "kind": (ast.KIND, span["kind"]),
+            "duration": (ast.DURATION, span["duration"]),
+        }
+        number = span["x"]
+        kind = ast.INT if number is not None and number == int(number) else ast.FLOAT
+        attributes = {} if number is None else {"x": (kind, number)}
+        start_ns, end_ns = span["start"], span["start"] + span["duration"]
+        own = traces.Span(
+            *(span["trace"], span["id"], span["parent"] or "", start_ns, end_ns, fields),
+            *(attributes, {}, {}, (), ()),
+        )
+        own.trace = trace
+        trace.spans.append(own)
+        trace.by_id[own.span_id] = own
+    return list(found.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,11 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakerunner.model.errors import BadInput
+from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.language import compiled
 from lakerunner.query.traceql.search import Search, search
 from lakerunner.query.traceql.spans import Part, Spans
 from lakerunner.serve.cut_traces import CutTraces
-from tests.query.traceql.small_lake import NOW_NS, Rows, Segments, Span, lakes, once, table_of
+from tests.differential.traceql import naive
+from tests.differential.traceql.grammar import Grammar
+from tests.query.traceql.small_lake import NOW_NS, Rows, Segments, Span, lakes, once, plain_traces, table_of
 
 
 def found(query: str, parts: Sequence[Sequence[Span]], limit: int = 1000) -> dict[str, list[set[str]]]:
@@ -78,6 +83,43 @@ def test_relations(parts: list[list[Span]], relation: str, prefix: str) -> None:
     op = prefix + relation
     spans = once(parts)
     assert found(f'{{ name = "a" }} {op} {{ name = "b" }}', parts) == brute_force(op, "a", "b", spans)
+
+
+@settings(max_examples=200, deadline=None)
+@given(lakes(), st.integers(0, 1 << 30))
+def test_any_search(parts: list[list[Span]], number: int) -> None:
+    plain = plain_traces(parts)
+    text = Grammar(plain).search(random.Random(number))
+    root = compiled(text).root
+    assert isinstance(root, ast.Pipeline)
+    try:
+        wanted = naive.search(root, plain)
+    except naive.WholeDivisionByZero:
+        with pytest.raises(BadInput):
+            found(text, parts)
+        return
+    answer = {trace: sorted(map(sorted, sets)) for trace, sets in found(text, parts).items()}
+    assert answer == wanted, text
+
+
+@pytest.mark.parametrize(
+    ("query", "sets"),
+    [
+        ("{ } | by(kind) | { } > { }", [[2]]),
+        ("{ } | by(kind) | { } !> { }", [[0, 3], [1, 4]]),
+        ("{ } | by(kind) | { } &> { }", [[1, 2]]),
+        ("{ } | by(kind) | { } >> { }", [[2, 4], [3]]),
+        ("{ } | by(kind) | { } << { }", [[0], [1, 2]]),
+        ("select(span.x)", [[0, 1, 2, 3, 4]]),
+        ("select(span.x) | { kind = client }", [[1, 2, 4]]),
+    ],
+)
+def test_only_spans_of_one_group_are_related(query: str, sets: list[list[int]]) -> None:
+    kinds = ("server", "client", "client", "server", "client")
+    chain = _chain(len(kinds), lambda number: number - 1 if number else None)
+    spans = [{**span, "kind": kind} for span, kind in zip(chain, kinds, strict=True)]
+    answer = found(query, [spans])["1"]
+    assert sorted(sorted(int(span, 16) for span in one) for one in answer) == sets
 
 
 @settings(max_examples=80, deadline=None)

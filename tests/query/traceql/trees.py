@@ -58,11 +58,20 @@ def _calculated(leaves: st.SearchStrategy[ast.Scalar]) -> st.SearchStrategy[ast.
     return st.recursive(leaves, lambda inner: st.builds(ast.ScalarOp, operators, inner, inner), max_leaves=3)
 
 
+def _has_aggregate(scalar: ast.Scalar) -> bool:
+    """Whether it says something of spans."""
+    if isinstance(scalar, ast.ScalarOp):
+        return _has_aggregate(scalar.left) or _has_aggregate(scalar.right)
+    return not isinstance(scalar, ast.Literal)
+
+
 # A pipeline is calculated with pipelines only.
 _SCALARS = st.one_of(_calculated(st.one_of(_AGGREGATES, _NUMBERS)), _calculated(_SCALAR_PIPELINES))
 _STAGES = st.one_of(
     SPANSETS,
-    st.builds(ast.ScalarFilter, st.sampled_from(ast.COMPARISONS[:6]), _SCALARS, _SCALARS),
+    st.builds(ast.ScalarFilter, st.sampled_from(ast.COMPARISONS[:6]), _SCALARS, _SCALARS).filter(
+        lambda stage: _has_aggregate(stage.left) or _has_aggregate(stage.right)
+    ),
     st.builds(ast.GroupBy, EXPRESSIONS),
     st.just(ast.Coalesce()),
     st.builds(ast.Select, st.lists(_FIELDS, min_size=1, max_size=3).map(tuple)),

@@ -79,11 +79,16 @@ def test_values(loki: httpx.Client) -> None:
         ("query_range", {"query": '{service_name="cart"} | json | line_format "{{"'}),
         ("query_range", {"query": "x" * 20_000}),
         ("series", {"match[]": '{service_name="cart"} |= "x"'}),
+        ("series", {"match[]": ""}),
+        ("series", {"match[]": ["{}", '{service_name="cart"}']}),
+        ("labels", {"query": "{}"}),
+        ("index/stats", {"query": "{}"}),
+        ("detected_fields", {"query": "{}"}),
         ("index/volume", {"query": 'sum(rate({a="b"}[1m]))'}),
         ("tail", {"query": '{service_name="cart"}'}),
     ],
 )
-def test_refusals_are_plain_text(loki: httpx.Client, path: str, params: dict[str, str]) -> None:
+def test_refusals_are_plain_text(loki: httpx.Client, path: str, params: dict[str, str | list[str]]) -> None:
     answer = loki.get(f"/loki/api/v1/{path}", params=params)
     assert answer.status_code == 400
     assert answer.headers["content-type"].startswith("text/plain") and answer.text.strip()
@@ -104,6 +109,37 @@ def test_discovery(loki: httpx.Client) -> None:
         params = {**TIMES, "query": '{service_name="shop"}', "step": step}
         by_time = loki.get("/loki/api/v1/index/volume_range", params=params).json()["data"]["result"]
         assert sum(int(value) for _, value in by_time[0]["values"]) == sum(len(line) for _, line in SHOP)
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "answer"),
+    [
+        ("detected_fields", {"query": '{service_name="nobody"}'}, {}),
+        ("detected_field/nope/values", {"query": '{service_name="cart"}'}, {}),
+        ("labels", {"end": TIMES["start"]}, {"status": "success"}),
+        ("label/service_name/values", {"end": TIMES["start"]}, {"status": "success"}),
+        ("series", {"end": TIMES["start"]}, {"status": "success", "data": []}),
+        ("index/volume_range", {"query": '{service_name="nobody"}'}, {"resultType": "vector", "result": []}),
+    ],
+)
+def test_nothing_looks_as_loki_shows_it(
+    loki: httpx.Client, path: str, params: dict[str, str], answer: dict[str, object]
+) -> None:
+    found = loki.get(f"/loki/api/v1/{path}", params={**TIMES, **params}).json()
+    assert (found["data"] if "result" in answer else found) == answer
+
+
+def test_volumes_of_streams_that_lack_a_target_label(loki: httpx.Client) -> None:
+    def volumes(query: str, **params: str) -> list[dict[str, str]]:
+        asked = {**TIMES, "query": query, **params}
+        return [one["metric"] for one in loki.get("/loki/api/v1/index/volume", params=asked).json()["data"]["result"]]
+
+    targets = "service_name,cloud_region"
+    assert volumes('{service_name=~".+"}', targetLabels=targets) == []
+    # The query itself says which values of the label will do.
+    named = volumes('{service_name=~".+", cloud_region!="x"}', targetLabels=targets)
+    assert named == [{"service_name": "cart"}, {"service_name": "shop"}]
+    assert volumes("{}", limit="0") == named
 
 
 def test_fields_and_patterns(loki: httpx.Client) -> None:

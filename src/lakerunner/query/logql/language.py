@@ -38,7 +38,7 @@ from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.printer import print_expr
 from lakerunner.query.logql.pushdown import segment_matchers
 from lakerunner.query.logql.scanned import ScannedEntries
-from lakerunner.query.logql.warm import warm
+from lakerunner.query.logql.warm import shares
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.predicate import Predicate
 from lakerunner.query.scan.rows.request import RowScan
@@ -52,6 +52,7 @@ from lakerunner.query.syntax.tree import TreeCodec, dumps, loads
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions
 from lakerunner.query.vectors.matching import Cardinality, Matching
+from lakerunner.runtime.kernels import Share
 
 #: Texts up to this length stay parsed: dashboards ask the same again and again.
 _CACHED_TEXT = 4_096
@@ -95,8 +96,8 @@ class LogQl:
         steps_ns = first_ns + step_ns * np.arange(count, dtype=np.int64)
         return step_stream(_evaluate(expr, steps_ns, source, check, options))
 
-    def warm(self) -> None:
-        warm(self.compile)
+    def kernels(self) -> Sequence[Share]:
+        return shares(self.compile)
 
 
 LANGUAGE = LogQl()

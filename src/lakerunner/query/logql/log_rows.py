@@ -16,13 +16,13 @@ import pyarrow as pa
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.language import RowSource
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.answer import TIMESTAMP, answer_batch
+from lakerunner.query.logql.answer import SCHEMA, TIMESTAMP, answer_batch
 from lakerunner.query.logql.entries import Check, Entries, Ints
 from lakerunner.query.logql.pipeline import Pipeline
 from lakerunner.query.logql.stored_rows import FEW_ROWS, Equality, equalities, stored_answer
+from lakerunner.query.scan.rows.group_rows import Found
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.scan import LATE_ROWS, one_batch
-from lakerunner.query.scan.rows.segment import Found
 
 #: Rows of the first piece per entry that is wanted, and how much larger each next piece is.
 _FIRST, _GROWTH = 4, 4
@@ -100,9 +100,18 @@ class _Reader:
         self._check()
         self.rows += len(found.rows)
         self.first_ns, self.last_ns = min(self.first_ns, found.times.min()), max(self.last_ns, found.times.max())
+        if (made := self._kept_entries(found)) is not None:
+            return made
         if self._filtering is not None and len(found.rows) > _FEW_ROWS:
             found = found.chosen(self._passing(self._filtering, found))
         return found.batch(self.pipeline.columns)
+
+    def _kept_entries(self, found: Found) -> pa.RecordBatch | None:
+        """Rows that are asked for again, as entries: they are made once, where that takes no rules."""
+        wanted, columns = self._equalities, self.pipeline.columns
+        if wanted is None:
+            return None
+        return found.made(("entries", wanted, columns), columns, lambda rows: stored_answer(rows, wanted))
 
     def whole(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """Rows of one schema are made into entries at once: each small batch would take as long as a large one."""
@@ -115,6 +124,8 @@ class _Reader:
         return one_batch([self._answer(one_batch(each)) for each in alike])
 
     def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if rows.schema.equals(SCHEMA):
+            return rows  # Kept entries.
         if rows.num_rows <= FEW_ROWS and self._equalities is not None:
             stored = stored_answer(rows, self._equalities)
             if stored is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,9 +19,6 @@ from lakerunner.query.logql.stages.compile import compile_stages
 from lakerunner.query.scan.rows.predicate import Predicate
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series.matchers import Matcher
-
-#: Stages that do not look at the line.
-_OF_LABELS = (ast.LabelFilter, ast.Drop, ast.Keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +39,7 @@ class Pipeline:
         pushed = push_down(selector)
         left, matchers = pushed.stages, pushed.matchers
         read = stored_names(left, None if names is None else names | {each.name for each in matchers})
-        lines = need_lines or any(
-            not isinstance(stage, ast.LabelFilter | ast.Drop | ast.Keep) for stage in pushed.stages
-        )
+        lines = need_lines or _read_lines(pushed.stages)
         columns = columns_for(read, need_lines=lines)
         return cls(pushed.predicate, matchers, left, read, columns, compile_stages(left, read))
 
@@ -51,6 +47,11 @@ class Pipeline:
     def can_drop(self) -> bool:
         """Whether it may leave out entries of rows that satisfy the predicate."""
         return bool(self.matchers) or can_drop(self.stages)
+
+    @property
+    def reads_lines(self) -> bool:
+        """Whether a stage looks at the line, which may take long."""
+        return _read_lines(self.stages)
 
     def scan(self, start_ns: int, end_ns: int) -> RowScan:
         """A scan for all rows of a time range, in any order."""
@@ -63,3 +64,7 @@ class Pipeline:
     def run(self, entries: Entries, check: Check) -> Entries:
         entries = selected(entries, self.matchers, check)
         return self._run(entries, check) if self.stages else entries
+
+
+def _read_lines(stages: Iterable[ast.Stage]) -> bool:
+    return any(not isinstance(stage, ast.LabelFilter | ast.Drop | ast.Keep) for stage in stages)

@@ -43,4 +43,6 @@ def _accepted(entries: Entries, matcher: Matcher, check: Check) -> Mask:
         return np.full(len(entries), matcher.matches(""))
     found = tested(test_of(text_leaf(Column(matcher.name), matcher), check), values)
     found = ~found if is_negated(matcher) else found
+    if not values.null_count:
+        return found
     return np.where(valid(values), found, matcher.matches(""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from lakerunner.model.errors import BadInput
@@ -40,12 +41,21 @@ def format_size(size_bytes: int) -> str:
     >>> format_size(20_000_000), format_size(1000), format_size(3072), format_size(512)
     ('20MB', '1.0kB', '3072B', '512B')
     """
+    text = rounded_size(size_bytes)
+    return text if parse_size_bytes(text) == size_bytes else f"{size_bytes}B"
+
+
+def rounded_size(size_bytes: int) -> str:
+    """The size with a unit and two digits or three.
+
+    >>> rounded_size(1_572_864), rounded_size(12_288), rounded_size(7_000), rounded_size(5)
+    ('1.6MB', '12kB', '7.0kB', '5B')
+    """
     power = 0
     while power < len(_PREFIXES) and size_bytes >= 1000 ** (power + 1):
         power += 1
     if not power:
         return f"{size_bytes}B"
-    scaled = size_bytes / 1000**power
+    scaled = math.floor(size_bytes / 1000**power * 10 + 0.5) / 10
     prefix = _PREFIXES[power - 1]
-    text = f"{scaled:.{0 if scaled >= 10 else 1}f}{prefix if prefix == 'k' else prefix.upper()}B"
-    return text if parse_size_bytes(text) == size_bytes else f"{size_bytes}B"
+    return f"{scaled:.{0 if scaled >= 10 else 1}f}{prefix if prefix == 'k' else prefix.upper()}B"

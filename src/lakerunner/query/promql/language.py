@@ -22,7 +22,7 @@ from lakerunner.query.promql.lexer import LANGUAGE as PROMQL
 from lakerunner.query.promql.parser import parse
 from lakerunner.query.promql.printer import print_expr
 from lakerunner.query.promql.splittable import is_splittable
-from lakerunner.query.promql.warm import warm
+from lakerunner.query.promql.warm import shares
 from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher, MatchKind
@@ -33,6 +33,7 @@ from lakerunner.query.syntax.tree import TreeCodec, dumps, loads
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions, Evaluation
 from lakerunner.query.vectors.matching import Cardinality, Matching
+from lakerunner.runtime.kernels import Share
 
 #: Texts up to this length stay parsed: dashboards ask the same again and again.
 _CACHED_TEXT = 4_096
@@ -71,8 +72,8 @@ class PromQl:
         expr = _CODEC.decode(document["expr"])
         return step_stream(_evaluate(expr, steps, Evaluation(source, times, options, Annotations("", PROMQL), check)))
 
-    def warm(self) -> None:
-        warm(self.compile)
+    def kernels(self) -> Sequence[Share]:
+        return shares(self.compile)
 
 
 LANGUAGE = PromQl()

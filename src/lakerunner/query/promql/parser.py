@@ -43,7 +43,6 @@ from lakerunner.query.promql.parser_durations import DurationParser
 from lakerunner.query.series.go_format import plain
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.patterns import PatternGuard, whole
-from lakerunner.query.syntax.durations import parse_duration_ms
 from lakerunner.query.syntax.limits import DepthGuard
 from lakerunner.query.syntax.strings import quote, unquote
 from lakerunner.query.syntax.tokens import END, Token
@@ -439,16 +438,6 @@ class Parser(DurationParser):
         else:
             self.unexpected(context, "a number")
         return -value if sign is not None and sign.kind == "-" else value
-
-
-def parse_duration_literal_ms(text: str) -> int:
-    """A duration in an API parameter: with units, or a number of seconds."""
-    tokens = tokenize(text)
-    if len(tokens) == 2 and tokens[0].kind == DURATION:
-        return parse_duration_ms(tokens[0].text)
-    if len(tokens) == 2 and tokens[0].kind == NUMBER:
-        return round(float(tokens[0].text) * 1000)
-    raise BadInput(f"cannot read {text!r} as a duration", hint="write it like 30s, 5m or 1h30m")
 
 
 def _unclosed(tokens: Sequence[Token]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -40,6 +40,7 @@ from lakerunner.query.traceql.search import SCHEMA, Search, search
 from lakerunner.query.traceql.shown import all_fields
 from lakerunner.query.traceql.tree import trees_of
 from lakerunner.query.vectors.annotations import Annotations
+from lakerunner.runtime.kernels import Share
 
 CODEC = TreeCodec(
     (
@@ -85,15 +86,17 @@ class TraceQl:
         query = Search(pipeline, start_ns, end_ns, limit, spans_per_set, reach_ns, with_sets)
         return Stream(search(query, source, check), dict)
 
-    def warm(self) -> None:
-        one = np.zeros(1, np.int64)
-        trees = trees_of(one, one, one - 1)
-        trees.with_ancestor_in(one == 0)
-        trees.with_descendant_in(one == 0)
-        two = np.zeros(2, np.int64)
-        suspects([Seen.of(0, two, two)])
-        metric_cells.warm()
-        duration_buckets.warm()
+    def kernels(self) -> Sequence[Share]:
+        return (_warm_trees, metric_cells.warm, duration_buckets.warm)
+
+
+def _warm_trees() -> None:
+    one = np.zeros(1, np.int64)
+    trees = trees_of(one, one, one - 1)
+    trees.with_ancestor_in(one == 0)
+    trees.with_descendant_in(one == 0)
+    two = np.zeros(2, np.int64)
+    suspects([Seen.of(0, two, two)])
 
 
 LANGUAGE = TraceQl()

@@ -38,6 +38,8 @@ _OPERATORS = (
     "{", "}", "(", ")", "=", "<", ">", "~", "!", "|", "+", "-", "*", "/", "%", "^", ",",
 )  # fmt: skip
 _INTEGER = re.compile(r"\d+")
+#: A leading zero, where only octal digits may follow. The number is decimal all the same, as in Tempo.
+_BAD_OCTAL = re.compile(r"0\d*[89]\d*(?![\d.eE])")
 _FLOAT = re.compile(r"(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?")
 _GO_DURATION = re.compile(r"(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _LONG_DURATION = re.compile(r"(?:\d+y)?(?:\d+w)?(?:\d+d)?(?:\d+h)?(?:\d+m)?(?:\d+s)?(?:\d+ms)?")
@@ -109,6 +111,9 @@ def _name_end(text: str, at: int, start: int) -> int:
 
 def _number(text: str, found: re.Match[str]) -> Token:
     word, at, end = found.group(), found.start(), found.end()
+    if _BAD_OCTAL.match(word):
+        reason = f'invalid digit in octal literal: "{word}"; write it without leading zeros'
+        raise ParseError(reason, text=text, start=at, end=end, language=LANGUAGE)
     if _INTEGER.fullmatch(word):
         kind = INTEGER
     elif _FLOAT.fullmatch(word):

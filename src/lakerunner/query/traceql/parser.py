@@ -117,7 +117,7 @@ class Parser(Cursor):
             self.expect("(", "coalesce")
             self.expect(")", "coalesce")
             return ast.Coalesce()
-        if not first and self._is_word("select"):
+        if self._is_word("select"):
             self.take()
             return ast.Select(self._fields("select"))
         return self._expression(0)
@@ -150,6 +150,8 @@ class Parser(Cursor):
                     self.fail(f'"{op}" connects pipelines only with pipelines', operator.start, operator.end)
                 return ast.ScalarOp(op, left, right)
             if op in ast.COMPARISONS[:6]:
+                if not (_has_aggregate(left) or _has_aggregate(right)):
+                    self.fail("a comparison of numbers says nothing of spans", operator.start, operator.end)
                 return ast.ScalarFilter(op, left, right)
         self.fail(f'unexpected "{op}": it does not connect what stands beside it', operator.start, operator.end)
 
@@ -390,6 +392,12 @@ def _has_pipeline(item: ast.Scalar) -> bool:
     if isinstance(item, ast.ScalarOp):
         return _has_pipeline(item.left) or _has_pipeline(item.right)
     return isinstance(item, ast.ScalarPipeline)
+
+
+def _has_aggregate(item: ast.Scalar) -> bool:
+    if isinstance(item, ast.ScalarOp):
+        return _has_aggregate(item.left) or _has_aggregate(item.right)
+    return not isinstance(item, ast.Literal)
 
 
 def _folded(item: Item) -> float | None:

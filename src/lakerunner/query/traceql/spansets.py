@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -94,17 +94,21 @@ class PipelineRun:
         if op == "&&":
             both = _any_of(left, sets) & _any_of(right, sets)
             return (left | right) & both[sets.set_of]
-        chosen = np.zeros(len(self._spans), np.bool_)
-        chosen[sets.rows] = left
-        others = np.zeros(len(self._spans), np.bool_)
-        others[sets.rows] = right
+        related = np.zeros(len(self._spans), np.bool_)
         relation = op.lstrip("!&")
-        related = others & self._related(relation, chosen)
-        if op[0] == "!":
-            related = others & ~related
-        elif op[0] == "&":
-            related |= chosen & self._related(_INVERSE[relation], others)
-        return related[sets.rows]
+        for layer in _layers(left, right, sets):
+            chosen = self._spread(left & layer, sets)
+            others = self._spread(right & layer, sets)
+            related |= others & self._related(relation, chosen)
+            if op[0] == "&":
+                related |= chosen & self._related(_INVERSE[relation], others)
+        return right & ~related[sets.rows] if op[0] == "!" else related[sets.rows]
+
+    def _spread(self, mask: Mask, sets: SpanSets) -> Mask:
+        """A choice of the rows of the sets as one of all spans."""
+        found = np.zeros(len(self._spans), np.bool_)
+        found[sets.rows] = mask
+        return found
 
     def _related(self, relation: str, chosen: Mask) -> Mask:
         """The spans that stand in the relation to one of the chosen spans, which are on its left side."""
@@ -203,6 +207,21 @@ _INVERSE = {">": "<", ">>": "<<", "<": ">", "<<": ">>", "~": "~"}
 def _any_of(mask: Mask, sets: SpanSets) -> Mask:
     found: Mask = np.bincount(sets.set_of[mask], minlength=len(sets)) > 0
     return found
+
+
+def _layers(left: Mask, right: Mask, sets: SpanSets) -> Iterator[Mask]:
+    """Rows whose relations are judged together: only spans of one set are related, so one set of a trace at a time."""
+    traces = np.unique(sets.trace)
+    if len(traces) == len(sets):
+        yield np.ones(len(sets.rows), np.bool_)
+        return
+    both = np.flatnonzero(_any_of(left, sets) & _any_of(right, sets))
+    by_trace = both[np.argsort(sets.trace[both], kind="stable")]
+    first = np.searchsorted(sets.trace[by_trace], sets.trace[by_trace])
+    place = np.full(len(sets), -1, np.int64)
+    place[by_trace] = np.arange(len(by_trace)) - first
+    for number in range(int(place.max(initial=-1)) + 1):
+        yield place[sets.set_of] == number
 
 
 def _renumbered(trace_of_row: Ints, traces: Ints) -> tuple[Ints, Ints]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from lakerunner.query.syntax.tree import dumps, loads
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.language import CODEC
 from lakerunner.query.traceql.tags import TagQuery, find_tags
+from lakerunner.runtime.kernels import Share
 
 SCHEMA = pa.schema(
     [
@@ -45,8 +46,8 @@ class Tags:
             raise BadInput(f"cannot read an encoded query: {reason!r}") from None
         return Stream(_found(query, source, check), dict)
 
-    def warm(self) -> None:
-        pass
+    def kernels(self) -> Sequence[Share]:
+        return ()
 
 
 def _found(query: TagQuery, source: Source, check: Check) -> Iterator[pa.RecordBatch]:

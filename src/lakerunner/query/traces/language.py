@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,11 +12,12 @@ from lakerunner.query.language import Check, Plan, QueryOptions, RowPlan, Source
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.predicate import Column, Compare, Op, Text
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.warm import warm
+from lakerunner.query.scan.rows.warm import SHARES
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.tree import dumps, loads
 from lakerunner.query.traces.spans import SCHEMA, SpanShape
 from lakerunner.query.traces.trace_id import full_trace_id
+from lakerunner.runtime.kernels import Share
 
 
 class Traces:
@@ -34,8 +36,8 @@ class Traces:
         scan = RowScan.from_json(loads(payload)["scan"])
         return Stream(source.rows(scan, SpanShape()), dict)
 
-    def warm(self) -> None:
-        warm()
+    def kernels(self) -> Sequence[Share]:
+        return SHARES
 
 
 LANGUAGE = Traces()

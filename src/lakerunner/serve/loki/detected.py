@@ -24,7 +24,7 @@ from lakerunner.serve.rendering.json import json_text
 
 _NAMES = tuple(sorted(STREAM_LABELS))
 #: Lines that are looked at, and fields of the answer, if the request says nothing; and the most lines it may ask for.
-_LINES, _FIELDS, _MOST_LINES = 1_000, 1_000, 5_000
+_LINES, _FIELDS, _MOST_LINES = 100, 1_000, 5_000
 
 
 def detected_routes(api: Api) -> list[BaseRoute]:
@@ -46,7 +46,8 @@ def detected_routes(api: Api) -> list[BaseRoute]:
 
     async def fields(request: Request) -> Response:
         def answer(found: Sequence[Field], limit: int) -> dict[str, object]:
-            return {"fields": [field.to_json() for field in found[:limit]], "limit": limit}
+            # As Loki has it, an answer without fields or values has nothing.
+            return {"fields": [field.to_json() for field in found[:limit]], "limit": limit} if found else {}
 
         return await _detect(api, request, answer)
 
@@ -54,8 +55,8 @@ def detected_routes(api: Api) -> list[BaseRoute]:
         name = request.path_params["name"]
 
         def answer(found: Sequence[Field], limit: int) -> dict[str, object]:
-            texts: set[str] = next((field.values for field in found if field.name == name), set())
-            return {"values": sorted(texts)[:limit], "limit": limit}
+            texts: set[str] = next((field.shown for field in found if field.name == name), set())
+            return {"values": sorted(texts)[:limit], "limit": limit} if texts else {}
 
         return await _detect(api, request, answer)
 

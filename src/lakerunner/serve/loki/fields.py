@@ -18,7 +18,7 @@ from lakerunner.model.errors import BadInput
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.durations import parse_go_duration_ns
 from lakerunner.query.logql.entries import ERROR, ERROR_DETAILS, Category, Entries, Mask, plain, valid
-from lakerunner.query.logql.sizes import parse_size_bytes
+from lakerunner.query.logql.sizes import parse_size_bytes, rounded_size
 from lakerunner.query.logql.stages.compile import compile_stage
 from lakerunner.serve.rendering.streams import LINE, METADATA, PARSED, STREAM, TIME
 
@@ -41,8 +41,11 @@ class Field:
     parsers: dict[str, None] = field(default_factory=dict)
     #: Where it is in a JSON line.
     path: list[str] | None = None
-    #: The type of the value that was seen last.
+    #: The type of the last value: by stream, then by time, metadata before what parsers find.
     kind: str = "string"
+    place: tuple[int, int] = (-1, 0)
+    #: The values as they are told: sizes that a parser found in one spelling, with which they can be queried for.
+    shown: set[str] = field(default_factory=set)
 
     def to_json(self) -> dict[str, object]:
         about: dict[str, object] = {
@@ -64,16 +67,20 @@ def detect_fields(batches: Sequence[pa.RecordBatch], check: Callable[[], object]
     streams = plain(table.column(STREAM).combine_chunks())
     table = table.set_column(table.schema.get_field_index(STREAM), STREAM, streams)
     table = table.sort_by([(STREAM, "ascending"), (TIME, "descending")])
-    for document in _documents(table, METADATA):
-        _see_all(fields, document)
+    for row, document in enumerate(_documents(table, METADATA)):
+        _see_all(fields, document, (row, 0))
     parsed = _Parsed.of(table, check)
-    for document, is_json in zip(_documents(table, PARSED), parsed.is_json.tolist(), strict=True):
-        _see_all(fields, document, _JSON if is_json else _LOGFMT)
-    for parser, entries in ((_JSON, parsed.as_json), (_LOGFMT, parsed.as_logfmt)):
+    for row, (document, is_json) in enumerate(zip(_documents(table, PARSED), parsed.is_json.tolist(), strict=True)):
+        _see_all(fields, document, (row, 1), _JSON if is_json else _LOGFMT)
+    for parser, entries, rows in (
+        (_JSON, parsed.as_json, np.flatnonzero(parsed.is_json)),
+        (_LOGFMT, parsed.as_logfmt, np.flatnonzero(~parsed.is_json)),
+    ):
         for (category, name), values in entries.columns.items():
             if category is Category.PARSED and name not in _ERRORS:
-                for value in plain(values).drop_null().to_pylist():
-                    _see(fields, name, value, parser)
+                for row, value in zip(rows.tolist(), plain(values).to_pylist(), strict=True):
+                    if value is not None:
+                        _see(fields, name, value, (row, 1), parser)
     _add_paths(fields, table)
     return [fields[name] for name in sorted(fields)]
 
@@ -86,18 +93,23 @@ def _add_paths(fields: dict[str, Field], table: pa.Table) -> None:
                 break
 
 
-def _see_all(fields: dict[str, Field], labels: dict[str, str], parser: str | None = None) -> None:
+def _see_all(
+    fields: dict[str, Field], labels: dict[str, str], place: tuple[int, int], parser: str | None = None
+) -> None:
     for name, value in labels.items():
         if name not in _ERRORS:
-            _see(fields, name, value, parser)
+            _see(fields, name, value, place, parser)
 
 
-def _see(fields: dict[str, Field], name: str, value: str, parser: str | None = None) -> None:
+def _see(fields: dict[str, Field], name: str, value: str, place: tuple[int, int], parser: str | None = None) -> None:
     seen = fields.setdefault(name, Field(name))
+    kind = kind_of(value)
     seen.values.add(value)
-    seen.kind = kind_of(value)
+    if place >= seen.place:
+        seen.kind, seen.place = kind, place
     if parser is not None:
         seen.parsers[parser] = None
+    seen.shown.add(rounded_size(parse_size_bytes(value)) if parser is not None and kind == "bytes" else value)
 
 
 def _documents(table: pa.Table, name: str) -> Iterator[dict[str, str]]:

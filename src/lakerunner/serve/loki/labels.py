@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from lakerunner.model.errors import BadInput
 from lakerunner.query.logql.ast import LogSelector
 from lakerunner.query.logql.records import STREAM_LABELS
 from lakerunner.query.series.matchers import Matcher, MatchKind
@@ -56,7 +57,10 @@ def label_routes(api: Api) -> list[BaseRoute]:
     async def series(request: Request) -> Response:
         params = await Params.of(request)
         bounds = read_bounds(params)
-        selectors = [selector_of(text) for text in params.texts("match[]") or params.texts("match") or [""]]
+        texts = params.texts("match[]") or params.texts("match")
+        if not all(text.strip() for text in texts):
+            raise BadInput("a matcher is empty", where="match[]", hint='give a selector like {service_name="cart"}')
+        selectors = [selector_of(text, braces=len(texts) < 2) for text in texts or ["{}"]]
 
         def answer(find: Find) -> Response:
             found, warnings = find(selectors)
@@ -88,7 +92,8 @@ async def _discover(
         def find(selectors: Iterable[LogSelector]) -> tuple[list[Labels], list[str]]:
             found: list[Labels] = []
             warnings: list[str] = []
-            for selector in selectors:
+            # A range ends before its end: one without a length has nothing.
+            for selector in selectors if bounds.range_ns else ():
                 tallies, stats = Tallies(api.service, query, selector).of_range(COUNT, names, bounds)
                 found += [tally.labels for tally in tallies]
                 warnings += _new(warnings, stats)

@@ -63,16 +63,7 @@ def rule_routes(api: Api) -> list[BaseRoute]:
     async def rules(request: Request) -> Response:
         params = await Params.of(request)
         caller = await api.caller(request)
-        wanted = RuleFilter(
-            params.text("type").lower(),
-            params.texts("rule_name[]"),
-            params.texts("rule_group[]"),
-            params.texts("file[]"),
-            exclude_alerts=params.flag("exclude_alerts"),
-            group_limit=params.count("group_limit"),
-            next_token=params.text("group_next_token"),
-            language=LOGQL,
-        )
+        wanted = RuleFilter.of(params, language=LOGQL)
         return success(request, json_text(await run_in_threadpool(groups.rules, caller, wanted)))
 
     async def alerts(request: Request) -> Response:

@@ -12,9 +12,9 @@ from lakerunner.query.series.matchers import Matcher, MatchKind
 EVERYTHING = LogSelector((Matcher(SERVICE_NAME, MatchKind.REGEX, ".+"),))
 
 
-def selector_of(text: str) -> LogSelector:
-    """Parse a selector. An empty one matches everything."""
-    if text.strip().replace(" ", "") in ("", "{}"):
+def selector_of(text: str, *, braces: bool = False) -> LogSelector:
+    """Parse a selector. None matches everything; so do empty `braces` where they are allowed."""
+    if not text.strip() or (braces and "".join(text.split()) == "{}"):
         return EVERYTHING
     expr = parse(text)
     if not isinstance(expr, LogSelector) or expr.stages:
@@ -23,8 +23,8 @@ def selector_of(text: str) -> LogSelector:
 
 
 def log_query_of(text: str) -> LogSelector:
-    """Parse a log query, which may have a pipeline. An empty one matches everything."""
-    if text.strip().replace(" ", "") in ("", "{}"):
+    """Parse a log query, which may have a pipeline. None matches everything."""
+    if not text.strip():
         return EVERYTHING
     expr = parse(text)
     if not isinstance(expr, LogSelector):

@@ -63,7 +63,7 @@ def parse_time_ns(name: str, text: str) -> int:
     """
     if _DECIMAL.fullmatch(text) and len(text.strip("+-")) > 1:
         return _near(round(float(text) * 1000) * NS_PER_MS)
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.fullmatch(text) and -(1 << 63) <= int(text) < 1 << 63:
         return _near(int(text) * (NS_PER_S if len(text) <= _SECONDS_DIGITS else 1))
     if (parts := _CALENDAR.fullmatch(text)) is not None:
         try:
@@ -122,7 +122,7 @@ def read_limit(params: Params, most: int, default: int = 100, name: str = "limit
 
 
 def read_newest_first(params: Params) -> bool:
-    direction = params.text("direction", "backward").upper()
+    direction = (params.text("direction") or "backward").upper()
     if direction not in ("FORWARD", "BACKWARD"):
         raise BadInput(f"invalid direction {params.text('direction')[:50]!r}")
     return direction == "BACKWARD"

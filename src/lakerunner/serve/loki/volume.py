@@ -27,6 +27,7 @@ from lakerunner.serve.rendering.json import json_text
 
 _NAMES = tuple(sorted(STREAM_LABELS))
 _SERIES, _LABELS = "series", "labels"
+_DEFAULT_LIMIT = 100
 #: A set of labels that can be a key.
 Group = tuple[tuple[str, str], ...]
 
@@ -43,17 +44,17 @@ class VolumeRequest:
 
     @classmethod
     def of(cls, params: Params, most: int) -> VolumeRequest:
-        selector, bounds = selector_of(params.required("query")), read_bounds(params)
+        selector, bounds = selector_of(params.required("query"), braces=True), read_bounds(params)
         aggregate_by = params.text("aggregateBy", _SERIES)
         if aggregate_by not in (_SERIES, _LABELS):
             raise BadInput("invalid aggregation option", where="aggregateBy", hint="give series or labels")
         targets = tuple(name for name in params.text("targetLabels").split(",") if name)
-        # Only streams that have all target labels count.
-        wanted = tuple(Matcher(name, MatchKind.REGEX, ".+") for name in targets)
         matched = tuple(dict.fromkeys(matcher.name for matcher in selector.matchers))
+        # Only streams that have all target labels count, except those of which the query says something itself.
+        wanted = tuple(Matcher(name, MatchKind.REGEX, ".+") for name in targets if name not in matched)
         by_name = aggregate_by == _LABELS
-        names = targets or (_NAMES if by_name or (selector == EVERYTHING and not params.text("query")) else matched)
-        limit = read_limit(params, most)
+        names = targets or (_NAMES if by_name or selector is EVERYTHING else matched)
+        limit = _DEFAULT_LIMIT if params.text("limit") == "0" else read_limit(params, most, _DEFAULT_LIMIT)
         return cls(LogSelector((*selector.matchers, *wanted)), bounds, names, by_name, limit)
 
     def groups(self, tally: Tally) -> list[Group]:
@@ -114,7 +115,9 @@ def volume_routes(api: Api) -> list[BaseRoute]:
                 {"metric": dict(group), "values": [[time, str(round(size))] for time, size in sorted(points[group])]}
                 for group, _ in _largest(totals, wanted.limit)
             ]
-            return success(request, json_text({"resultType": "matrix", "result": result}), warnings)
+            # As Loki has it, nothing is a vector.
+            kind = "matrix" if result else "vector"
+            return success(request, json_text({"resultType": kind, "result": result}), warnings)
 
         return await api.in_turn(request, caller, "loki_volume_range", params.text("query"), answer)
 

@@ -161,7 +161,8 @@ OPERATIONS = (
         "index/volume_range",
         "GET POST",
         "Bytes of log lines by labels over time.",
-        _success(_MATRIX),
+        # Without any bytes, it is an empty vector.
+        _success({"anyOf": [_MATRIX, _VECTOR]}),
         f"query! {_TIMES} step limit targetLabels aggregateBy",
         _SELECTED,
     ),
@@ -177,7 +178,8 @@ OPERATIONS = (
         "detected_fields",
         "GET POST",
         "Fields that entries have, or that parsing their lines would give.",
-        record({"fields": array(_DETECTED_FIELD), "limit": COUNT}),
+        # Both are missing if there are no fields, or values.
+        record({}, {"fields": array(_DETECTED_FIELD), "limit": COUNT}),
         f"query! {_TIMES} limit line_limit",
         _SELECTED,
     ),
@@ -185,7 +187,7 @@ OPERATIONS = (
         "detected_field/{name}/values",
         "GET POST",
         "Values of a field.",
-        record({"values": array(STRING), "limit": COUNT}),
+        record({}, {"values": array(STRING), "limit": COUNT}),
         f"query! {_TIMES} limit line_limit",
         _SELECTED,
     ),

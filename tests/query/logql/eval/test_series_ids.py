@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakerunner.query.logql.entries import Category, Entries
@@ -18,8 +18,16 @@ _labels = st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(_VALUES))
 _pieces = st.lists(st.lists(_labels, max_size=12), max_size=5)
 
 
+@pytest.fixture(params=[0, 20, 1 << 16], ids=["searched for", "searched for later", "in a table"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Series of few possible combinations are found in another way."""
+    monkeypatch.setattr("lakerunner.query.logql.eval.series_ids._FEW_COMBINATIONS", request.param)
+
+
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("by", [None, (), ("a",), ("a", "c")])
 @given(pieces=_pieces)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_labels_have_one_number(by: tuple[str, ...] | None, pieces: list[list[dict[str, str]]]) -> None:
     ids = series_ids(None if by is None else frozenset(by), frozenset({"d"} if by is None else ()))
     kept = ("a", "b", "c") if by is None else by

@@ -44,8 +44,8 @@ def leaves(expr: ast.MetricExpr, steps_ns: Ints) -> list[tuple[ast.LogSelector, 
     found = []
     for node in walk(expr):
         if isinstance(node, ast.RangeAggregate) and len(steps_ns):
-            windows = Windows.of(steps_ns, node.range.range_ns, node.range.offset_ns)
-            found.append((node.range.selector, Leaf(LOGS.name, windows.start_ns, windows.end_ns)))
+            extent = Windows.extent(steps_ns, node.range.range_ns, node.range.offset_ns)
+            found.append((node.range.selector, Leaf(LOGS.name, *extent)))
     return found
 
 

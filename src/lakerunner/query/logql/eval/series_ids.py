@@ -6,8 +6,9 @@ number.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ Codes = npt.NDArray[np.int32]
 _ROWS = 1 << 16
 #: A dictionary with more values than this per entry is first cut down to those in use.
 _VALUES_PER_ENTRY = 4
+#: Up to so many possible combinations of values, a series is found by its place in a table of all.
+_FEW_COMBINATIONS = 1 << 16
 #: The values of one label may have so many bytes together.
 _MAX_TEXT_BYTES = 1 << 30
 
@@ -99,6 +102,9 @@ class _ManyLabels(SeriesIds):
         #: Per series, its codes in the order of `_dictionaries`.
         self._known: Codes = np.zeros((0, 0), np.int32)
         self._table: Codes = np.full(power_of_two(0), -1, np.int32)
+        #: While there are few possible combinations: the values of each label, and the series of each combination.
+        self._sizes: list[int] = []
+        self._places: Codes | None = np.full(1, -1, np.int32)
 
     def of(self, entries: Entries) -> Codes:
         names = entries.names() if self._by is None else sorted(self._by)
@@ -124,12 +130,39 @@ class _ManyLabels(SeriesIds):
         return self._dictionaries.setdefault(name, _Dictionary()).codes(values)
 
     def _number(self, codes: dict[str, Codes], out: Codes) -> None:
+        if self._places is not None:
+            sizes = [each.count for each in self._dictionaries.values()]
+            if math.prod(sizes) <= _FEW_COMBINATIONS:
+                self._number_combined(codes, sizes, out)
+                return
+            # From now on, series are searched for.
+            self._places = None
+            self._table = np.full(power_of_two(2 * len(self._known)), -1, np.int32)
+            rehash(self._known, self.count, self._table)
         self._make_room(len(out))
         rows = np.zeros((len(out), self._known.shape[1]), np.int32)
         for at, name in enumerate(self._dictionaries):
             if name in codes:
                 rows[:, at] = codes[name]
         self.count = number_rows(rows, self._known, self._table, self.count, out)
+
+    def _number_combined(self, codes: dict[str, Codes], sizes: list[int], out: Codes) -> None:
+        """The same where there are few possible combinations."""
+        if sizes != self._sizes:
+            widened = np.zeros((self.count, len(sizes)), np.int32)
+            widened[:, : self._known.shape[1]] = self._known[: self.count]
+            self._known, self._sizes = widened, sizes
+            self._places = np.full(math.prod(sizes), -1, np.int32)
+            self._places[_combined(widened.T, sizes, self.count)] = np.arange(self.count)
+        assert self._places is not None
+        of_labels = [codes.get(name) for name in self._dictionaries]
+        before, combined = self.count, _combined(of_labels, sizes, len(out))
+        self.count = number_codes(combined, self._places, before, out)
+        if self.count > before:
+            fresh = np.flatnonzero(self._places >= before)
+            fresh = fresh[np.argsort(self._places[fresh])]
+            rows = np.stack(np.unravel_index(fresh, sizes), axis=1) if sizes else np.zeros((1, 0))
+            self._known = np.concatenate([self._known[:before], rows.astype(np.int32)])
 
     def _make_room(self, new: int) -> None:
         """Make room for new series, and for labels that came up since the last batch."""
@@ -145,11 +178,22 @@ class _ManyLabels(SeriesIds):
             rehash(known, self.count, self._table)
 
 
+def _combined(codes: Iterable[Codes | None], sizes: Sequence[int], count: int) -> Codes:
+    """One number for the codes of each entry. Of labels that entries lack, the code is 0."""
+    combined = np.zeros(count, np.int32)
+    for of_label, size in zip(codes, sizes, strict=True):
+        combined *= np.int32(size)
+        if of_label is not None:
+            combined += of_label
+    return combined
+
+
 class _Dictionary:
     """The values of one label in all batches so far. Code 0 is the empty text: the label is absent."""
 
     def __init__(self) -> None:
-        self._count = 0
+        #: How many there are.
+        self.count = 0
         self._known = np.empty(0, np.uint8)
         self._ends = np.empty(0, np.int32)
         self._hashes = np.empty(0, np.uint64)
@@ -183,9 +227,9 @@ class _Dictionary:
     @property
     def values(self) -> pa.StringArray:
         """The text of each code."""
-        offsets = np.zeros(self._count + 1, np.int32)
-        offsets[1:] = self._ends[: self._count]
-        return pa.StringArray.from_buffers(self._count, pa.py_buffer(offsets), pa.py_buffer(self._known))
+        offsets = np.zeros(self.count + 1, np.int32)
+        offsets[1:] = self._ends[: self.count]
+        return pa.StringArray.from_buffers(self.count, pa.py_buffer(offsets), pa.py_buffer(self._known))
 
     def _placed(self, dictionary: pa.StringArray) -> Codes:
         return np.append(self._numbered(dictionary), np.int32(0))
@@ -195,11 +239,11 @@ class _Dictionary:
         data, offsets = text_bytes(texts)
         self._make_room(len(texts), int(offsets[-1] - offsets[0]))
         out = np.empty(len(texts), np.int32)
-        self._count = number_texts(data, offsets, self._known, self._ends, self._hashes, self._table, self._count, out)
+        self.count = number_texts(data, offsets, self._known, self._ends, self._hashes, self._table, self.count, out)
         return out
 
     def _make_room(self, texts: int, size_bytes: int) -> None:
-        used = int(self._ends[self._count - 1]) if self._count else 0
+        used = int(self._ends[self.count - 1]) if self.count else 0
         if used + size_bytes > _MAX_TEXT_BYTES:
             raise LimitHit(
                 f"cannot group by the label: its values have more than {_MAX_TEXT_BYTES:,} bytes",
@@ -207,13 +251,13 @@ class _Dictionary:
             )
         if used + size_bytes > len(self._known):
             self._known = np.append(self._known[:used], np.empty(used + size_bytes, np.uint8))
-        if self._count + texts > len(self._ends):
-            more = self._count + texts
-            self._ends = np.append(self._ends[: self._count], np.empty(more, np.int32))
-            self._hashes = np.append(self._hashes[: self._count], np.empty(more, np.uint64))
-        if len(self._table) < 2 * (self._count + texts):
-            self._table = np.full(power_of_two(2 * (self._count + texts)), -1, np.int32)
-            rehash_texts(self._hashes, self._count, self._table)
+        if self.count + texts > len(self._ends):
+            more = self.count + texts
+            self._ends = np.append(self._ends[: self.count], np.empty(more, np.int32))
+            self._hashes = np.append(self._hashes[: self.count], np.empty(more, np.uint64))
+        if len(self._table) < 2 * (self.count + texts):
+            self._table = np.full(power_of_two(2 * (self.count + texts)), -1, np.int32)
+            rehash_texts(self._hashes, self.count, self._table)
 
 
 def _same(one: pa.Array, other: pa.Array) -> bool:
@@ -223,3 +267,10 @@ def _same(one: pa.Array, other: pa.Array) -> bool:
 
 def _addresses(values: pa.Array) -> Sequence[int]:
     return [0 if buffer is None else buffer.address for buffer in values.buffers()]
+
+
+def warm() -> None:
+    """Load the kernels for many combinations of labels, which the few rows of usual queries do not have."""
+    known, table = np.zeros((1, 1), np.int32), np.full(power_of_two(2), -1, np.int32)
+    rehash(known, 0, table)
+    number_rows(np.zeros((1, 1), np.int32), known, table, 0, np.empty(1, np.int32))

@@ -33,6 +33,12 @@ class Windows:
         edges, places = np.unique(np.concatenate([after, until]), return_inverse=True)
         return cls(after, until, edges, places[: len(after)], places[len(after) :])
 
+    @staticmethod
+    def extent(steps_ns: Ints, range_ns: int, offset_ns: int) -> tuple[int, int]:
+        """The first time that a window of the steps, which ascend, includes, and the first after the last window."""
+        first, last = (min(max(int(each), -_FARTHEST_NS), _FARTHEST_NS) for each in (steps_ns[0], steps_ns[-1]))
+        return first - _clipped(offset_ns + range_ns) + 1, last - _clipped(offset_ns) + 1
+
     @property
     def intervals(self) -> int:
         return max(len(self.edges) - 1, 0)

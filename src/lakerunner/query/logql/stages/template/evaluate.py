@@ -216,6 +216,8 @@ class _Evaluation(Caller):
                     raise _NotColumnar
                 self._variables[at] = (name, Bound(column, self._frame))
                 return
+        # An error for every row.
+        raise _NotColumnar
 
     def _variable(self, name: str) -> Column:
         bound = next(bound for known, bound in reversed(self._variables) if known == name)

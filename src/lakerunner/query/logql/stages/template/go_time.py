@@ -38,6 +38,12 @@ class Zone:
         offset = moment.utcoffset()
         return moment.tzname() or "", int(offset.total_seconds()) if offset is not None else 0
 
+    def is_summer(self, seconds: int) -> bool:
+        if self.rules is None:
+            return False
+        inside = min(max(seconds, _FIRST_S), _LAST_S)
+        return bool(datetime.datetime.fromtimestamp(inside, datetime.UTC).astimezone(self.rules).dst())
+
     def offset_of(self, abbreviation: str, seconds: int) -> int | None:
         """The offset of an abbreviation such as `CEST`, if the place ever used it."""
         known = _abbreviations(self).get(abbreviation)
@@ -156,6 +162,11 @@ class Time:
     @property
     def is_zero(self) -> bool:
         return self.seconds == _YEAR_ONE_S and self.nanos == 0
+
+    @property
+    def is_summer(self) -> bool:
+        """Whether daylight saving time is in effect."""
+        return self.zone.is_summer(self.seconds)
 
     def within(self, zone: Zone) -> Time:
         return Time(self.seconds, self.nanos, zone)

@@ -342,7 +342,7 @@ def _real(text: str, at: int) -> Number:
         return Number(text, value, float(value), is_float=is_float, at=at)
     except GoError:
         pass
-    if text.isdecimal() and int(text) < 1 << 64:
+    if text.isdecimal() and text[0] != "0" and int(text) < 1 << 64:
         # An unsigned integer, which no function takes.
         return Number(text, None, float(text), at=at)
     try:

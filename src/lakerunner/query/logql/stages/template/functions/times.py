@@ -110,6 +110,7 @@ _OF_TIME = (
     _method("GoString", lambda moment: moment.go_string()),
     _method("Hour", lambda moment: moment.clock[0]),
     _method("In", lambda moment, zone: moment.within(zone), ZONE),
+    _method("IsDST", lambda moment: moment.is_summer),
     _method("IsZero", lambda moment: moment.is_zero),
     _method("Local", lambda moment: moment.within(UTC)),
     _method("Location", lambda moment: moment.zone),
