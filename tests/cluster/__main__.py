@@ -1,6 +1,6 @@
 """`make cluster`: start the deployment of docs/deploy.md here, print what is where, and end it with Ctrl-C.
 
-python -m tests.cluster [--folder DIR]
+python -m tests.cluster [--folder DIR] [--hosts 2] [--local]
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _interrupted: list[float] = []
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     parser.add_argument("--folder", type=Path, help="where data and logs go; without it they are deleted at the end")
+    parser.add_argument("--hosts", type=int, default=2, help="how many hosts")
+    parser.add_argument("--local", action="store_true", help="Spark in each worker process, without a cluster of it")
     chosen = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -29,8 +31,8 @@ def main() -> int:
         folder = chosen.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
-        say(f"starting PostgreSQL, Kafka, S3 with SQS, Spark and two hosts under {folder} (about a minute)")
-        with contextlib.suppress(KeyboardInterrupt), Deployment(folder) as deployment:
+        say(f"starting PostgreSQL, Kafka, S3 with SQS, Spark and hosts under {folder} (about a minute)")
+        with contextlib.suppress(KeyboardInterrupt), Deployment(folder, chosen.hosts, not chosen.local) as deployment:
             _announce(deployment)
             while True:
                 signal.pause()
@@ -54,7 +56,7 @@ def _announce(deployment: Deployment) -> None:
         ("PostgreSQL", servers.postgres.url_at(servers.postgres.port)),
         ("Kafka", servers.kafka.brokers),
         ("S3 and SQS", f"{servers.moto.endpoint}, bucket telemetry, objects under otel-raw/ORG/"),
-        ("Spark", servers.spark.master),
+        ("Spark", servers.spark.master if servers.with_spark else "in each worker process"),
     ]
     rows += [(f"host {each.number}", f"{each.api} (query API); logs in {each.data_dir}") for each in deployment.hosts]
     rows += [(f"key of {org}", secret) for org, secret in deployment.keys.items()]

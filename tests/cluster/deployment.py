@@ -23,6 +23,7 @@ import yaml
 
 from lakerunner.index.database import Database
 from lakerunner.ops.supervisor import RoleAddress, is_ready, read_serve_state
+from lakerunner.runtime.surroundings import MARK
 from tests.cluster.page import Page, read_page
 from tests.cluster.servers import BUCKET, Servers
 from tests.components.moto import CREDENTIALS, REGION
@@ -199,7 +200,7 @@ class Deployment:
             # What tests compiled is private to root; compiling all of it again takes minutes.
             for folder in (ROOT / "src").rglob("__pycache__"):
                 folder.chmod(0o755)
-                for kernel in folder.glob("*.nb[ic]"):
+                for kernel in (*folder.glob("*.nb[ic]"), *folder.glob(MARK)):
                     kernel.chmod(0o644)
 
 

@@ -13,8 +13,8 @@ from jsonschema import ValidationError
 
 from lakerunner.ops.roles import CANARY_ROLES, ROLES, ROLES_BY_SIGNAL
 from lakerunner.runtime.settings import Settings
-from lakerunner.runtime.settings_load import load_settings
-from lakerunner.runtime.settings_table import TABLE
+from lakerunner.runtime.settings.load import load_settings
+from lakerunner.runtime.settings.table import TABLE
 from tests.components.peers import peer
 from tests.deploy import operator_schemas
 from tests.deploy.chart import CHART, FULL, VALUES, Object, RefusedValues, containers, of_kind, render, run_helm

@@ -11,7 +11,7 @@ import jsonschema
 import yaml
 
 from lakerunner.ops.roles import ROLES
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from tests.deploy.connections import CONNECTIONS, DEPLOY, peers_of
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())

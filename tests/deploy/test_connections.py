@@ -20,8 +20,8 @@ from lakerunner.pipeline.spark.job import SparkJobs
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.ruler import notify
 from lakerunner.runtime.settings import Settings
-from lakerunner.runtime.settings_load import load_settings
-from lakerunner.runtime.settings_table import TABLE
+from lakerunner.runtime.settings.load import load_settings
+from lakerunner.runtime.settings.table import TABLE
 from lakerunner.store.object_store import ObjectStore
 from tests.deploy.connections import CONNECTIONS, callers_of, peers_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.ops.roles import ROLES
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from tests.components.missing import missing
 from tests.deploy.connections import DEPLOY
 
