@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,18 +17,10 @@ from lakerunner.intake.record import Recorder
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.runtime.settings import StoreSettings
 from lakerunner.runtime.stop import Stop
-from tests.components.azurite import ACCOUNT, KEY, Azurite, running_azurite
+from tests.components.azurite import ACCOUNT, KEY, Azurite
 from tests.components.azurite_queue import running_azurite_queue
 from tests.intake import shapes
 from tests.intake.conftest import Lake
-
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +55,7 @@ def azure_lake(
     make_recorder: Callable[[Lake], Recorder],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[AzureLake]:
-    name = f"lake-{next(_numbers)}"
+    name = f"lake-{uuid.uuid4().hex[:8]}"
     connection = f"AccountName={ACCOUNT};AccountKey={KEY};QueueEndpoint={queue_endpoint};"
     for variable, value in {
         "AZURE_STORAGE_CONNECTION_STRING": connection,

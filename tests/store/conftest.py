@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,25 +12,12 @@ import pytest
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
 from lakerunner.store.open import open_store
-from tests.components.azurite import ACCOUNT, KEY, Azurite, running_azurite
-from tests.components.moto import CREDENTIALS, REGION, Moto, running_moto
+from tests.components.azurite import ACCOUNT, KEY, Azurite
+from tests.components.moto import CREDENTIALS, REGION, Moto
 
 _S3_CREDENTIALS = (("access_key_id", "AWS_ACCESS_KEY_ID"), ("secret_access_key", "AWS_SECRET_ACCESS_KEY"))
 _AZURE_CREDENTIALS = (("account_name", "LAKERUNNER_TEST_ACCOUNT"), ("account_key", "LAKERUNNER_TEST_KEY"))
 _FAST = StoreConfig(url="", allow_http=True, timeout_s=10.0, circuit_pause_s=0.3)
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
-    with running_moto(tmp_path_factory.mktemp("moto")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +39,14 @@ def s3_config() -> Callable[[str], StoreConfig]:
 
 def _s3(request: pytest.FixtureRequest, tmp_path: Path) -> StoreConfig:
     server: Moto = request.getfixturevalue("moto")
-    config: StoreConfig = request.getfixturevalue("s3_config")(server.endpoint, f"lake-{next(_numbers)}")
+    config: StoreConfig = request.getfixturevalue("s3_config")(server.endpoint, f"lake-{uuid.uuid4().hex[:8]}")
     server.create_bucket(config.url.removeprefix("s3://"))
     return config
 
 
 def _az(request: pytest.FixtureRequest, tmp_path: Path) -> StoreConfig:
     server: Azurite = request.getfixturevalue("azurite")
-    name = f"lake-{next(_numbers)}"
+    name = f"lake-{uuid.uuid4().hex[:8]}"
     server.create_container(name)
     return replace(_FAST, url=f"az://{name}", endpoint=server.endpoint, credentials=_AZURE_CREDENTIALS)
 
