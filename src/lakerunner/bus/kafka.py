@@ -36,12 +36,12 @@ from lakerunner.runtime.settings import BusSettings
 #: How long a message may take to become durable before publishing fails.
 _PUBLISH_S = 10.0
 _ADMIN_S = 10.0
-#: So long after its time-out a question is given up.
+#: This long after its time-out a question is given up.
 _FORGOTTEN_S = 5.0
 _PING_S = 3.0
-#: After so long without an answer, questions are asked by a new client.
+#: After this long without an answer, questions are asked by a new client.
 _REPLACE_S = 15.0
-#: A new topic, or one whose broker comes back, has no leader for a moment. So long a question is asked again.
+#: A new topic, or one whose broker comes back, has no leader for a moment. This long a question is asked again.
 _LEADER_S = 5.0
 _NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 

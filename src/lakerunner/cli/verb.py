@@ -21,7 +21,7 @@ from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.ops.roles import RoleEntry
 from lakerunner.runtime.exit_code import exit_code_of
 from lakerunner.runtime.settings import Settings
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.runtime.surroundings import settle_in
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ class StoredState:
     rule_key: str
     #: JSON (`rules/evaluation/stored_state.py`).
     state: Mapping[str, object]
-    #: Receiver -> alert -> what it was told last.
-    told: Mapping[str, Mapping[str, Sequence[object]]]
+    #: Receiver -> alert -> what was sent to it last.
+    sent: Mapping[str, Mapping[str, Sequence[object]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,25 +99,25 @@ def commit_evaluation(database: Database, evaluation: RuleEvaluation) -> bool:
 
 
 def replace_states(tx: Connection, key: GroupKey, states: Sequence[tuple[int, str, str, str]]) -> None:
-    """Store the states of a changed group in its new order: number, key, state and told of each rule."""
+    """Store the states of a changed group in its new order: number, key, state and what was sent of each rule."""
     where = [key.org_id, key.namespace, key.name]
     tx.execute("DELETE FROM rule_state WHERE org_id = %s AND namespace = %s AND group_name = %s", where)
-    for number, rule_key, state, told in states:
+    for number, rule_key, state, sent in states:
         tx.execute(
             "INSERT INTO rule_state (org_id, namespace, group_name, rule_no, rule_key, state, told)"
             " VALUES (%s, %s, %s, %s, %s, %s, %s)",
-            [*where, number, rule_key, state, told],
+            [*where, number, rule_key, state, sent],
         )
 
 
-def put_told(tx: Connection, key: GroupKey, rule_no: int, rule_key: str, told: str, lease: Lease | None = None) -> None:
-    """Remember what receivers were told of a rule's alerts. A ruler that lost the group must not."""
+def put_sent(tx: Connection, key: GroupKey, rule_no: int, rule_key: str, sent: str, lease: Lease | None = None) -> None:
+    """Store what was sent to receivers of a rule's alerts. A ruler that lost the group must not."""
     if lease is not None:
         require_held(tx, lease)
     tx.execute(
         "UPDATE rule_state SET told = %s WHERE org_id = %s AND namespace = %s AND group_name = %s AND rule_no = %s"
         " AND rule_key = %s",
-        [told, key.org_id, key.namespace, key.name, rule_no, rule_key],
+        [sent, key.org_id, key.namespace, key.name, rule_no, rule_key],
     )
 
 
@@ -126,7 +126,7 @@ def read_states(
 ) -> list[StoredState]:
     """The states of an org's rules, in the order of their groups."""
     rows = tx.execute(
-        "SELECT namespace, group_name, rule_no, rule_key, state, told FROM rule_state WHERE org_id = %(org)s"
+        "SELECT namespace, group_name, rule_no, rule_key, state, told AS sent FROM rule_state WHERE org_id = %(org)s"
         " AND (%(namespace)s::text IS NULL OR namespace = %(namespace)s)"
         " AND (%(name)s::text IS NULL OR group_name = %(name)s) ORDER BY namespace, group_name, rule_no",
         {"org": org_id, "namespace": namespace, "name": name},

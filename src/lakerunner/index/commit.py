@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from lakerunner.index import deletions, outbox
 from lakerunner.index.alert_states import RuleEvaluation, apply_evaluation
+from lakerunner.index.call_halves import hold_halves
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.derivation import Derivation, apply_derivation
 from lakerunner.index.derived_windows import Remade, apply_remade, is_catalog
@@ -23,16 +24,10 @@ from lakerunner.index.rollup_windows import (
     share_windows,
 )
 from lakerunner.index.row_reports import put_reports
-from lakerunner.index.rule_catalog import (
-    Evaluated,
-    Hole,
-    RulesUsed,
-    differing_versions,
-    mark_evaluated,
-    record_clashes,
-    record_holes,
-    require_not_retired,
-)
+from lakerunner.index.rule_clashes import record_clashes
+from lakerunner.index.rule_holes import Hole, record_holes
+from lakerunner.index.rule_series import note_series
+from lakerunner.index.rule_versions import Evaluated, RulesUsed, differing_versions, mark_evaluated, require_not_retired
 from lakerunner.index.segment_inputs import release_segments, release_some
 from lakerunner.index.segment_sources import forget_sources, record_sources
 from lakerunner.index.segments import SegmentRef, ensure_partitions, insert_segments, supersede
@@ -156,8 +151,8 @@ def _apply(tx: Connection, result: ItemResult) -> None:
     if result.rule_evaluation is not None and not apply_evaluation(tx, result.rule_evaluation):
         raise _Stale("the group of rules was changed or evaluated meanwhile")
     insert_segments(tx, result.made, result.item_id)
-    if result.derivation is not None and result.made:
-        apply_derivation(tx, result.made[0].org_id, result.derivation)
+    if result.derivation is not None:
+        apply_derivation(tx, result.made[0].org_id if result.made else _org_of(tx, result), result.derivation)
     _apply_rules(tx, result)
     derived = result.evaluated or result.derivation is not None or result.remade is not None
     if result.objects or derived or result.rule_evaluation is not None:
@@ -178,6 +173,9 @@ def _lock_windows(tx: Connection, result: ItemResult) -> None:
         share_windows(tx, _org_of(tx, result))
     elif result.remade is not None:
         share_windows(tx, result.remade.due.org_id)
+        if result.remade.waiting is not None:
+            # Whoever pairs calls locks the halves first and the catalog of rules after them.
+            hold_halves(tx, result.remade.due.org_id)
 
 
 def _replace(tx: Connection, remade: Remade) -> None:
@@ -208,6 +206,7 @@ def _apply_rules(tx: Connection, result: ItemResult) -> None:
     org_id = _org_of(tx, result)
     if result.rules is not None:
         require_not_retired(tx, org_id, result.rules)
+        note_series(tx, org_id, result.rules.signal, result.rules.series)
     record_holes(tx, org_id, result.holes)
 
 

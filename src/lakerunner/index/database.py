@@ -41,7 +41,7 @@ _UNKNOWN_HOST = re.compile(r"failed to resolve|could not translate|not known|inv
 
 
 class Unstorable(BadInput):
-    """A value that the index cannot hold: whoever made the row must change it."""
+    """A value that the index cannot hold. The caller must change the row."""
 
     code = "unstorable"
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def end_pending(tx: Connection, refs: Sequence[SegmentRef]) -> None:
-    """These segments are gone, whatever deletions wanted of them."""
+    """Mark segments as gone in every deletion that concerned them."""
     if not refs:
         return
     rows = tx.execute(

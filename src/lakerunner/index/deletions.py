@@ -19,7 +19,7 @@ from lakerunner.index import derived_windows
 from lakerunner.index.database import Connection
 from lakerunner.index.deletion_end import end_complete
 from lakerunner.index.rollup_windows import mark_dirty, share_windows
-from lakerunner.index.rule_catalog import DELETED, record_gone
+from lakerunner.index.rule_holes import DELETED, record_gone
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, ref, segment_of_row
 from lakerunner.model.deletion import DeletionRequest, DeletionState, SegmentDeleted
 from lakerunner.model.errors import Conflict, LimitHit, Missing

@@ -1,4 +1,4 @@
-"""Groups that ended while alerts of theirs fired: kept until receivers were told that those alerts are over."""
+"""Groups that ended while their alerts fired: kept until receivers know that those alerts are over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EndedGroup:
 
 
 def keep_ended(tx: Connection, org_id: uuid.UUID, namespace: str, name: str | None) -> None:
-    """Keep the groups that are about to be deleted or changed, if receivers may know alerts of theirs."""
+    """Keep the groups that are about to be deleted or changed, if receivers may know their alerts."""
     tx.execute(
         "INSERT INTO ended_group (org_id, namespace, name, definition, states, ended_at_ms)"
         " SELECT g.org_id, g.namespace, g.name, g.definition, json_agg(json_build_object('rule_no', s.rule_no,"
@@ -55,15 +55,15 @@ def load_ended(tx: Connection, ids: Collection[int]) -> list[EndedGroup]:
     return [EndedGroup(**row) for row in rows]
 
 
-def put_ended_told(tx: Connection, ended_id: int, rule_no: int, told: str, lease: Lease | None) -> None:
-    """Remember what receivers were told of a rule's alerts."""
+def put_ended_sent(tx: Connection, ended_id: int, rule_no: int, sent: str, lease: Lease | None) -> None:
+    """Store what was sent to receivers of a rule's alerts."""
     if lease is not None:
         require_held(tx, lease)
     tx.execute(
         "UPDATE ended_group SET states = (SELECT json_agg(CASE WHEN (s->>'rule_no')::int = %s"
         " THEN (s::jsonb || jsonb_build_object('told', %s::jsonb))::json ELSE s END)"
         " FROM json_array_elements(states) s) WHERE ended_id = %s",
-        [rule_no, told, ended_id],
+        [rule_no, sent, ended_id],
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakerunner.index.database import Connection
-from lakerunner.index.rollup_windows import DELETING
+from lakerunner.index.rollup_windows import DELETING, window_keys
 from lakerunner.model.rollup_window import Window
 from lakerunner.model.time import NS_PER_DAY
 
@@ -43,11 +43,11 @@ def lock_day(tx: Connection, org_id: uuid.UUID, day: int) -> list[DayWindow]:
 
 
 def settle(tx: Connection, windows: Sequence[Window]) -> None:
-    """Windows that have no neighbours to be joined with stay as they are for ever."""
+    """Windows that have no neighbours to be joined with stay as they are forever."""
     tx.execute(
         "UPDATE rollup_window w SET settled = true FROM unnest(%s::uuid[], %s::int[], %s::bigint[])"
         " AS k(org_id, tier_s, start_ns) WHERE w.org_id = k.org_id AND w.tier_s = k.tier_s AND w.start_ns = k.start_ns",
-        [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]],
+        window_keys(windows),
     )
 
 

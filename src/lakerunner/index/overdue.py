@@ -38,7 +38,7 @@ START = Position(datetime.min.replace(tzinfo=UTC), uuid.UUID(int=0))
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """What to look for: older than `after_s`, and not looked for in the last `since_s`; so many at a time."""
+    """What to look for: older than `after_s`, and not looked for in the last `since_s`; this many at a time."""
 
     after_s: float
     since_s: float
@@ -130,7 +130,11 @@ def stragglers(
         "(SELECT g.* FROM rule_catalog c JOIN segment g ON g.org_id = c.org_id AND g.signal = c.signal"
         " WHERE g.signal = ANY(%(signals)s) AND g.state = 'live' AND g.level = 0 AND g.tier_s = 0"
         " AND g.rules_version < c.version AND g.created_at >= c.changed_at AND NOT EXISTS (SELECT FROM segment_input i"
-        " WHERE i.stage = %(stage)s AND i.dateint = g.dateint AND i.segment_id = g.segment_id)) s WHERE true",
+        " WHERE i.stage = %(stage)s AND i.dateint = g.dateint AND i.segment_id = g.segment_id)"
+        # Metrics that are derived or recorded are not evaluated, and have no version.
+        " AND (g.signal <> 'metrics' OR EXISTS (SELECT FROM materialization_rule r WHERE r.org_id = g.org_id"
+        " AND r.signal = g.signal AND r.until_version IS NULL AND r.since_version > g.rules_version"
+        " AND g.pruning->'values'->'metric_name' ? (r.definition->>'metric')))) s WHERE true",
         ("created_at", "segment_id"),
         overdue,
         after,

@@ -80,7 +80,7 @@ def logged_queries(tx: Connection, org_id: uuid.UUID, days: int, limit: int) -> 
 
 
 def forget_queries(tx: Connection, keep_s: float, limit: int) -> int:
-    """Delete up to so many rows of days that ended so long ago; return how many."""
+    """Delete rows of days that ended this long ago, up to a limit; return how many."""
     return tx.execute(
         "DELETE FROM query_log WHERE (org_id, day, query_id) IN (SELECT org_id, day, query_id FROM query_log"
         " WHERE day < (now() AT TIME ZONE 'UTC' - make_interval(secs => %s))::date LIMIT %s)",

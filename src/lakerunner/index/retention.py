@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakerunner.index.deletion_end import end_pending
 from lakerunner.index.rollup_windows import forget_windows, seal, share_windows
-from lakerunner.index.rule_catalog import record_gone
+from lakerunner.index.rule_holes import record_gone
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import BadInput
 from lakerunner.model.segment import RAW_TIER_S
@@ -27,7 +27,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "y": 31_536_
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhdwy])")
 #: Windows of an expired tier that are forgotten with one batch of its segments.
 _WINDOWS = 10_000
-#: Words for "keep it for ever".
+#: Words for "keep it forever".
 _EVER = ("0", "forever", "ever")
 
 
@@ -79,7 +79,7 @@ def kept_named(name: str) -> Kept:
 
 
 def read_length(text: str) -> float:
-    """A length of time in seconds; 0 means for ever.
+    """A length of time in seconds; 0 means forever.
 
     >>> read_length("1.5d"), read_length("forever"), read_length("2h30m")
     (129600.0, 0.0, 9000.0)
@@ -126,7 +126,7 @@ def unset_keep(tx: Connection, org_id: uuid.UUID, names: Sequence[Kept]) -> None
 
 
 def retentions(tx: Connection, settings: RetentionSettings) -> list[tuple[uuid.UUID, Kept, float]]:
-    """Everything that is not kept for ever: org, what, and for how long. Orgs are those that ever had a segment."""
+    """Everything that is not kept forever: org, what, and for how long. Orgs are those that ever had a segment."""
     defaults = default_keep_s(settings)
     orgs = tx.execute(
         "SELECT DISTINCT org_id FROM (SELECT org_id FROM tally WHERE subject = 'segment'"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from psycopg.rows import DictRow
 
@@ -58,17 +57,6 @@ _IS_JOINABLE = (
     " AND f.start_ns < (w.start_ns / %(day)s + 1) * %(day)s)"
     f" AND NOT {DELETING}"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class WindowState:
-    """A window as a query or a status page sees it."""
-
-    tier_s: int
-    start_ns: int
-    end_ns: int
-    dirty: bool
-    sealed: bool
 
 
 def share_windows(tx: Connection, org_id: uuid.UUID) -> None:
@@ -159,41 +147,49 @@ def _create_days(tx: Connection, org_id: uuid.UUID, days: Sequence[int]) -> None
 def ready_windows(tx: Connection, windows: Sequence[Window]) -> dict[tuple[uuid.UUID, int, int], Window]:
     """By org, tier and start, the window that the asked one has become or is part of, if something can be done now:
     made (over, dirty, and no item has it), or joined."""
-    keys = [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]]
     rows = tx.execute(
         f"SELECT DISTINCT {_COLUMNS}, k.start_ns AS asked_ns FROM"  # noqa: S608
         " unnest(%(orgs)s::uuid[], %(tiers)s::int[], %(starts)s::bigint[]) AS k(org_id, tier_s, start_ns)"
         " JOIN rollup_window w ON w.org_id = k.org_id AND w.tier_s = k.tier_s"
         " AND w.start_ns <= k.start_ns AND w.start_ns > k.start_ns - %(day)s AND w.end_ns > k.start_ns"
         f" WHERE ({_IS_READY}) OR ({_IS_JOINABLE})",
-        {**_now(), **dict(zip(("orgs", "tiers", "starts"), keys, strict=True))},
+        {**_now(), **dict(zip(("orgs", "tiers", "starts"), window_keys(windows), strict=True))},
     ).fetchall()
     return {(row["org_id"], row["tier_s"], row.pop("asked_ns")): _window(row) for row in rows}
 
 
 def joinable_days(tx: Connection) -> list[Window]:
-    """One window of each closed day that has windows to join, oldest days first; so many of each org."""
-    rows = tx.execute(
-        "SELECT org_id, tier_s, start_ns, end_ns, generation, dirty FROM (SELECT d.*,"  # noqa: S608
-        " row_number() OVER (PARTITION BY d.org_id ORDER BY d.end_ns) AS turn FROM"
-        f" (SELECT DISTINCT ON (w.org_id, w.start_ns / %(day)s) {_COLUMNS} FROM rollup_window w WHERE {_IS_JOINABLE}"
-        " ORDER BY w.org_id, w.start_ns / %(day)s, w.start_ns) AS d) AS due"
-        " WHERE turn <= %(per_org)s ORDER BY turn, org_id LIMIT %(limit)s",
-        {**_now(), "per_org": _PER_ORG, "limit": _PER_SCAN},
-    ).fetchall()
-    return [_window(row) for row in rows]
+    """One window of each closed day that has windows to join, oldest days first; this many of each org."""
+    return _in_turn(
+        tx,
+        f"SELECT DISTINCT ON (w.org_id, w.start_ns / %(day)s) {_COLUMNS} FROM rollup_window w WHERE {_IS_JOINABLE}"  # noqa: S608
+        " ORDER BY w.org_id, w.start_ns / %(day)s, w.start_ns",
+    )
 
 
 def due_windows(tx: Connection, pause_s: float) -> list[Window]:
-    """The windows that wait to be made, oldest first; so many of each org. Their first change is `pause_s` old."""
+    """The windows that wait to be made, oldest first; this many of each org. Their first change is `pause_s` old."""
+    return _in_turn(
+        tx,
+        f"SELECT {_COLUMNS} FROM rollup_window w WHERE {_IS_READY}"  # noqa: S608
+        " AND w.dirty_at <= now() - make_interval(secs => %(pause_s)s)",
+        pause_s,
+    )
+
+
+def _in_turn(tx: Connection, found: str, pause_s: float = 0.0) -> list[Window]:
+    """The windows that a statement finds, the oldest of each org first, so that no org keeps the others waiting."""
     rows = tx.execute(
-        "SELECT org_id, tier_s, start_ns, end_ns, generation, dirty FROM (SELECT w.*,"  # noqa: S608
-        " row_number() OVER (PARTITION BY w.org_id ORDER BY w.end_ns, w.tier_s) AS turn"
-        f" FROM rollup_window w WHERE {_IS_READY} AND w.dirty_at <= now() - make_interval(secs => %(pause_s)s)) AS due"
-        " WHERE turn <= %(per_org)s ORDER BY turn, org_id LIMIT %(limit)s",
+        f"SELECT {_COLUMNS} FROM (SELECT f.*, row_number() OVER (PARTITION BY f.org_id ORDER BY f.end_ns, f.tier_s)"  # noqa: S608
+        f" AS turn FROM ({found}) AS f) AS w WHERE w.turn <= %(per_org)s ORDER BY w.turn, w.org_id LIMIT %(limit)s",
         {**_now(), "pause_s": pause_s, "per_org": _PER_ORG, "limit": _PER_SCAN},
     ).fetchall()
     return [_window(row) for row in rows]
+
+
+def window_keys(windows: Sequence[Window]) -> tuple[list[uuid.UUID], list[int], list[int]]:
+    """Orgs, tiers and starts of windows, as the arrays of a statement."""
+    return [w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]
 
 
 def _now() -> dict[str, int]:
@@ -211,13 +207,12 @@ def lock_free(tx: Connection, windows: Sequence[Window]) -> list[Window]:
 
     They are returned with their present generation.
     """
-    keys = [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]]
     rows = tx.execute(
         f"SELECT {_COLUMNS} FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns, w.dirty) IN"  # noqa: S608
         " (SELECT * FROM unnest(%s::uuid[], %s::int[], %s::bigint[], %s::boolean[])) AND w.item_id IS NULL"
         " AND (CASE WHEN w.dirty THEN NOT w.sealed ELSE NOT w.settled END)"
         " ORDER BY w.org_id, w.tier_s, w.start_ns FOR UPDATE",
-        [*keys, [w.dirty for w in windows]],
+        [*window_keys(windows), [w.dirty for w in windows]],
     ).fetchall()
     return [_window(row) for row in rows]
 
@@ -227,10 +222,8 @@ def bind_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) 
         "UPDATE rollup_window w SET item_id = %s, bound_at = now()"
         " FROM unnest(%s::uuid[], %s::int[], %s::bigint[]) AS k(org_id, tier_s, start_ns)"
         " WHERE w.org_id = k.org_id AND w.tier_s = k.tier_s AND w.start_ns = k.start_ns",
-        [
-            item_id, [w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows],
-        ],
-    )  # fmt: skip
+        [item_id, *window_keys(windows)],
+    )
 
 
 def release_windows(tx: Connection, item_id: uuid.UUID) -> None:
@@ -266,7 +259,7 @@ def read_generations(tx: Connection, windows: Sequence[Window]) -> tuple[list[Wi
     rows = tx.execute(
         f"SELECT {_COLUMNS}, {DELETING} AS deleting FROM rollup_window w WHERE (w.org_id, w.tier_s, w.start_ns) IN"  # noqa: S608
         " (SELECT * FROM unnest(%s::uuid[], %s::int[], %s::bigint[])) ORDER BY w.tier_s, w.start_ns",
-        [[w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows]],
+        window_keys(windows),
     ).fetchall()
     coarse = [window for window in windows if source_tier_s(window.tier_s) != RAW_TIER_S]
     mine = [window.start_ns for window in windows if window.tier_s == DAY_SOURCE_TIER_S]
@@ -301,11 +294,8 @@ def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -
         " WHERE w.org_id = k.org_id AND w.tier_s = k.tier_s AND w.start_ns = k.start_ns"
         " AND w.generation = k.generation AND w.item_id = %s"
         " AND CASE WHEN k.dirty THEN NOT w.sealed ELSE NOT w.dirty END",
-        [
-            [w.org_id for w in windows], [w.tier_s for w in windows], [w.start_ns for w in windows],
-            [w.generation for w in windows], [w.dirty for w in windows], item_id,
-        ],
-    ).rowcount  # fmt: skip
+        [*window_keys(windows), [w.generation for w in windows], [w.dirty for w in windows], item_id],
+    ).rowcount
     windows = [window for window in windows if window.dirty]
     for window in windows:
         first, last = days_of(window.row_range)
@@ -322,7 +312,7 @@ def end_windows(tx: Connection, windows: Sequence[Window], item_id: uuid.UUID) -
 
 
 def seal(tx: Connection, org_id: uuid.UUID, source_s: int, before_ns: int) -> int:
-    """Keep for ever as they are the windows whose source (raw rows, or a finer tier) expired before that time."""
+    """Keep forever as they are the windows whose source (raw rows, or a finer tier) expired before that time."""
     tiers = [tier_s for tier_s in ROLLED_TIERS_S if source_tier_s(tier_s) == source_s]
     return tx.execute(
         "UPDATE rollup_window SET sealed = true WHERE org_id = %s AND tier_s = ANY(%s) AND start_ns < %s"
@@ -338,40 +328,6 @@ def forget_windows(tx: Connection, org_id: uuid.UUID, tier_s: int, before_ns: in
         " FROM rollup_window WHERE org_id = %s AND tier_s = %s AND end_ns <= %s AND item_id IS NULL LIMIT %s)",
         [org_id, tier_s, before_ns, limit],
     ).rowcount
-
-
-def window_states(tx: Connection, org_id: uuid.UUID, time_range: TimeRange) -> list[WindowState]:
-    """The windows of all tiers that have rows of the range. Read in the snapshot in which segments are listed."""
-    rows = tx.execute(
-        "SELECT tier_s, start_ns, end_ns, dirty, sealed FROM rollup_window WHERE org_id = %s AND tier_s = ANY(%s)"
-        " AND start_ns >= %s AND start_ns < %s AND end_ns >= %s ORDER BY tier_s, start_ns",
-        [
-            org_id, list(ROLLED_TIERS_S), time_range.start_ns - NS_PER_DAY - 1, last_row_ns(time_range),
-            time_range.start_ns,
-        ],
-    ).fetchall()  # fmt: skip
-    return [WindowState(**row) for row in rows]
-
-
-@dataclass(frozen=True, slots=True)
-class TierWatermark:
-    """Up to `end_ns`, every window of the tier is clean; `dirty` windows follow."""
-
-    org_id: uuid.UUID
-    tier_s: int
-    end_ns: int
-    dirty: int
-
-
-def tier_watermarks(tx: Connection) -> list[TierWatermark]:
-    """Of every org and tier, the end of the clean windows before the first dirty one that is over."""
-    rows = tx.execute(
-        "SELECT org_id, tier_s, coalesce(min(start_ns) FILTER (WHERE dirty AND NOT sealed), max(end_ns)) AS end_ns,"
-        " count(*) FILTER (WHERE dirty AND NOT sealed AND end_ns <= %s) AS dirty FROM rollup_window"
-        " GROUP BY org_id, tier_s ORDER BY org_id, tier_s",
-        [time.time_ns()],
-    ).fetchall()
-    return [TierWatermark(**row) for row in rows]
 
 
 def _window(row: DictRow) -> Window:

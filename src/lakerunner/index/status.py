@@ -20,7 +20,7 @@ from lakerunner.index.watermark import Watermark, furthest_behind
 from lakerunner.runtime.metrics import SWALLOWED
 
 T = TypeVar("T")
-#: Each part has this long. All of them together take a few milliseconds when the index is well.
+#: Each part has this long. All of them together take a few milliseconds when the index is healthy.
 _PART_S = 3.0
 #: Watermarks shown, those furthest behind first.
 _WATERMARKS = 100

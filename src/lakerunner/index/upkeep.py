@@ -9,7 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from lakerunner.index import derivation, derived_windows, ledger, objectives, outbox, query_log, tally, work
+from lakerunner.index import (
+    call_halves,
+    derivation,
+    derived_windows,
+    ledger,
+    objectives,
+    outbox,
+    query_log,
+    rule_series,
+    tally,
+    work,
+)
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.leases import Lease, require_held
 from lakerunner.index.ledger import ObjectState
@@ -24,18 +35,21 @@ from lakerunner.runtime.telemetry import log
 _DAYS_AHEAD = 7
 #: Rows per transaction: tens of milliseconds.
 BATCH = 2_000
+#: How long the series of a rule and day are remembered after the last was added.
+_SERIES_KEEP_S = 7 * 86_400.0
 #: A job stops after this long and goes on in the next round, so that the others have their turn.
 _JOB_S = 20.0
 
-#: Deletes up to so many expired rows and returns how many; fewer when no more are expired.
+#: Deletes up to this many expired rows and returns how many; fewer when no more are expired.
 Job = Callable[[Connection, int], int]
 
 
 def derivation_jobs(settings: DeriveSettings) -> dict[str, Job]:
     """The tables of derived metrics."""
     return {
-        "service_graph_half": lambda tx, limit: derivation.forget_halves(tx, settings.pair_wait_s, limit),
+        "service_graph_half": lambda tx, limit: call_halves.forget_halves(tx, settings.pair_wait_s, limit),
         "derived_slot": lambda tx, limit: derivation.forget_slots(tx, settings.slot_keep_s, limit),
+        "rule_series": lambda tx, limit: rule_series.forget_series(tx, _SERIES_KEEP_S, limit),
     }
 
 

@@ -48,6 +48,24 @@ def buckets_of(texts: pa.StringArray) -> Ints:
     return found
 
 
+def buckets_of_ids(ids: Ints) -> Ints:
+    """The bucket of each id of 64 bits that is a hash already.
+
+    >>> buckets_of_ids(np.array([1 << 12, 1 << 13, 0, -1])).tolist()
+    [1, 2, 53, 262081]
+    """
+    rest = ids.view(np.uint64) >> np.uint64(LG_REGISTERS)
+    lowest = rest & (~rest + np.uint64(1))
+    rank = np.where(rest == 0, _MOST_RANK, np.log2(np.maximum(lowest, 1).astype(np.float64)) + 1)
+    return ((ids & (REGISTERS - 1)) << _LG_RANKS) + rank.astype(np.int64)
+
+
+def highest_of_each(buckets: Ints) -> Ints:
+    """One bucket per register, that of its highest rank. Buckets ascend."""
+    register = buckets >> _LG_RANKS
+    return buckets[np.append(np.diff(register) != 0, True)] if len(buckets) else buckets
+
+
 def highest(groups: Ints, buckets: Ints, counts: Floats) -> tuple[Ints, Ints, Floats]:
     """One bucket per group and register, that of its highest rank, with all of the register's counts.
 

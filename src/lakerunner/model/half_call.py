@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 HALF = pa.schema(
@@ -20,3 +22,23 @@ HALF = pa.schema(
         pa.field("peer", pa.string()),
     ]
 )
+
+
+def packed(halves: pa.Table) -> bytes:
+    """The table as a task returns it; empty without rows."""
+    if not halves.num_rows:
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, halves.schema) as writer:
+        writer.write_table(halves)
+    return bytes(sink.getvalue())
+
+
+def unpacked(results: Iterable[bytes]) -> pa.Table:
+    """The halves of all tasks."""
+    tables = [HALF.empty_table()]
+    for stream in results:
+        if stream:
+            with pa.ipc.open_stream(stream) as reader:
+                tables.append(reader.read_all())
+    return pa.concat_tables(tables)

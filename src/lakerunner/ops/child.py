@@ -26,7 +26,7 @@ _LOG_FILES = 3
 #: A child that ran this long counts as healthy again. Back-off is for a child that dies again and again while it
 #: starts; one that worked in between is needed, whatever killed it.
 HEALTHY_S = 20.0
-#: A child that asks to be recycled sooner than this after its start would loop for ever, so that counts as a crash.
+#: A child that asks to be recycled sooner than this after its start would loop forever, so that counts as a crash.
 SETTLED_S = 5.0
 
 

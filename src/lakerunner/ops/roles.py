@@ -106,19 +106,19 @@ _STAGES = (
     (
         "boxer-backfill",
         "Gather segments that rules have not seen of all signals into work items for backfill.",
-        ("logs", "traces"),
+        _ALL_SIGNALS,
     ),
     (
         "backfill",
         "Evaluate rules over stored segments of all signals that have not seen them, on Spark.",
-        ("logs", "traces"),
+        _ALL_SIGNALS,
     ),
 )
 
 #: What `serve` runs, in the order in which it starts them.
 ROLES: tuple[RoleEntry, ...] = (
     RoleEntry(
-        "query-api", "Answer queries: the HTTP APIs of Prometheus and Loki, streams, and live tails.", _query_api
+        "query-api", "Answer queries: the HTTP APIs of Prometheus, Loki and Tempo, streams, and live tails.", _query_api
     ),
     RoleEntry("monitor", "Serve the status API, export metrics of the whole deployment, and send alerts.", _monitor),
     RoleEntry(

@@ -24,12 +24,12 @@ from lakerunner.index.orgs import ensure_default_org
 from lakerunner.index.role import open_database
 from lakerunner.model.errors import BadInput, Conflict, LakeError, Unavailable
 from lakerunner.ops.child import Child, LogPump
-from lakerunner.ops.fork_server import ForkServer, Process, adopt_orphans, reap_orphans
+from lakerunner.ops.fork_server import ForkServer, Process, plain_env, reap_orphans
 from lakerunner.runtime.http import require_free_port
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.run import SUPERVISOR_VARIABLE
 from lakerunner.runtime.settings import EMBEDDED, Settings
-from lakerunner.runtime.settings_load import settings_as_env
+from lakerunner.runtime.settings.load import settings_as_env
 from lakerunner.runtime.stop import Stop
 from lakerunner.runtime.telemetry import log
 
@@ -63,12 +63,13 @@ class Supervisor:
         settings: Settings,
         roles: Sequence[str],
         on_ready: Callable[[Supervisor], None],
+        fork_server: ForkServer | None = None,
         module: str = "lakerunner.cli.main",
     ) -> None:
         self._settings = settings
         #: The module whose `main` runs the role that the command line names.
         self._module = module
-        self._fork_server: ForkServer | None = None
+        self._fork_server = fork_server
         self._on_ready = on_ready
         self._backoff = Backoff(settings.serve.restart_base_s, settings.serve.restart_max_s)
         self._children: list[Child] = []
@@ -88,10 +89,6 @@ class Supervisor:
         lock = self._lock_data_dir()
         try:
             self._assign_ports()
-            if adopt_orphans():
-                # First, because it imports the roles while the index starts.
-                self._fork_server = ForkServer(self._module, self._roles, self._plain_env())
-                self._fork_server.start()
             if self._settings.index.url == EMBEDDED:
                 self._start_postgres()
             self._prepare_index()
@@ -103,8 +100,6 @@ class Supervisor:
             return 0
         finally:
             self._stop_all()
-            if self._fork_server is not None:
-                self._fork_server.close()
             lock.close()
 
     # -- starting ----------------------------------------------------------------------------------------------
@@ -169,7 +164,7 @@ class Supervisor:
     def _start_role(self, address: RoleAddress) -> None:
         pump = LogPump(self.data_dir / "logs" / f"{address.name}.log")
         env = {
-            **self._plain_env(),
+            **plain_env(),
             **settings_as_env(self._settings),
             "LAKERUNNER_DATA_DIR": str(self.data_dir),
             "LAKERUNNER_HTTP_PORT": str(address.port),
@@ -187,9 +182,6 @@ class Supervisor:
         if "drain_s" in self._settings.http.model_fields_set:
             return {}
         return {"LAKERUNNER_HTTP_DRAIN_S": "0", "LAKERUNNER_API_FINISH_S": "0"}
-
-    def _plain_env(self) -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if not name.startswith("LAKERUNNER_")}
 
     def _spawn(self, role: str, env: dict[str, str], pump: LogPump) -> Process:
         """Start a role as a fork if the fork server is ready, else as a new process, which takes seconds longer."""

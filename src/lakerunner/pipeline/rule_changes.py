@@ -18,10 +18,9 @@ from lakerunner.index.rule_catalog import (
     find_rule,
     live_rules,
     lock_catalog,
-    record_possible_clashes,
-    segments_naming,
     versions_of,
 )
+from lakerunner.index.rule_clashes import record_possible_clashes, segments_naming
 from lakerunner.model.errors import Conflict, LimitHit
 from lakerunner.model.signals import METRICS
 from lakerunner.model.time import MAX_TIME_NS

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lakerunner.index.database import Database
-from lakerunner.index.rule_catalog import Hole, RulesUsed, StoredRule, catalog_version, rules_at
+from lakerunner.index.rule_catalog import StoredRule, catalog_version, rules_at
+from lakerunner.index.rule_holes import Hole
+from lakerunner.index.rule_series import full_days
+from lakerunner.index.rule_versions import RulesUsed
+from lakerunner.model.series_of_day import SeriesOfDay, union
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.pipeline.derive.buckets import STEP_MS
 from lakerunner.pipeline.derive.rule_set import Evaluation, RuleBudget, RuleSet, RuleVersion
@@ -34,7 +38,9 @@ class RuleRegistry:
             if known is None or known.version != version:
                 rules = rules_at(tx, org_id, signal, version) if version else []
                 known = replace(rule_set(org_id, signal, version, rules), budget=self._budget)
-                self._known[org_id, signal] = known
+            if known.rules:
+                known = replace(known, full=full_days(tx, org_id, signal))
+        self._known[org_id, signal] = known
         return known
 
     def of(self, org_id: uuid.UUID, signal: str) -> RuleSet:
@@ -66,7 +72,12 @@ def rules_used(signal: str, evaluations: Sequence[tuple[int, Evaluation]]) -> Ru
     if not versions:
         return None
     rule_ids = sorted({rule_id for _, each in evaluations for rule_id in each.rule_ids})
-    return RulesUsed(signal, min(versions), rule_ids)
+    sketches: dict[tuple[int, int], list[bytes]] = {}
+    for _, evaluation in evaluations:
+        for made in evaluation.series:
+            sketches.setdefault((made.rule_id, made.day), []).append(made.sketch)
+    series = [SeriesOfDay(rule_id, day, union(some)) for (rule_id, day), some in sketches.items()]
+    return RulesUsed(signal, min(versions), rule_ids, series)
 
 
 def failed_holes(signal: str, evaluations: Sequence[Evaluation]) -> list[Hole]:

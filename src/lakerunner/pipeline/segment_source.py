@@ -52,7 +52,7 @@ class TableSource:
         return int(self._file.metadata.num_row_groups)
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows in order, as they are stored, about so many at a time."""
+        """The rows in order, as they are stored, about this many at a time."""
         gathered: list[pa.RecordBatch] = []
         count = 0
         # Arrow ends a batch at every page of a column with a dictionary. Such batches have a few hundred rows.

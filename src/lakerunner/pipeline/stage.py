@@ -21,6 +21,7 @@ from lakerunner.model.errors import LakeError
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
 from lakerunner.pipeline.packing import PackLimits
+from lakerunner.runtime.kernels import Share
 from lakerunner.runtime.role import Probe
 from lakerunner.runtime.settings import PipelineSettings, Settings
 
@@ -180,8 +181,8 @@ class Stage(Generic[I]):
     #: Chooses the inputs of items once a bundle is closed: among all that the index has, perhaps none yet. Without it,
     #: a bundle is an item.
     gather: Gather[I] | None = None
-    #: Compiles or loads the kernels of the stage's tasks.
-    warm: Callable[[], None] = _nothing
+    #: The compiled kernels of the stage's tasks.
+    kernels: tuple[Share, ...] = ()
     signals: tuple[Signal, ...] = SIGNALS
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 from lakerunner.bus import topics
@@ -16,6 +16,7 @@ from lakerunner.pipeline.ingest.stage import INGEST
 from lakerunner.pipeline.rollup.stage import ROLLUP
 from lakerunner.pipeline.stage import AnyStage
 from lakerunner.pipeline.worker import Worker
+from lakerunner.runtime.kernels import Share
 from lakerunner.runtime.role import Probe, Role
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
@@ -48,8 +49,8 @@ class BoxerRole(StageRole):
 
 class WorkerRole(StageRole):
     @classmethod
-    def preload(cls) -> None:
-        cls.stage.warm()
+    def kernels(cls) -> Sequence[Share]:
+        return cls.stage.kernels
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -14,7 +14,8 @@ from lakerunner.model.time import TimeRange
 from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.held_filters import HeldFilters
 from lakerunner.query.fanout.open import local_workers, open_workers
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
+from lakerunner.query.limits import QueryLimits, Size
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.plan.id_filters import IdFilters
 from lakerunner.query.plan.planner import Planner
@@ -33,13 +34,15 @@ class Located:
 class Lake:
     """One per process; each query gets its own `LakeQuery`. Safe to share between threads."""
 
-    def __init__(self, database: Database, catalog: Catalog, workers: Workers, filter_bytes: int = 0) -> None:
-        """`filter_bytes` may be held of filters of segments that workers read."""
+    def __init__(
+        self, database: Database, catalog: Catalog, workers: Workers, filters: HeldFilters | None = None
+    ) -> None:
+        """With `filters`, no worker is asked about segments that cannot match. They are closed with the lake."""
         self.database = database
         self._catalog = catalog
         self._workers = workers
         self._id_filters = IdFilters(database)
-        self._filters = HeldFilters(filter_bytes, workers.filters) if filter_bytes else None
+        self._filters = filters
 
     def query(
         self,
@@ -47,7 +50,7 @@ class Lake:
         limits: QueryLimits | None = None,
         cancelled: Callable[[], None] = lambda: None,
         *,
-        small: bool = False,
+        size: Size = Size.LARGE,
         only: Sequence[Segment] | None = None,
     ) -> LakeQuery:
         """What one query of the org reads from. `cancelled` raises when nobody waits for the answer any more.
@@ -55,7 +58,7 @@ class Lake:
         With `only`, it reads these segments and no others.
         """
         planner = Planner(self._catalog, org_id, cancelled, only)
-        return LakeQuery(org_id, planner, self._workers, limits, cancelled, small=small, filters=self._filters)
+        return LakeQuery(org_id, planner, self._workers, limits, cancelled, size=size, filters=self._filters)
 
     def segments(self, org_id: uuid.UUID, signal: str, time_range: TimeRange) -> list[Segment]:
         """The org's live segments that overlap the range now."""
@@ -91,7 +94,9 @@ def open_lake(settings: Settings, database: Database, own_scans: str = "") -> La
     """
     alone = own_scans and not settings.query.workers.strip()
     workers = local_workers(settings, own_scans) if alone else open_workers(settings)
-    return Lake(database, _catalog(settings, database), workers, 0 if alone else settings.query.filter_cache_bytes)
+    filter_bytes = settings.query.filter_cache_bytes
+    filters = HeldFilters(filter_bytes, workers.filters) if filter_bytes and not alone else None
+    return Lake(database, _catalog(settings, database), workers, filters)
 
 
 def _catalog(settings: Settings, database: Database) -> Catalog:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
 
-from lakerunner.model.errors import LimitHit, Unavailable
+from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer, Workers
 from lakerunner.query.fanout.held_filters import HeldFilters
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
 from lakerunner.query.language import Evaluated, NoSegments, RowPlan, StepPlan, received_steps
+from lakerunner.query.limits import CostMeter, QueryLimits, Size
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.planner import Planner
+from lakerunner.query.scan.rows.answer_rows import answer_schema
 from lakerunner.query.scan.rows.scan import LATE_ROWS, merged_rows
-from lakerunner.query.scan.rows.segment import answer_schema
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.query.scan.samples.merge import merge
 from lakerunner.query.scan.samples.runs import Samples
@@ -35,8 +35,6 @@ from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.stats import QueryStats
 
 T = TypeVar("T")
-#: Time, value and start: what a sample weighs while it is held. A histogram weighs more, but there are fewer.
-_BYTES_PER_SAMPLE = 24
 #: Below this many samples, a second worker request costs more than it saves.
 SMALL_SAMPLES = 200_000
 #: Of fewer rows, counting them on several workers costs more than it saves.
@@ -45,28 +43,10 @@ _SHARED_ROWS = 500_000
 _SMALL_TIER_ROWS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class QueryLimits:
-    """What one query may cost, and whether it may answer without segments that cannot be read."""
-
-    timeout_s: float = 120.0
-    #: Bytes of segments that are read, each segment counted once.
-    max_bytes: int = 1 << 62
-    max_series: int = 1_000_000
-    max_samples: int = 89_000_000
-    #: True: an answer may miss segments, and says so. False: a segment that cannot be read is an error.
-    partial: bool = True
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of samples that may be held at a time."""
-        return self.max_samples * _BYTES_PER_SAMPLE
-
-
 class LakeQuery:
     """The `Source` of one query of one org. `stats` says at any time what was read and missed.
 
-    Threads may use it at once: the planner, the account and the held bytes each have a lock.
+    Threads may use it at once: the planner, the stats and the meter each have a lock.
     """
 
     def __init__(
@@ -77,11 +57,11 @@ class LakeQuery:
         limits: QueryLimits | None = None,
         cancelled: Callable[[], None] = lambda: None,
         *,
-        small: bool = False,
+        size: Size = Size.LARGE,
         filters: HeldFilters | None = None,
     ) -> None:
         self.org_id = org_id
-        self.small = small
+        self.size = size
         self._filters = filters
         self.query_id = uuid.uuid4()
         self.stats = QueryStats()
@@ -89,10 +69,16 @@ class LakeQuery:
         self._planner = planner
         self._workers = workers
         self._cancelled = cancelled
-        self._lock = threading.Lock()
-        self._held_bytes = 0
-        self._segment_bytes: dict[uuid.UUID, int] = {}
+        self._meter = CostMeter(self.limits)
         self._deadline_s = time.monotonic() + self.limits.timeout_s
+
+    @property
+    def small(self) -> bool:
+        return self.size is Size.SMALL
+
+    @property
+    def whole(self) -> bool:
+        return self.size is not Size.LARGE
 
     @property
     def parallelism(self) -> int:
@@ -114,7 +100,8 @@ class LakeQuery:
 
     def expect(self, leaves: Sequence[Leaf]) -> None:
         """Take the query as small if these leaves, of those that were looked up, are all that it reads and are few."""
-        self.small = self.small or (bool(leaves) and self._reads_few(leaves))
+        if leaves and self.size is not Size.SMALL and self._reads_few(leaves):
+            self.size = Size.SMALL
 
     def again(self, timeout_s: float, cancelled: Callable[[], None]) -> LakeQuery:
         """A source over the same segments, with an account and a deadline of its own."""
@@ -177,7 +164,7 @@ class LakeQuery:
         if not request.segments:
             return None
         for each in plans:
-            self._check_affordable(each)
+            self._meter.check_plan(each)
         answer = self._timed("evaluate", lambda: self._workers.evaluate(request, self._cancelled))
         if answer is None:
             return None
@@ -194,7 +181,7 @@ class LakeQuery:
         for each in plans:
             self._count(each)
         is_whole = len(steps) == len(plan.times.steps())
-        if is_whole and self._workers.count > 1 and not self.small and _rows_of(plans) >= _SHARED_ROWS:
+        if is_whole and self._workers.count > 1 and not self.whole and _rows_of(plans) >= _SHARED_ROWS:
             found = self._counted_by_share(plan, steps, max_samples)
             if found is not None:
                 return found
@@ -321,7 +308,7 @@ class LakeQuery:
                     self.stats.streamed(part, len(request.segments))
                     if self._filters is not None and part.excluded_by_filters:
                         self._filters.want(self.org_id, request.segments)
-                    self._check_bytes(self.stats.read_bytes)
+                    self._meter.check_bytes(self.stats.read_bytes)
                 given = True
                 self._planner.require_usable()
                 yield part
@@ -363,7 +350,7 @@ class LakeQuery:
         if not plan.segments:
             return
         if kind is Kind.SAMPLES:
-            self._check_affordable(plan)
+            self._meter.check_plan(plan)
         request = ScanRequest(
             org_id=self.org_id,
             query_id=self.query_id,
@@ -382,9 +369,9 @@ class LakeQuery:
             self.stats.answered(answer)
             if kind is not Kind.SAMPLES:
                 # How much of a segment its labels take is not known before.
-                self._check_bytes(self.stats.read_bytes)
+                self._meter.check_bytes(self.stats.read_bytes)
             if answer.error is None:
-                self._hold(sum(part.size_bytes for part in answer.samples))
+                self._meter.hold(sum(part.size_bytes for part in answer.samples))
                 yield answer
                 continue
             # Deleted by the sweeper, because the query takes too long? Then it has an error, and no short answer.
@@ -394,40 +381,6 @@ class LakeQuery:
             if not self.limits.partial or len(missed) == len(plan.segments):
                 raise Unavailable(f"cannot answer whole: {answer.error}", hint="ask again")
         self.stats.spent("read", time.perf_counter() - started)
-
-    def _check_affordable(self, plan: LeafPlan) -> None:
-        """Refuse a read that is known to be too large before any of it is read."""
-        with self._lock:
-            self._segment_bytes |= {segment.segment_id: segment.size_bytes for segment in plan.segments}
-            read_bytes = sum(self._segment_bytes.values())
-        self._check_bytes(read_bytes)
-        limit = self.limits.max_samples
-        if plan.certain_rows > limit:
-            raise LimitHit(
-                f"cannot answer the query: a selector has {plan.certain_rows:,} samples, more than {limit:,} "
-                "(api.max_samples)",
-                hint="narrow the selectors or shorten the range",
-            )
-
-    def _check_bytes(self, read_bytes: int) -> None:
-        limit = self.limits.max_bytes
-        if read_bytes > limit:
-            raise LimitHit(
-                f"cannot answer the query: it reads {read_bytes:,} bytes of segments, more than {limit:,} "
-                "(api.max_bytes)",
-                hint="narrow the selectors or shorten the range",
-            )
-
-    def _hold(self, size_bytes: int) -> None:
-        """Count samples that arrived. Each worker keeps the limit for itself; together they may still exceed it."""
-        with self._lock:
-            self._held_bytes += size_bytes
-        if self._held_bytes > self.limits.held_bytes:
-            raise LimitHit(
-                f"cannot hold the samples of the query: more than {self.limits.held_bytes:,} bytes "
-                "(api.max_samples, or query.max_scan_bytes)",
-                hint="narrow the selectors or the time range",
-            )
 
     def _plan(self, leaf: Leaf) -> LeafPlan:
         return self._timed("plan", lambda: self._planner.plan(leaf))

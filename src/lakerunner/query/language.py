@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Bug
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.scan.rows.answer_rows import answer_schema
+from lakerunner.query.scan.rows.group_rows import ReadableRows, Shape
 from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.segment import ReadableRows, Shape, answer_schema
 from lakerunner.query.series import block_arrow
 from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.block import Block
@@ -32,6 +33,7 @@ from lakerunner.query.series.results import QueryResult
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.annotations import Annotations
 from lakerunner.query.vectors.context import EngineOptions
+from lakerunner.runtime.kernels import Share
 
 T = TypeVar("T")
 #: Raises when the answer is no longer wanted.
@@ -231,8 +233,8 @@ class Language(Protocol):
         """On a worker: the value of a payload, over the segments that the source was given."""
         ...
 
-    def warm(self) -> None:
-        """Load compiled kernels before the first client waits for them."""
+    def kernels(self) -> Sequence[Share]:
+        """The compiled kernels, which are loaded before the first client waits for them."""
         ...
 
 

@@ -37,6 +37,6 @@ FILTERS_FETCHED = Counter(
 )
 SEGMENTS_EXCLUDED = Counter(
     "lakerunner_query_segments_excluded",
-    "Segments that an API asked of no worker, because filters in its memory excluded them.",
+    "Segments that an API asked no worker about, because filters in its memory excluded them.",
     registry=QUERY_METRICS,
 )

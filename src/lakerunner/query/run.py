@@ -31,7 +31,7 @@ class PushingSource(SeriesSource, Protocol):
     #: How many parts of a query keep its workers busy.
     parallelism: int
     #: Whether the last run of the query read so little that cutting it up costs more than it saves.
-    small: bool
+    whole: bool
 
     def push_down(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
         """The value of the steps. None: not these, or not now; then the caller evaluates them."""
@@ -67,7 +67,7 @@ class StepRun:
     ) -> None:
         self._at_once = max(_LEAST_AT_ONCE, source.parallelism if _pushes(source) else 0)
         if most_groups is None:
-            most_groups = 1 if _pushes(source) and source.small else self._at_once
+            most_groups = 1 if _pushes(source) and source.whole else self._at_once
         self._plan = plan
         self._source = source
         self._cancelled = check

@@ -1,4 +1,4 @@
-"""Groups that were deleted or changed while alerts of theirs fired: receivers are told that these are over.
+"""Groups that were deleted or changed while their alerts fired: receivers are notified that these are over.
 
 An ended group is held like any other, but never evaluated: its alerts are over since the moment it ended. A rule that
 its group still has after a change goes on there and is left out here.
@@ -28,7 +28,7 @@ from lakerunner.rules.render import evaluated_rules
 from lakerunner.rules.stored_groups import group_of
 from lakerunner.runtime.telemetry import log
 
-#: A receiver that was down for so long is not told any more.
+#: A receiver that was down for longer is not notified any more.
 _KEEP_MS = 3_600_000
 
 
@@ -37,20 +37,20 @@ class EndedRunningGroup(RunningGroup):
     ended_id: int = 0
     ended_at_ms: int = 0
 
-    def remember_told(self, database: Database, number: int, lease: Lease | None) -> None:
+    def store_sent(self, database: Database, number: int, lease: Lease | None) -> None:
         with database.transaction() as tx:
-            ended_groups.put_ended_told(tx, self.ended_id, number, json.dumps(self.told[number]), lease)
+            ended_groups.put_ended_sent(tx, self.ended_id, number, json.dumps(self.sent[number]), lease)
 
     def is_done(self, receivers: Sequence[str], now_ms: int) -> bool:
-        """Whether nobody needs to be told any more. An Alertmanager is told again for a while, as of any end."""
+        """Whether nobody needs to be notified any more. An Alertmanager is notified for a while, as of any end."""
         age_ms = now_ms - self.ended_at_ms
         if age_ms > _KEEP_MS:
             return True
         if any(name.startswith("alertmanager") for name in receivers) and age_ms <= RESOLVED_KEEP_MS:
             return False
         return all(
-            told.get(receiver, {}).get(alert.labels.to_json().decode(), [""])[0] == State.INACTIVE.value
-            for state, told in zip(self.states, self.told, strict=True)
+            sent.get(receiver, {}).get(alert.labels.to_json().decode(), [""])[0] == State.INACTIVE.value
+            for state, sent in zip(self.states, self.sent, strict=True)
             for alert in state.alerts
             for receiver in receivers
         )
@@ -87,7 +87,10 @@ def _running(tx: Connection, ended: ended_groups.EndedGroup) -> EndedRunningGrou
     stored = StoredGroup(
         key.org_id, key.namespace, key.name, ended.definition, 0, datetime.now(UTC), "", None, None, 0, 0, 0, 0.0
     )
-    states = [StoredState(key.namespace, key.name, **each) for each in ended.states]
+    states = [
+        StoredState(key.namespace, key.name, each["rule_no"], each["rule_key"], each["state"], each["told"])
+        for each in ended.states
+    ]
     try:
         group = EndedRunningGroup.of(stored, states)
         living = [rule_key(rule) for current in load_groups(tx, [key]) for rule in evaluated_rules(group_of(current))]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from lakerunner.bus.announce import segments_made
-from lakerunner.index.alert_states import RuleEvaluation, StoredState, commit_evaluation, put_told
+from lakerunner.index.alert_states import RuleEvaluation, StoredState, commit_evaluation, put_sent
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.leases import Lease
@@ -34,8 +34,21 @@ from lakerunner.store.object_store import ObjectStore
 STAGE = "rules"
 #: Gives the function that asks queries of a language.
 AskIn = Callable[[str], Ask]
-#: Receiver -> alert (its labels as JSON) -> state, start and when it was told, in milliseconds.
-Told = dict[str, dict[str, list[object]]]
+#: Receiver -> alert (its labels as JSON) -> state, start and when it was sent, in milliseconds.
+Sent = dict[str, dict[str, list[object]]]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationContext:
+    """What an evaluation needs besides its group and time: whom it asks, where it stores, and what bounds it."""
+
+    ask_in: AskIn
+    database: Database
+    store: ObjectStore
+    series_key: bytes
+    surroundings: Surroundings
+    #: Must still be held when results are stored. None is not checked.
+    lease: Lease | None
 
 
 @dataclass(slots=True)
@@ -48,7 +61,7 @@ class RunningGroup:
     rules: list[Record | Alert]
     reads: list[Reads]
     states: list[RuleState]
-    told: list[Told]
+    sent: list[Sent]
     evaluated_at_ms: int | None
     partial_at_ms: int | None
     partial_batches: int
@@ -76,7 +89,7 @@ class RunningGroup:
             rules,
             [reads_of(rule) for rule in rules],
             [RuleState() if each is None else from_json(each.state) for each in found],
-            [{} if each is None else _told(each.told) for each in found],
+            [{} if each is None else _sent(each.sent) for each in found],
             stored.evaluated_at_ms,
             stored.partial_at_ms,
             stored.partial_batches,
@@ -97,7 +110,7 @@ class RunningGroup:
         return not self.signals <= {METRICS.name}
 
     def alert_metrics(self) -> frozenset[str] | None:
-        """Metrics that alerts of the group read; None: they cannot be told."""
+        """Metrics that alerts of the group read; None if that is not known."""
         found: set[str] = set()
         for rule, reads in zip(self.rules, self.reads, strict=True):
             if isinstance(rule, Alert):
@@ -121,17 +134,7 @@ class RunningGroup:
             recorded |= {rule.record} if isinstance(rule, Record) else {"ALERTS", "ALERTS_FOR_STATE"}
         return batches
 
-    def evaluate(
-        self,
-        at_ms: int,
-        missed: int,
-        ask_in: AskIn,
-        database: Database,
-        store: ObjectStore,
-        series_key: bytes,
-        surroundings: Surroundings,
-        lease: Lease | None,
-    ) -> bool:
+    def evaluate(self, at_ms: int, missed: int, context: EvaluationContext) -> bool:
         """Evaluate all rules in their order at one time, and store the results batch by batch.
 
         Returns whether every rule succeeded. Raises a Conflict when another process has the group, or it was changed.
@@ -139,10 +142,8 @@ class RunningGroup:
         batches = self.batches()
         first = self.partial_batches if self.partial_at_ms == at_ms else 0
         for batch in range(first, len(batches)):
-            self._evaluate_batch(
-                batches[batch], batch, batch == len(batches) - 1, at_ms, missed if batch == first else 0,
-                ask_in, database, store, series_key, surroundings, lease,
-            )  # fmt: skip
+            is_last = batch == len(batches) - 1
+            self._evaluate_batch(batches[batch], batch, is_last, at_ms, missed if batch == first else 0, context)
         return all(state.health != BAD for state in self.states)
 
     def _evaluate_batch(
@@ -152,14 +153,10 @@ class RunningGroup:
         is_last: bool,
         at_ms: int,
         missed: int,
-        ask_in: AskIn,
-        database: Database,
-        store: ObjectStore,
-        series_key: bytes,
-        surroundings: Surroundings,
-        lease: Lease | None,
+        context: EvaluationContext,
     ) -> None:
         began_s = time.monotonic()
+        surroundings = context.surroundings
         offset_ms = round((self.group.query_offset_s or 0.0) * 1000)
         states: dict[int, RuleState] = {}
         written: list[Written] = []
@@ -170,13 +167,13 @@ class RunningGroup:
                 others = sum(states.get(at, state).results for at, state in enumerate(self.states) if at != number)
                 around = replace(surroundings, left=surroundings.left - others)
             outcome = evaluate_rule(
-                self.group, rule, self.states[number], at_ms, ask_in(rule.language), around, offset_ms
+                self.group, rule, self.states[number], at_ms, context.ask_in(rule.language), around, offset_ms
             )
             states[number] = outcome.state
             name = rule.record if isinstance(rule, Record) else rule.alert
             described = f"By the rule {name} of the group {self.group.name}."
             written.append(Written(outcome.samples, outcome.ended, at_ms - offset_ms, described))
-        segments = write_results(self.key.org_id, written, store, series_key)
+        segments = write_results(self.key.org_id, written, context.store, context.series_key)
         crash_point("ruler_after_write")
         evaluation = RuleEvaluation(
             self.key,
@@ -189,7 +186,7 @@ class RunningGroup:
             [(number, self._keys[number], to_json(state)) for number, state in states.items()],
             missed,
             time.monotonic() - began_s,
-            lease,
+            context.lease,
         )
         if segments:
             parts = (self.key.org_id.bytes, self.key.namespace.encode(), self.key.name.encode())
@@ -198,9 +195,9 @@ class RunningGroup:
             result = ItemResult(
                 item_id, made=segments, follow_ups=segments_made(segments), rule_evaluation=evaluation, item=item
             )
-            done = commit_item(database, result) is Outcome.COMMITTED
+            done = commit_item(context.database, result) is Outcome.COMMITTED
         else:
-            done = commit_evaluation(database, evaluation)
+            done = commit_evaluation(context.database, evaluation)
         if not done:
             raise Conflict(f"cannot store an evaluation of {self.key.name!r}: it was changed or evaluated meanwhile")
         SAMPLES.inc(sum(segment.row_count for segment in segments))
@@ -212,11 +209,11 @@ class RunningGroup:
             again = self.partial_at_ms == at_ms
             self.partial_at_ms, self.partial_batches = at_ms, self.partial_batches + 1 if again else 1
 
-    def remember_told(self, database: Database, number: int, lease: Lease | None) -> None:
-        """Store what receivers were told of a rule's alerts. Conflict if another ruler has the group by now."""
+    def store_sent(self, database: Database, number: int, lease: Lease | None) -> None:
+        """Store what was sent to receivers of a rule's alerts. Conflict if another ruler has the group by now."""
         with database.transaction() as tx:
-            put_told(tx, self.key, number, self._keys[number], json.dumps(self.told[number]), lease)
+            put_sent(tx, self.key, number, self._keys[number], json.dumps(self.sent[number]), lease)
 
 
-def _told(stored: Mapping[str, Mapping[str, Sequence[object]]]) -> Told:
+def _sent(stored: Mapping[str, Mapping[str, Sequence[object]]]) -> Sent:
     return {receiver: {alert: list(last) for alert, last in each.items()} for receiver, each in stored.items()}

@@ -1,6 +1,6 @@
 """Sends alerts to Alertmanagers and webhooks.
 
-What is due follows from the stored state of alerts and from what each receiver was told, which is stored too. So
+What is due follows from the stored state of alerts and from what was sent to each receiver, which is stored too. So
 nothing waits in a queue that a crash could empty: a receiver that fails is asked again with what is due then.
 A crash between sending and storing sends an alert again, with the same labels and start, which Alertmanager expects.
 """
@@ -38,13 +38,13 @@ from lakerunner.runtime.telemetry import log
 _BACKOFF = Backoff(base_s=1.0, cap_s=60.0)
 #: How often a receiver looks for what is due, if nobody wakes it.
 _LOOK_S = 1.0
-#: An Alertmanager takes an alert for resolved when it was not told for this many times.
+#: An Alertmanager takes an alert for resolved after this many missing notifications.
 _VALID_TIMES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class DueAlert:
-    """One alert to tell a receiver of."""
+    """An alert that a receiver should be notified of."""
 
     group: RunningGroup
     number: int
@@ -53,7 +53,7 @@ class DueAlert:
     alert: ActiveAlert
 
     @property
-    def told(self) -> list[object]:
+    def sent(self) -> list[object]:
         return [self.alert.state.value, self.alert.active_at_ms]
 
 
@@ -75,35 +75,35 @@ class Receiver:
         self.name = self.name or f"{self.kind}-{hashed_id(self.url.encode()).hex[:12]}"
 
     def due(self, groups: Sequence[RunningGroup], now_ms: int) -> list[DueAlert]:
-        """What the receiver should be told now, at most one request's worth."""
+        """The alerts to send to the receiver now, at most as many as one request holds."""
         again_ms = 1000 * (self.settings.resend_s if self.kind == "alertmanager" else self.settings.repeat_s)
         found: list[DueAlert] = []
         for group in groups:
             for number, rule in enumerate(group.rules):
                 if not isinstance(rule, Alert) or not group.states[number].alerts:
                     continue
-                told = group.told[number].get(self.name, {})
+                sent = group.sent[number].get(self.name, {})
                 for alert in group.states[number].alerts:
                     if alert.state is State.PENDING:
                         continue
                     name = alert.labels.to_json().decode()
                     each = DueAlert(group, number, name, alert)
-                    last = told.get(name)
-                    if last is not None and last[:2] == each.told:
-                        told_ms = float(str(last[2]))
-                        if not self._is_old(alert, told_ms, now_ms, again_ms):
+                    last = sent.get(name)
+                    if last is not None and last[:2] == each.sent:
+                        sent_ms = float(str(last[2]))
+                        if not self._is_old(alert, sent_ms, now_ms, again_ms):
                             continue
                     found.append(each)
                     if len(found) >= self.settings.batch:
                         return found
         return found
 
-    def _is_old(self, alert: ActiveAlert, told_ms: float, now_ms: int, again_ms: float) -> bool:
+    def _is_old(self, alert: ActiveAlert, sent_ms: float, now_ms: int, again_ms: float) -> bool:
         # A webhook hears of an end once; an Alertmanager until the end is forgotten, in case that it restarted.
         ended = alert.state is State.INACTIVE and self.kind != "alertmanager"
-        return not ended and now_ms - told_ms >= again_ms
+        return not ended and now_ms - sent_ms >= again_ms
 
-    def tell(
+    def send(
         self, due: Sequence[DueAlert], now_ms: int, names: Callable[[RunningGroup], str], may_send: Callable[[], bool]
     ) -> bool:
         """Send once; after a failure the receiver rests for a while."""
@@ -112,7 +112,7 @@ class Receiver:
         body: Any = shown if self.kind == "alertmanager" else {"version": "1", "alerts": shown}
         crash_point("ruler_before_send")
         if not may_send():
-            # The process was suspended: another ruler has told the receiver more since.
+            # The process was suspended: another ruler may have notified the receiver since.
             return False
         try:
             self.post(address, orjson.dumps(body))
@@ -217,10 +217,10 @@ class Notifier:
                     pass
             except LakeError as error:
                 SWALLOWED.labels("ruler_notify").inc()
-                log().warning("what a receiver was told is not stored", receiver=receiver.kind, error=str(error))
+                log().warning("what was sent to a receiver is not stored", receiver=receiver.kind, error=str(error))
 
     def _ours(self, due: Sequence[DueAlert]) -> list[DueAlert]:
-        """What this ruler may tell: alerts of groups whose leases it holds now, as the index says."""
+        """What this ruler may send: alerts of groups whose leases it holds now, as the index says."""
         if not due:
             return []
         leases = {lease.name: lease for each in due if (lease := self._leases(each.group)) is not None}
@@ -232,8 +232,8 @@ class Notifier:
 
     @property
     def in_flight(self) -> set[GroupKey]:
-        """Groups of which a receiver is being told. They are neither loaded anew nor given to another ruler meanwhile:
-        what was told is not stored yet.
+        """Groups whose alerts are being sent. They are neither loaded anew nor given to another ruler meanwhile:
+        what was sent is not stored yet.
         """
         with self._lock:
             return set(self._in_flight)
@@ -248,32 +248,32 @@ class Notifier:
             keys = {each.group.key for each in found}
             self._in_flight.update(keys)
         try:
-            return self._tell(receiver, self._ours(found), now_ms)
+            return self._send(receiver, self._ours(found), now_ms)
         finally:
             with self._lock:
                 self._in_flight.subtract(keys)
                 self._in_flight = +self._in_flight
 
-    def _tell(self, receiver: Receiver, due: Sequence[DueAlert], now_ms: int) -> bool:
-        if not due or not receiver.tell(due, now_ms, self._names, self._may_send):
+    def _send(self, receiver: Receiver, due: Sequence[DueAlert], now_ms: int) -> bool:
+        if not due or not receiver.send(due, now_ms, self._names, self._may_send):
             return False
         changed: dict[tuple[int, int], RunningGroup] = {}
         for each in due:
-            told = each.group.told[each.number].setdefault(receiver.name, {})
-            told[each.name] = [*each.told, now_ms]
+            sent = each.group.sent[each.number].setdefault(receiver.name, {})
+            sent[each.name] = [*each.sent, now_ms]
             changed[id(each.group), each.number] = each.group
         for (_, number), group in changed.items():
             _forget(group, number)
-            group.remember_told(self._database, number, self._leases(group))
+            group.store_sent(self._database, number, self._leases(group))
         return len(due) >= receiver.settings.batch
 
 
 def _forget(group: RunningGroup, number: int) -> None:
-    """Drop what was told of alerts that are over and gone."""
+    """Forget what was sent about alerts that are over and gone."""
     names = {alert.labels.to_json().decode() for alert in group.states[number].alerts}
-    for told in group.told[number].values():
-        for name in [name for name in told if name not in names]:
-            del told[name]
+    for sent in group.sent[number].values():
+        for name in [name for name in sent if name not in names]:
+            del sent[name]
 
 
 def _utc(time_ms: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -22,9 +23,9 @@ from lakerunner.model.errors import Conflict, LakeError
 from lakerunner.query.lake import open_lake
 from lakerunner.query.metrics import QUERY_METRICS
 from lakerunner.query.series.times import QueryTimes
-from lakerunner.query.warm import warm
+from lakerunner.query.warm import query_kernels
 from lakerunner.ruler.ended import EndedGroups
-from lakerunner.ruler.group import RunningGroup
+from lakerunner.ruler.group import EvaluationContext, RunningGroup
 from lakerunner.ruler.metrics import BEHIND, EVALUATIONS, GROUPS, MISSED, RULER_METRICS, SECONDS
 from lakerunner.ruler.notify import Notifier
 from lakerunner.ruler.schedule import Due, frontier_ms, next_due, offset_ms
@@ -34,6 +35,7 @@ from lakerunner.rules.definitions import PROMQL, TRACEQL
 from lakerunner.rules.evaluation.rule import Surroundings
 from lakerunner.rules.evaluation.stored_state import rule_key, to_json
 from lakerunner.rules.evaluation.vector import Ask, Sample, of_spans, samples_of
+from lakerunner.runtime.kernels import Share
 from lakerunner.runtime.memory import limit_malloc_arenas
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
@@ -74,8 +76,8 @@ class Ruler(IndexedRole):
     registries = (RULER_METRICS, QUERY_METRICS)
 
     @classmethod
-    def preload(cls) -> None:
-        warm()
+    def kernels(cls) -> Sequence[Share]:
+        return query_kernels()
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -102,7 +104,7 @@ class Ruler(IndexedRole):
         self._certain_until_s = float("inf")
         self._is_behind = False
         self.notifier = Notifier(
-            ruler, self.database, self._told_groups, self._org_name, self._lease_of, self._holds_leases
+            ruler, self.database, self._notifying_groups, self._org_name, self._lease_of, self._holds_leases
         )
 
     def run(self, stop: Stop) -> None:
@@ -209,9 +211,7 @@ class Ruler(IndexedRole):
         began_s = time.monotonic()
         group = held.group
         try:
-            good = group.evaluate(
-                due.at_ms,
-                due.missed,
+            context = EvaluationContext(
                 lambda language: self._ask(language, group, query),
                 self.database,
                 self._store,
@@ -219,6 +219,7 @@ class Ruler(IndexedRole):
                 replace(self._surroundings, left=self._left_for(group)),
                 lease,
             )
+            good = group.evaluate(due.at_ms, due.missed, context)
         finally:
             held.evaluated_s = time.monotonic()
         SECONDS.observe(time.monotonic() - began_s)
@@ -272,7 +273,7 @@ class Ruler(IndexedRole):
         for key, held in list(self._held.items()):
             if mine.get(key) != held.group.version and held.running is None:
                 del self._held[key]
-        # After the groups were dropped: whatever is told of them from now on, is told of what is loaded here.
+        # After the groups were dropped: whatever is sent from now on is about the groups that are loaded here.
         busy = self.notifier.in_flight
         missing = [key for key in mine if key not in self._held and key not in busy]
         if missing:
@@ -285,7 +286,7 @@ class Ruler(IndexedRole):
     def _groups(self) -> list[RunningGroup]:
         return [held.group for held in list(self._held.values())]
 
-    def _told_groups(self) -> list[RunningGroup]:
+    def _notifying_groups(self) -> list[RunningGroup]:
         return [group for group in (*self._groups(), *self._ended.groups()) if self._lease_of(group) is not None]
 
     def _lease_of(self, group: RunningGroup) -> Lease | None:
@@ -340,9 +341,9 @@ def load_running(database: Database, keys: list[GroupKey]) -> list[RunningGroup]
                     tx,
                     group.key,
                     [
-                        (number, rule_key(rule), to_json(state), json.dumps(told))
-                        for number, (rule, state, told) in enumerate(
-                            zip(group.rules, group.states, group.told, strict=True)
+                        (number, rule_key(rule), to_json(state), json.dumps(sent))
+                        for number, (rule, state, sent) in enumerate(
+                            zip(group.rules, group.states, group.sent, strict=True)
                         )
                     ],
                 )

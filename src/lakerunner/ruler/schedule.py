@@ -52,7 +52,7 @@ def next_due(evaluated_ms: int | None, frontier_ms: int, interval_ms: int, shift
 def frontier_ms(now_ms: int, waiting_since_ms: int | None, arrival_ms: int, max_wait_ms: int) -> int:
     """The time up to which telemetry has arrived and can be queried, as far as the ledger knows.
 
-    A raw object that waits holds telemetry from before its arrival. It is waited for, but not for ever.
+    A raw object that waits holds telemetry from before its arrival. It is waited for, but not forever.
 
     >>> frontier_ms(100, None, 10, 60), frontier_ms(100, 80, 10, 60), frontier_ms(100, 5, 10, 60)
     (90, 70, 30)

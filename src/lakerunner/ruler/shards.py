@@ -36,7 +36,7 @@ class Shards:
         self.holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         #: Shards whose groups are evaluated here.
         self.held: dict[int, Lease] = {}
-        #: Shards that are given up the next time: what is being told of their alerts ends before another ruler begins.
+        #: Shards that are given up the next time: requests about their alerts end before another ruler begins.
         self._leaving: dict[int, Lease] = {}
         leases.attach(session, self.holder)
 

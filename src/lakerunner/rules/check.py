@@ -18,8 +18,8 @@ _UNBOUNDED = frozenset(
 )
 #: How the match of a rule is read, by signal. Each refuses what a rule cannot do.
 _READERS = {"logs": log_match, "traces": span_match, "metrics": metric_match}
-#: Names that built-in metrics have.
-_RESERVED = ("traces_spanmetrics_", "traces_service_graph_", "ALERTS")
+#: How names of built-in metrics begin.
+BUILT_IN_METRICS = ("traces_spanmetrics_", "traces_service_graph_", "ALERTS")
 
 
 def check_groups(groups: Iterable[Group]) -> list[ParseError]:
@@ -46,7 +46,7 @@ def require_valid(groups: Sequence[Group]) -> None:
 
 def _errors_of(rule: Materialize) -> list[ParseError]:
     found: list[ParseError] = []
-    if rule.name.startswith(_RESERVED):
+    if rule.name.startswith(BUILT_IN_METRICS):
         found.append(_at(rule, "materialize", f"{rule.name!r} is a name of built-in metrics"))
     if rule.max_series > MAX_SERIES:
         found.append(_at(rule, "max_series", f"max_series is more than {MAX_SERIES:,}"))

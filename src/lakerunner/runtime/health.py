@@ -147,7 +147,7 @@ class Probers:
             probe()
         except LakeError as error:
             reason = str(error)
-        except Exception as error:  # noqa: BLE001  (a dependency whose prober died would count as down for ever)
+        except Exception as error:  # noqa: BLE001  (a dependency whose prober died would count as down forever)
             reason = f"cannot be asked: {type(error).__name__}: {error}"
             log.warning("probe failed", role=self._health.role, error=reason)
         if not reason:

@@ -17,7 +17,7 @@ from lakerunner.runtime.http_routes import routed
 
 _START_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 5
-#: Requests that came just before the server stopped listening get so long, whatever else is being closed.
+#: Requests that came just before the server stopped listening get this long, whatever else is being closed.
 _LAST_ANSWERS_S = 0.5
 #: Clients send nothing of size over a WebSocket; and one that reads slowly answers a ping when it comes to it.
 _WS_MESSAGE_BYTES = 64 << 10

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import iscoroutinefunction
 
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -22,21 +24,29 @@ class _ExactPaths:
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
         self._app = app
-        self._routes: dict[tuple[str, str], Route] = {}
+        #: With each route whether its endpoint is awaited, as nearly all are.
+        self._routes: dict[tuple[str, str], tuple[Route, bool]] = {}
         before: list[BaseRoute] = []
         for route in routes:
             if isinstance(route, Route) and not route.param_convertors and not _takes(before, route.path):
                 for method in route.methods or ():
-                    self._routes.setdefault((method, route.path), route)
+                    found = route, iscoroutinefunction(route.endpoint)
+                    self._routes.setdefault((method, route.path), found)
             else:
                 before.append(route)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not scope.get("root_path"):
-            route = self._routes.get((scope["method"], scope["path"]))
-            if route is not None:
+            found = self._routes.get((scope["method"], scope["path"]))
+            if found is not None:
+                route, is_awaited = found
                 scope["endpoint"], scope["path_params"] = route.endpoint, {}
-                await route.app(scope, receive, send)
+                if is_awaited:
+                    # What Starlette puts around it handles exceptions that none of ours raises.
+                    response = await route.endpoint(Request(scope, receive, send))
+                    await response(scope, receive, send)
+                else:
+                    await route.app(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

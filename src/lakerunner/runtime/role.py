@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from starlette.routing import BaseRoute
 
+    from lakerunner.runtime.kernels import Share
+
 #: Returns when a dependency answers; raises a LakeError when it does not.
 Probe = Callable[[], None]
 
@@ -38,9 +40,10 @@ class Role(ABC):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
-    @classmethod  # noqa: B027  (not every role has something)
-    def preload(cls) -> None:
-        """Load what processes of this role may share when they are forked. It must not start threads."""
+    @classmethod
+    def kernels(cls) -> Sequence[Share]:
+        """Return the shares of compiled kernels that the role uses. Loading them must not start threads."""
+        return ()
 
     @abstractmethod
     def start(self) -> None:
@@ -55,7 +58,7 @@ class Role(ABC):
         """Return a probe per dependency. The role is ready when all succeed."""
 
     def patience_s(self) -> Mapping[str, float]:
-        """Return for how long the role can serve without a dependency, once it has been ready: so long it is degraded.
+        """Return how long the role can serve without a dependency once it has been ready. Meanwhile it is degraded.
 
         It cannot serve without one that is not named.
         """

@@ -15,6 +15,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+#: Says that all kernels of an installation are compiled; see `runtime/kernels.py`.
+MARK = "kernels.compiled"
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: Answers who a user is in place of the system. Debian's package is libnss-wrapper.
 _USER_LIBRARY = "libnss_wrapper.so"
@@ -62,6 +65,8 @@ def place_kernels(data_dir: Path, package: Path = _PACKAGE) -> None:
             # What somebody else compiled for himself is compiled again.
             with suppress(PermissionError):
                 _copy(path, folder / cache_name(path.parents[1]) / path.name)
+        with suppress(OSError):
+            _copy(package / "__pycache__" / MARK, folder / MARK)
         _write(mark, digest.hexdigest())
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
 

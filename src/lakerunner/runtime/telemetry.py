@@ -7,13 +7,21 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import structlog
 from opentelemetry import trace
 
 from lakerunner import __version__
 from lakerunner.runtime.secrets import Hider
 from lakerunner.runtime.settings import Settings
-from lakerunner.runtime.settings_table import secret_texts
+from lakerunner.runtime.settings.table import secret_texts
+
+# structlog imports rich where it is installed, to draw tracebacks. That takes a twentieth of a second of every start.
+_without_rich = "rich" not in sys.modules
+if _without_rich:
+    sys.modules["rich"] = None  # type: ignore[assignment]
+import structlog  # noqa: E402
+
+if _without_rich:
+    del sys.modules["rich"]
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 #: Libraries that warn about failures which we report ourselves, with a reason and a hint.

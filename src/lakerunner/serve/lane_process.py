@@ -22,8 +22,7 @@ from starlette.applications import Starlette
 from lakerunner.index.org_requests import RequestLedger
 from lakerunner.index.role import open_database
 from lakerunner.query.lake import open_lake
-from lakerunner.query.rewriting import rewriter
-from lakerunner.query.warm import warm
+from lakerunner.runtime.kernels import load_kernels
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.telemetry import configure_telemetry
 from lakerunner.runtime.thread_switch import switch_threads_often
@@ -31,8 +30,8 @@ from lakerunner.serve.api import Api
 from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import CALLER, Authenticator
 from lakerunner.serve.caller import Caller
+from lakerunner.serve.kernels import api_kernels
 from lakerunner.serve.lanes.frames import PIECE_BYTES, frame, read_frame
-from lakerunner.serve.rendering.warm import warm_rendering
 
 NAME = "query-slow"
 #: The lowest priority: ten threads at this level still weigh less than one normal thread.
@@ -130,9 +129,7 @@ def main() -> int:
     lake = open_lake(settings, database, own_scans=NAME)
     api = Api.over(settings.api, lake, Authenticator(database, required=True))
     app = Starlette(routes=api_routes(api))
-    warm()
-    warm_rendering()
-    rewriter()
+    load_kernels(api_kernels())
     asyncio.run(_serve(app, head["token"]))
     return 0
 

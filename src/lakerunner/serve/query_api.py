@@ -13,8 +13,7 @@ from lakerunner.index.orgs import has_several_orgs
 from lakerunner.index.role import IndexedRole
 from lakerunner.query.lake import open_lake
 from lakerunner.query.metrics import QUERY_METRICS
-from lakerunner.query.rewriting import rewriter
-from lakerunner.query.warm import warm
+from lakerunner.runtime.kernels import Share, load_kernels
 from lakerunner.runtime.memory import limit_malloc_arenas, trim
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.stop import Stop
@@ -22,10 +21,10 @@ from lakerunner.runtime.thread_switch import switch_threads_often
 from lakerunner.serve.api import Api
 from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import Authenticator
+from lakerunner.serve.kernels import api_kernels
 from lakerunner.serve.lanes.slow import SlowLane
 from lakerunner.serve.latency_objective import LatencyObjective
 from lakerunner.serve.metrics import API_METRICS
-from lakerunner.serve.rendering.warm import warm_rendering
 
 #: How often freed memory is returned to the system: while the API is idle, and while it is busy.
 _TRIM_S, _TRIM_BUSY_S = 3.0, 60.0
@@ -35,15 +34,13 @@ _DRAIN_POLL_S = 0.05
 
 class QueryApi(IndexedRole):
     name = "query-api"
-    sentence = "Answer queries: the HTTP APIs of Prometheus and Loki, streams, and live tails."
+    sentence = "Answer queries: the HTTP APIs of Prometheus, Loki and Tempo, streams, and live tails."
     registries = (API_METRICS, QUERY_METRICS)
     fail_fast = True
 
     @classmethod
-    def preload(cls) -> None:
-        warm()
-        warm_rendering()
-        rewriter()
+    def kernels(cls) -> Sequence[Share]:
+        return api_kernels()
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -58,9 +55,7 @@ class QueryApi(IndexedRole):
     def start(self) -> None:
         super().start()
         switch_threads_often()
-        warm()
-        warm_rendering()
-        rewriter()
+        load_kernels(api_kernels())
         # What is here stays: the collector need not look at it again and again.
         gc.freeze()
         if self._lane is not None and self.database.read(has_several_orgs):

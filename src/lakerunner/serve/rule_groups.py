@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from lakerunner.index.alert_states import read_states
 from lakerunner.index.database import Connection
@@ -22,9 +22,10 @@ from lakerunner.rules.render import evaluated_rules, group_document
 from lakerunner.rules.stored_groups import StoredNames, group_of, limits_of, store_groups
 from lakerunner.serve.api import Api
 from lakerunner.serve.caller import Caller
+from lakerunner.serve.params import Params
 
 _NEVER = "0001-01-01T00:00:00Z"
-#: States of so many groups are read group by group.
+#: States of this many groups are read group by group.
 _ONE_BY_ONE = 100
 _KINDS = {"": (Record, Alert), "alert": (Alert,), "record": (Record,)}
 
@@ -43,6 +44,21 @@ class RuleFilter:
     next_token: str = ""
     #: Only groups of this language.
     language: str = ""
+
+    @classmethod
+    def of(cls, params: Params, *, selectors: Sequence[Selector] = (), language: str = "") -> Self:
+        """The filter that the parameters of a request describe."""
+        return cls(
+            params.text("type").lower(),
+            params.texts("rule_name[]"),
+            params.texts("rule_group[]"),
+            params.texts("file[]"),
+            selectors,
+            params.flag("exclude_alerts"),
+            params.count("group_limit"),
+            params.text("group_next_token"),
+            language,
+        )
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:

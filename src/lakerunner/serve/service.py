@@ -13,9 +13,10 @@ from lakerunner.model.errors import LimitHit
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.lake import Lake
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.language import Plan, QueryOptions, RowPlan, StepPlan
 from lakerunner.query.languages import language
+from lakerunner.query.limits import QueryLimits, Size
 from lakerunner.query.plan.leaf import extent_of
 from lakerunner.query.rewriting import Considered, LiveRules, Ruled, rewriter
 from lakerunner.query.run import run
@@ -168,8 +169,8 @@ class QueryService:
         The fingerprint covers exactly the segments that will be read. A segment that arrives later changes the
         fingerprint, so the cached answer is no longer found; it is never served stale.
         """
-        small = self._sizes.is_small(query.caller.org_id, plan)
-        source = self.source(query, partial=question.partial, small=small)
+        size = self._sizes.size_of(query.caller.org_id, plan)
+        source = self.source(query, partial=question.partial, size=size)
         considered = self._considered(plan, question, query)
         if considered is None:
             fingerprint = source.prepare(plan.leaves)
@@ -178,7 +179,7 @@ class QueryService:
             plan, notes = considered.decided(source.gaps, source.looked_up)
             if isinstance(plan, Ruled):
                 # Its size says nothing of the same query over raw rows, nor the other way round.
-                source.small = self._sizes.is_small(query.caller.org_id, plan)
+                source.size = self._sizes.size_of(query.caller.org_id, plan)
                 source.expect(plan.reads)
             source.stats.rewrites = [note.to_json() for note in notes]
             outcome = "refused" if not isinstance(plan, Ruled) else "split" if plan.splits else "rewritten"
@@ -206,8 +207,8 @@ class QueryService:
 
         With `only`, the rows of these segments and no others.
         """
-        small = self._sizes.is_small(query.caller.org_id, plan)
-        source = self.source(query, partial=question.partial, small=small, only=only)
+        size = self._sizes.size_of(query.caller.org_id, plan)
+        source = self.source(query, partial=question.partial, size=size, only=only)
         source.look_up(plan.leaves)
         return self._charged(plan, source, query), source
 
@@ -224,14 +225,14 @@ class QueryService:
         query: RunningQuery,
         *,
         partial: bool = True,
-        small: bool = False,
+        size: Size = Size.LARGE,
         only: Sequence[Segment] | None = None,
     ) -> LakeQuery:
         """A view of the lake restricted to the caller's org and its limits."""
         allowed = self.admission.limits(query.caller)
         timeout_s = query.remaining_s + _GRACE_S
         limits = QueryLimits(timeout_s, allowed.max_bytes, allowed.max_series, allowed.max_samples, partial)
-        return self.lake.query(query.caller.org_id, limits, query.check, small=small, only=only)
+        return self.lake.query(query.caller.org_id, limits, query.check, size=size, only=only)
 
     def cached(self, opened: Opened, query: RunningQuery) -> Answer | None:
         entry = None if opened.key is None else self._cache.get(opened.key)

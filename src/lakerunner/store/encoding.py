@@ -19,7 +19,7 @@ _DISTINCT_SHARE = 0.6
 #: One lookup in a hundred reads a row group that does not contain the value. In twenty for attributes, whose filters
 #: nobody asked for: they take a byte per row.
 _BLOOM_FALSE_POSITIVES, _ATTRIBUTE_FALSE_POSITIVES = 0.01, 0.05
-#: Attributes of distinct, long texts are ids. At most so many get a bloom filter, in files of at least so many rows.
+#: Attributes with long, distinct texts are ids. At most four of them get a bloom filter, in files that are not small.
 _ID_DISTINCT_SHARE, _ID_BYTES = 0.95, 12
 _MAX_ID_BLOOMS, _ID_BLOOM_ROWS = 4, 1_024
 
@@ -105,7 +105,7 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _repeats(leaf: pa.Array, times: float) -> bool:
-    """Whether the values of a row group repeat, which has so many times the rows of the sample."""
+    """Whether the values of a row group repeat, which has this many times the rows of the sample."""
     if pa.types.is_boolean(leaf.type):
         return False
     present: int = len(leaf) - leaf.null_count
@@ -114,7 +114,7 @@ def _repeats(leaf: pa.Array, times: float) -> bool:
 
 
 def _more(distinct: int, present: int, times: float) -> float:
-    """How many distinct values so many times the rows have, as the repeats among these let expect.
+    """How many distinct values this many times the rows have, as the repeats among these let expect.
 
     If n rows have values at random out of D, D (1 - exp(-n / D)) of them are distinct.
 

@@ -105,7 +105,7 @@ class FilterSpool:
         self._places: dict[str, list[list[int] | None]] = {name: [] for name in columns}
 
     def add_group(self, rows: pa.Table, group_bytes: int) -> None:
-        """Make the filters of a row group that takes so many bytes."""
+        """Make the filters of a row group that takes this many bytes."""
         if not rows.num_rows:
             return
         for name in self._columns:

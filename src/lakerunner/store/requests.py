@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from lakerunner.store.keys import COOKED_PREFIX, RAW_PREFIX
 
-#: Whose the requests are that concern no org, or more orgs than are told apart.
+#: The owner of requests that concern no org, or one org more than are counted apart.
 NOBODY: Final = uuid.UUID(int=0)
-#: Orgs that are told apart until the counts are taken.
+#: Orgs that are counted apart until the counts are taken.
 _MOST_ORGS = 10_000
 #: What the store calls its requests -> what a provider puts on the bill.
 _BILLED = {"get_range": "get", "ping": "list"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from lakerunner.model.segment import RAW_TIER_S, Pruning, Segment
+from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.signal import Signal, Table
 from lakerunner.store.encoding import choose_encodings
 from lakerunner.store.nanos import split_nanos
@@ -47,11 +47,6 @@ def describe(signal: Signal, table: pa.Table) -> SegmentStatistics:
     builder = StatisticsBuilder(signal)
     builder.add(table)
     return builder.result()
-
-
-def pruning_of(signal: Signal, table: pa.Table) -> Pruning:
-    """Collect distinct values of the pruning columns, and bounds of the pruning and sort columns except the time."""
-    return describe(signal, table).pruning
 
 
 def segment_of(

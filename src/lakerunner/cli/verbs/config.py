@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from lakerunner.cli.verb import Cli, verb
-from lakerunner.runtime.settings_table import TABLE, mask
+from lakerunner.runtime.settings.table import TABLE, mask
 
 app = typer.Typer(no_args_is_help=True, help="Settings: show them, check them.")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -29,19 +29,32 @@ def serve(
     demo: Annotated[bool, typer.Option("--demo", help="Also write the telemetry of a small shop, live.")] = False,
 ) -> int:
     """Run everything on this machine, the embedded PostgreSQL and all roles, until Ctrl-C."""
-    from lakerunner.ops.supervisor import Supervisor
-    from lakerunner.runtime.telemetry import configure_telemetry
+    from lakerunner.ops.fork_server import start_fork_server
 
-    configure_telemetry("serve", cli.settings)
     roles = [*ROLES, *(CANARY_ROLES if cli.settings.canary.enabled else ()), *(DEMO_ROLES if demo else ())]
-    return Supervisor(cli.settings, [role.name for role in roles], _announce).run()
+    names = [role.name for role in roles]
+    # First, because it imports the roles while this process imports the rest, and the index starts.
+    fork_server = start_fork_server("lakerunner.cli.main", names)
+    try:
+        from lakerunner.ops.supervisor import Supervisor
+        from lakerunner.runtime.telemetry import configure_telemetry
+
+        configure_telemetry("serve", cli.settings)
+        return Supervisor(cli.settings, names, _announce, fork_server).run()
+    finally:
+        if fork_server is not None:
+            fork_server.close()
 
 
 def _announce(supervisor: Supervisor) -> None:
+    from lakerunner.runtime.kernels import are_being_compiled
+
     places = [(address.name, f"{address.url}/healthz") for address in supervisor.addresses]
     places += [("data", str(supervisor.data_dir)), ("logs", str(supervisor.data_dir / "logs"))]
     sys.stdout.write("\nLakerunner is ready.\n")
     sys.stdout.writelines(f"  {name:<12} {shown(place)}\n" for name, place in places)
+    if are_being_compiled():
+        sys.stdout.write("Kernels are still being compiled, once: the first queries take seconds longer.\n")
     sys.stdout.write("Try `lakerunner status --watch`. Ctrl-C stops everything.\n\n")
     sys.stdout.flush()
 
@@ -197,12 +210,15 @@ def doctor(cli: Cli) -> int:
 @verb
 def warm(cli: Cli) -> None:
     """Compile the kernels of queries and ingest now, so that the first start need not. For installers and images."""
+    from lakerunner.model.errors import Bug
+    from lakerunner.ops.threads import WITHOUT_THREADS
+
     began_s = time.monotonic()
     # Kernels are code, not telemetry: whoever runs this installation may read them.
     os.umask(0o022)
-    # Roles log what they load; standard output is for the result.
-    with contextlib.redirect_stdout(sys.stderr):
-        for role in ROLES:
-            role.load().preload()
+    # Standard output is for the result.
+    command = [sys.executable, "-m", "lakerunner.ops.compile_kernels"]
+    if subprocess.run(command, env={**os.environ, **WITHOUT_THREADS}, stdout=subprocess.DEVNULL).returncode:
+        raise Bug("cannot compile the kernels", hint="the lines above say why")
     seconds = round(time.monotonic() - began_s, 1)
     cli.output.result(f"all kernels are compiled ({seconds} s)", {"seconds": seconds})

@@ -38,7 +38,12 @@ def backfill(
     bucket: Annotated[str, typer.Option(help="Address of the bucket.", show_default="store.url")] = "",
     start_after: Annotated[str, typer.Option(help="Continue after this key.", show_default="from the start")] = "",
 ) -> None:
-    """List a bucket and ingest the objects that the ledger does not know. Safe to repeat."""
+    """List a bucket and ingest the objects that the ledger does not know. Safe to repeat.
+
+    For objects that were written before intake was connected, or while it was down. For example:
+
+        lakerunner ingest backfill otel-raw/year=2026/
+    """
     from lakerunner.intake.backfill import BackfillProgress
     from lakerunner.intake.backfill import backfill as run_backfill
     from lakerunner.intake.buckets import own_bucket

@@ -30,7 +30,12 @@ def create(
         ),
     ] = [],  # noqa: B006  (typer never changes it)
 ) -> None:
-    """Create a key. The secret is shown only once, because only its hash is stored."""
+    """Create a key. The secret is shown only once, because only its hash is stored.
+
+    For example:
+
+        lakerunner key create grafana --scope query --org default
+    """
     with cli.index() as database, database.transaction() as tx:
         org_ids = [orgs.find_org(tx, wanted).org_id for wanted in org]
         created = api_keys.create_key(tx, name, scope, org_ids)

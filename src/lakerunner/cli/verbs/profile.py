@@ -39,7 +39,12 @@ def create(
     ] = "",
     delete_raw_after_s: Annotated[float | None, typer.Option(help=_DELETE_RAW, show_default="kept")] = None,
 ) -> None:
-    """Map a prefix of a bucket to an org. If several match a key, the longest prefix wins."""
+    """Map a prefix of a bucket to an org. If several match a key, the longest prefix wins.
+
+    For example:
+
+        lakerunner profile create s3://telemetry --prefix otel-raw/shop/ --org shop
+    """
     from lakerunner.index import orgs, profiles
 
     with cli.index() as database, database.transaction() as tx:

@@ -30,7 +30,10 @@ from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.time import parse_duration_s
 
-app = typer.Typer(no_args_is_help=True, help="Query values, labels and series, and explain queries.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Query metrics, logs and traces through a running query API, and explain how queries ran.",
+)
 
 MatchOption = Annotated[
     list[str] | None, typer.Option("--match", help="Series selector; may be repeated.", show_default="all series")
@@ -69,7 +72,13 @@ def metrics(
     org: OrgOption = "",
     output: Annotated[DataFormat, typer.Option("--output", "-o", help="Format of the points.")] = DataFormat.TEXT,
 ) -> int:
-    """Show the values of an expression over a time range, as they arrive."""
+    """Show the values of an expression over a time range, as they arrive.
+
+    For example:
+
+        lakerunner query metrics 'sum by (job) (rate(requests_total[5m]))' --since 1h --plot
+        lakerunner query metrics 'up' --start 2026-11-01 --end 2026-11-02 --step 1m -o csv
+    """
     if plot and output is not DataFormat.TEXT:
         raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
     if explained:

@@ -67,7 +67,14 @@ def logs(
     org: OrgOption = "",
     output: Annotated[DataFormat, typer.Option("--output", "-o", help="Format of the entries.")] = DataFormat.TEXT,
 ) -> int:
-    """Show the entries of a log query, the newest first, or the values of a metric query."""
+    """Show the entries of a log query, the newest first, or the values of a metric query.
+
+    For example:
+
+        lakerunner query logs '{service_name="checkout"} |= "timeout" | json' --since 10m --limit 20
+        lakerunner query logs '{service_name="checkout"}' --follow
+        lakerunner query logs 'sum by (detected_level) (count_over_time({job=~".+"}[1m]))' --plot
+    """
     start_ms, end_ms = times_ms(since, start, end)
     client = client_of(cli, url, key, org)
     body: dict[str, object] = {"q": query, "s": start_ms, "e": end_ms, "limit": limit, "reverse": not oldest_first}

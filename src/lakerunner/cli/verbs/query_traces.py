@@ -58,7 +58,12 @@ def trace(
         TraceFormat, typer.Option("--output", "-o", help="Drawing, assembled JSON, or OTLP as JSON.")
     ] = TraceFormat.TEXT,
 ) -> int:
-    """Draw a trace: one line per span, services coloured, errors and the critical path marked."""
+    """Draw a trace: one line per span, services coloured, errors and the critical path marked.
+
+    `lakerunner query rows traces` and the labels of log entries show ids of traces. For example:
+
+        lakerunner query trace 4bf92f3577b34da6a3ce929d0e0e4736 --logs
+    """
     from lakerunner.query.traces.trace_id import full_trace_id
 
     trace_id = full_trace_id(trace_id)

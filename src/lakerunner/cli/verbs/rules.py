@@ -119,7 +119,8 @@ def show(cli: Cli, name: Annotated[str, typer.Argument(help="Name of the rule.")
     import time
 
     from lakerunner.index.orgs import find_org
-    from lakerunner.index.rule_catalog import coverage, find_rule, versions_of
+    from lakerunner.index.rule_catalog import find_rule, versions_of
+    from lakerunner.index.rule_coverage import coverage
     from lakerunner.model.time import NS_PER_DAY
 
     with cli.index() as database, database.transaction() as tx:
@@ -167,8 +168,8 @@ def backfill(
     """Evaluate rules over the rows that were stored before them. The role `backfill` does the work, on Spark.
 
     Nothing is counted twice: a segment is marked in the transaction that makes its samples visible, so this may be
-    repeated, interrupted and resumed. derive.backfill_tasks bounds what it takes of the cluster. Rules over metrics are
-    not backfilled.
+    repeated, interrupted and resumed. derive.backfill_tasks bounds what it takes of the cluster. Rules over metrics
+    that Lakerunner derives itself are refused.
     """
     import time
 

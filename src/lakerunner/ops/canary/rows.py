@@ -1,4 +1,4 @@
-"""The canary's known rows: the OTLP object of a round and signal, whose rows can be told apart and found again."""
+"""The canary's known rows: the OTLP object of a round and signal, whose rows differ from all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of alerts: a problem that holds long enough fires, one that is gone is resolved; each is told once.
+"""The life of alerts: a problem that holds long enough fires, one that is gone is resolved; each end is announced once.
 
 One instance per process, used by one thread. A notification that a receiver did not take stays due.
 """
@@ -23,7 +23,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What receivers are told: an alert began to fire, still fires, or is over."""
+    """What receivers get: an alert began to fire, still fires, or is over."""
 
     state: State
     problem: Problem
@@ -54,16 +54,16 @@ class Alerts:
             alert.problem, alert.seen_at = problem, now
             if alert.fired_at is None and (now - alert.since).total_seconds() >= problem.for_s:
                 alert.fired_at = now
-        told = []
+        current = []
         for identity, alert in list(self._known.items()):
             away_s = (now - alert.seen_at).total_seconds()
             if alert.fired_at is None:
-                # It went away before it fired: it begins anew.
+                # It went away before it fired: it begins again.
                 if away_s > 0:
                     del self._known[identity]
             elif away_s >= _RESOLVE_AFTER_S:
                 del self._known[identity]
-                told.append(Notification(State.RESOLVED, alert.problem, alert.since, now))
+                current.append(Notification(State.RESOLVED, alert.problem, alert.since, now))
             else:
-                told.append(Notification(State.FIRING, alert.problem, alert.since))
-        return told
+                current.append(Notification(State.FIRING, alert.problem, alert.since))
+        return current

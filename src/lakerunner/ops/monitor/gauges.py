@@ -109,7 +109,7 @@ def _export_lake(index: IndexStatus) -> None:
             TIER_LAG.labels(str(tier.tier_s)).set(tier.lag_s)
             TIER_WINDOWS.labels(str(tier.tier_s)).set(tier.windows)
     if index.costs is not None:
-        # Cleared, so that orgs that are no longer among the largest do not stay for ever.
+        # Cleared, so that orgs that are no longer among the largest do not stay forever.
         STORED_BYTES.clear()
         REQUESTS.clear()
         REQUEST_BYTES.clear()

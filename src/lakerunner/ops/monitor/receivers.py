@@ -1,6 +1,6 @@
-"""Where alerts go: webhooks and Alertmanagers. Each receiver is told on its own, and tried again when it fails.
+"""Where alerts go: webhooks and Alertmanagers. Each receiver is served on its own, and tried again when it fails.
 
-A webhook is told when an alert begins, every `monitor.repeat_s` while it fires, and when it ends. Alertmanager is told
+A webhook is notified when an alert begins, every `monitor.repeat_s` while it fires, and when it ends. Alertmanager gets
 all firing alerts again and again, as its API asks: it resolves those that it no longer hears of.
 """
 
@@ -22,8 +22,8 @@ from lakerunner.runtime.settings import MonitorSettings
 from lakerunner.runtime.telemetry import log
 
 _BACKOFF = Backoff(base_s=2.0, cap_s=120.0)
-#: Alertmanager is told this often, and believes that an alert ended when it hears nothing for the second time.
-_TELL_AGAIN_S, _VALID_S = 60.0, 240.0
+#: Alertmanager is notified this often, and resolves an alert of which it hears nothing for the longer time.
+_RESEND_S, _VALID_S = 60.0, 240.0
 #: Endings that a receiver has not taken yet; the oldest are dropped. A receiver that is down for long has missed them.
 _MAX_PENDING = 1_000
 _RUNBOOK = "docs/runbook.md"
@@ -31,31 +31,31 @@ _RUNBOOK = "docs/runbook.md"
 
 @dataclass(slots=True)
 class Receiver:
-    """One address. Remembers what it was told, so that it is told once."""
+    """One address. Remembers what was sent there, so that nothing is sent twice."""
 
     kind: str
     url: str
     settings: MonitorSettings
     post: Post
-    #: When each firing alert was last told.
-    _told: dict[object, datetime] = field(default_factory=dict)
+    #: When each firing alert was last sent.
+    _sent_at: dict[object, datetime] = field(default_factory=dict)
     _endings: list[Notification] = field(default_factory=list)
     _failures: int = 0
     _retry_at: datetime | None = None
 
-    def tell(self, told: Sequence[Notification], now: datetime) -> None:
+    def send(self, current: Sequence[Notification], now: datetime) -> None:
         """Send what this receiver does not know yet. After a failure it is tried again later, with everything."""
-        for each in told:
-            if each.state is State.RESOLVED and each.problem.identity in self._told:
+        for each in current:
+            if each.state is State.RESOLVED and each.problem.identity in self._sent_at:
                 self._endings.append(each)
         del self._endings[:-_MAX_PENDING]
         if self._retry_at is not None and now < self._retry_at:
             return
-        again_s = _TELL_AGAIN_S if self.kind == "alertmanager" else self.settings.repeat_s
+        again_s = _RESEND_S if self.kind == "alertmanager" else self.settings.repeat_s
         due = [
             each
-            for each in told
-            if each.state is State.FIRING and _passed(self._told.get(each.problem.identity), now, again_s)
+            for each in current
+            if each.state is State.FIRING and _passed(self._sent_at.get(each.problem.identity), now, again_s)
         ] + self._endings
         if not due:
             return
@@ -72,9 +72,9 @@ class Receiver:
         ALERTS_SENT.labels(self.kind, "sent").inc()
         for each in due:
             if each.state is State.FIRING:
-                self._told[each.problem.identity] = now
+                self._sent_at[each.problem.identity] = now
             else:
-                self._told.pop(each.problem.identity, None)
+                self._sent_at.pop(each.problem.identity, None)
         self._endings.clear()
 
     def _address(self) -> str:
@@ -83,7 +83,7 @@ class Receiver:
     def _body(self, due: Sequence[Notification], now: datetime) -> Any:
         if self.kind == "alertmanager":
             return [self._alert(each, now) for each in due]
-        return {"version": "1", "deployment": self.settings.deployment, "alerts": [self._told_as(each) for each in due]}
+        return {"version": "1", "deployment": self.settings.deployment, "alerts": [self._as_json(each) for each in due]}
 
     def _alert(self, each: Notification, now: datetime) -> dict[str, Any]:
         """As Alertmanager's API v2 wants it."""
@@ -94,7 +94,7 @@ class Receiver:
             "endsAt": (each.ended_at or now + timedelta(seconds=_VALID_S)).isoformat(),
         }
 
-    def _told_as(self, each: Notification) -> dict[str, Any]:
+    def _as_json(self, each: Notification) -> dict[str, Any]:
         return {
             "status": each.state.value,
             "labels": self._labels(each),

@@ -94,14 +94,14 @@ class Monitor(BusRole):
         self._measured = minute
 
     def _alert(self, found: Sequence[Problem], now: datetime) -> None:
-        told = self._alerts.update(found, now)
+        current = self._alerts.update(found, now)
         ALERTS_FIRING.clear()
-        for each in told:
+        for each in current:
             if each.state is State.FIRING:
                 ALERTS_FIRING.labels(each.problem.name).inc()
         if self._receivers and self._sends():
             for receiver in self._receivers:
-                receiver.tell(told, now)
+                receiver.send(current, now)
 
     def _sends(self) -> bool:
         ttl_s = max(30.0, 3 * self.settings.monitor.interval_s)

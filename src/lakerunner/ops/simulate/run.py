@@ -48,7 +48,7 @@ class Patience:
     send_s: float | None
     #: After this, the run ends and can be continued.
     pause_s: float | None
-    #: Without work for so long, the lake counts as settled.
+    #: Without work for this long, the lake counts as settled.
     quiet_s: float
     #: After this, the simulation is given up.
     timeout_s: float
@@ -141,7 +141,7 @@ class _Run:
         return allowed_s is not None and time.monotonic() - self._started_s > allowed_s
 
     def await_ingested(self, allowed: int) -> None:
-        """Wait until at most so many of the written objects are not ingested yet."""
+        """Wait until at most this many of the written objects are not ingested yet."""
         while True:
             with self._deployment.database.transaction() as tx:
                 states = ledger.count_by_state(tx)
@@ -152,7 +152,7 @@ class _Run:
             self._pause("ingest the objects")
 
     def await_quiet(self, quiet_s: float) -> None:
-        """Wait until no stage has had anything to do for so long, and no wait for more inputs can be left."""
+        """Wait until no stage has had anything to do for this long, and no wait for more inputs can be left."""
         pipeline = self._deployment.settings.pipeline
         quiet_s = max(quiet_s, pipeline.compact_wait_s + _POLL_S, pipeline.rollup_pause_s + _POLL_S)
         quiet_since, items = time.monotonic(), -1

@@ -31,7 +31,7 @@ _MOST = 1_000
 
 
 def find_dangling(database: Database, store: ObjectStore) -> Iterator[tuple[Segment, list[str]]]:
-    """Live segments with the keys of theirs that the bucket does not have."""
+    """Live segments, each with those of its keys that the bucket does not have."""
     for month in database.read(listing.months):
         for folder in database.read(partial(listing.folders, month=month)):
             for segment, missing in _unlisted(database, store, folder):

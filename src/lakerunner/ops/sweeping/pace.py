@@ -1,4 +1,4 @@
-"""The pace of deleting: so many objects per second, and so many per round, so that a store and its bill stay calm."""
+"""The pace of deleting: limits per second and per round, so that neither the store nor its bill suffers."""
 
 from __future__ import annotations
 

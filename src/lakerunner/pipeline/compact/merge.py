@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakerunner.pipeline.ordering import Codes, sort_order, take, whole
 
-#: Equal keys are kept together up to so many rows. Beyond, they are handed on in several chunks.
+#: Equal keys are kept together up to this many rows. Beyond, they are handed on in several chunks.
 MAX_EQUAL_ROWS = 1 << 18
 
 

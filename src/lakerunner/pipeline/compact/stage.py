@@ -19,7 +19,7 @@ from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.outbox import Outgoing
 from lakerunner.index.overdue import Overdue, Position
-from lakerunner.index.rule_catalog import Hole
+from lakerunner.index.rule_holes import Hole
 from lakerunner.index.segment_inputs import lock_untaken
 from lakerunner.index.segment_sources import MAX_SOURCES, sources_of
 from lakerunner.index.segments import live_segments, ref
@@ -29,7 +29,6 @@ from lakerunner.model.signal import Signal
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.compact.task import CompactResult, CompactTask, UnreadableInput, run_task
-from lakerunner.pipeline.compact.warm import warm
 from lakerunner.pipeline.compact.windows import Window, bundles, window_of
 from lakerunner.pipeline.grouped_tasks import run_grouped
 from lakerunner.pipeline.inputs import Segments
@@ -37,6 +36,7 @@ from lakerunner.pipeline.packing import PackLimits
 from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Stage
 from lakerunner.runtime.settings import PipelineSettings, Settings
 from lakerunner.runtime.telemetry import log
+from lakerunner.store import needles
 
 #: Runs tasks somewhere and returns their results in order; Unavailable when one died.
 RunTasks = Callable[[Sequence[CompactTask]], list[CompactResult]]
@@ -216,5 +216,5 @@ COMPACT: Final = Stage(
     limits=_limits,
     runner=CompactRunner,
     gather=gather,
-    warm=warm,
+    kernels=(needles.warm,),
 )

@@ -28,17 +28,16 @@ from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.compact.columns import MergedColumns
 from lakerunner.pipeline.compact.duplicates import Readings, without_duplicates
 from lakerunner.pipeline.compact.merge import Chunk, SortedInput, merged
+from lakerunner.pipeline.executor_task import open_for_tasks, run_alone
 from lakerunner.pipeline.ordering import take
 from lakerunner.pipeline.repeats import times_of_repeated_spans
 from lakerunner.pipeline.scratch import scratch_folder
 from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, stored_sort_key
-from lakerunner.pipeline.task_errors import task_error
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
-from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import segment_of
 from lakerunner.store.statistics import StatisticsBuilder, event_times_ns
 
@@ -83,20 +82,19 @@ class CompactResult:
 
 def run_task(task: CompactTask) -> CompactResult:
     """Run the task. An error is the result's `error`: it concerns this item alone."""
-    try:
-        return _run(task)
-    except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
-        return CompactResult(task.item_id, error=task_error(error, "compact the item"))
-    finally:
-        # The process lives on, and the next task may be small.
-        pa.default_memory_pool().release_unused()
+    return run_alone(
+        "compact the item",
+        lambda: _run(task),
+        lambda error: CompactResult(task.item_id, error=error),
+        release_memory=True,
+    )
 
 
 def _run(task: CompactTask) -> CompactResult:
     if not task.inputs:
         return CompactResult(task.item_id)
     signal = signal_named(task.signal)
-    store = open_store(task.store)
+    store = open_for_tasks(task.store)
     with scratch_folder(Path(task.scratch), _SCRATCH_PREFIX) as folder:
         merge = _Merge(task, signal, store, folder)
         sizes = [merge.write(number) for number in range(len(signal.tables))]

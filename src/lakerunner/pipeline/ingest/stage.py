@@ -10,29 +10,29 @@ from time import monotonic
 from typing import Final
 
 from lakerunner.bus.announce import segments_made
+from lakerunner.formats import fingerprints, levels
 from lakerunner.formats.limits import limits_of
 from lakerunner.formats.options import options_of
+from lakerunner.index.call_halves import orgs_of_external
 from lakerunner.index.commit import ItemResult
 from lakerunner.index.database import Database
-from lakerunner.index.derivation import next_slots, orgs_of_external
+from lakerunner.index.derivation import next_slots
 from lakerunner.index.profiles import list_profiles
-from lakerunner.index.rule_catalog import Hole
+from lakerunner.index.rule_holes import Hole
 from lakerunner.index.series_key import series_key
 from lakerunner.intake.buckets import config_of
 from lakerunner.model.errors import Bug, LakeError, LimitHit, Unavailable
-from lakerunner.model.labels import attribute_column
 from lakerunner.model.raw_object import RawObject, quarantined
 from lakerunner.model.signals import LOGS, TRACES
 from lakerunner.pipeline.bucket_runner import BucketRunner
 from lakerunner.pipeline.derive.evaluate import SLOTS
 from lakerunner.pipeline.derive.rule_set import RuleSet
-from lakerunner.pipeline.derive.spans import DeriveOptions
+from lakerunner.pipeline.derive.spans import DeriveOptions, dimensions_of, peer_columns
 from lakerunner.pipeline.grouped_tasks import run_grouped
 from lakerunner.pipeline.ingest.complete import Completion, complete, settle
 from lakerunner.pipeline.ingest.report import report
 from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.ingest.type_registry import TypeRegistry
-from lakerunner.pipeline.ingest.warm import warm
 from lakerunner.pipeline.inputs import RAW_OBJECTS
 from lakerunner.pipeline.packing import PackLimits, estimated_bytes
 from lakerunner.pipeline.rule_registry import RuleRegistry, failed_holes, late_holes, rules_used
@@ -41,6 +41,7 @@ from lakerunner.pipeline.stage import Attempt, InputAtFault, Item, Stage
 from lakerunner.runtime.crash import crash_point
 from lakerunner.runtime.settings import PipelineSettings, Settings
 from lakerunner.runtime.telemetry import log
+from lakerunner.store import needles
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import StoreUnavailable
 
@@ -135,13 +136,12 @@ class IngestRunner(BucketRunner[RawObject, IngestTask, TaskResult]):
             return next_slots(tx, count, SLOTS)
 
     def _derive_options(self, item: Item[RawObject], count: int, rules: RuleSet) -> list[DeriveOptions]:
-        """What each of so many tasks of the item derives."""
+        """What each of this many tasks of the item derives."""
         settings = self._settings.derive
         from_spans = item.signal == TRACES.name and (settings.span_metrics or settings.service_graph)
         if not from_spans and not rules.rules:
             return [DeriveOptions()] * count
-        dimensions = _names(settings.dimensions)
-        peers = tuple(attribute_column("attr", name) for name in _names(settings.peer_attributes))
+        dimensions, peers = dimensions_of(settings), peer_columns(settings)
         return [
             DeriveOptions(slot, settings.span_metrics, dimensions, settings.service_graph, peers)
             for slot in self._slots(count)
@@ -257,14 +257,6 @@ def _alone(task: IngestTask, run_tasks: RunTasks) -> TaskResult:
     return result
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """
-    >>> _names("a, b,")
-    ('a', 'b')
-    """
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 def _attempt(
     item: Item[RawObject], found: Found, completion: Completion | None = None, holes: Sequence[Hole] = ()
 ) -> Attempt:
@@ -315,5 +307,5 @@ INGEST: Final = Stage(
     weigh=_weigh,
     limits=_limits,
     runner=IngestRunner,
-    warm=warm,
+    kernels=(levels.warm, fingerprints.warm, needles.warm),
 )

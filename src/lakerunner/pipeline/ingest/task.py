@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from lakerunner.formats.limits import Limits, refuse
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
 from lakerunner.model.errors import Conflict, LakeError
+from lakerunner.model.half_call import packed
 from lakerunner.model.raw_object import CONTENT_VERSION, ObjectOutcome, RawObject, content_hash, quarantined
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
@@ -31,16 +31,14 @@ from lakerunner.model.time import MAX_TIME_NS
 from lakerunner.pipeline.derive.evaluate import Derived
 from lakerunner.pipeline.derive.rule_set import Evaluation, RuleEvaluation, RuleSet
 from lakerunner.pipeline.derive.spans import DeriveOptions, derive_from_spans, metric_tables
+from lakerunner.pipeline.executor_task import open_for_tasks, run_alone
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.pipeline.split import merged, parts, skewed_rows
-from lakerunner.pipeline.task_errors import task_error
 from lakerunner.pipeline.write_part import write_part
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
-from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.object_store import ObjectStore
-from lakerunner.store.open import open_store
 from lakerunner.store.requests import charged_to
 from lakerunner.store.statistics import event_times_ns
 
@@ -103,10 +101,7 @@ class _Superseded(LakeError):
 
 def run_task(task: IngestTask) -> TaskResult:
     """Run the task. An error that no object is to blame for is the result's `error`: it concerns this item alone."""
-    try:
-        return _run(task)
-    except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
-        return TaskResult(task.item_id, error=task_error(error, "ingest the item"))
+    return run_alone("ingest the item", lambda: _run(task), lambda error: TaskResult(task.item_id, error=error))
 
 
 def _run(task: IngestTask) -> TaskResult:
@@ -129,7 +124,7 @@ def _run(task: IngestTask) -> TaskResult:
         decoded.clear()
         if signal.rows.attributes:
             added_types = task.types.added(tables[signal.rows.suffix].schema, signal.rows.schema().names)
-        target = open_source(task.target)
+        target = open_for_tasks(task.target)
         now_ns = time.time_ns()
         skewed = skewed_rows(event_times_ns(signal, tables[signal.rows.suffix]), now_ns)
         rules = RuleEvaluation(task.rules) if task.rules is not None and task.derive.slot is not None else None
@@ -177,7 +172,7 @@ def _derive(
     if spans is not None:
         from_spans = derive_from_spans(spans, task.derive, series_key)
         found += from_spans.made
-        halves = _stream(from_spans.halves)
+        halves = packed(from_spans.halves)
     evaluation = Evaluation() if rules is None else rules.result(slot, series_key)
     if evaluation.derived is not None:
         found.append(evaluation.derived)
@@ -191,15 +186,6 @@ def _derive(
     crash_point("derive_after_write")
     slots = tuple((slot, interval) for interval in sorted({each for one in found for each in one.intervals}))
     return segments, slots, halves, replace(evaluation, derived=None)
-
-
-def _stream(table: pa.Table) -> bytes:
-    if not table.num_rows:
-        return b""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def _decode_all(task: IngestTask, signal: Signal) -> Iterator[tuple[ObjectOutcome, Decoded | None]]:
@@ -250,7 +236,7 @@ def _fetch(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
 
 
 def _fetch_now(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
-    store = open_source(task.sources[raw.bucket])
+    store = open_for_tasks(task.sources[raw.bucket])
     by_content = raw.version.startswith(CONTENT_VERSION)
     try:
         meta = store.head(raw.key)
@@ -268,13 +254,3 @@ def _fetch_now(task: IngestTask, raw: RawObject) -> _Fetched | LakeError:
         if error.retryable:
             raise
         return error
-
-
-@lru_cache(maxsize=32)
-def open_source(config: StoreConfig) -> ObjectStore:
-    """One store per config and process: workers live long, and connections are worth keeping."""
-    try:
-        return open_store(config)
-    except LakeError as error:
-        # A wrong setting of a bucket is not the fault of the objects in it.
-        raise StoreUnavailable(error.message, hint=error.hint, where=config.url) from None

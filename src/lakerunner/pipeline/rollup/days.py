@@ -22,7 +22,7 @@ from lakerunner.model.signals import METRICS
 from lakerunner.model.time import NS_PER_DAY, NS_PER_MS, TimeRange
 from lakerunner.runtime.settings import PipelineSettings
 
-#: Raw samples per row of a tier, about: windows with so many times `rollup_segment_rows` samples are made at once.
+#: Raw samples per row of a tier, about: windows with this many times `rollup_segment_rows` samples are made at once.
 _SAMPLES_PER_ROW = 4
 
 
@@ -111,7 +111,7 @@ def stretches(windows: Iterable[Window]) -> list[Stretch]:
 
 
 def neighbours(found: Sequence[Stretch], max_rows: float) -> list[list[Stretch]]:
-    """Runs of stretches of the same tiers that follow each other, each of at most so many rows or a single stretch."""
+    """Runs of adjacent stretches of the same tiers, each of at most this many rows or a single stretch."""
     runs: list[list[Stretch]] = []
     last: dict[tuple[int, ...], list[Stretch]] = {}
     for stretch in found:

@@ -105,8 +105,8 @@ def _rows_below(table: pa.Table, key: Key) -> int:
 def merged(
     files: Sequence[tuple[pa.NativeFile, TimeRange]], description: Table, rows: TimeRange, piece_rows: int
 ) -> Iterator[pa.Table]:
-    """The samples within a range of time, in pieces of about so many rows; a series is never cut, and columns that are
-    all null are missing.
+    """The samples within a range of time, in pieces of about `piece_rows`. A series is never cut, and columns that
+    are all null are missing.
 
     `files` are ordered: the first of two equal samples stays. Each comes with the range of its own rows.
     """

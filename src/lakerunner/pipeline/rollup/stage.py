@@ -142,7 +142,7 @@ def _unread(item: Item[Window]) -> Window:
 
 def _attempt(item_id: uuid.UUID, plan: _Plan, found: list[RollupResult] | LakeError) -> Attempt:
     if isinstance(found, Bug):
-        # Of one window; the process is well. It is tried again, then kept among the dead letters.
+        # Concerns one window; the process is healthy. It is tried again, then kept among the dead letters.
         return Attempt(item_id, Unavailable(str(found)))
     if isinstance(found, LakeError):
         return Attempt(item_id, found)
@@ -181,6 +181,6 @@ ROLLUP: Final = Stage(
     limits=_limits,
     runner=RollupRunner,
     gather=gather,
-    warm=warm,
+    kernels=(warm,),
     signals=(METRICS,),
 )

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -22,16 +21,14 @@ from lakerunner.model.segment import RAW_TIER_S, Segment, is_dated
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.model.signals.tiers import TIER_METRICS, TIER_SAMPLES
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.executor_task import open_for_tasks, run_alone
 from lakerunner.pipeline.rollup.merge import merged
 from lakerunner.pipeline.rollup.roll_up import TIER_METADATA, roll_up_tiers
 from lakerunner.pipeline.rollup.series import distinct_series, series_of
-from lakerunner.pipeline.task_errors import task_error
 from lakerunner.runtime.crash import crash_point
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
-from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.object_store import ObjectStore
-from lakerunner.store.open import open_store
 from lakerunner.store.range_file import open_object
 from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 
@@ -72,16 +69,13 @@ class _Output:
 
 def run_rollup(task: RollupTask) -> RollupResult:
     """Run the task. An error concerns this item alone."""
-    try:
-        return _run(task)
-    except Exception as error:  # noqa: BLE001  an error of ours in one item must not end the job of all
-        return RollupResult(task.item_id, error=task_error(error, "roll up the window"))
+    return run_alone("roll up the window", lambda: _run(task), lambda error: RollupResult(task.item_id, error=error))
 
 
 def _run(task: RollupTask) -> RollupResult:
     if not task.segments:
         return RollupResult(task.item_id)
-    store = _open(task.target)
+    store = open_for_tasks(task.target)
     names = [keys.segment_keys(segment) for segment in task.segments]
     with ThreadPoolExecutor(task.fetches, thread_name_prefix="fetch") as pool:
         samples = list(pool.map(lambda name: open_object(store, name[0]), names))
@@ -132,12 +126,3 @@ def _flush(
     for key, file in zip(keys.segment_keys(segment), files, strict=True):
         store.put(key, memoryview(file), create_only=True)
     yield segment
-
-
-@lru_cache(maxsize=4)
-def _open(config: StoreConfig) -> ObjectStore:
-    """One store per config and process: workers live long, and connections are worth keeping."""
-    try:
-        return open_store(config)
-    except LakeError as error:
-        raise StoreUnavailable(error.message, hint=error.hint, where=config.url) from None

@@ -14,6 +14,8 @@ import os
 import sys
 from pathlib import Path
 
+from lakerunner.runtime.kernel_cache import share_kernel_cache
+
 #: The modules to import, with commas between them.
 PRELOAD = "LAKERUNNER_SPARK_PRELOAD"
 #: Linear algebra, and an allocator of Arrow that we do not use, start threads when they are imported.
@@ -26,6 +28,8 @@ def main() -> None:
         # The worker that needs it says why it cannot be imported.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    if "numba" in sys.modules:
+        share_kernel_cache()
     importlib.import_module("pyspark.worker")
     if len(list(Path("/proc/self/task").iterdir())) != 1:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])

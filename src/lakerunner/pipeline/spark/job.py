@@ -157,7 +157,7 @@ class SparkJobs(Generic[Task, Result]):
         if self._closing.is_set():
             raise SparkLost("cannot run a Spark job: the process is stopping")
         if self._spark is None or self._watch is None:
-            # Spark may wait for its master for ever.
+            # Spark may wait for its master forever.
             impatient = threading.Timer(self._settings.start_s, kill_java)
             impatient.daemon = True
             impatient.start()

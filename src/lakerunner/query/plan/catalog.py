@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.deletions import hidden_rows
 from lakerunner.index.lookup import Found, Lost, Want, find, load_segments
-from lakerunner.index.rule_catalog import CoverageRange, coverage_of
+from lakerunner.index.rule_coverage import CoverageRange, coverage_of
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -16,10 +17,11 @@ from lakerunner.query.rows.parser import parse
 from lakerunner.query.rows.printer import printed
 from lakerunner.query.scan.rows.predicate import EVERYTHING, And, Column, Compare, In, Op, Predicate, Text
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.warm import warm
+from lakerunner.query.scan.rows.warm import SHARES
 from lakerunner.query.series.matchers import Matcher, MatchKind, any_of
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.tree import dumps, loads
+from lakerunner.runtime.kernels import Share
 
 
 class Rows:
@@ -49,8 +51,8 @@ class Rows:
             return Stream(iter([pa.RecordBatch.from_pylist([], schema=schema)]), dict)
         return Stream(source.rows(scan), dict)
 
-    def warm(self) -> None:
-        warm()
+    def kernels(self) -> Sequence[Share]:
+        return SHARES
 
 
 LANGUAGE = Rows()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -18,9 +18,10 @@ from lakerunner.query.fanout.socket_calls import is_loopback
 from lakerunner.query.fanout.tls import scheme_of, server_tls
 from lakerunner.query.fanout.token import worker_token
 from lakerunner.query.metrics import QUERY_METRICS
-from lakerunner.query.warm import warm
+from lakerunner.query.warm import query_kernels
 from lakerunner.query.worker.memory_watch import MemoryWatch
 from lakerunner.query.worker.server import WorkerServer
+from lakerunner.runtime.kernels import Share, load_kernels
 from lakerunner.runtime.memory import limit_malloc_arenas
 from lakerunner.runtime.role import Probe, Recycle, Role
 from lakerunner.runtime.settings import Settings
@@ -40,8 +41,8 @@ class QueryWorker(Role):
     registries = (QUERY_METRICS,)
 
     @classmethod
-    def preload(cls) -> None:
-        warm()
+    def kernels(cls) -> Sequence[Share]:
+        return query_kernels()
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -61,7 +62,7 @@ class QueryWorker(Role):
                 where="query.worker_token",
             )
         switch_threads_often()
-        warm()
+        load_kernels(query_kernels())
         # What is here stays: the collector need not look at it again and again.
         gc.freeze()
         self._workers = self._workers or local_workers(self.settings, self.name)

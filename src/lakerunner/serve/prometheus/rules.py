@@ -20,16 +20,7 @@ def rule_routes(api: Api) -> list[BaseRoute]:
     async def rules(request: Request) -> Response:
         params = await Params.of(request)
         caller = await api.caller(request)
-        wanted = RuleFilter(
-            params.text("type").lower(),
-            params.texts("rule_name[]"),
-            params.texts("rule_group[]"),
-            params.texts("file[]"),
-            selectors_in(params),
-            params.flag("exclude_alerts"),
-            params.count("group_limit"),
-            params.text("group_next_token"),
-        )
+        wanted = RuleFilter.of(params, selectors=selectors_in(params))
         return data_response(request, await run_in_threadpool(groups.rules, caller, wanted))
 
     async def alerts(request: Request) -> Response:

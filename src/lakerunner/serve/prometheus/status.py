@@ -95,7 +95,7 @@ def status_routes(api: Api) -> list[BaseRoute]:
                 "headStats": {**head, "minTime": since_ms, "maxTime": now_ms},
                 "seriesCountByMetricName": _pairs(count.by_metric_name),
                 "labelValueCountByLabelName": _pairs(count.values_by_label),
-                "memoryInBytesByLabelName": [],
+                "memoryInBytesByLabelName": _pairs(count.bytes_by_label),
                 "seriesCountByLabelValuePair": _pairs(count.by_label_pair),
             }
             return data_response(request, document, source.stats.warnings())

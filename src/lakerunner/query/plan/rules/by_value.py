@@ -8,7 +8,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signals import signal_named
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.series.matchers import accepting
+from lakerunner.query.series.matchers import Matcher, MatchKind, accepting
 
 
 def by_value(leaf: Leaf, segments: Sequence[Segment], check: Callable[[], object]) -> tuple[Sequence[Segment], str]:
@@ -18,13 +18,20 @@ def by_value(leaf: Leaf, segments: Sequence[Segment], check: Callable[[], object
     if not matchers:
         return segments, "no pruning column"
 
-    tests = [(matcher.name, accepting([matcher], check)) for matcher in matchers]
+    tests = [(matcher.name, _test(matcher, check)) for matcher in matchers]
 
     def may_hold(segment: Segment) -> bool:
         # A column with too many values is absent from the index, so it may hold any. The index has null as empty text.
-        return all(
-            any(map(accepts, segment.pruning.values[name])) for name, accepts in tests if name in segment.pruning.values
-        )
+        values = segment.pruning.values
+        return all(test(values[name]) for name, test in tests if name in values)
 
     kept = [segment for segment in segments if may_hold(segment)]
     return kept, " and ".join(f"{matcher.name} {matcher.kind.value} {matcher.value}" for matcher in matchers)
+
+
+def _test(matcher: Matcher, check: Callable[[], object]) -> Callable[[tuple[str, ...]], bool]:
+    """Whether the matcher accepts one of the values of a segment."""
+    if matcher.kind is MatchKind.EQUAL:
+        return lambda values: matcher.value in values
+    accepts = accepting([matcher], check)
+    return lambda values: any(map(accepts, values))
