@@ -1,5 +1,6 @@
 """Fixtures that every room may use. Components live in tests/components."""
 
+import os
 from collections import Counter
 
 import hypothesis
@@ -12,10 +13,13 @@ from tests.components.process import free_port as find_free_port
 hypothesis.settings.register_profile("lakerunner", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("lakerunner")
 
+# No machine loses its power in a test, so writing need not wait for disks, which takes milliseconds each time.
+os.fsync = lambda descriptor: None
+
 #: Servers that take seconds to start. All tests of one of them run in one process of pytest-xdist.
 _SHARED = ("spark", "kafka_broker")
-#: A slow test counts as so many others.
-_SLOW_WEIGHT = 20
+#: A slow test counts as this many others: a long test that begins last leaves the other processes idle.
+_SLOW_WEIGHT = 100
 
 
 # First, because pytest-xdist reads the groups in the same hook.
@@ -26,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     weights: Counter[str] = Counter()
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
-        weights[group] += _SLOW_WEIGHT if item.get_closest_marker("slow") else 1
+        weights[group] += _SLOW_WEIGHT if group in _SHARED or item.get_closest_marker("slow") else 1
     items.sort(key=lambda item: -weights[groups[item]])
 
 

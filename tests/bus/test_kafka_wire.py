@@ -9,8 +9,8 @@ import pytest
 from lakerunner.bus.kafka import KafkaBus
 from lakerunner.model.errors import LakeError
 from lakerunner.runtime.settings import BusSettings
+from tests.components.certificates import issue
 from tests.components.kafka import PASSWORD, USER, KafkaBroker
-from tests.components.papers import paper
 
 
 def secured(broker: KafkaBroker, password: str, authority: Path) -> BusSettings:
@@ -30,7 +30,7 @@ def test_the_bus_speaks_tls_and_logs_in(kafka_broker: KafkaBroker) -> None:
 
 
 def test_a_wrong_password_and_a_wrong_authority_are_refused(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
-    stranger = paper(tmp_path, "stranger").cert_path
+    stranger = issue(tmp_path, "stranger").cert_path
     for settings in (
         secured(kafka_broker, "wrong", kafka_broker.authority_path),
         secured(kafka_broker, PASSWORD, stranger),

@@ -18,7 +18,7 @@ import os
 from lakerunner.bus.dead_letters import redrive_all
 from lakerunner.bus.open import open_bus
 from lakerunner.index.role import open_database
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 
 settings = load_settings(env=os.environ)
 redrive_all(open_bus(settings, open_database(settings)))

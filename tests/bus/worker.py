@@ -16,7 +16,7 @@ from lakerunner.bus.contract import Delivery
 from lakerunner.bus.open import open_bus
 from lakerunner.bus.relay import relay_once
 from lakerunner.index.database import Database
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 
 
 def main(group: str, topic: str, mode: str, log_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the shared components. A suite imports the ones it needs into its conftest."""
+"""Fixtures of the shared components: each is started once per process of the suite, when a test first needs it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 from lakerunner.index.database import Database
 from lakerunner.pipeline.spark.session import spark_session, stop_session
 from lakerunner.runtime.settings import SparkSettings
+from tests.components.azurite import Azurite, running_azurite
 from tests.components.kafka import KafkaBroker, kafka_jars
-from tests.components.moto import CREDENTIALS
+from tests.components.moto import CREDENTIALS, Moto, running_moto
 from tests.components.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -62,6 +63,18 @@ def spark() -> Iterator[SparkSession]:
     os.environ.update(CREDENTIALS)
     yield spark_session(SparkSettings(master="local[2]"), preload="lakerunner.pipeline.ingest.task")
     stop_session()
+
+
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
+    with running_moto(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    with running_azurite(tmp_path_factory.mktemp("azurite")) as server:
+        yield server
 
 
 @contextmanager

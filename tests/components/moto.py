@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.components.papers import Paper
+from tests.components.certificates import Identity
 from tests.components.process import RunningProcess, free_port
 
 #: moto accepts any credentials. The keys are the variables that S3 clients read.
@@ -50,8 +50,8 @@ def create_bucket_with_queue(s3: Any, sqs: Any, name: str, prefix: str = "") -> 
 
 
 @contextmanager
-def running_moto(folder: Path, port: int | None = None, own: Paper | None = None) -> Iterator[Moto]:
-    """Run a server that keeps its objects in memory. Pass a port to start one where another was, a paper for TLS."""
+def running_moto(folder: Path, port: int | None = None, own: Identity | None = None) -> Iterator[Moto]:
+    """Run a server that keeps objects in memory. Pass a port to start one where another was, an identity for TLS."""
     port = port or free_port()
     # Look beside the interpreter first: the tests may run without the virtual environment on PATH.
     program = shutil.which("moto_server", path=str(Path(sys.executable).parent)) or "moto_server"

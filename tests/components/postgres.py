@@ -37,6 +37,10 @@ class PostgresServer:
     def start(self) -> None:
         self._process = self._embedded.spawn(self._log_path)
         self._wait_ready()
+        with psycopg.connect(self._embedded.url, autocommit=True) as admin:
+            # Tests kill processes, and no machine loses its power: what was written is there without waiting for disks.
+            admin.execute("ALTER SYSTEM SET fsync = off")
+            admin.execute("SELECT pg_reload_conf()")
 
     def stop(self) -> None:
         self._embedded.stop()
@@ -60,7 +64,8 @@ class PostgresServer:
                 if os.environ.get(EXPANDED_VARIABLE):
                     _expand(template)
                 template.close()
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY wal_log")
+            # Without fsync, copying files takes a fifth of the CPU time of copying pages through the log.
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY file_copy")
         return self._url_of(name)
 
     @contextmanager

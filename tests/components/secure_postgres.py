@@ -17,8 +17,8 @@ from pathlib import Path
 import psycopg
 from cryptography import x509
 
+from tests.components.certificates import issue
 from tests.components.missing import missing
-from tests.components.papers import paper
 from tests.components.process import RunningProcess, free_port
 
 USER, PASSWORD = "lake", "pg-hush"
@@ -66,8 +66,8 @@ def running_secure_postgres() -> Iterator[SecurePostgres]:
     with tempfile.TemporaryDirectory(prefix="lr-pg-", dir="/tmp") as place:
         folder = Path(place)
         folder.chmod(0o755)
-        authority = paper(folder, "authority")
-        own = paper(folder, "server", authority, x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        authority = issue(folder, "authority")
+        own = issue(folder, "server", authority, x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
         own.key_path.chmod(0o600)
         data, port = folder / "data", free_port()
         data.mkdir(0o700)

@@ -9,7 +9,7 @@ from lakerunner.model.column import Column
 from lakerunner.model.signal import Table
 from lakerunner.model.signals import METRICS, SIGNALS
 from lakerunner.model.signals.tiers import TIER_METRICS
-from lakerunner.runtime.settings_table import TABLE, sections
+from lakerunner.runtime.settings.table import TABLE, sections
 from tests.docs.fields_page import fields
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,7 +32,7 @@ store:
   url: s3://my-lake
 ```
 
-This page is generated from `src/lakerunner/runtime/settings.py` by `make docs`.
+This page is generated from `src/lakerunner/runtime/settings/` by `make docs`.
 """
 
 

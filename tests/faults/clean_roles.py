@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
 
+from lakerunner.bus.contract import Consumer
 from lakerunner.bus.relay import relay_once
 from lakerunner.intake.loop import SourceLoop
 from lakerunner.intake.record import Recorder
 from lakerunner.model.errors import LakeError
 from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
+from lakerunner.pipeline.stage import Runner, Stage
 from lakerunner.pipeline.worker import Worker
 from lakerunner.runtime.stop import Stop
 from tests.faults.event_folder import EventFolder
@@ -23,7 +27,7 @@ Loop = Callable[[Stop], None]
 
 @contextmanager
 def beside(*loops: Loop) -> Iterator[None]:
-    """Run the loops while the block runs. One that fails fails the block, at its end."""
+    """Run the loops while the block runs. A loop that fails fails the block, and is the reason if both fail."""
     stop = Stop()
     failed: list[BaseException] = []
 
@@ -38,6 +42,10 @@ def beside(*loops: Loop) -> Iterator[None]:
         thread.start()
     try:
         yield
+    except AssertionError as error:
+        if failed:
+            raise failed[0] from error
+        raise
     finally:
         stop.request()
         for thread in threads:
@@ -87,6 +95,21 @@ def boxer(lake: Lake) -> Loop:
 def ingest(lake: Lake, runner: IngestRunner) -> Loop:
     def run(stop: Stop) -> None:
         with lake.consumer("ingest", *WORK_TOPICS) as consumer:
-            Worker(INGEST, lake.database, consumer, lake.settings.pipeline, runner, 3).run(stop)
+            work(INGEST, lake, consumer, runner, stop, attempts=3)
 
     return run
+
+
+def work(
+    stage: Stage[Any], lake: Lake, consumer: Consumer, runner: Runner[Any], stop: Stop, *, attempts: int = 5
+) -> None:
+    """A worker as its role runs it: with probes, which end the pause of a bucket that failed."""
+    with beside(partial(_asked, runner)):
+        Worker(stage, lake.database, consumer, lake.settings.pipeline, runner, attempts).run(stop)
+
+
+def _asked(runner: Runner[Any], stop: Stop) -> None:
+    while not stop.wait(1.0):
+        for probe in runner.probes().values():
+            with suppress(LakeError):
+                probe()

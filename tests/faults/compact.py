@@ -14,10 +14,9 @@ from lakerunner.model.signal import Signal
 from lakerunner.model.signals import SIGNALS
 from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.compact.stage import COMPACT, CompactRunner
-from lakerunner.pipeline.worker import Worker
 from lakerunner.runtime.stop import Stop
 from tests.faults import matrix
-from tests.faults.clean_roles import beside, relay, until
+from tests.faults.clean_roles import beside, relay, until, work
 from tests.faults.matrix import Matrix
 from tests.faults.victims import kill_role
 from tests.pipeline.compact.small_lake import ingest, run_here
@@ -88,7 +87,7 @@ class Trial(matrix.Trial):
     def _worker(self, stop: Stop) -> None:
         runner = CompactRunner(self.lake.settings, self.lake.database, run_here)
         with self.consumer("compact", _WORK) as consumer:
-            Worker(COMPACT, self.lake.database, consumer, self.lake.settings.pipeline, runner, 3).run(stop)
+            work(COMPACT, self.lake, consumer, runner, stop, attempts=3)
 
     def _has_ended(self) -> bool:
         return all(len(self.lake.segments(signal)) == 1 for signal in self.rows) and self.is_idle(_GROUPS)

@@ -27,14 +27,13 @@ from lakerunner.pipeline.delete.stage import DELETE, DeleteRunner
 from lakerunner.pipeline.delete.task import run_task
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.stage import Runner, Stage
-from lakerunner.pipeline.worker import Worker
 from lakerunner.query.lake import open_lake
 from lakerunner.query.language import QueryOptions
 from lakerunner.query.languages import language
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.runtime.stop import Stop
 from tests.faults import matrix
-from tests.faults.clean_roles import Loop, beside, relay, until
+from tests.faults.clean_roles import Loop, beside, relay, until, work
 from tests.faults.matrix import Matrix
 from tests.faults.victims import REQUEST_VARIABLE, kill_role
 from tests.formats.otlp_samples import START_NS
@@ -158,7 +157,7 @@ class Trial(matrix.Trial):
     def _worker(self, stage: Stage[Any], runner: Runner[Any]) -> Loop:
         def run(stop: Stop) -> None:
             with self.consumer(stage.name, [topics.work(self._signal, stage.name).name]) as consumer:
-                Worker(stage, self.lake.database, consumer, self.lake.settings.pipeline, runner, 5).run(stop)
+                work(stage, self.lake, consumer, runner, stop)
 
         return run
 

@@ -2,17 +2,19 @@
 
 Rows of one service are deleted; compaction merges what is left, and replaced samples are deleted meanwhile. From the
 request on, no rule covers the time before its samples were made again, so what rules cover is right at every moment.
-In the end the samples of every rule and the span metrics say what the stored rows say. Seed 0 kills tasks of a real
-Spark.
+In the end the samples of every rule, the span metrics and the service graph say what the stored rows say. Seed 0 kills
+tasks of a real Spark.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from lakerunner.bus import topics
 from lakerunner.index.overdue import Overdue
-from lakerunner.index.rule_catalog import coverage, find_rule
+from lakerunner.index.rule_catalog import find_rule
+from lakerunner.index.rule_coverage import coverage
 from lakerunner.model.signals import LOGS, SIGNALS, TRACES
 from lakerunner.pipeline.delete.request import begin_due
 from lakerunner.pipeline.delete.stage import DELETE, DeleteRunner
@@ -26,6 +28,7 @@ from tests.faults.victims import kill_role
 from tests.formats.otlp_samples import START_NS
 from tests.pipeline.compact.small_lake import ingest
 from tests.pipeline.delete import deleting
+from tests.pipeline.derive.test_service_graph import Spans, batch_of, brute_force, spans_of
 from tests.pipeline.lake import ORG, otlp
 
 #: Point -> the role that passes it.
@@ -49,6 +52,11 @@ class Trial(RuledTrial):
                 body = otlp(signal, 4 * self.draw.randint(3, 30), seed=self.draw.randrange(1 << 30))
                 ingest(self.lake, self.lake.put(signal, body))
                 self.objects += 1
+        spans = spans_of(self.draw, 10, START_NS)
+        self.draw.shuffle(spans)
+        for part in (spans[::2], spans[1::2]):
+            ingest(self.lake, self.lake.put(TRACES, batch_of(part)))
+            self.objects += 1
         deleted = self._delete()
         on_spark = self.cell.seed == 0
         kill_role(self.lake, POINTS[self.cell.point], self.cell.point, self.draw.randint(1, 2), on_spark=on_spark)
@@ -57,11 +65,11 @@ class Trial(RuledTrial):
             self.put(0)
             until(self._is_made, "a clean run makes all again")
             counted = self.check()
-            self._check_span_metrics()
+            self._check_span_metrics(spans)
             self.publish_all_again()
             until(self._is_made, "what was published again is done")
         assert self.check() == counted
-        self._check_span_metrics()
+        self._check_span_metrics(spans)
         return f"deleted {deleted} counted {counted}"
 
     def _delete(self) -> int:
@@ -84,9 +92,16 @@ class Trial(RuledTrial):
         for rule in covered:
             assert self._sampled(rule.name) == self._expected(rule.name, rule.definition["match"])
 
-    def _check_span_metrics(self) -> None:
+    def _check_span_metrics(self, spans: Spans) -> None:
         calls = self._sampled("traces_spanmetrics_calls_total", "service")
         assert calls == self._expected("spans_total", ""), "span metrics count other rows than there are"
+        left = set(self.lake.rows(TRACES).column("span_id").to_pylist())
+        edges, _ = brute_force([(service, span) for service, span in spans if span.span_id.hex() in left])
+        servers: Counter[str] = Counter()
+        for (_, server), count in edges.items():
+            servers[server] += count
+        counted = self._sampled("traces_service_graph_request_total", "server")
+        assert counted == servers, f"calls differ from spans: {counted - servers} more, {servers - counted} fewer"
 
     def _is_made(self) -> bool:
         return (

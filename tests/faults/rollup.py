@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from lakerunner.bus import topics
 from lakerunner.index.overdue import Overdue
-from lakerunner.index.rollup_windows import window_states
 from lakerunner.index.segments import live_segments
 from lakerunner.model.rollup_window import Window
 from lakerunner.model.segment import Segment
@@ -27,12 +26,12 @@ from lakerunner.model.signals.tiers import COUNT, ROLLED_TIERS_S
 from lakerunner.pipeline.boxer import Boxer
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.rollup.stage import ROLLUP
-from lakerunner.pipeline.worker import Worker
 from lakerunner.runtime.stop import Stop
 from tests.faults import clean_roles, matrix
-from tests.faults.clean_roles import Loop, beside, until
+from tests.faults.clean_roles import Loop, beside, until, work
 from tests.faults.matrix import Matrix
 from tests.faults.victims import kill_role
+from tests.index.window_states import window_states
 from tests.pipeline.rollup.naive import Sample
 from tests.pipeline.rollup.test_rollup_end_to_end import raw_equal
 from tests.pipeline.rollup.tier_lake import ALWAYS, DAY_MS, HOUR_MS, ORG, add, roll_up_all, runner
@@ -139,7 +138,7 @@ class Trial(matrix.Trial):
         def run(stop: Stop) -> None:
             lake = self.lake
             with lake.consumer("rollup", _TOPICS[1]) as consumer:
-                Worker(ROLLUP, lake.database, consumer, lake.settings.pipeline, runner(lake), 5).run(stop)
+                work(ROLLUP, lake, consumer, runner(lake), stop)
 
         return run
 

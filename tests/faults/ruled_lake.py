@@ -9,7 +9,8 @@ from typing import Any
 from lakerunner.bus import topics
 from lakerunner.index.orgs import create_org
 from lakerunner.index.overdue import Overdue
-from lakerunner.index.rule_catalog import coverage, live_rules
+from lakerunner.index.rule_catalog import live_rules
+from lakerunner.index.rule_coverage import coverage
 from lakerunner.model.signals import LOGS, SIGNALS, TRACES
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.backfill.request import announce, left, wanted_versions
@@ -21,7 +22,6 @@ from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner
 from lakerunner.pipeline.reconcile import reconcile
 from lakerunner.pipeline.rule_changes import apply_groups
 from lakerunner.pipeline.stage import Runner, Stage
-from lakerunner.pipeline.worker import Worker
 from lakerunner.query.lake import open_lake
 from lakerunner.query.language import QueryOptions
 from lakerunner.query.languages import language
@@ -30,7 +30,7 @@ from lakerunner.query.series.times import QueryTimes
 from lakerunner.rules.file import read_rules
 from lakerunner.runtime.stop import Stop
 from tests.faults import clean_roles, matrix
-from tests.faults.clean_roles import Loop
+from tests.faults.clean_roles import Loop, work
 from tests.faults.victims import run_here
 from tests.formats.otlp_samples import START_NS
 from tests.pipeline.compact.small_lake import run_here as run_compactions
@@ -144,7 +144,7 @@ class RuledTrial(matrix.Trial):
     def worker(self, stage: Stage[Any], runner: Runner[Any], names: Sequence[str] = ()) -> Loop:
         def run(stop: Stop) -> None:
             with self.consumer(stage.name, names or work_topics(stage)) as consumer:
-                Worker(stage, self.lake.database, consumer, self.lake.settings.pipeline, runner, 5).run(stop)
+                work(stage, self.lake, consumer, runner, stop)
 
         return run
 

@@ -43,7 +43,7 @@ from lakerunner.ruler.role import Ruler
 from lakerunner.runtime import crash
 from lakerunner.runtime.role import Role
 from lakerunner.runtime.run import run_role
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.runtime.stop import Stop
 from tests.components.moto import CREDENTIALS
 from tests.faults.clean_roles import until

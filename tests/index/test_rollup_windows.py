@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lakerunner.index import rollup_windows as windows
+from lakerunner.index.backlog import tier_lag
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.segments import live_segments
@@ -17,6 +18,7 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.rollup_window import Window
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR, NS_PER_MS, TimeRange
+from tests.index.window_states import WindowState, window_states
 
 ORG = uuid.UUID(int=7)
 #: Midnight three days ago: all windows of that day are over.
@@ -29,9 +31,9 @@ def mark(database: Database, *ranges: TimeRange, org_id: uuid.UUID = ORG) -> Non
         windows.mark_dirty(tx, org_id, ranges)
 
 
-def states(database: Database, rows: TimeRange = ROWS) -> list[windows.WindowState]:
+def states(database: Database, rows: TimeRange = ROWS) -> list[WindowState]:
     with database.transaction() as tx:
-        return windows.window_states(tx, ORG, rows)
+        return window_states(tx, ORG, rows)
 
 
 def take(database: Database, tier_s: int, start_ns: int) -> tuple[uuid.UUID, Window]:
@@ -160,14 +162,12 @@ def test_sealed_windows_stay_as_they_are(database: Database) -> None:
         assert {window.tier_s for window in windows.due_windows(tx, 0.0)} == {3_600, 86_400}
 
 
-def test_the_watermark_ends_at_the_first_dirty_window(database: Database) -> None:
+def test_windows_of_an_expired_tier_are_forgotten(database: Database) -> None:
     mark(database, ROWS)
     for hour in (0, 1, 3):
         make(database, 60, DAY_NS + hour * NS_PER_HOUR)
     with database.transaction() as tx:
-        marks = {mark.tier_s: mark for mark in windows.tier_watermarks(tx)}
-        assert marks[60].end_ns == DAY_NS + 2 * NS_PER_HOUR
-        assert marks[60].dirty == 21
+        assert {each.tier_s: each.windows for each in tier_lag(tx)}[60] == 21
         assert windows.forget_windows(tx, ORG, 60, DAY_NS + NS_PER_DAY, 100) == 24
 
 
@@ -177,9 +177,7 @@ def test_orgs_do_not_touch_each_other(database: Database) -> None:
     mark(database, ROWS, org_id=uuid.UUID(int=8))
     assert live(database, 60) == [segment.segment_id]
     with database.transaction() as tx:
-        clean = [
-            s for s in windows.window_states(tx, ORG, TimeRange(DAY_NS + 1, DAY_NS + 2 * NS_PER_MS)) if not s.dirty
-        ]
+        clean = [s for s in window_states(tx, ORG, TimeRange(DAY_NS + 1, DAY_NS + 2 * NS_PER_MS)) if not s.dirty]
     assert [state.tier_s for state in clean] == [60]
 
 

@@ -10,21 +10,18 @@ from lakerunner.index.database import Database
 from lakerunner.index.deletions import request_deletion
 from lakerunner.index.retention import Kept, end_expired
 from lakerunner.index.rule_catalog import (
-    Evaluated,
-    Hole,
     NewRule,
-    RulesUsed,
     StoredRule,
-    Uncovered,
     catalog_version,
     change_rules,
-    coverage,
     find_rule,
     live_rules,
-    record_holes,
     rules_at,
     versions_of,
 )
+from lakerunner.index.rule_coverage import Uncovered, coverage
+from lakerunner.index.rule_holes import Hole, record_holes
+from lakerunner.index.rule_versions import Evaluated, RulesUsed
 from lakerunner.index.segments import live_segments, ref
 from lakerunner.index.work import WorkItem, create_item, item_id
 from lakerunner.model.deletion import DeletionRequest

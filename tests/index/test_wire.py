@@ -10,7 +10,7 @@ import pytest
 
 from lakerunner.index.database import Database
 from lakerunner.model.errors import BadInput, LakeError, Unavailable
-from tests.components.papers import paper
+from tests.components.certificates import issue
 from tests.components.secure_postgres import PASSWORD, USER, SecurePostgres, running_secure_postgres
 
 
@@ -43,7 +43,7 @@ def test_connections_are_encrypted_and_the_server_is_checked(server: SecurePostg
 
 def test_a_server_of_another_authority_is_refused(server: SecurePostgres, tmp_path: Path) -> None:
     own = _pass_file(tmp_path / "pass", server, PASSWORD)
-    stranger = paper(tmp_path, "stranger").cert_path
+    stranger = issue(tmp_path, "stranger").cert_path
     for url in (
         server.url(passfile=str(own), sslrootcert=str(stranger)),
         # The certificate is for the address only.

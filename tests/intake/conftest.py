@@ -20,16 +20,10 @@ from lakerunner.index.profiles import StorageProfile, create_profile
 from lakerunner.intake.record import Recorder
 from lakerunner.intake.rejections import RejectedRow, list_rejected
 from lakerunner.runtime.settings import HttpSettings, IndexSettings, IntakeSettings, Settings, StoreSettings
-from tests.components.moto import CREDENTIALS, REGION, Moto, create_bucket_with_queue, running_moto
+from tests.components.moto import CREDENTIALS, REGION, Moto, create_bucket_with_queue
 
 _numbers = itertools.count()
 ORG = uuid.UUID("11111111-2222-4333-8444-555555555555")
-
-
-@pytest.fixture(scope="session")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
-    with running_moto(tmp_path_factory.mktemp("moto")) as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)

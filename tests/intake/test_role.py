@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lakerunner.runtime.settings_load import settings_as_env
+from lakerunner.runtime.settings.load import settings_as_env
 from tests.components.process import RunningProcess
 from tests.intake.conftest import Lake, S3Lake, write
 

@@ -7,7 +7,7 @@ import sys
 
 from lakerunner.intake.role import Pubsub
 from lakerunner.runtime.run import run_role
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 
 if __name__ == "__main__":
     sys.exit(run_role(Pubsub, load_settings(env=os.environ)))

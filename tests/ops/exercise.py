@@ -21,6 +21,7 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import ObjectOutcome, RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S, TimeRange
+from lakerunner.ops.fork_server import start_fork_server
 from lakerunner.ops.monitor.role import Monitor
 from lakerunner.ops.supervisor import Supervisor
 from lakerunner.ops.sweeper import Sweeper
@@ -30,7 +31,7 @@ from lakerunner.pipeline.stage import Attempt, Item, Runner
 from lakerunner.pipeline.stages import boxer_role, worker_role
 from lakerunner.runtime.role import Role
 from lakerunner.runtime.run import run_role
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.runtime.telemetry import configure_telemetry
 
 ORG = uuid.UUID(int=7)
@@ -62,12 +63,20 @@ EXERCISE = replace(INGEST, runner=lambda *_: OneRowEach(), limits=lambda _: Pack
 #: The roles that the exercise needs. Spark is not among them: it has kill tests of its own.
 EXERCISED: tuple[type[Role], ...] = (Monitor, Relay, Sweeper, worker_role(EXERCISE), boxer_role(EXERCISE))
 
+_MODULE = "tests.ops.exercise"
+
 
 def main() -> int:
     settings = load_settings(env=os.environ)
     if sys.argv[1] == "serve":
         configure_telemetry("serve", settings)
-        return Supervisor(settings, [role.name for role in EXERCISED], lambda _: None, "tests.ops.exercise").run()
+        names = [role.name for role in EXERCISED]
+        fork_server = start_fork_server(_MODULE, names)
+        assert fork_server is not None
+        try:
+            return Supervisor(settings, names, lambda _: None, fork_server, _MODULE).run()
+        finally:
+            fork_server.close()
     role = next(role for role in EXERCISED if role.name == sys.argv[1])
     return run_role(role, settings)
 

@@ -18,7 +18,7 @@ from lakerunner.pipeline.spark.probe import Executor
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.worker.server import WorkerServer
 from lakerunner.runtime.settings import Settings
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from tests.components.moto import CREDENTIALS, REGION, create_bucket_with_queue, running_moto
 from tests.components.process import free_port
 

@@ -47,7 +47,7 @@ from lakerunner.runtime.settings import (
     Settings,
     SparkSettings,
 )
-from lakerunner.runtime.settings_load import settings_as_env
+from lakerunner.runtime.settings.load import settings_as_env
 from lakerunner.store import keys
 from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig

@@ -7,7 +7,7 @@ import sys
 
 from lakerunner.pipeline.stages import stage_roles
 from lakerunner.runtime.run import run_role
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 
 ROLES = {role.name: role for role in stage_roles()}
 

@@ -12,7 +12,7 @@ import pytest
 
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.model.time import TimeRange
-from lakerunner.query.fanout.held_filters import HeldFilters
+from lakerunner.query.fanout.held_filters import Fetch, HeldFilters
 from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.fanout.protocol import FILTERS, SegmentObjects, filters_body
 from lakerunner.query.lake import Lake
@@ -43,12 +43,28 @@ def org(lake: WorkerLake) -> uuid.UUID:
     return org_id
 
 
+class Watched:
+    """A way to fetch filters that counts those that are held by now."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self.held = 0
+
+    def __call__(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> Iterator[tuple[uuid.UUID, bytes]]:
+        for each in self._fetch(org_id, segments):
+            yield each
+            # Whoever asks for the next one has stored this one.
+            self.held += 1
+
+
 class Api:
     """An API with a memory of its own."""
 
-    def __init__(self, lake: WorkerLake, org_id: uuid.UUID) -> None:
+    def __init__(self, lake: WorkerLake, org_id: uuid.UUID, fetch: Fetch | None = None) -> None:
         self.workers = PacedWorkers(lake.flight)
-        self.lake = Lake(lake.database, Catalog(lake.database), self.workers, LIMIT_BYTES)
+        self._fetch = Watched(fetch or self.workers.filters)
+        filters = HeldFilters(LIMIT_BYTES, self._fetch)
+        self.lake = Lake(lake.database, Catalog(lake.database), self.workers, filters)
         self._org_id = org_id
 
     def ask(self, text: str) -> tuple[list[str], LakeQuery]:
@@ -60,8 +76,7 @@ class Api:
         return [line for batch in query.rows(plan) for line in batch.column("line").to_pylist()], query
 
     def until_held(self, count: int) -> None:
-        assert self.lake._filters is not None
-        until(lambda: len(self.lake._filters._held._entries) >= count)  # type: ignore[union-attr]
+        until(lambda: self._fetch.held >= count)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -106,12 +121,10 @@ def test_without_filters_queries_go_on(lake: WorkerLake, org: uuid.UUID) -> None
         asked.append(segments)
         raise Unavailable("cannot send filters: an older release")
 
-    api = Api(lake, org)
-    api.lake._filters = HeldFilters(LIMIT_BYTES, refuse)
+    api = Api(lake, org, refuse)
     for _ in range(3):
         assert api.ask('{service_name=~".+"} |= "no such text"')[0] == []
         until(lambda: bool(asked))
-        until(lambda: not api.lake._filters._wanted)  # type: ignore[union-attr]
     assert len(asked) <= 2, "a worker that refuses is left alone"
 
 
@@ -127,7 +140,6 @@ def test_filters_of_another_org_are_refused(lake: WorkerLake, org: uuid.UUID) ->
 
 
 def test_damaged_filters_exclude_nothing(lake: WorkerLake, org: uuid.UUID) -> None:
-    api = Api(lake, org)
     (segment, *_) = [SegmentObjects.of(each) for each in lake.lake.segments(org, "logs", ALL_TIMES)]
     scans = local_workers(lake.settings, "filters")
     (packed,) = scans.packed_filters([segment])
@@ -139,8 +151,10 @@ def test_damaged_filters_exclude_nothing(lake: WorkerLake, org: uuid.UUID) -> No
     begin = 4 + int.from_bytes(packed[:4], "little")
     end = len(packed) - orjson.loads(packed[4:begin])[-1][1]
     damaged = bytes(each ^ 1 for each in packed[begin:end])
-    held = HeldFilters(LIMIT_BYTES, api.workers.filters)
-    held._held.put(segment.segment_id, SegmentFilters(packed[:begin] + damaged + packed[end:]), 1)
+    fetch = Watched(lambda *_: iter([(segment.segment_id, packed[:begin] + damaged + packed[end:])]))
+    held = HeldFilters(LIMIT_BYTES, fetch)
+    held.want(org, [segment])
+    until(lambda: fetch.held == 1)
     plan = language("logql").compile(
         '{service_name=~".+"} |= "hour 0 half 0 number 17"', QueryTimes(0, 3_600_000, 1_000), QueryOptions(limit=9)
     )

@@ -16,7 +16,7 @@ from lakerunner.model.labels import LabelSet
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S, TimeRange
-from lakerunner.query.lake_query import QueryLimits
+from lakerunner.query.limits import QueryLimits
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.series.matchers import Matcher, MatchKind

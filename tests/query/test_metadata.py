@@ -12,7 +12,8 @@ from lakerunner.model.errors import LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.metrics import SAMPLES, SERIES
 from lakerunner.query import metadata
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
+from lakerunner.query.limits import QueryLimits
 from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource

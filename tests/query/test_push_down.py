@@ -23,7 +23,8 @@ from lakerunner.query.fanout.protocol import (
     read_document,
     read_request,
 )
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
+from lakerunner.query.limits import QueryLimits
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.series.batch import STALE

@@ -13,9 +13,10 @@ import pytest
 from lakerunner.model.errors import Unavailable
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.language import QueryOptions, RowPlan
 from lakerunner.query.languages import language
+from lakerunner.query.limits import QueryLimits
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.worker.server import WorkerServer

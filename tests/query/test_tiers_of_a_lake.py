@@ -21,7 +21,8 @@ from lakerunner.pipeline.rollup.roll_up import roll_up
 from lakerunner.query import metadata
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.open import local_workers
-from lakerunner.query.lake_query import LakeQuery, QueryLimits
+from lakerunner.query.lake_query import LakeQuery
+from lakerunner.query.limits import QueryLimits, Size
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.promql.language import LANGUAGE
 from lakerunner.query.run import run
@@ -151,11 +152,11 @@ EXPRESSIONS = [
 def test_tiers_answer_as_raw_here_and_on_workers(
     lake: LakeOfSeries, org: uuid.UUID, worker: FlightWorkers, text: str
 ) -> None:
-    raw = lake.lake.query(org, small=True)
+    raw = lake.lake.query(org, size=Size.SMALL)
     expected = _values(_ask(raw, text, max_tier_s=0))
     assert expected
     assert raw.stats.to_json()["tiersSeconds"] == [0]
-    here = lake.lake.query(org, small=True)
+    here = lake.lake.query(org, size=Size.SMALL)
     assert _values(_ask(here, text)) == expected
     there = LakeQuery(org, Planner(lake.lake._catalog, org), worker)
     assert _values(_ask(there, text)) == expected
@@ -177,7 +178,7 @@ def test_joined_segments_of_a_tier_answer_as_raw_at_any_time(
     for _ in range(3):
         for first, last in ((1, 72), (5, 70), (30, 41)):
             times = QueryTimes(START_MS + first * HOUR_MS, START_MS + last * HOUR_MS - 600_000, steps)
-            expected = _values(_ask(lake.lake.query(org, small=True), text, times, max_tier_s=0))
+            expected = _values(_ask(lake.lake.query(org, size=Size.SMALL), text, times, max_tier_s=0))
             here, there = lake.lake.query(org), LakeQuery(org, Planner(lake.lake._catalog, org), worker)
             assert _values(_ask(here, text, times, max_tier_s=300)) == expected
             assert _values(_ask(there, text, times, max_tier_s=300)) == expected
@@ -191,7 +192,7 @@ def test_quantiles_are_approximated_only_if_asked(
     lake: LakeOfSeries, org: uuid.UUID, worker: FlightWorkers, selector: str
 ) -> None:
     text = f"quantile_over_time(0.9, {selector}[3h])"
-    raw = _values(_ask(lake.lake.query(org, small=True), text))
+    raw = _values(_ask(lake.lake.query(org, size=Size.SMALL), text))
     for source in (lake.lake.query(org), LakeQuery(org, Planner(lake.lake._catalog, org), worker)):
         answer = _ask(source, text, approximate=True, max_tier_s=300)
         found = _values(answer)
@@ -223,11 +224,11 @@ def test_joined_segments_that_are_too_many_for_the_query_are_refused_from_memory
 
 def test_dirty_windows_are_read_from_finer_tiers_and_raw_samples(lake: LakeOfSeries, org: uuid.UUID) -> None:
     text = "sum by (job) (rate(m_total[1h]))"
-    expected = _values(_ask(lake.lake.query(org, small=True), text, max_tier_s=0))
-    before = lake.lake.query(org, small=True).prepare(LANGUAGE.compile(text, TIMES, EngineOptions()).leaves)
+    expected = _values(_ask(lake.lake.query(org, size=Size.SMALL), text, max_tier_s=0))
+    before = lake.lake.query(org, size=Size.SMALL).prepare(LANGUAGE.compile(text, TIMES, EngineOptions()).leaves)
     _state(lake, org, 3_600, 1, "dirty = true, generation = generation + 1")
     try:
-        source = lake.lake.query(org, small=True)
+        source = lake.lake.query(org, size=Size.SMALL)
         assert _values(_ask(source, text)) == expected
         (explain,) = source.stats.explains
         assert [piece.tier_s for piece in explain.pieces] == [3_600, 300, 3_600]
@@ -237,7 +238,7 @@ def test_dirty_windows_are_read_from_finer_tiers_and_raw_samples(lake: LakeOfSer
         # The answer before must not be served from the cache now.
         assert source.prepare(LANGUAGE.compile(text, TIMES, EngineOptions()).leaves) != before
         _state(lake, org, 300, 1, "dirty = true, generation = generation + 1")
-        source = lake.lake.query(org, small=True)
+        source = lake.lake.query(org, size=Size.SMALL)
         assert _values(_ask(source, text)) == expected
         assert source.stats.to_json()["tiersSeconds"] == [0, 3_600]
     finally:
@@ -284,10 +285,10 @@ def test_series_and_labels_are_found_where_raw_samples_have_expired(
 
 def test_a_query_that_needs_expired_raw_samples_says_what_it_misses(lake: LakeOfSeries, expired: uuid.UUID) -> None:
     org = expired
-    source = lake.lake.query(org, small=True)
+    source = lake.lake.query(org, size=Size.SMALL)
     _ask(source, "sum(rate(m_total[1h]))")
     assert source.stats.warnings() == []
-    source = lake.lake.query(org, small=True)
+    source = lake.lake.query(org, size=Size.SMALL)
     _ask(source, "sum(irate(m_total[1h]))")
     (warning,) = source.stats.warnings()
     assert "have expired, and are missing from this answer" in warning
@@ -295,7 +296,7 @@ def test_a_query_that_needs_expired_raw_samples_says_what_it_misses(lake: LakeOf
 
 
 def test_steps_inside_of_buckets_read_raw_samples(lake: LakeOfSeries, org: uuid.UUID) -> None:
-    source = lake.lake.query(org, small=True)
+    source = lake.lake.query(org, size=Size.SMALL)
     _ask(source, "rate(m_total[1h])", replace(TIMES, start_ms=TIMES.start_ms + 7_000))
     (explain,) = source.stats.explains
     assert explain.tiers_s == {0}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ipaddress
 import json
 import socket
 import ssl
@@ -19,13 +18,12 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography import x509
 
 from lakerunner.index.rule_groups import delete_groups
 from lakerunner.ruler.notify import Notifier
 from lakerunner.runtime.http_post import Poster
 from lakerunner.runtime.settings import RulerSettings
-from tests.components.papers import Paper, paper
+from tests.components.certificates import Identities
 from tests.components.peers import peer
 from tests.components.postgres import PostgresServer
 from tests.ruler.lake_of_rules import LakeOfRules, lake_of_rules
@@ -33,27 +31,9 @@ from tests.ruler.lake_of_rules import LakeOfRules, lake_of_rules
 _RULE = "  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1, annotations: {summary: it is down}}]\n"
 
 
-@dataclass
-class Papers:
-    ours: Paper
-    server: Paper
-    client: Paper
-    theirs: Paper
-    stranger: Paper
-
-
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    folder = tmp_path_factory.mktemp("papers")
-    ours, theirs = paper(folder, "ours"), paper(folder, "theirs")
-    here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    return Papers(
-        ours,
-        paper(folder, "server", ours, here),
-        paper(folder, "ruler", ours),
-        theirs,
-        paper(folder, "stranger", theirs),
-    )
+def identities(tmp_path_factory: pytest.TempPathFactory) -> Identities:
+    return Identities.make(tmp_path_factory.mktemp("identities"))
 
 
 @dataclass
@@ -66,15 +46,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def tls_server(papers: Papers) -> Iterator[Server]:
-    told = Server("")
+def tls_server(identities: Identities) -> Iterator[Server]:
+    receiver = Server("")
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if told.status == 200:
-                told.got.append((self.path, self.headers.get("Authorization", ""), body))
-            self.send_response(told.status)
+            if receiver.status == 200:
+                receiver.got.append((self.path, self.headers.get("Authorization", ""), body))
+            self.send_response(receiver.status)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -85,27 +65,27 @@ def tls_server(papers: Papers) -> Iterator[Server]:
             """A refused handshake is what some of these tests want."""
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(papers.server.cert_path, papers.server.key_path)
-    context.load_verify_locations(papers.ours.cert_path)
+    context.load_cert_chain(identities.server.cert_path, identities.server.key_path)
+    context.load_verify_locations(identities.ours.cert_path)
     context.verify_mode = ssl.CERT_REQUIRED
     server = Quiet(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    told.address = f"https://127.0.0.1:{server.server_port}"
+    receiver.address = f"https://127.0.0.1:{server.server_port}"
     try:
-        yield told
+        yield receiver
     finally:
         server.shutdown()
         server.server_close()
 
 
-def test_certificates_are_shown_and_checked_and_secrets_come_from_files(papers: Papers, tmp_path: Path) -> None:
+def test_certificates_are_shown_and_checked_and_secrets_come_from_files(identities: Identities, tmp_path: Path) -> None:
     token, password = tmp_path / "token", tmp_path / "password"
     token.write_text("first\n")
     password.write_text("secret\n")
-    ours, cert, key = str(papers.ours.cert_path), str(papers.client.cert_path), str(papers.client.key_path)
-    with tls_server(papers) as server:
+    ours, cert, key = str(identities.ours.cert_path), str(identities.client.cert_path), str(identities.client.key_path)
+    with tls_server(identities) as server:
         post = Poster(ours, cert, key, bearer_file=str(token))
         post(server.address, b"{}")
         # Rotated without a restart.
@@ -114,8 +94,13 @@ def test_certificates_are_shown_and_checked_and_secrets_come_from_files(papers: 
         Poster(ours, cert, key, basic_user="lake", basic_password_file=str(password))(server.address, b"{}")
         pair = base64.b64encode(b"lake:secret").decode()
         assert [given for _, given, _ in server.got] == ["Bearer first", "Bearer second", f"Basic {pair}"]
-        stranger = Poster(ours, str(papers.stranger.cert_path), str(papers.stranger.key_path))
-        for refused in (Poster(ours), Poster(str(papers.theirs.cert_path), cert, key), Poster("", cert, key), stranger):
+        stranger = Poster(ours, str(identities.stranger.cert_path), str(identities.stranger.key_path))
+        for refused in (
+            Poster(ours),
+            Poster(str(identities.theirs.cert_path), cert, key),
+            Poster("", cert, key),
+            stranger,
+        ):
             with pytest.raises(OSError):
                 refused(server.address, b"{}")
         with pytest.raises(OSError, match="No such file"):
@@ -129,11 +114,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServ
         yield lake
 
 
-def _tls(papers: Papers) -> dict[str, str]:
+def _tls(identities: Identities) -> dict[str, str]:
     return {
-        "ca_file": str(papers.ours.cert_path),
-        "cert_file": str(papers.client.cert_path),
-        "key_file": str(papers.client.key_path),
+        "ca_file": str(identities.ours.cert_path),
+        "cert_file": str(identities.client.cert_path),
+        "key_file": str(identities.client.key_path),
     }
 
 
@@ -143,7 +128,7 @@ def _real_posts(lake: LakeOfRules, **settings: Any) -> Any:
     ruler.notifier = Notifier(
         RulerSettings.model_validate({"arrival_s": 0, **settings}),
         lake.database,
-        ruler._told_groups,
+        ruler._notifying_groups,
         ruler._org_name,
         ruler._lease_of,
         ruler._holds_leases,
@@ -151,13 +136,13 @@ def _real_posts(lake: LakeOfRules, **settings: Any) -> Any:
     return ruler
 
 
-def test_of_several_alertmanagers_each_hears_all_whichever_is_down(lake: LakeOfRules, papers: Papers) -> None:
+def test_of_several_alertmanagers_each_hears_all_whichever_is_down(lake: LakeOfRules, identities: Identities) -> None:
     lake.clear()
     lake.add("up", [0] * 9, job="a")
     lake.group(_RULE)
-    with tls_server(papers) as well, tls_server(papers) as broken:
+    with tls_server(identities) as well, tls_server(identities) as broken:
         broken.status = 503
-        ruler = _real_posts(lake, alertmanagers=f"{well.address},{broken.address}", **_tls(papers))
+        ruler = _real_posts(lake, alertmanagers=f"{well.address},{broken.address}", **_tls(identities))
         lake.look(ruler, 2)
         assert [path for path, _, _ in well.got] == ["/api/v2/alerts"] and broken.got == []
         _, second = ruler.notifier.receivers
@@ -165,20 +150,20 @@ def test_of_several_alertmanagers_each_hears_all_whichever_is_down(lake: LakeOfR
         broken.status = 200
         second._retry_at_s = 0.0
         lake.look(ruler, 2.1)
-        assert len(well.got) == 1, "told again before it is due"
+        assert len(well.got) == 1, "sent again before it is due"
         assert broken.got[0][2][0]["labels"] == well.got[0][2][0]["labels"]
         assert broken.got[0][2][0]["startsAt"] == well.got[0][2][0]["startsAt"]
 
 
 def test_a_real_alertmanager_over_tls_shows_alerts_and_their_end(
-    lake: LakeOfRules, papers: Papers, tmp_path: Path
+    lake: LakeOfRules, identities: Identities, tmp_path: Path
 ) -> None:
     program = peer("alertmanager")
     config, web = tmp_path / "alertmanager.yml", tmp_path / "web.yml"
     config.write_text("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
     web.write_text(
-        f"tls_server_config:\n  cert_file: {papers.server.cert_path}\n  key_file: {papers.server.key_path}\n"
-        f"  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: {papers.ours.cert_path}\n"
+        f"tls_server_config:\n  cert_file: {identities.server.cert_path}\n  key_file: {identities.server.key_path}\n"
+        f"  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: {identities.ours.cert_path}\n"
     )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -191,8 +176,8 @@ def test_a_real_alertmanager_over_tls_shows_alerts_and_their_end(
         ],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    context = ssl.create_default_context(cafile=str(papers.ours.cert_path))
-    context.load_cert_chain(papers.client.cert_path, papers.client.key_path)
+    context = ssl.create_default_context(cafile=str(identities.ours.cert_path))
+    context.load_cert_chain(identities.client.cert_path, identities.client.key_path)
     client = httpx.Client(verify=context, base_url=url)
 
     def shown() -> list[dict[str, Any]]:
@@ -204,14 +189,14 @@ def test_a_real_alertmanager_over_tls_shows_alerts_and_their_end(
         lake.add("up", [0, 0, 0], job="a")
         lake.add("up", [0, 0, 0], job="b")
         key = lake.group(_RULE)
-        ruler = _real_posts(lake, alertmanagers=url, **_tls(papers))
+        ruler = _real_posts(lake, alertmanagers=url, **_tls(identities))
         lake.look(ruler, 2)
         # The end that the ruler gives is by the test's clock: an hour ago.
         assert shown() == []
         for receiver in ruler.notifier.receivers:
             ruler._certain_until_s = float("inf")
             for group in ruler._groups():
-                group.told = [{} for _ in group.told]
+                group.sent = [{} for _ in group.sent]
             assert not ruler.notifier.round(receiver)
         _until(lambda: len(shown()) == 2)
         assert {each["labels"]["job"] for each in shown()} == {"a", "b"}

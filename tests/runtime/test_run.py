@@ -21,7 +21,7 @@ from pathlib import Path
 from lakerunner.model.errors import BadInput, Unavailable
 from lakerunner.runtime.role import Probe, Role
 from lakerunner.runtime.run import run_role
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.runtime.stop import Stop
 import os
 

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from lakerunner.runtime.secrets import Hider
-from lakerunner.runtime.settings_load import load_settings
-from lakerunner.runtime.settings_table import TABLE, mask, secret_texts
+from lakerunner.runtime.settings.load import load_settings
+from lakerunner.runtime.settings.table import TABLE, mask, secret_texts
 
 #: Every place of a secret, with the text that must not be seen.
 PLANTED = {
@@ -63,7 +63,7 @@ def test_commands_show_none() -> None:
 
 SCRIPT = """
 import logging, os
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.runtime.telemetry import configure_telemetry, log
 settings = load_settings(env={k: v for k, v in os.environ.items() if k != "LAKERUNNER_TELEMETRY_OTLP_ENDPOINT"})
 configure_telemetry("toy", settings)

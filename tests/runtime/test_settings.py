@@ -4,8 +4,8 @@ import pytest
 
 from lakerunner.model.errors import BadInput
 from lakerunner.runtime.settings import Settings
-from lakerunner.runtime.settings_load import load_settings, settings_as_env
-from lakerunner.runtime.settings_table import TABLE, mask
+from lakerunner.runtime.settings.load import load_settings, settings_as_env
+from lakerunner.runtime.settings.table import TABLE, mask
 
 
 def write(folder: Path, text: str) -> Path:

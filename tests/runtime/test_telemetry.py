@@ -14,7 +14,7 @@ from lakerunner.runtime.http import HttpServer
 
 SCRIPT = """
 import os
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.runtime.telemetry import configure_telemetry, log, span
 flush = configure_telemetry("toy", load_settings(env=os.environ))
 with span("ingest", org="acme", item="7"):

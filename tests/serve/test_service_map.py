@@ -13,12 +13,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 from lakerunner.cli.verbs.query_traces import dot, mermaid, table
 from lakerunner.index import orgs
+from lakerunner.model.half_call import unpacked
 from lakerunner.model.ids import fresh_id
 from lakerunner.model.raw_object import RawObject
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.pipeline.derive.edges import external_edges
 from lakerunner.pipeline.derive.spans import DeriveOptions, edge_metrics, metric_tables
-from lakerunner.pipeline.ingest.complete import _table
 from lakerunner.pipeline.ingest.task import IngestTask, run_task, write_part
 from lakerunner.store.bucket import version_of
 from lakerunner.store.config import StoreConfig
@@ -68,7 +68,7 @@ def _ingested(lake: WorkerLake, org_id: uuid.UUID) -> None:
     result = run_task(task)
     assert result.error is None
     # What the next item does with a client that waited in vain.
-    made = edge_metrics(external_edges(_table(result.halves)), 2, task.options.metrics.series_key)
+    made = edge_metrics(external_edges(unpacked([result.halves])), 2, task.options.metrics.series_key)
     assert made is not None
     tables = metric_tables([made])
     assert tables is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.model.errors import BadInput
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.errors import StoreUnavailable
 from lakerunner.store.open import open_store

@@ -27,7 +27,6 @@ from lakerunner.store.segment_writer import (
     describe,
     encode_tables,
     group_rows,
-    pruning_of,
     to_parquet,
 )
 from tests.pipeline.lake import otlp
@@ -183,7 +182,7 @@ def test_a_segment_is_described_by_its_rows(signal: Signal) -> None:
 
 
 def test_too_many_values_match_everything() -> None:
-    pruning = pruning_of(LOGS, logs(MAX_PRUNING_VALUES + 1, services=MAX_PRUNING_VALUES + 1))
+    pruning = describe(LOGS, logs(MAX_PRUNING_VALUES + 1, services=MAX_PRUNING_VALUES + 1)).pruning
     assert "service_name" not in pruning.values
     assert pruning.bounds["service_name"] == ("service-00000", f"service-{MAX_PRUNING_VALUES:05d}")
 
@@ -193,7 +192,7 @@ def test_an_absent_service_is_kept_as_the_empty_one_and_gives_no_bounds() -> Non
     table = table.set_column(
         table.column_names.index("service_name"), "service_name", pa.array(["b", None, "a"], pa.string())
     )
-    pruning = pruning_of(LOGS, table)
+    pruning = describe(LOGS, table).pruning
     assert pruning.values["service_name"] == ("", "a", "b")
     assert "service_name" not in pruning.bounds
 

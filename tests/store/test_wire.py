@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from tests.components.certificates import issue
 from tests.components.moto import CREDENTIALS, REGION, running_moto
-from tests.components.papers import paper
 
 SCRIPT = """
 import sys
 from lakerunner.model.errors import LakeError
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.open import open_store
 values = {"store.url": "s3://lake", "store.endpoint": sys.argv[1], "store.region": sys.argv[2], "store.max_attempts": 1}
@@ -35,8 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_authority_of_the_house_is_trusted_if_it_is_named(folder: Path) -> None:
-    authority = paper(folder, "authority")
-    own = paper(folder, "bucket", authority, x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+    authority = issue(folder, "authority")
+    own = issue(folder, "bucket", authority, x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
     with running_moto(folder, own=own) as moto:
 
         def asked(**more: str) -> str:

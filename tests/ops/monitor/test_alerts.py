@@ -1,4 +1,4 @@
-"""An alert fires after its time, is told once to each receiver, and is resolved; one that fails is tried again."""
+"""An alert fires after its time, is sent once to each receiver, and is resolved; one that fails is tried again."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def states(told: list[Any]) -> list[State]:
-    return [each.state for each in told]
+def states(current: list[Any]) -> list[State]:
+    return [each.state for each in current]
 
 
 def test_a_problem_fires_only_when_it_holds_long_enough() -> None:
@@ -59,8 +59,8 @@ def test_flapping_is_one_alert_and_a_real_end_is_told_once() -> None:
 
 def test_labels_tell_alerts_apart() -> None:
     other = Problem("LakerunnerStageStuck", "page", "two", {"stage": "compact"})
-    told = Alerts().update([other, Problem("LakerunnerStageStuck", "page", "three", {"stage": "rollup"})], at(0))
-    assert {each.problem.labels["stage"] for each in told} == {"compact", "rollup"}
+    current = Alerts().update([other, Problem("LakerunnerStageStuck", "page", "three", {"stage": "rollup"})], at(0))
+    assert {each.problem.labels["stage"] for each in current} == {"compact", "rollup"}
 
 
 class Endpoint:
@@ -107,29 +107,29 @@ def ended() -> Any:
 def test_a_webhook_is_told_once_then_again_after_a_while_then_of_the_end(endpoint: Endpoint) -> None:
     settings = MonitorSettings(webhooks=f"{endpoint.url}/hook?token=x", repeat_s=100)
     (receiver,) = receivers_of(settings)
-    receiver.tell(fired(), at(0))
-    receiver.tell(fired(), at(50))
+    receiver.send(fired(), at(0))
+    receiver.send(fired(), at(50))
     assert len(endpoint.received) == 1
     path, body = endpoint.received[0]
     assert path == "/hook?token=x" and body["deployment"] == "lakerunner"
     (alert,) = body["alerts"]
     assert alert["status"] == "firing" and alert["labels"]["alertname"] == "LakerunnerDeadLetters"
     assert alert["annotations"]["runbook"].endswith("#lakerunnerdeadletters") and alert["endsAt"] is None
-    receiver.tell(fired(), at(101))
-    receiver.tell(ended(), at(200))
-    receiver.tell([], at(300))
+    receiver.send(fired(), at(101))
+    receiver.send(ended(), at(200))
+    receiver.send([], at(300))
     assert [body["alerts"][0]["status"] for _, body in endpoint.received] == ["firing", "firing", "resolved"]
 
 
 def test_alertmanager_is_told_as_its_api_wants_it(endpoint: Endpoint) -> None:
     (receiver,) = receivers_of(MonitorSettings(alertmanagers=endpoint.url + "/"))
-    receiver.tell(fired(), at(0))
-    receiver.tell(fired(), at(61))
-    receiver.tell(ended(), at(200))
+    receiver.send(fired(), at(0))
+    receiver.send(fired(), at(61))
+    receiver.send(ended(), at(200))
     assert [path for path, _ in endpoint.received] == ["/api/v2/alerts"] * 3
     first, again, last = (body[0] for _, body in endpoint.received)
     assert first["labels"] == {"alertname": "LakerunnerDeadLetters", "severity": "ticket", "deployment": "lakerunner"}
-    # It ends by itself when the monitor is gone, unless it is told again.
+    # It ends by itself when the monitor is gone, unless it is sent again.
     assert datetime.fromisoformat(first["endsAt"]) == at(240) and datetime.fromisoformat(again["endsAt"]) == at(301)
     assert datetime.fromisoformat(last["endsAt"]) == at(200)
 
@@ -138,19 +138,19 @@ def test_a_receiver_that_fails_is_tried_again_and_delays_no_other(endpoint: Endp
     settings = MonitorSettings(webhooks=f"http://127.0.0.1:9/, {endpoint.url}")
     broken, well = receivers_of(settings)
     endpoint.status = 500
-    well.tell(fired(), at(0))
+    well.send(fired(), at(0))
     endpoint.status = 200
-    well.tell(fired(), at(1))
+    well.send(fired(), at(1))
     assert endpoint.received == []
-    well.tell(fired(), at(10))
-    broken.tell(fired(), at(10))
+    well.send(fired(), at(10))
+    broken.send(fired(), at(10))
     assert len(endpoint.received) == 1
-    # What ended while a receiver was away is told when it is back; what it never heard of is not.
+    # What ended while a receiver was away is sent when it is back; what it never heard of is not.
     endpoint.status = 500
-    well.tell(ended(), at(200))
+    well.send(ended(), at(200))
     endpoint.status = 200
-    well.tell([], at(400))
-    broken.tell(ended(), at(400))
+    well.send([], at(400))
+    broken.send(ended(), at(400))
     assert [body["alerts"][0]["status"] for _, body in endpoint.received] == ["firing", "resolved"]
     assert not broken._endings
 
@@ -192,7 +192,7 @@ def test_a_real_alertmanager_shows_an_alert_and_its_end(tmp_path: Path) -> None:
         (receiver,) = receivers_of(MonitorSettings(alertmanagers=url))
         alerts, now = Alerts(), datetime.now(UTC)
         problem = Problem("LakerunnerDeadLetters", "ticket", "3 messages are dead letters.")
-        receiver.tell(alerts.update([problem], now), now)
+        receiver.send(alerts.update([problem], now), now)
         shown = f"{url}/api/v2/alerts"
         until(lambda: len(httpx.get(shown).json()) == 1)
         (found,) = httpx.get(shown).json()
@@ -202,7 +202,7 @@ def test_a_real_alertmanager_shows_an_alert_and_its_end(tmp_path: Path) -> None:
         assert found["annotations"]["summary"] == "3 messages are dead letters."
         assert found["status"]["state"] == "active"
         later = now + timedelta(seconds=120)
-        receiver.tell([replace(each, ended_at=datetime.now(UTC)) for each in alerts.update([], later)], later)
+        receiver.send([replace(each, ended_at=datetime.now(UTC)) for each in alerts.update([], later)], later)
         until(lambda: httpx.get(shown).json() == [])
     finally:
         process.terminate()

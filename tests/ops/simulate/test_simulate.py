@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from lakerunner.ops.simulate.deployment import simulated_settings
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

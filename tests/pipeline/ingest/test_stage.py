@@ -21,8 +21,9 @@ from lakerunner.model.row_report import Effect, RowReport, Sample
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.executor_task import open_for_tasks
 from lakerunner.pipeline.ingest.stage import INGEST, IngestRunner, RunTasks
-from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, open_source, run_task
+from lakerunner.pipeline.ingest.task import IngestTask, TaskResult, run_task
 from lakerunner.pipeline.items import load_items
 from lakerunner.pipeline.split import Tables, merged
 from lakerunner.pipeline.stage import Item
@@ -153,7 +154,7 @@ def test_a_store_that_is_down_quarantines_nothing(lake: Lake) -> None:
     bucket = lake.settings.data.dir / "bucket"
     config = replace(StoreConfig.of(lake.settings), max_attempts=1)
     # Opened while it was there: a disk that is unmounted under a running worker.
-    open_source(config)
+    open_for_tasks(config)
 
     def run(tasks: Sequence[IngestTask]) -> list[TaskResult]:
         return here([replace(task, sources=dict.fromkeys(task.sources, config)) for task in tasks])
@@ -206,7 +207,7 @@ def test_a_store_that_refuses_all_pauses_and_is_told_by_the_probe(lake: Lake, mo
     # Listing still works: the probe must tell what the tasks found.
     with pytest.raises(StoreUnavailable, match="Access Denied"):
         runner.probes()["store"]()
-    open_source.cache_clear()
+    open_for_tasks.cache_clear()
     assert run_batch(INGEST, lake.database, runner, [item], {item.item_id: LAST}) == {item.item_id: None}
     assert lake.states() == {"done": 2}
     runner.probes()["store"]()

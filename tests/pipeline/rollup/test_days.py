@@ -18,6 +18,7 @@ from lakerunner.model.signals.tiers import ROLLED_TIERS_S
 from lakerunner.model.time import NS_PER_DAY, NS_PER_HOUR, NS_PER_MS, TimeRange
 from lakerunner.pipeline.rollup.days import Stretch, neighbours, stretches
 from lakerunner.pipeline.worker import run_batch
+from tests.index.window_states import window_states
 from tests.pipeline.lake import Lake
 from tests.pipeline.rollup.naive import Sample
 from tests.pipeline.rollup.test_rollup_end_to_end import day_of_samples, raw_equal
@@ -58,7 +59,7 @@ def live(lake: Lake, tier_s: int) -> int:
 def widths(lake: Lake, tier_s: int) -> list[float]:
     """Of the windows of a tier, in hours."""
     with lake.database.transaction() as tx:
-        states = rollup_windows.window_states(tx, ORG, TimeRange(DAY_NS + NS_PER_MS, DAY_NS + NS_PER_DAY))
+        states = window_states(tx, ORG, TimeRange(DAY_NS + NS_PER_MS, DAY_NS + NS_PER_DAY))
     return [(each.end_ns - each.start_ns) / NS_PER_HOUR for each in states if each.tier_s == tier_s]
 
 
@@ -189,7 +190,7 @@ def test_sealed_windows_are_joined_among_themselves(lake: Lake) -> None:
     assert widths(lake, 60) == [3.0, 21.0]
     same_everywhere(lake, samples)
     with lake.database.transaction() as tx:
-        states = rollup_windows.window_states(tx, ORG, TimeRange(DAY_NS + NS_PER_MS, DAY_NS + NS_PER_DAY))
+        states = window_states(tx, ORG, TimeRange(DAY_NS + NS_PER_MS, DAY_NS + NS_PER_DAY))
     assert [each.sealed for each in states if each.tier_s == 60] == [True, False]
 
 
@@ -237,7 +238,7 @@ def test_whoever_touches_windows_waits_for_a_join_and_sees_it(lake: Lake, touch:
         assert thread.is_alive()
     thread.join(10)
     with lake.database.transaction() as tx:
-        [wide] = [each for each in rollup_windows.window_states(tx, ORG, day) if each.tier_s == 60]
+        [wide] = [each for each in window_states(tx, ORG, day) if each.tier_s == 60]
     assert wide.dirty if touch == "rows" else wide.sealed
 
 

@@ -25,6 +25,7 @@ from lakerunner.pipeline.rollup.roll_up import roll_up
 from lakerunner.pipeline.rollup.series import count_series
 from lakerunner.pipeline.rollup.stage import ROLLUP
 from lakerunner.pipeline.worker import Worker, run_batch
+from tests.index.window_states import window_states
 from tests.pipeline.lake import Lake, loaded, otlp
 from tests.pipeline.rollup.naive import STALE, Histogram, Sample, table_of
 from tests.pipeline.rollup.test_roll_up import same
@@ -147,7 +148,7 @@ def test_a_day_whose_hours_changed_waits(lake: Lake) -> None:
     roll_up_all(lake)
     add(lake, [Sample(1, DAY_MS + 6, 1.0)])
     with lake.database.transaction() as tx:
-        states = rollup_windows.window_states(tx, ORG, ALWAYS)
+        states = window_states(tx, ORG, ALWAYS)
         day = [rollup_windows.Window(ORG, s.tier_s, s.start_ns, s.end_ns) for s in states if s.tier_s == 3_600]
     item = item_of(lake, day)
     run_batch(ROLLUP, lake.database, runner(lake), [item], {item.item_id: 1})
@@ -206,5 +207,5 @@ def test_ingest_marks_the_windows_of_its_rows(lake: Lake) -> None:
     assert run_batch(INGEST, lake.database, ingest, [item], {item.item_id: 1}) == {item.item_id: None}
     ranges = [segment.time_range for segment in lake.segments(METRICS)]
     with lake.database.transaction() as tx:
-        states = [state for each in ranges for state in rollup_windows.window_states(tx, ORG, each)]
+        states = [state for each in ranges for state in window_states(tx, ORG, each)]
     assert {state.tier_s for state in states if state.dirty} == set(ROLLED_TIERS_S)

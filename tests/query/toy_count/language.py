@@ -35,8 +35,8 @@ class CountLanguage:
         steps = np.array(document["steps"], dtype=np.int64)
         return step_stream(_evaluate(_CODEC.decode(document["query"]), steps, document["lookback_ms"], source))
 
-    def warm(self) -> None:
-        """There are no kernels."""
+    def kernels(self) -> tuple[()]:
+        return ()
 
 
 LANGUAGE = CountLanguage()

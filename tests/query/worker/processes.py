@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakerunner.query.fanout.addresses import noted
-from lakerunner.runtime.settings_load import settings_as_env
+from lakerunner.runtime.settings.load import settings_as_env
 from tests.components.process import RunningProcess, free_port
 from tests.query.lake_of_series import LakeOfSeries
 

@@ -16,7 +16,7 @@ from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.fanout.protocol import ScanRequest
 from lakerunner.query.worker.role import QueryWorker
 from lakerunner.runtime.run import run_role
-from lakerunner.runtime.settings_load import load_settings
+from lakerunner.runtime.settings.load import load_settings
 from lakerunner.store.object_store import ObjectStore
 
 LOST: list[bytearray] = []
