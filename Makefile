@@ -23,8 +23,11 @@ ONLY ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Without compiled modules, each of the hundreds of processes that tests start would compile ours again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster init test test-fast lint fix bench promqltest logqltest traceqltest differential apifuzz rewrites faults soak docs clean
+.PHONY: help demo cluster init test tests test-fast lint style types fix bench promqltest logqltest traceqltest differential apifuzz rewrites faults soak docs clean
 
 ##@ Use
 
@@ -39,14 +42,22 @@ cluster: $(VENV)/.dev ## Start the deployment of docs/deploy.md here: PostgreSQL
 
 init: $(VENV)/.dev ## Create the virtual environment with everything the tests need
 
-test: lint $(VENV)/.dev ## Run all checks and tests, against real components that the suite starts itself
+test: style ## Run all checks and tests, against real components that the suite starts itself
+	@$(MAKE) --no-print-directory -j2 types tests
+
+# Types are checked beside the first tests: mypy has one thread.
+tests: $(VENV)/.dev ## Run all tests, without the checks
 	@$(BIN)/python -m tests.run -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-fast: $(VENV)/.dev ## Run the tests that take seconds
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-lint: $(VENV)/.dev ## Check style, types and import layers
+lint: style types ## Check style, types and import layers
+
+style: $(VENV)/.dev ## Check style
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(VENV)/.dev ## Check types and import layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 

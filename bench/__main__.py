@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NOT_CASES = {"__main__", "__init__", "otlp", "peak_memory", "served"}
+NOT_CASES = {"__main__", "__init__", "cpu_share", "otlp", "peak_memory", "served"}
 
 
 def cases() -> dict[str, str]:

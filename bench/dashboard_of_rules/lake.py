@@ -24,7 +24,8 @@ from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.orgs import DEFAULT_ORG_ID
 from lakerunner.index.rollup_windows import due_windows, mark_inserted
-from lakerunner.index.rule_catalog import NewRule, RulesUsed, change_rules, live_rules
+from lakerunner.index.rule_catalog import NewRule, change_rules, live_rules
+from lakerunner.index.rule_versions import RulesUsed
 from lakerunner.index.work import WorkItem, create_item
 from lakerunner.model.rollup_window import Window
 from lakerunner.model.segment import Segment

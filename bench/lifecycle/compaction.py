@@ -31,12 +31,12 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, SIGNALS, signal_named
 from lakerunner.pipeline.compact.task import CompactTask, run_task
-from lakerunner.pipeline.compact.warm import warm
 from lakerunner.pipeline.ordering import sorted_table
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.pipeline.split import Tables, merged
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
+from lakerunner.store.needles import warm
 from lakerunner.store.open import open_store
 from lakerunner.store.segment_writer import describe, encode_tables, segment_of
 
