@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, LiteralString
 
-from psycopg import errors, pq
+from psycopg import OperationalError, errors, pq
 
 from lakerunner.index.database import Connection
 
@@ -70,5 +70,9 @@ def _text(value: object) -> bytes:
 
 
 def _checked(tx: Connection, result: Any, expected: pq.ExecStatus) -> None:
-    if result.status != expected:
-        raise errors.error_from_result(result, tx.info.encoding)
+    if result.status == expected:
+        return
+    if tx.pgconn.status == pq.ConnStatus.BAD and not result.error_field(pq.DiagnosticField.SQLSTATE):
+        # The server went without a word, as after a crash. The result alone does not say that the connection is lost.
+        raise OperationalError(result.get_error_message(tx.info.encoding))
+    raise errors.error_from_result(result, tx.info.encoding)
