@@ -14,7 +14,6 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from lakerunner.formats.number_text import float_text
 from lakerunner.model.labels import attribute_column
 
-KINDS = ("string_value", "bool_value", "int_value", "double_value", "array_value", "kvlist_value", "bytes_value")
 TEXT_KINDS = {"string_value", "array_value", "kvlist_value", "bytes_value"}
 
 
@@ -119,14 +118,14 @@ def attribute_rows(rows: list[dict[str, list[Any]]], nested: Callable[[AnyValue]
         losers: dict[str, Any] = {}
         for prefix, pairs in row.items():
             known = [
-                (pair.key, KINDS.index(pair.value.WhichOneof("value")), at, found)
+                (pair.key, at, found)
                 for at, pair in enumerate(pairs)
                 if (found := cell(pair.value, nested)) is not None
             ]
             last: dict[str, int] = {}
-            for key, _, at, _ in known:
+            for key, at, _ in known:
                 last[attribute_column(prefix, key)] = at
-            for key, _, at, (kind, content) in sorted(known, key=lambda item: item[:3]):
+            for key, at, (kind, content) in known:
                 name = attribute_column(prefix, key)
                 types.setdefault(name, set()).add(kind)
                 if kind == "int_value" and abs(content) > 2**53:

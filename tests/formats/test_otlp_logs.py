@@ -175,6 +175,18 @@ def test_original_keys_are_kept():
     assert tables[""].column("attr_a_b").to_pylist() == ["x", "y"]
 
 
+@pytest.mark.parametrize("values", [(True, [1], "last"), ([1], True, "last"), ("a", 2, 3.5)])
+def test_of_a_key_that_was_sent_three_times_the_last_has_the_column_and_the_first_is_kept_beside_it(values):
+    batch = LogsData()
+    child = batch.resource_logs.add().scope_logs.add()
+    child.log_records.add(time_unix_nano=1, attributes=[KeyValue(key="a", value=any_value(each)) for each in values])
+    tables, tally = read_protobuf(batch.SerializeToString(), LOGS, Limits(), Options())
+    (row,) = tables[""].to_pylist()
+    texts = [reference.go_message(any_value(each)) for each in values]
+    assert row["attr_a"] == texts[-1] and row["attributes_overflow"] == [("attr_a", texts[0])]
+    assert tally.cut == {"duplicate_attribute": 1}
+
+
 def test_the_rarest_keys_overflow():
     batch = LogsData()
     parent = batch.resource_logs.add()

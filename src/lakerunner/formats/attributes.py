@@ -133,7 +133,7 @@ def promote(
     sent: list[Spelled] = []
     spilled: list[tuple[Level, str, Entry]] = []
     for rank, column in enumerate(columns):
-        chosen = _winners(column.entries)
+        chosen = _winners(column.entries, tally)
         named = [entry.key for entry in column.entries]
         usual = by_use(named, [len(entry.rows) for entry in column.entries])
         if rank < cap:
@@ -284,8 +284,11 @@ def _spread(entry: Entry, size: int) -> pa.Array:
     return entry.source.take(pa.array(index, mask=absent))
 
 
-def _winners(entries: list[Entry]) -> _Winners:
-    """Choose the last value of each row, or the first where the order is not known."""
+def _winners(entries: list[Entry], tally: Tally) -> _Winners:
+    """Choose the last value of each row, or the first where the order is not known.
+
+    Of several losers with the same key in a row, the overflow can hold one: the first.
+    """
     if len(entries) == 1 and bool(np.all(entries[0].rows[1:] > entries[0].rows[:-1])):
         return _Winners(entries[0], [], np.zeros(len(entries[0].rows), np.int64))
     types = {entry.source.type for entry in entries}
@@ -301,13 +304,27 @@ def _winners(entries: list[Entry]) -> _Winners:
     order = np.lexsort((place, rows))
     last = np.ones(len(rows), np.bool_)
     last[:-1] = rows[order[1:]] != rows[order[:-1]]
-    kept, lost = order[last], order[~last]
+    kept, lost = order[last], _first_of_keys(order[~last], rows, origin, entries, tally)
     losers = [
         Entry(entry.key, rows[index], source, index, sent=entry.sent)
         for number, entry in enumerate(entries)
         if len(index := lost[origin[lost] == number])
     ]
     return _Winners(Entry(entries[0].key, rows[kept], source, kept), losers, origin[kept])
+
+
+def _first_of_keys(lost: Ints, rows: Ints, origin: Ints, entries: list[Entry], tally: Tally) -> Ints:
+    """Return the losers, ordered by row and place, without those whose key lost before in their row."""
+    codes = {key: code for code, key in enumerate(dict.fromkeys(entry.key for entry in entries))}
+    code = np.array([codes[entry.key] for entry in entries])[origin[lost]]
+    order = np.lexsort((np.arange(len(lost)), code, rows[lost]))
+    row, code = rows[lost][order], code[order]
+    first = np.ones(len(lost), np.bool_)
+    first[1:] = (row[1:] != row[:-1]) | (code[1:] != code[:-1])
+    if not first.all():
+        excerpt = entries[int(origin[lost[order[~first][0]]])].key
+        tally.shorten("duplicate_attribute", int((~first).sum()), excerpt=excerpt)
+    return lost[np.sort(order[first])]
 
 
 def _expand(values: pa.Array, level: Level) -> pa.Array:
