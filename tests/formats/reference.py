@@ -98,8 +98,8 @@ def go_message(value: AnyValue) -> str | None:
     return go_json(value) if value.WhichOneof("value") in ("array_value", "kvlist_value") else message(value)
 
 
-def message(value: AnyValue) -> str | None:
-    found = cell(value)
+def message(value: AnyValue, nested: Callable[[AnyValue], Any] = plain) -> str | None:
+    found = cell(value, nested)
     if found is None:
         return None
     kind, content = found

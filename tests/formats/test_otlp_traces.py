@@ -103,7 +103,7 @@ def expected(batch: TracesData) -> list[dict[str, Any]]:
             "status_message": span.status.message or None,
             "start_timestamp": start,
             "duration_ns": end - start if end else 0,
-            "service_name": reference.message(service) or None if service is not None else None,
+            "service_name": reference.message(service, reference.typed) or None if service is not None else None,
             "events": [(e.name, e.time_unix_nano if 0 < e.time_unix_nano < 2**63 else None) for e in span.events]
             or None,
             "links": [(reference.hex_id(link.trace_id), link.flags) for link in span.links] or None,
