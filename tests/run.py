@@ -13,7 +13,7 @@ import sys
 import pytest
 
 #: More failures than this are not an accident.
-_FEW = 5
+_FEW = 10
 
 
 class _Failures:
