@@ -47,7 +47,7 @@ test: style ## Run all checks and tests, against real components that the suite 
 
 # Types are checked beside the first tests: mypy has one thread.
 tests: $(VENV)/.dev ## Run all tests, without the checks
-	@$(BIN)/python -m tests.run -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.run --durations=30 --durations-min=5 -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-fast: $(VENV)/.dev ## Run the tests that take seconds
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
