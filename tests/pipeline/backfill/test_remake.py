@@ -14,6 +14,8 @@ from lakerunner.index.commit import Outcome
 from lakerunner.index.deletions import cancel_deletion
 from lakerunner.index.derived_windows import forget_replaced
 from lakerunner.index.rule_holes import record_gone
+from lakerunner.index.segments import live_segments
+from lakerunner.model.segment import Segment
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.backfill.remake import Remaking
@@ -244,6 +246,27 @@ def test_calls_that_are_paired_meanwhile_make_the_attempt_stale(lake: Lake) -> N
         return run_task(task)
 
     assert remaking(lake, run).one() is Outcome.STALE
+    assert remaking(lake).one() is Outcome.COMMITTED
+    assert _calls(lake) == {str({"client": "gateway", "server": "payments"}): 1.0}
+
+
+def test_a_compaction_while_segments_are_listed_counts_no_call_twice(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    _with_graph(lake)
+    call = [("gateway", _call(5, b"client--", 3)), ("payments", _call(6, b"server--", 2, b"client--"))]
+    ingest(lake, batch_of(call), TRACES)
+    ingest(lake, batch_of([("gateway", _call(7, b"other---", 1)), ("cart", _call(8, b"x", 1))]), TRACES)
+    delete(lake, '{service_name="cart"}', "traces")
+
+    def listed(*terms: Any) -> list[Segment]:
+        found = live_segments(*terms)
+        compact(lake, TRACES)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lakerunner.pipeline.backfill.remake.live_segments", listed)
+        assert remaking(lake).one() is Outcome.STALE
     assert remaking(lake).one() is Outcome.COMMITTED
     assert _calls(lake) == {str({"client": "gateway", "server": "payments"}): 1.0}
 

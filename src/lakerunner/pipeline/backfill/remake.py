@@ -14,7 +14,7 @@ import pyarrow as pa
 from prometheus_client import Counter
 
 from lakerunner.bus.announce import segments_made
-from lakerunner.index.call_halves import halves_within, storable
+from lakerunner.index.call_halves import WAITING, halves_within, storable
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Connection, Database
 from lakerunner.index.derivation import Derivation, next_slots
@@ -91,8 +91,15 @@ class Remaking:
         with self.database.transaction() as tx:
             clashing = clashes(tx, due)
             # Halves first: of what is paired from now on, they differ when the commit compares them.
-            calls = self._calls(tx, due, clashing)
-            segments = live_segments(tx, due.org_id, due.signal, due.time_range)
+            no_calls = self._why_no_calls(due, clashing)
+            waiting = WAITING.empty_table()
+            if no_calls is None:
+                waiting = halves_within(tx, due.org_id, due.time_range, _MOST_HALVES)
+            # One statement for the window and the time around it: between two, a compaction could replace a segment,
+            # and the spans of both, the replaced one and the merged one, would be read.
+            around = live_segments(tx, due.org_id, due.signal, self._around(due))
+            segments = [each for each in around if each.time_range.overlaps(due.time_range)]
+            calls = no_calls or self._calls(tx, due, waiting, around)
             reason = why_kept(tx, due, due.time_range)
             if len(segments) > _MOST_SEGMENTS:
                 reason = _TOO_MANY
@@ -108,22 +115,28 @@ class Remaking:
         """How far apart the two sides of a call may have begun."""
         return int(self.settings.pair_wait_s * NS_PER_S) if self.settings.service_graph else 0
 
-    def _calls(self, tx: Connection, due: Due, clashing: Mapping[int, str]) -> _Calls | str:
-        """What it takes to count calls again, or why they are not."""
+    def _around(self, due: Due) -> TimeRange:
+        """The window, and the time in which servers of its clients may have begun."""
+        time_range, reach_ns = due.time_range, self._reach_ns if due.signal == TRACES.name else 0
+        return TimeRange(max(0, time_range.start_ns - reach_ns), time_range.end_ns + reach_ns)
+
+    def _why_no_calls(self, due: Due, clashing: Mapping[int, str]) -> str | None:
+        """Why calls are not counted again; None if they are."""
         if not self.settings.service_graph:
             return "derive.service_graph is off"
-        if due.signal != TRACES.name or SERVICE_GRAPH in clashing:
-            return clashing.get(SERVICE_GRAPH, "only spans have calls")
-        time_range = due.time_range
-        around = TimeRange(max(0, time_range.start_ns - self._reach_ns), time_range.end_ns + self._reach_ns)
-        waiting = halves_within(tx, due.org_id, time_range, _MOST_HALVES)
-        segments = live_segments(tx, due.org_id, due.signal, around)
+        if due.signal != TRACES.name:
+            return "only spans have calls"
+        return clashing.get(SERVICE_GRAPH)
+
+    def _calls(self, tx: Connection, due: Due, waiting: pa.Table, segments: Sequence[Segment]) -> _Calls | str:
+        """What it takes to count calls again, or why they are not."""
+        around = self._around(due)
         reason = why_kept(tx, due, around)
         if reason is not None or len(segments) > _MOST_SEGMENTS:
             return reason or _TOO_MANY
         if waiting.num_rows > _MOST_HALVES:
             return _TOO_MANY_HALVES
-        return _Calls(CallsWanted(time_range, around, peer_columns(self.settings)), waiting, segments)
+        return _Calls(CallsWanted(due.time_range, around, peer_columns(self.settings)), waiting, segments)
 
     def _made(
         self,

@@ -1,7 +1,7 @@
 """PromQL: which parts of a query a rule over metrics could answer, and the normal form of their selectors.
 
 A rule keeps what follows from all samples of a bucket alike: their number, sum and extremes. `rate` and its like look
-at the first and last sample of every series and extrapolate, so no rule answers them.
+at the first and last sample of every series and extrapolate, so no rule answers them (docs/decisions/0067).
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ _FUNCTIONS = {
     ("min", "min_over_time"): Function.MIN,
     ("max", "max_over_time"): Function.MAX,
 }
+#: What extrapolates from the first and last sample of each series, which tiers keep and rules do not.
+_RATES = frozenset({"rate", "increase", "delta"})
+_INSTEAD = ": it extrapolates from the first and last sample of every series; rollup tiers keep these and answer it"
 #: The field of samples, as rules name it.
 _VALUE = "value"
 
@@ -76,8 +79,8 @@ def _part(node: ast.Aggregate, call: ast.Call, matrix: ast.MatrixSelector, times
     vector = matrix.vector
     function = _FUNCTIONS.get((node.op, call.name))
     if function is None:
-        what = f"{node.op}({call.name}(…))"
-        return Part(node, refusal=f"{what} does not follow from counts, sums, minima or maxima of samples")
+        refusal = f"{node.op}({call.name}(…)) does not follow from counts, sums, minima or maxima of samples"
+        return Part(node, refusal=f"{refusal}{_INSTEAD if call.name in _RATES else ''}")
     if node.without:
         return Part(node, refusal="it groups by all labels but some; a rule keeps its dimensions")
     if vector.at is not None or vector.anchored or vector.smoothed:
