@@ -58,9 +58,10 @@ def rules(count: int) -> tuple[RuleVersion, ...]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="materialization", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, and fewer rounds")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, help="records per item, a multiple of 20,000 (default 400,000)")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each number of rules, in turn; the least counts")
     options = parser.parse_args()
-    records, rounds = (40_000, 3) if options.quick else (400_000, options.rounds)
+    records, rounds = (40_000, 3) if options.quick else (options.records or 400_000, options.rounds)
     report = Report()
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as folder:
         _ingest(Path(folder), records, rounds, report)

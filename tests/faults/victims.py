@@ -188,7 +188,10 @@ class Victim:
         return code is not None
 
     def said(self, text: str) -> bool:
-        return text in self.log_path.read_text(errors="replace")
+        return self.said_times(text) > 0
+
+    def said_times(self, text: str) -> int:
+        return self.log_path.read_text(errors="replace").count(text)
 
     def last_words(self) -> str:
         return self.log_path.read_text(errors="replace")[-2_000:]

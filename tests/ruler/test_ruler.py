@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from lakerunner.index.alert_states import put_sent
 from lakerunner.index.ended_groups import ended_ids
 from lakerunner.index.rule_groups import delete_groups, list_groups, put_group
+from lakerunner.model.errors import Conflict
 from tests.components.postgres import PostgresServer
 from tests.ruler.lake_of_rules import BASE_MS, LakeOfRules, lake_of_rules
 
@@ -225,6 +229,61 @@ def test_a_ruler_that_was_suspended_says_nothing_before_it_knows_its_leases(lake
     ruler._certain_until_s = float("inf")
     lake.look(ruler, 3)
     assert _heard(lake) == [("firing", "Down")]
+
+
+def test_receivers_that_are_told_at_once_are_both_remembered(
+    lake: LakeOfRules, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    lake.add("up", [0] * 9, job="a")
+    lake.group("  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1}]\n")
+    ruler = lake.ruler(webhooks="http://hook,http://other")
+    notifier, wanted = ruler.notifier, list(ruler.notifier.receivers)
+    notifier.receivers.clear()
+    lake.look(ruler, 3)
+    writing, written = threading.Event(), threading.Event()
+
+    def slow(*terms: Any) -> None:
+        if not writing.is_set():
+            writing.set()
+            # The first writes last, if the other may write meanwhile.
+            written.wait(0.5)
+        put_sent(*terms)
+        written.set()
+
+    monkeypatch.setattr("lakerunner.ruler.group.put_sent", slow)
+    threads = [threading.Thread(target=notifier.round, args=(each, BASE_MS + 180_000)) for each in wanted]
+    for thread in threads:
+        thread.start()
+        assert writing.wait(30)
+    for thread in threads:
+        thread.join()
+    (down,) = lake.states()
+    assert set(down.sent) == {each.name for each in wanted}
+    assert len(lake.posted.bodies) == 2
+
+
+def test_what_was_told_is_not_stored_over_what_a_successor_stored(lake: LakeOfRules) -> None:
+    lake.add("up", [0] * 9, job="a")
+    lake.group("  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1}]\n")
+    ruler = lake.ruler()
+    (hook,) = ruler.notifier.receivers
+    ruler.notifier.receivers.clear()
+    lake.look(ruler, 3)
+
+    def post(*_: object) -> None:
+        """While the request is under way, the lease expires, another ruler takes it, and this one learns of it."""
+        with lake.database.transaction() as tx:
+            tx.execute("UPDATE lease SET holder = 'other', token = token + 1 WHERE name LIKE 'ruler/%'")
+        ruler._leases = {}
+
+    hook.post = post
+    try:
+        with pytest.raises(Conflict):
+            ruler.notifier.round(hook, BASE_MS + 180_000)
+        assert all(not state.sent for state in lake.states())
+    finally:
+        with lake.database.transaction() as tx:
+            tx.execute("DELETE FROM lease")
 
 
 def test_rules_of_an_org_together_keep_a_bounded_number_of_series_and_alerts(lake: LakeOfRules) -> None:

@@ -8,13 +8,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from lakerunner.index.database import Database
 from lakerunner.index.rule_catalog import StoredRule, live_rules
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
-from lakerunner.query.language import Plan
+from lakerunner.query.language import Plan, StepPlan
 from lakerunner.query.plan.coverage import CoverageWant, Gap
 from lakerunner.query.plan.leaf import Leaf
 
@@ -45,25 +45,20 @@ class Considered(Protocol):
         ...
 
 
-@runtime_checkable
-class Ruled(Protocol):
-    """A plan that rules answer, and the one that answers without them."""
+class Ruled(StepPlan):
+    """A plan that rules answer, and the one that answers without them.
 
-    @property
-    def raw(self) -> Plan: ...
-    @property
-    def rule_ids(self) -> frozenset[int]: ...
-    @property
-    def approximate(self) -> bool: ...
-    @property
-    def splits(self) -> bool:
-        """Whether some steps are read raw."""
-        ...
+    A class and not a protocol: to test for a protocol is to read all its properties, several times for every query.
+    """
 
-    @property
-    def reads(self) -> tuple[Leaf, ...]:
-        """What is read where rules answer everything; empty where raw rows are read too."""
-        ...
+    raw: StepPlan
+    rule_ids: frozenset[int]
+    #: Whether the answer is within a stated error only, as the query allowed.
+    approximate: bool
+    #: Whether some steps are read raw.
+    splits: bool
+    #: What is read where rules answer everything; empty where raw rows are read too.
+    reads: tuple[Leaf, ...]
 
 
 class Rewriter(Protocol):

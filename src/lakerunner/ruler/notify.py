@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -174,6 +174,9 @@ class Notifier:
         self._leases = leases
         self._may_send = may_send
         self._lock = threading.Lock()
+        #: One receiver at a time stores what was sent. A rule has one row for all of its receivers, and the thread that
+        #: writes last must know what the others have sent.
+        self._storing = threading.Lock()
         self._in_flight: Counter[GroupKey] = Counter()
         post = post or Poster(
             settings.ca_file,
@@ -219,16 +222,14 @@ class Notifier:
                 SWALLOWED.labels("ruler_notify").inc()
                 log().warning("what was sent to a receiver is not stored", receiver=receiver.kind, error=str(error))
 
-    def _ours(self, due: Sequence[DueAlert]) -> list[DueAlert]:
-        """What this ruler may send: alerts of groups whose leases it holds now, as the index says."""
-        if not due:
-            return []
-        leases = {lease.name: lease for each in due if (lease := self._leases(each.group)) is not None}
+    def _ours(self, due: Sequence[DueAlert]) -> dict[GroupKey, Lease]:
+        """The groups whose alerts this ruler may send, with their leases, which it holds now, as the index says."""
+        leases = {each.group.key: lease for each in due if (lease := self._leases(each.group)) is not None}
+        if not leases:
+            return {}
         with self._database.transaction() as tx:
-            held = {name for name, lease in leases.items() if is_held(tx, lease)}
-        return [
-            each for each in due if (lease := self._leases(each.group)) is not None and lease.name in held
-        ]  # fmt: skip
+            held = {lease for lease in set(leases.values()) if is_held(tx, lease)}
+        return {key: lease for key, lease in leases.items() if lease in held}
 
     @property
     def in_flight(self) -> set[GroupKey]:
@@ -248,23 +249,26 @@ class Notifier:
             keys = {each.group.key for each in found}
             self._in_flight.update(keys)
         try:
-            return self._send(receiver, self._ours(found), now_ms)
+            leases = self._ours(found) if found else {}
+            return self._send(receiver, [each for each in found if each.group.key in leases], leases, now_ms)
         finally:
             with self._lock:
                 self._in_flight.subtract(keys)
                 self._in_flight = +self._in_flight
 
-    def _send(self, receiver: Receiver, due: Sequence[DueAlert], now_ms: int) -> bool:
+    def _send(self, receiver: Receiver, due: Sequence[DueAlert], leases: Mapping[GroupKey, Lease], now_ms: int) -> bool:
         if not due or not receiver.send(due, now_ms, self._names, self._may_send):
             return False
-        changed: dict[tuple[int, int], RunningGroup] = {}
-        for each in due:
-            sent = each.group.sent[each.number].setdefault(receiver.name, {})
-            sent[each.name] = [*each.sent, now_ms]
-            changed[id(each.group), each.number] = each.group
-        for (_, number), group in changed.items():
-            _forget(group, number)
-            group.store_sent(self._database, number, self._leases(group))
+        with self._storing:
+            changed: dict[tuple[int, int], RunningGroup] = {}
+            for each in due:
+                sent = each.group.sent[each.number].setdefault(receiver.name, {})
+                sent[each.name] = [*each.sent, now_ms]
+                changed[id(each.group), each.number] = each.group
+            for (_, number), group in changed.items():
+                _forget(group, number)
+                # Under the lease with which it was sent. By now this process may know that it has lost it.
+                group.store_sent(self._database, number, leases[group.key])
         return len(due) >= receiver.settings.batch
 
 

@@ -160,9 +160,10 @@ class Rewriter:
                 if part.within is None:
                     notes.append(Note(part.text, "", 0, part.refusal))
                 continue
+            text = part.text
             # Of rules that answer the same, the one with the fewest dimensions has the fewest series.
             for version in sorted(_comparable(part, versions), key=lambda each: len(each.dimensions)):
-                made = self._answer(plan, part, version)
+                made = self._answer(plan, part, text, version)
                 if isinstance(made, Note):
                     notes.append(made)
                 else:
@@ -170,21 +171,21 @@ class Rewriter:
                     wants.append(_want(made, version, plan))
         return Considered(plan, tuple(options), tuple(wants), tuple(notes), substitution)
 
-    def _answer(self, plan: StepPlan, part: Part, version: RuleVersion) -> RuledPart | Note:
+    def _answer(self, plan: StepPlan, part: Part, text: str, version: RuleVersion) -> RuledPart | Note:
         """The part as the rule answers it, or why it does not."""
         rule = _rule(version)
         if rule is None:
-            return Note(part.text, version.name, version.version, "the rule's selection is not one of this release")
+            return Note(text, version.name, version.version, "the rule's selection is not one of this release")
         reasons: list[str] = []
         for candidate in part.candidates:
             case = Case(candidate, rule, plan.times.start_ns, plan.times.step_ms * NS_PER_MS, plan.options.approximate)
             reason = refusal(case, self.guards)
             if reason is None:
-                return self._ruled(plan, part, case)
+                return self._ruled(plan, part, text, case)
             reasons.append(reason)
-        return Note(part.text, version.name, version.version, reasons[-1])
+        return Note(text, version.name, version.version, reasons[-1])
 
-    def _ruled(self, plan: StepPlan, part: Part, case: Case) -> RuledPart:
+    def _ruled(self, plan: StepPlan, part: Part, text: str, case: Case) -> RuledPart:
         target = target_of(case)
         times = replace(plan.times, start_rest_ns=0, end_rest_ns=0)
         compiled = language(PROMQL).compile(target.promql, times, plan.options)  # type: ignore[arg-type]
@@ -193,7 +194,7 @@ class Rewriter:
         version = case.rule.version
         return RuledPart(
             part.node,
-            part.text,
+            text,
             version.signal,
             version.name,
             version.rule_id,

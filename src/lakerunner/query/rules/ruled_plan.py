@@ -13,6 +13,7 @@ from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.language import Check, Evaluated, StepPlan
 from lakerunner.query.plan.coverage import Gap
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.rewriting import Ruled
 from lakerunner.query.rules.coverage import Bools, Windows
 from lakerunner.query.rules.target import Target
 from lakerunner.query.run import evaluated
@@ -69,7 +70,7 @@ class Substitution(Protocol):
     ) -> Evaluated: ...
 
 
-class RuledSteps(StepPlan):
+class RuledSteps(Ruled):
     """A query over steps. Each group of steps is answered by the rules that cover all of it, and raw otherwise."""
 
     # Its parts are pushed down, each to the worker that has its segments.
@@ -83,28 +84,13 @@ class RuledSteps(StepPlan):
         self.splittable, self.reads_rows = raw.splittable, raw.reads_rows
         used = ", ".join(f"{part.text} by {part.rule} version {part.version}" for part in self.parts)
         self.canonical = f"{raw.canonical} answered by rules: {used}"
-        self.leaves = tuple(dict.fromkeys((*raw.leaves, *(leaf for part in self.parts for leaf in part.plan.leaves))))
-
-    @property
-    def rule_ids(self) -> frozenset[int]:
-        return frozenset(part.rule_id for part in self.parts)
-
-    @property
-    def approximate(self) -> bool:
-        """Whether the answer is within a stated error only, as the query allowed."""
-        return any(part.target.within for part in self.parts)
-
-    @property
-    def splits(self) -> bool:
+        ruled = tuple(leaf for part in self.parts for leaf in part.plan.leaves)
+        self.leaves = tuple(dict.fromkeys((*raw.leaves, *ruled)))
+        self.rule_ids = frozenset(part.rule_id for part in self.parts)
+        self.approximate = any(part.target.within for part in self.parts)
         steps = self.times.steps()
-        return not all(part.covered(steps).all() for part in self.parts)
-
-    @property
-    def reads(self) -> tuple[Leaf, ...]:
-        """What is read where rules answer everything; empty where raw rows are read too."""
-        if self.splits or not self._substitution.answers_all(self.parts):
-            return ()
-        return tuple(leaf for part in self.parts for leaf in part.plan.leaves)
+        self.splits = not all(part.covered(steps).all() for part in self.parts)
+        self.reads = () if self.splits or not substitution.answers_all(self.parts) else ruled
 
     def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
         return self.raw.leaves_at(steps)
