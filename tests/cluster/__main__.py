@@ -68,8 +68,10 @@ def _announce(deployment: Deployment) -> None:
 
 
 def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    # Ctrl-C also ends a `tee` that reads this: the end goes on without it.
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from tests.components.process import RunningProcess
 ROOT = Path(__file__).parents[2]
 HOSTS = 2
 ORGS = ("acme", "globex")
-_READY_S = 300.0
+_READY_S = 600.0
 
 
 class Host:
@@ -174,6 +174,8 @@ class Deployment:
             "LAKERUNNER_INDEX_URL": self.servers.postgres.url_at(self.servers.index_proxies[number].port),
             "LAKERUNNER_QUERY_WORKER_TOKEN": self._token,
             "LAKERUNNER_DATA_DIR": str(self.hosts[number].data_dir),
+            # A driver that is killed leaves an empty folder behind.
+            "TMPDIR": str(self.hosts[number].data_dir),
         }
 
     def await_ready(self, timeout_s: float = _READY_S) -> None:

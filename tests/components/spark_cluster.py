@@ -39,7 +39,9 @@ class SparkCluster:
             # Executors inherit the workers' environment: the package must be importable there.
             "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT), sysconfig.get_path("purelib")]),
             "SPARK_DAEMON_MEMORY": "128m",
-            "SPARK_DAEMON_JAVA_OPTS": _DAEMON,
+            "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON} -Djava.io.tmpdir={folder}",
+            # Whoever is killed leaves folders behind: here they go with everything else. Executors use it too.
+            "SPARK_LOCAL_DIRS": str(folder),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
 

@@ -54,11 +54,11 @@ def beside(*loops: Loop) -> Iterator[None]:
         raise failed[0]
 
 
-def until(holds: Callable[[], bool], what: str, timeout_s: float = 300.0) -> None:
+def until(holds: Callable[[], bool], what: str, timeout_s: float = 300.0, every_s: float = 0.05) -> None:
     end = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < end, f"not in time: {what}"
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
 def intake(lake: Lake, events: EventFolder) -> Loop:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.query import language
-from lakerunner.query.language import StepPlan
+from lakerunner.query.language import Evaluated, StepPlan
 from lakerunner.query.plan.leaf import extent_of
 from lakerunner.query.run import STREAMED_GROUPS, StepRun, joined
 from lakerunner.query.series.batch import STALE, SeriesBatch
-from lakerunner.query.series.histograms.histogram import Histogram
+from lakerunner.query.series.histograms.histogram import Histogram, Ints
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.reading import RAW, Reading
@@ -180,6 +180,29 @@ class SlowSource:
         batch = SOURCE.select(matchers, start_ms, end_ms)
         self.under_way -= 1
         return batch
+
+
+class PlacedSource(SlowSource):
+    """Deals groups to two workers, and notes which steps each was asked for."""
+
+    parallelism, whole = 2, False
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self.asked: dict[int, str | None] = {}
+
+    def places(self, plan: StepPlan, groups: Sequence[Ints]) -> list[str | None]:
+        return [f"worker {number % 2}" for number in range(len(groups))]
+
+    def push_down(self, plan: StepPlan, steps: Ints, max_samples: int, place: str | None = None) -> Evaluated | None:
+        self.asked[int(steps[0])] = place
+        return None
+
+
+def test_each_group_is_asked_of_the_worker_that_it_was_dealt_to() -> None:
+    source = PlacedSource()
+    groups = list(StepRun(plan_of("sum(rate(c_total[20s]))"), source, _go_on, most_groups=STREAMED_GROUPS))
+    assert source.asked == {group.start_ms: f"worker {group.number % 2}" for group in groups}
 
 
 def test_later_groups_are_read_while_earlier_ones_are_evaluated() -> None:

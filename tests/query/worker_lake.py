@@ -60,6 +60,9 @@ class PacedWorkers:
     def shares(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> list[list[SegmentObjects]]:
         return self._workers.shares(org_id, segments)
 
+    def places(self, org_id: uuid.UUID, parts: Sequence[Sequence[SegmentObjects]]) -> list[str | None]:
+        return self._workers.places(org_id, parts)
+
     def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
         self._wait(check)
         yield from self._workers.stream(request, check)

@@ -153,14 +153,24 @@ class LakeQuery:
         parts: list[Samples] = [part for answer in answers for part in answer.samples]
         return self._timed("merge", lambda: merge(parts, self.org_id, start_ms))
 
-    def push_down(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
-        """Some steps of a plan, evaluated by the worker that has most of their segments; None where none can."""
+    def places(self, plan: StepPlan, groups: Sequence[Ints]) -> list[str | None]:
+        """For each group of steps the worker that evaluates it."""
+        if len(groups) < 2 or self._workers.count < 2:
+            return [None] * len(groups)
+        parts = []
+        for steps in groups:
+            plans = [self._plan(leaf) for leaf in plan.leaves_at(steps)]
+            parts.append(list(map(SegmentObjects.of, _segments_of(plans).values())))
+        return self._workers.places(self.org_id, parts)
+
+    def push_down(self, plan: StepPlan, steps: Ints, max_samples: int, place: str | None = None) -> Evaluated | None:
+        """Some steps of a plan, evaluated by that worker or the one that has most segments; None where none can."""
         if plan.reads_rows:
-            return self._steps_of_rows(plan, steps, max_samples)
+            return self._steps_of_rows(plan, steps, max_samples, place)
         if not self._workers.count:
             return None
         plans = [self._plan(leaf) for leaf in plan.leaves_at(steps)]
-        request = self._steps_request(plan, plan.payload(steps, max_samples), plans)
+        request = self._steps_request(plan, plan.payload(steps, max_samples), plans, place)
         if not request.segments:
             return None
         for each in plans:
@@ -175,7 +185,7 @@ class LakeQuery:
         self.stats.pushed_down(len(steps), answer.worker, answer.cpu_s)
         return received_steps(plan, steps, answer.batches, answer.note)
 
-    def _steps_of_rows(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated:
+    def _steps_of_rows(self, plan: StepPlan, steps: Ints, max_samples: int, place: str | None) -> Evaluated:
         """As row queries, these leave unreadable segments out and count them."""
         plans = [self._plan(leaf) for leaf in plan.leaves_at(steps)]
         for each in plans:
@@ -185,7 +195,7 @@ class LakeQuery:
             found = self._counted_by_share(plan, steps, max_samples)
             if found is not None:
                 return found
-        request = self._steps_request(plan, plan.payload(steps, max_samples), plans)
+        request = self._steps_request(plan, plan.payload(steps, max_samples), plans, place)
         parts = self._timed("evaluate", lambda: [*self._parts(request)]) if request.segments else []
         if not parts:
             return plan.evaluate(steps, NoSegments(), self._cancelled, max_samples)
@@ -200,7 +210,7 @@ class LakeQuery:
         counts = plan.counts()
         for number, count in enumerate(counts):
             leaves = [self._plan(leaf) for leaf in count.leaves_at(steps)]
-            segments = {segment.segment_id: segment for each in leaves for segment in each.segments}
+            segments = _segments_of(leaves)
             payload = count.payload(steps, max_samples)
             for share in self._workers.shares(self.org_id, list(map(SegmentObjects.of, segments.values()))):
                 reads = tuple(Read(each.leaf, tuple(range(len(share)))) for each in leaves)
@@ -320,18 +330,26 @@ class LakeQuery:
         if failed and (not self.limits.partial or len(failed) >= self.stats.segments_planned):
             raise Unavailable(f"cannot answer whole: {next(iter(failed.values()))}", hint="ask again")
 
-    def _steps_request(self, plan: StepPlan, payload: bytes, plans: Sequence[LeafPlan]) -> EvaluateRequest:
-        segments = {segment.segment_id: segment for each in plans for segment in each.segments}
-        place = {segment_id: number for number, segment_id in enumerate(segments)}
+    def _steps_request(
+        self, plan: StepPlan, payload: bytes, plans: Sequence[LeafPlan], place: str | None
+    ) -> EvaluateRequest:
+        segments = _segments_of(plans)
+        index = {segment_id: number for number, segment_id in enumerate(segments)}
         reads = tuple(
-            Read(each.leaf, tuple(place[one.segment_id] for one in each.segments), each.explain.pieces)
+            Read(each.leaf, tuple(index[one.segment_id] for one in each.segments), each.explain.pieces)
             for each in plans
         )
         fragment = Fragment(plan.language, payload, reads, rows=plan.reads_rows)
-        return self._evaluate_request(fragment, list(map(SegmentObjects.of, segments.values())), small=self.small)
+        objects = list(map(SegmentObjects.of, segments.values()))
+        return self._evaluate_request(fragment, objects, small=self.small, place=place)
 
     def _evaluate_request(
-        self, fragment: Fragment, segments: Sequence[SegmentObjects], *, small: bool = False
+        self,
+        fragment: Fragment,
+        segments: Sequence[SegmentObjects],
+        *,
+        small: bool = False,
+        place: str | None = None,
     ) -> EvaluateRequest:
         return EvaluateRequest(
             org_id=self.org_id,
@@ -341,6 +359,7 @@ class LakeQuery:
             max_bytes=self.limits.held_bytes,
             fragment=fragment,
             small=small,
+            place=place,
         )
 
     def scan(self, leaf: Leaf, kind: Kind, label: str = "") -> Iterator[SegmentAnswer]:
@@ -397,6 +416,10 @@ class LakeQuery:
             return call()
         finally:
             self.stats.spent(stage, time.perf_counter() - started)
+
+
+def _segments_of(plans: Sequence[LeafPlan]) -> dict[uuid.UUID, Segment]:
+    return {segment.segment_id: segment for each in plans for segment in each.segments}
 
 
 def _rows_of(plans: Sequence[LeafPlan]) -> int:

@@ -7,7 +7,7 @@ steps depend on each other is one group.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeGuard
@@ -33,7 +33,11 @@ class PushingSource(SeriesSource, Protocol):
     #: Whether the last run of the query read so little that cutting it up costs more than it saves.
     whole: bool
 
-    def push_down(self, plan: StepPlan, steps: Ints, max_samples: int) -> Evaluated | None:
+    def places(self, plan: StepPlan, groups: Sequence[Ints]) -> list[str | None]:
+        """Where to evaluate each of the groups, so that all workers have equally many."""
+        ...
+
+    def push_down(self, plan: StepPlan, steps: Ints, max_samples: int, place: str | None = None) -> Evaluated | None:
         """The value of the steps. None: not these, or not now; then the caller evaluates them."""
         ...
 
@@ -101,13 +105,14 @@ class StepRun:
         if len(self._groups) == 1:
             yield self._evaluate(self._groups[0])
             return
-        waiting = iter(self._groups)
+        places = self._places()
+        waiting = iter(zip(self._groups, places, strict=True))
         under_way: deque[Future[Evaluated]] = deque()
         pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="group")
         try:
             while True:
-                while len(under_way) <= self._at_once and (steps := next(waiting, None)) is not None:
-                    under_way.append(pool.submit(self._evaluate, steps))
+                while len(under_way) <= self._at_once and (part := next(waiting, None)) is not None:
+                    under_way.append(pool.submit(self._evaluate, *part))
                 if not under_way:
                     return
                 yield under_way.popleft().result()
@@ -125,9 +130,15 @@ class StepRun:
                 hint="narrow the selectors, shorten the range or widen the step",
             )
 
-    def _evaluate(self, steps: Ints) -> Evaluated:
+    def _places(self) -> Sequence[str | None]:
+        if self._plan.pushable and _pushes(self._source):
+            return self._source.places(self._plan, self._groups)
+        return [None] * len(self._groups)
+
+    def _evaluate(self, steps: Ints, place: str | None = None) -> Evaluated:
         self._check_samples()
-        return evaluated(self._plan, steps, self._source, self._check, self._plan.options.max_samples - self.samples)
+        left = self._plan.options.max_samples - self.samples
+        return evaluated(self._plan, steps, self._source, self._check, left, place)
 
     def _check(self) -> None:
         if self._abandoned:
@@ -155,10 +166,12 @@ def joined(steps: StepRun, matrices: list[MatrixResult]) -> QueryResult:
     return QueryResult(MatrixResult(steps=joined_steps(parts)), steps.warnings(), steps.infos(), steps.samples)
 
 
-def evaluated(plan: StepPlan, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
+def evaluated(
+    plan: StepPlan, steps: Ints, source: SeriesSource, check: Check, max_samples: int, place: str | None = None
+) -> Evaluated:
     """Where the segments are if the source can do that, else here."""
     if plan.pushable and _pushes(source):
-        found = source.push_down(plan, steps, max_samples)
+        found = source.push_down(plan, steps, max_samples, place)
         if found is not None:
             return found
     return plan.evaluate(steps, source, check, max_samples)

@@ -85,6 +85,10 @@ class Workers(Protocol):
         """The segments, grouped by the worker that owns them; at least one group."""
         ...
 
+    def places(self, org_id: uuid.UUID, parts: Sequence[Sequence[SegmentObjects]]) -> list[str | None]:
+        """For each part of a query the worker that evaluates it: all workers get equally many. None: no matter."""
+        ...
+
     def scan(self, request: ScanRequest, check: Check) -> Iterator[SegmentAnswer]:
         """Answer every segment once, in any order. Failures are answers too."""
         ...

@@ -21,7 +21,7 @@ from lakerunner.query.fanout.ask import DEAD_S, STALL_S, Ask, AskWatcher, Livene
 from lakerunner.query.fanout.connections import Connections
 from lakerunner.query.fanout.errors import Draining, Unread, from_flight
 from lakerunner.query.fanout.flight_scan import AskEnded, FlightScan
-from lakerunner.query.fanout.placement import ranked
+from lakerunner.query.fanout.placement import dealt, ranked
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest, SegmentObjects, unpacked_batch
 from lakerunner.query.fanout.resume import Delivered, resumed
 from lakerunner.query.fanout.roster import Roster
@@ -101,6 +101,12 @@ class FlightWorkers:
             shares.setdefault(ranked(known, org_id, segment.slot)[0], []).append(segment)
         return list(shares.values())
 
+    def places(self, org_id: uuid.UUID, parts: Sequence[Sequence[SegmentObjects]]) -> list[str | None]:
+        known = self._up()
+        if len(known) < 2:
+            return [None] * len(parts)
+        return [*dealt([self._owned_bytes(known, org_id, part) for part in parts], known)]
+
     def evaluate(self, request: EvaluateRequest, check: Check) -> EvaluateAnswer | None:
         """Have a worker evaluate the fragment; None if none can, and the caller must evaluate it.
 
@@ -170,14 +176,19 @@ class FlightWorkers:
         return [address for address in self._roster.known() if not self._roster.is_down(address)]
 
     def _owners(self, request: EvaluateRequest) -> list[str]:
-        """Workers that are up, ordered by how many of the fragment's bytes they own."""
+        """Workers that are up: the one that the request was dealt to, then by how many of its bytes they own."""
         known = self._up()
         if len(known) < 2:
             return known
+        owned_bytes = self._owned_bytes(known, request.org_id, request.segments)
+        return sorted(known, key=lambda address: (address == request.place, owned_bytes[address]), reverse=True)
+
+    @staticmethod
+    def _owned_bytes(known: Sequence[str], org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> dict[str, int]:
         owned_bytes = dict.fromkeys(known, 0)
-        for segment in request.segments:
-            owned_bytes[ranked(known, request.org_id, segment.slot)[0]] += segment.size_bytes
-        return sorted(known, key=lambda address: owned_bytes[address], reverse=True)
+        for segment in segments:
+            owned_bytes[ranked(known, org_id, segment.slot)[0]] += segment.size_bytes
+        return owned_bytes
 
     # -- which worker gets which segments ------------------------------------------------------------------------
 

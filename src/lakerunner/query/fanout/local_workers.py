@@ -142,6 +142,9 @@ class LocalWorkers:
     def shares(self, org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> list[list[SegmentObjects]]:
         return [list(segments)]
 
+    def places(self, org_id: uuid.UUID, parts: Sequence[Sequence[SegmentObjects]]) -> list[str | None]:
+        return [None] * len(parts)
+
     def evaluate(self, request: EvaluateRequest, check: Check) -> None:
         """Always None: the caller runs in this process and can evaluate just as well."""
         return None

@@ -184,6 +184,8 @@ class EvaluateRequest(_Request):
     fragment: Fragment
     #: The last run of the query read little: the worker spends no threads on this one.
     small: bool = False
+    #: The address of the worker to ask first; None: the one that owns most of the segments. It is not sent.
+    place: str | None = None
 
     def to_ticket(self, token: str) -> bytes:
         fragment = self.fragment
