@@ -102,7 +102,13 @@ class Logs:
         self.lines = texts.take(pa.array(random.integers(0, len(texts), rows)))
 
     def entries(
-        self, selector: ast.LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None, need_lines: bool
+        self,
+        selector: ast.LogSelector,
+        start_ns: int,
+        end_ns: int,
+        names: frozenset[str] | None,
+        need_lines: bool,
+        by: frozenset[str] | None = None,
     ) -> Iterator[Entries]:
         wanted = {name: column for name, column in self.columns.items() if names is None or name in names}
         for begin in range(0, len(self.times), BATCH_ROWS):

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import LakeError
-from lakerunner.query.scan.rows.group_rows import ReadableRows, Shape
+from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import row_schema, scan_segments
@@ -32,8 +32,8 @@ class Segments:
         pool = None if scan.ordered else self.pool
         return scan_segments(self.opener, self.segments, scan, _spend, self.tally, _fail, pool, shape)
 
-    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
-        return map_groups(self.opener, self.segments, scan, _spend, self.tally, _fail, make, self.pool)
+    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T], form: KeptForm[T] | None = None) -> Iterator[T]:
+        return map_groups(self.opener, self.segments, scan, _spend, self.tally, _fail, make, self.pool, form=form)
 
     def row_schema(self, scan: RowScan) -> pa.Schema:
         return row_schema(self.opener, self.segments, scan, _spend, self.tally, _fail)

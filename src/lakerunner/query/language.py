@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakerunner.model.errors import Bug
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.answer_rows import answer_schema
-from lakerunner.query.scan.rows.group_rows import ReadableRows, Shape
+from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series import block_arrow
@@ -56,8 +56,11 @@ class RowSource(Protocol):
         """
         ...
 
-    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
-        """What `make` makes of the rows of each row group that match, in any order. Several threads call it at once."""
+    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T], form: KeptForm[T] | None = None) -> Iterator[T]:
+        """What `make` makes of the rows of each row group that match, in any order. Several threads call it at once.
+
+        With `form`, the source may keep that, and give what it has kept.
+        """
         ...
 
     def row_schema(self, scan: RowScan) -> pa.Schema:
@@ -78,7 +81,7 @@ class NoSegments:
     def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
         return iter(())
 
-    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
+    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T], form: KeptForm[T] | None = None) -> Iterator[T]:
         return iter(())
 
     def row_schema(self, scan: RowScan) -> pa.Schema:

@@ -42,6 +42,8 @@ class HttpServer:
             loop="uvloop",
             log_config=None,
             access_log=False,
+            # Nobody asks for the address or scheme that a proxy saw: one layer less around every request.
+            proxy_headers=False,
             lifespan="off",
             timeout_graceful_shutdown=_DRAIN_TIMEOUT_S,
         )

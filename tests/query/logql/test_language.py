@@ -19,8 +19,9 @@ from lakerunner.query.fanout.open import local_workers
 from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.language import Plan, QueryOptions, RowPlan, StepPlan
 from lakerunner.query.languages import language
-from lakerunner.query.limits import QueryLimits
+from lakerunner.query.limits import QueryLimits, Size
 from lakerunner.query.logql import ast, log_rows, pipeline
+from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.printer import print_expr
 from lakerunner.query.logql.pushdown import Pushed
@@ -275,8 +276,10 @@ def test_services_that_cannot_match_are_pruned_by_the_index(here: LakeQuery) -> 
 # -- metric queries ----------------------------------------------------------------------------------------------------
 
 
-def matrix_of(query: LakeQuery, text: str, step_ms: int = 60_000) -> dict[str, list[float]]:
-    plan = compiled(text, START_NS + 60 * 10**9, END_NS, step_ms)
+def matrix_of(
+    query: LakeQuery, text: str, step_ms: int = 60_000, times: tuple[int, int] = (START_NS + 60 * 10**9, END_NS)
+) -> dict[str, list[float]]:
+    plan = compiled(text, *times, step_ms)
     assert isinstance(plan, StepPlan)
     found = run(plan, query, lambda: None).value
     assert isinstance(found, MatrixResult)
@@ -297,7 +300,47 @@ def test_metric_queries_are_the_same_everywhere(
     assert matrix_of(pushed, text) == found
     assert sum(pushed.stats.pushed.values()) == MINUTES
     monkeypatch.setattr(pipeline, "push_down", nothing_pushed)
-    assert matrix_of(here, text) == found
+    pipeline._kept_pipeline.cache_clear()
+    try:
+        assert matrix_of(here, text) == found
+    finally:
+        pipeline._kept_pipeline.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sum by (detected_level) (count_over_time({}[1m]))",
+        "sum by (service_name, status) (rate({}[20s] offset 90s))",
+        "sum(count_over_time({}[7m]))",
+        "absent_over_time({}[1m])",
+    ],
+)
+@pytest.mark.parametrize(
+    "selector", ['{service_name=~".+"}', '{service_name="web"} | status >= 404', '{service_name=~"cart|jobs"} |= "ok"']
+)
+def test_counts_that_are_kept_for_the_next_query_are_the_same(
+    lake: LakeOfSeries, org: uuid.UUID, text: str, selector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times of series are kept by the second query; later ones count them, at the same times and at others."""
+    made: list[SeriesTimes | None] = []
+    of = SeriesTimes.of
+    monkeypatch.setattr(SeriesTimes, "of", lambda *given: (made.append(of(*given)), made[-1])[1])
+    workers, fresh = (local_workers(lake.settings, f"logql-counted-{number}") for number in range(2))
+    kept: list[int] = []
+    whole = -5, MINUTES + 10
+    for start, minutes in (whole, whole, whole, (3, 11), (5, 2), (0, MINUTES)):
+        times = START_NS + start * MINUTE_NS + 17, START_NS + (start + minutes) * MINUTE_NS + 17
+        query = LakeQuery(org, Planner(lake.lake._catalog, org), workers, size=Size.SMALL)
+        first = LakeQuery(org, Planner(lake.lake._catalog, org), fresh)
+        found = matrix_of(query, text.replace("{}", selector), times=times)
+        kept.append(len(made))
+        fresh.row_opener.forget()
+        assert found == matrix_of(first, text.replace("{}", selector), times=times)
+        assert len(made) == kept[-1]  # Nothing is kept of what is read once.
+    assert kept[0] == 0 < kept[1] == kept[2] and None not in made
+    for each in (workers, fresh):
+        each.close()
 
 
 def test_counts_are_those_of_the_log_query(here: LakeQuery) -> None:

@@ -18,7 +18,7 @@ from lakerunner.query.fanout.errors import Unread
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.scan.rows.group_rows import ReadableRows, Shape
+from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.scan.rows.predicate import Predicate, to_json
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import row_schema, scan_segments
@@ -135,7 +135,7 @@ class FragmentEvaluation:
             workers.row_opener, segments, scan, self._spend, self._tally, _leave_out, workers.pool, shape
         )
 
-    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
+    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T], form: KeptForm[T] | None = None) -> Iterator[T]:
         self._remember(scan.predicate)
         workers, segments = self._workers, self._row_segments()
         before = self._tally.rows_found
@@ -149,6 +149,7 @@ class FragmentEvaluation:
             make,
             workers.pool,
             small=self._request.small,
+            form=form,
         )
         self._tally.rows += self._tally.rows_found - before
 

@@ -35,6 +35,7 @@ from lakerunner.query.logql.eval.facts import Kind, is_splittable, kind_of, leav
 from lakerunner.query.logql.lexer import LANGUAGE as LOGQL
 from lakerunner.query.logql.log_rows import LogPipelines, LogQuery, log_rows
 from lakerunner.query.logql.parser import parse
+from lakerunner.query.logql.pipeline import has_templates
 from lakerunner.query.logql.printer import print_expr
 from lakerunner.query.logql.pushdown import segment_matchers
 from lakerunner.query.logql.scanned import ScannedEntries
@@ -83,12 +84,13 @@ class LogQl:
 
     def evaluate(self, payload: bytes, source: Source, check: Check) -> Stream:
         document = loads(payload)
-        expr = _CODEC.decode(document["expr"])
+        encoded = document["expr"]
+        expr = _decoded(encoded) if len(encoded) <= _CACHED_TEXT else _CODEC.decode(encoded)
         try:
             if isinstance(expr, ast.LogSelector):
                 start_ns, end_ns, newest_first, limit = document["rows"]
                 query = LogQuery(expr, int(start_ns), int(end_ns), bool(newest_first), limit)
-                return Stream(log_rows(query, source, check, _pipelines(document["expr"], expr)), dict)
+                return Stream(log_rows(query, source, check, _pipelines(encoded, expr)), dict)
             first_ns, step_ns, count = map(int, document["steps"])
             options = EngineOptions(**document["options"])
         except (ValueError, KeyError, TypeError) as reason:
@@ -120,12 +122,13 @@ class _Parsed:
 
 
 _parsed = lru_cache(maxsize=512)(_Parsed.of)
+_decoded = lru_cache(maxsize=512)(_CODEC.decode)
 
 
 def _pipelines(encoded: str, selector: ast.LogSelector) -> LogPipelines:
     """The pipelines of a selector. Those of short queries are kept, unless a template may remember something."""
-    formats = any(isinstance(stage, ast.LineFormat | ast.LabelFormat) for stage in selector.stages)
-    return LogPipelines.of(selector) if formats or len(encoded) > _CACHED_TEXT else _kept_pipelines(encoded)
+    kept = not has_templates(selector) and len(encoded) <= _CACHED_TEXT
+    return _kept_pipelines(encoded) if kept else LogPipelines.of(selector)
 
 
 @lru_cache(maxsize=256)

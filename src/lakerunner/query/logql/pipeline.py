@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -33,6 +35,8 @@ class Pipeline:
     names: frozenset[str] | None
     columns: tuple[str, ...] | None
     _run: Stage
+    #: Tells it from others, if it is kept.
+    number: int | None = None
 
     @classmethod
     def of(cls, selector: ast.LogSelector, names: frozenset[str] | None = None, *, need_lines: bool = True) -> Pipeline:
@@ -64,6 +68,26 @@ class Pipeline:
     def run(self, entries: Entries, check: Check) -> Entries:
         entries = selected(entries, self.matchers, check)
         return self._run(entries, check) if self.stages else entries
+
+
+_NUMBERS = itertools.count()
+
+
+def has_templates(selector: ast.LogSelector) -> bool:
+    """Whether a stage may remember something from one entry to the next."""
+    return any(isinstance(stage, ast.LineFormat | ast.LabelFormat) for stage in selector.stages)
+
+
+def pipeline_of(selector: ast.LogSelector, names: frozenset[str] | None, *, need_lines: bool) -> Pipeline:
+    """As `Pipeline.of`. Pipelines without templates are kept: dashboards ask the same again and again."""
+    if has_templates(selector):
+        return Pipeline.of(selector, names, need_lines=need_lines)
+    return _kept_pipeline(selector, names, need_lines)
+
+
+@lru_cache(maxsize=256)
+def _kept_pipeline(selector: ast.LogSelector, names: frozenset[str] | None, need_lines: bool) -> Pipeline:
+    return replace(Pipeline.of(selector, names, need_lines=need_lines), number=next(_NUMBERS))
 
 
 def _read_lines(stages: Iterable[ast.Stage]) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,36 +12,60 @@ import pyarrow as pa
 from lakerunner.query.language import RowSource
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Entries
-from lakerunner.query.logql.pipeline import Pipeline
-from lakerunner.query.scan.rows.group_rows import ReadableRows
+from lakerunner.query.logql.eval.series_times import SeriesTimes
+from lakerunner.query.logql.pipeline import pipeline_of
+from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows
 
 #: Lines are parsed so many at a time: a query that is cancelled ends between two pieces.
 _PIECE_ROWS = 32_768
+_Piece: TypeAlias = Entries | SeriesTimes
 
 
 class ScannedEntries:
-    """The `EntrySource` of an evaluation. It counts the entries that it gave."""
+    """The `EntrySource` of an evaluation."""
 
     def __init__(self, source: RowSource, check: Check) -> None:
         self._source = source
         self._check = check
-        self.count = 0
 
     def entries(
-        self, selector: ast.LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None, need_lines: bool
-    ) -> Iterator[Entries]:
-        pipeline = Pipeline.of(selector, names, need_lines=need_lines)
+        self,
+        selector: ast.LogSelector,
+        start_ns: int,
+        end_ns: int,
+        names: frozenset[str] | None,
+        need_lines: bool,
+        by: frozenset[str] | None = None,
+    ) -> Iterator[_Piece]:
+        pipeline = pipeline_of(selector, names, need_lines=need_lines)
         most = _PIECE_ROWS if pipeline.reads_lines else None
 
-        def piped(rows: ReadableRows) -> list[Entries]:
+        def piped(rows: ReadableRows) -> list[_Piece]:
             batch = rows.batch(pipeline.columns)
             return [pipeline.run(pipeline.entries(piece), self._check) for piece in _pieces(batch, most)]
 
-        for pieces in self._source.mapped(pipeline.scan(start_ns, end_ns), piped):
-            for entries in pieces:
-                if len(entries):
-                    self.count += len(entries)
-                    yield entries
+        form = None
+        if by is not None and pipeline.number is not None:
+            form = KeptForm(("series", pipeline.number, by), partial(_by_series, by), _size_bytes)
+        for pieces in self._source.mapped(pipeline.scan(start_ns, end_ns), piped, form):
+            for piece in pieces:
+                if len(piece):
+                    yield piece
+
+
+def _by_series(by: frozenset[str], pieces: list[_Piece]) -> list[_Piece] | None:
+    """The pieces as times of series; None if one of them cannot be that."""
+    made: list[_Piece] = []
+    for piece in pieces:
+        found = SeriesTimes.of(piece, by) if isinstance(piece, Entries) else piece
+        if found is None:
+            return None
+        made.append(found)
+    return made
+
+
+def _size_bytes(pieces: list[_Piece]) -> int:
+    return sum(piece.nbytes for piece in pieces if isinstance(piece, SeriesTimes))
 
 
 def _pieces(batch: pa.RecordBatch, most: int | None) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from lakerunner.query.logql.ast import LogSelector
 from lakerunner.query.logql.eval import series_ids
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.pipeline import Pipeline
-from lakerunner.query.scan.rows.group_rows import ReadableRows, Shape
+from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.scan.rows.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series.batch import SeriesBatch
@@ -100,8 +100,12 @@ class _FewRows:
     def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
         return map(_batch, _LINES)
 
-    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T]) -> Iterator[T]:
-        return (make(_Rows(batch)) for batch in self.rows(scan))
+    def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T], form: KeptForm[T] | None = None) -> Iterator[T]:
+        for batch in self.rows(scan):
+            made = make(_Rows(batch))
+            yield made
+            if form is not None and (kept := form.of(made)) is not None:
+                yield kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Category, Entries
+from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.stages.compile import compile_stages
 
@@ -43,9 +44,20 @@ class MemoryEntries:
         self.asked: list[tuple[frozenset[str] | None, bool]] = []
 
     def entries(
-        self, selector: ast.LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None, need_lines: bool
-    ) -> Iterator[Entries]:
+        self,
+        selector: ast.LogSelector,
+        start_ns: int,
+        end_ns: int,
+        names: frozenset[str] | None,
+        need_lines: bool,
+        by: frozenset[str] | None = None,
+    ) -> Iterator[Entries | SeriesTimes]:
         self.asked.append((names, need_lines))
+        return self._selected(selector, start_ns, end_ns, names)
+
+    def _selected(
+        self, selector: ast.LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None
+    ) -> Iterator[Entries]:
         run = compile_stages(selector.stages, stored_names(selector.stages, names))
         chosen = [entry for entry in self._entries if start_ns <= entry.time_ns < end_ns]
         chosen = [

@@ -102,7 +102,13 @@ def _answer(block: Block, steps: Ints, kind: Kind, *, instant: bool) -> dict[str
 
 class _SuiteEntries:
     def entries(
-        self, selector: ast.LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None, need_lines: bool
+        self,
+        selector: ast.LogSelector,
+        start_ns: int,
+        end_ns: int,
+        names: frozenset[str] | None,
+        need_lines: bool,
+        by: frozenset[str] | None = None,
     ) -> Iterator[Entries]:
         assert _SUITE is not None
         every, run = suite_entries(_SUITE), compile_stages(selector.stages, stored_names(selector.stages, names))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,11 +13,15 @@ import pytest
 
 from lakerunner.formats.attributes import keys_of, with_keys
 from lakerunner.model.errors import LakeError, LimitHit
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.rows.parser import parse
+from lakerunner.query.scan.hidden import predicate_condition
 from lakerunner.query.scan.rows import group_rows, opened, row_columns, unordered
+from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
+from lakerunner.query.scan.rows.unordered import map_groups
 from tests.query.bit_rot import rotten
 from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups
 
@@ -147,3 +153,37 @@ def test_work_ends_when_the_reader_goes(lake: LakeOfRows, monkeypatch: pytest.Mo
     found.close()  # type: ignore[attr-defined]
     POOL.submit(int).result()
     assert len(reads) < 15
+
+
+def test_what_is_made_of_a_row_group_is_kept_for_other_times(lake: LakeOfRows) -> None:
+    segment = lake.write_table(table())
+    made: list[int] = []
+
+    def make(rows: ReadableRows) -> list[int]:
+        made.append(1)
+        return rows.batch(("timestamp",)).column(0).cast(pa.int64()).to_pylist()
+
+    form = KeptForm("times", lambda times: sorted(times, reverse=True), lambda times: 8 * len(times))
+
+    def asked(start_ns: int, end_ns: int, asked_of: RowSegment = segment) -> tuple[list[list[int]], int]:
+        scan = RowScan(LOGS, parse('message contains "1"'), None, start_ns, end_ns, ordered=False)
+        made.clear()
+        tally = RowTally()
+        found = list(
+            map_groups(lake.opener, [asked_of], scan, lambda _: None, tally, lambda *_: None, make, POOL, form=form)
+        )
+        assert tally.rows_found == sum(map(len, found))
+        return sorted(found), len(made)
+
+    everything, first = asked(0, 1 << 60)
+    assert first == len(everything) > 1 and all(times == sorted(times) for times in everything)
+    # Asked again, it is kept; then it is given at any time, whole, and nothing is read.
+    assert asked(0, 1 << 60) == (sorted(times[::-1] for times in everything), first)
+    assert asked(0, 1 << 60) == (sorted(times[::-1] for times in everything), 0)
+    middle = everything[len(everything) // 2]
+    found, read = asked(middle[0], middle[0] + 1)
+    assert middle[::-1] in found and not read
+    # Hidden rows make another condition.
+    hidden = HiddenRows(uuid.uuid4(), middle[0], middle[-1] + 1, predicate_condition(parse('message contains "line"')))
+    left, fresh = asked(0, 1 << 60, replace(segment, hidden=(hidden,)))
+    assert fresh and left == [times for times in everything if times != middle]

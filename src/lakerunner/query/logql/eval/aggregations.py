@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -13,19 +12,22 @@ import pyarrow.compute as pc
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import Entries, Ints
+from lakerunner.query.logql.entries import Entries, Ints, Mask
 from lakerunner.query.logql.eval.failures import refuse_failed
 from lakerunner.query.logql.eval.kernels import (
     by_series,
     counter_rate,
     intervals_of,
+    series_in,
     tally,
+    tally_series,
     tally_values,
     tally_weights,
     window_sums,
 )
 from lakerunner.query.logql.eval.needs import Needs, without_idle_parsers
-from lakerunner.query.logql.eval.series_ids import Codes, series_ids
+from lakerunner.query.logql.eval.series_ids import Codes, Labelled, series_ids
+from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.logql.eval.source import EntrySource
 from lakerunner.query.logql.eval.windows import Windows
 from lakerunner.query.logql.stages.unwrap import unwrapped
@@ -50,8 +52,18 @@ def aggregated(
 ) -> Block:
     """The value of a range aggregation at every step."""
     samples = _kind(node, windows)(evaluation, node, needs, windows)
-    for entries, values in _read(evaluation, source, node, needs, windows):
-        samples.add(entries, values)
+    bare = windows.uncovered()
+    selector = without_idle_parsers(node.range.selector, needs)
+    by = needs.by if isinstance(samples, _Counts) and not needs.lines else None
+    for part in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines, by):
+        evaluation.check_time()
+        if isinstance(part, SeriesTimes):
+            assert isinstance(samples, _Counts)
+            samples.add_series(part, bare)
+            continue
+        entries, values = _in_windows(evaluation, part, node, needs, windows, bare)
+        if len(entries):
+            samples.add(entries, values)
     if node.op == "absent_over_time":
         absent = ~any_series(samples.block().valid)
         return Block.single(certain_labels(node.range.selector), np.ones(len(absent)), absent).pruned()
@@ -74,22 +86,17 @@ def certain_labels(selector: ast.LogSelector) -> LabelSet:
     return LabelSet.of({matcher.name: matcher.value for matcher in fixed})
 
 
-def _read(
-    evaluation: Evaluation, source: EntrySource, node: ast.RangeAggregate, needs: Needs, windows: Windows
-) -> Iterator[tuple[Entries, Floats | None]]:
+def _in_windows(
+    evaluation: Evaluation, entries: Entries, node: ast.RangeAggregate, needs: Needs, windows: Windows, bare: Mask
+) -> tuple[Entries, Floats | None]:
     """The entries that lie in a window, with the values that they are unwrapped to."""
-    selector = without_idle_parsers(node.range.selector, needs)
-    bare = windows.uncovered()
-    for entries in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines):
-        evaluation.check_time()
-        if bare.any():
-            entries = entries.filtered(~bare[_intervals(entries, windows)])
-        values = None
-        if node.range.unwrap is not None:
-            entries, values = unwrapped(entries, node.range.unwrap, evaluation.check_time)
-        refuse_failed(entries, needs.keeps_errors)
-        if len(entries):
-            yield entries, values
+    if bare.any():
+        entries = entries.filtered(~bare[_intervals(entries, windows)])
+    values = None
+    if node.range.unwrap is not None:
+        entries, values = unwrapped(entries, node.range.unwrap, evaluation.check_time)
+    refuse_failed(entries, needs.keeps_errors)
+    return entries, values
 
 
 def _intervals(entries: Entries, windows: Windows) -> Codes:
@@ -105,7 +112,7 @@ class _Samples(ABC):
         self.evaluation, self.node, self.windows = evaluation, node, windows
         self.series = series_ids(needs.by, needs.without)
 
-    def _numbered(self, entries: Entries) -> Codes:
+    def _numbered(self, entries: Labelled) -> Codes:
         """The series of every entry, within the limits of the query."""
         before = self.series.count
         found = self.series.of(entries)
@@ -138,6 +145,17 @@ class _Counts(_Samples):
             tally_weights(series, intervals, _sizes(entries.lines), self._counts, self._bytes)
         else:
             tally(series, intervals, self._counts)
+
+    def add_series(self, found: SeriesTimes, bare: Mask) -> None:
+        """Add entries by their series. `bare` are the intervals that no window includes."""
+        edges, seen = self.windows.edges, np.empty(len(found), np.bool_)
+        series_in(found.offsets, found.times_ns, edges, bare, seen)
+        chosen = np.flatnonzero(seen)
+        if not len(chosen):
+            return
+        numbers = self._numbered(found if len(chosen) == len(found) else found.some(chosen))
+        self._counts = _grown(self._counts, self.series.count)
+        tally_series(chosen, numbers, found.offsets, found.times_ns, edges, bare, self._counts)
 
     def block(self) -> Block:
         values = self.windows.totals(self._counts[: self.series.count])

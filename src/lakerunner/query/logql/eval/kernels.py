@@ -248,6 +248,62 @@ def window_totals(per_interval, first, last, out):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True)
+def _after(values, low, high, bound):  # type: ignore[no-untyped-def]
+    """The first place from `low` up to `high` whose value is above the bound. The values ascend."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] > bound:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True, nogil=True)
+def series_in(offsets, times, edges, bare, out):  # type: ignore[no-untyped-def]
+    """Which series have a time in an interval (edges[j], edges[j + 1]] that is not bare."""
+    for n in range(len(offsets) - 1):
+        at, end = _after(times, offsets[n], offsets[n + 1], edges[0]), offsets[n + 1]
+        out[n] = False
+        while at < end and times[at] <= edges[-1]:
+            j = _after(edges, 0, len(edges), times[at] - 1) - 1
+            if not bare[j]:
+                out[n] = True
+                break
+            at = _after(times, at, end, edges[j + 1])
+
+
+@njit(cache=True, nogil=True)
+def tally_series(chosen, numbers, offsets, times, edges, bare, counts):  # type: ignore[no-untyped-def]
+    """Count the times of the chosen series by interval; `numbers` are their rows in `counts`."""
+    for i in range(len(chosen)):
+        n = chosen[i]
+        at, end = _after(times, offsets[n], offsets[n + 1], edges[0]), offsets[n + 1]
+        while at < end and times[at] <= edges[-1]:
+            j = _after(edges, 0, len(edges), times[at] - 1) - 1
+            until = _after(times, at, end, edges[j + 1])
+            if not bare[j]:
+                counts[numbers[i], j] += until - at
+            at = until
+
+
+@njit(cache=True, nogil=True)
+def times_by_series(series, times, offsets, out):  # type: ignore[no-untyped-def]
+    """Sort times by series, then by time. `offsets[n]` is where series n begins."""
+    place = offsets[:-1].copy()
+    for i in range(len(series)):
+        at = place[series[i]]
+        place[series[i]] = at + 1
+        out[at] = times[i]
+    for n in range(len(offsets) - 1):
+        begin, end = offsets[n], offsets[n + 1]
+        for at in range(begin + 1, end):
+            if out[at] < out[at - 1]:
+                out[begin:end].sort()
+                break
+
+
+@njit(cache=True, nogil=True)
 def by_series(series, times, values, offsets, out_times, out_values):  # type: ignore[no-untyped-def]
     """Sort samples by series, then by time; samples of one instant keep their order.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakerunner.model.errors import LimitHit
 from lakerunner.model.text_bytes import text_bytes
-from lakerunner.query.logql.entries import Entries, encoded
+from lakerunner.query.logql.entries import encoded
 from lakerunner.query.logql.eval.kernels import (
     number_codes,
     number_rows,
@@ -41,13 +42,27 @@ _FEW_COMBINATIONS = 1 << 16
 _MAX_TEXT_BYTES = 1 << 30
 
 
+class Labelled(Protocol):
+    """Entries, or series, with labels."""
+
+    def __len__(self) -> int: ...
+
+    def names(self) -> list[str]:
+        """The names of all labels, sorted."""
+        ...
+
+    def label(self, name: str) -> pa.Array | None:
+        """The values of a label; None if nothing has it."""
+        ...
+
+
 class SeriesIds(ABC):
     """The series found so far."""
 
     count = 0
 
     @abstractmethod
-    def of(self, entries: Entries) -> Codes:
+    def of(self, entries: Labelled) -> Codes:
         """The series of every entry."""
 
     @abstractmethod
@@ -63,7 +78,7 @@ def series_ids(by: frozenset[str] | None, without: frozenset[str] = frozenset())
 
 
 class _NoLabels(SeriesIds):
-    def of(self, entries: Entries) -> Codes:
+    def of(self, entries: Labelled) -> Codes:
         self.count = max(self.count, min(len(entries), 1))
         return np.zeros(len(entries), np.int32)
 
@@ -78,7 +93,7 @@ class _OneLabel(SeriesIds):
         self._name, self._dictionary = name, _Dictionary()
         self._series_of_code: Codes = np.zeros(0, np.int32)
 
-    def of(self, entries: Entries) -> Codes:
+    def of(self, entries: Labelled) -> Codes:
         values = entries.label(self._name)
         codes = np.zeros(len(entries), np.int32) if values is None else self._dictionary.codes(values)
         grown = len(self._dictionary.values) - len(self._series_of_code)
@@ -106,7 +121,7 @@ class _ManyLabels(SeriesIds):
         self._sizes: list[int] = []
         self._places: Codes | None = np.full(1, -1, np.int32)
 
-    def of(self, entries: Entries) -> Codes:
+    def of(self, entries: Labelled) -> Codes:
         names = entries.names() if self._by is None else sorted(self._by)
         codes = {name: found for name in names if (found := self._codes(entries, name)) is not None}
         out = np.empty(len(entries), np.int32)
@@ -123,11 +138,13 @@ class _ManyLabels(SeriesIds):
         ]
         return LabelList.of_columns(LabelColumns.of(self.count, columns))
 
-    def _codes(self, entries: Entries, name: str) -> Codes | None:
+    def _codes(self, entries: Labelled, name: str) -> Codes | None:
         values = None if name in self._without else entries.label(name)
         if values is None or values.null_count == len(values):
             return None
-        return self._dictionaries.setdefault(name, _Dictionary()).codes(values)
+        if name not in self._dictionaries:
+            self._dictionaries[name] = _Dictionary()
+        return self._dictionaries[name].codes(values)
 
     def _number(self, codes: dict[str, Codes], out: Codes) -> None:
         if self._places is not None:

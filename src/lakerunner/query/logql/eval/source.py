@@ -7,15 +7,25 @@ from typing import Protocol
 
 from lakerunner.query.logql.ast import LogSelector
 from lakerunner.query.logql.entries import Entries
+from lakerunner.query.logql.eval.series_times import SeriesTimes
 
 
 class EntrySource(Protocol):
     def entries(
-        self, selector: LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None, need_lines: bool
-    ) -> Iterator[Entries]:
+        self,
+        selector: LogSelector,
+        start_ns: int,
+        end_ns: int,
+        names: frozenset[str] | None,
+        need_lines: bool,
+        by: frozenset[str] | None = None,
+    ) -> Iterator[Entries | SeriesTimes]:
         """The entries in [start_ns, end_ns) that pass the selector and its stages, in any order and in pieces.
 
         `names` are the labels that the caller reads; None: all of them. What the stages read comes on top of it. The
         labels that say what went wrong with an entry are always there. Without `need_lines`, lines may be empty.
+
+        With `by`, entries are only counted, by these labels and by time. Some pieces may then be `SeriesTimes`, and
+        those may have times outside the range.
         """
         ...

@@ -108,6 +108,28 @@ class GroupReader(GroupFacts):
             key = (*self.place, "first", condition.number, newest)
             self.opened.opener.decoded.offer(key, first, first.nbytes + _ROWS_BYTES)
 
+    def kept_form(self, condition: Condition, what: Hashable) -> tuple[Any, int] | None:
+        """What was made of all rows that satisfy the condition, and their number, if that is kept."""
+        if condition.number is None:
+            return None
+        found: Any = self.opened.opener.decoded.get((*self.place, "form", condition.number, what))
+        if found is None or found[0] is None:
+            return None
+        self._tally.decoded_hits += 1
+        return found[0], found[1]
+
+    def keep_form(self, condition: Condition, what: Hashable, rows: int, form: Callable[[], tuple[Any, int]]) -> Any:
+        """Keep what `form` returns, with its size, if it is asked for again; None: not yet, or it cannot be kept."""
+        cache, key = self.opened.opener.decoded, (*self.place, "form", condition.number, what)
+        if condition.number is None or cache.has(key):
+            return None
+        if not cache.is_known(key):
+            cache.offer(key, None, 0)
+            return None
+        made, size_bytes = form()
+        cache.put(key, (made, rows), size_bytes + _ROWS_BYTES)
+        return made
+
     # -- values --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,20 @@ class ReadableRows(Protocol):
     def remembered(self, what: Hashable, make: Callable[[], T], size_bytes: Callable[[T], int]) -> T:
         """What `make` makes of the rows. If they are all rows of their group, it is kept in memory for next time."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeptForm(Generic[T]):
+    """How to keep what was made of all rows of a row group that satisfy the condition of a scan.
+
+    Later scans get it again, whatever their times: the caller leaves out what lies outside them.
+    """
+
+    #: Names all that decides what is made, beside the condition.
+    what: Hashable
+    #: Turns what was made into what is kept; None: it cannot be kept.
+    of: Callable[[T], T | None]
+    size_bytes: Callable[[T], int]
 
 
 @dataclass(frozen=True, slots=True)

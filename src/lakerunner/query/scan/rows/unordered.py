@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Unavaila
 from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.failures import Failures, OnError
 from lakerunner.query.scan.rows.group import GroupReader
-from lakerunner.query.scan.rows.group_rows import GroupRows, ReadableRows
+from lakerunner.query.scan.rows.group_rows import GroupRows, KeptForm, ReadableRows
 from lakerunner.query.scan.rows.match_rows import Undecided, known_rows, matching_rows, rows_of_ids, undecided
 from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
@@ -102,12 +103,14 @@ def map_groups(
     pool: Executor | None = None,
     *,
     small: bool = False,
+    form: KeptForm[T] | None = None,
 ) -> Generator[T]:
     """What `make` makes of the matching rows of each row group. It is called by several threads at once.
 
-    A small scan took little the last time: the caller's thread reads what it has read before.
+    A small scan took little the last time: the caller's thread reads what it has read before. With `form`, what was
+    made of a row group is kept.
     """
-    scan_of = _Unordered(opener, scan, spend, tally, on_error, make, pool, small=small)
+    scan_of = _Unordered(opener, scan, spend, tally, on_error, make, pool, small=small, form=form)
     return scan_of.results(list(filter(scan.may_hold, segments)))
 
 
@@ -127,7 +130,9 @@ class _Unordered(Generic[T]):
         pool: Executor | None,
         *,
         small: bool,
+        form: KeptForm[T] | None,
     ) -> None:
+        self._form = form if scan.ids is None else None
         self._opener = opener
         self._scan = scan
         self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
@@ -239,13 +244,18 @@ class _Unordered(Generic[T]):
         more: list[_GroupWork] = []
         made: list[T] = []
         condition = self._opener.condition_of(self._scan, work.segment)
+        times = () if self._scan.covers(work.segment) else self._times
         with closing(self._opener.open(work.segment, tally, whole=self._whole)) as opened:
             for number in range(opened.footer.metadata.num_row_groups):
                 spend(0)
                 tally.groups += 1
                 group = GroupReader(opened, number, spend, tally)
-                left = undecided(group, self._times, condition, tally)
+                left = undecided(group, times, condition, tally)
                 if left.is_nothing:
+                    continue
+                if self._form is not None and (kept := group.kept_form(condition, self._form.what)) is not None:
+                    made.append(kept[0])
+                    tally.rows_found += kept[1]
                     continue
                 known = known_rows(group, left, self._ids)
                 if known is not None and not len(known):
@@ -276,4 +286,15 @@ class _Unordered(Generic[T]):
             return []
         exact = left.exact if self._ids is None else None
         made = self._make(GroupRows(group, rows, exact, again=known is not None))
-        return [] if made is None else [made]
+        if made is None:
+            return []
+        if self._form is not None and not left.times:
+            kept = group.keep_form(left.condition, self._form.what, len(rows), partial(_formed, self._form, made))
+            return [made if kept is None else kept]
+        return [made]
+
+
+def _formed(form: KeptForm[T], made: T) -> tuple[T | None, int]:
+    """What is kept of what was made, and its size."""
+    kept = form.of(made)
+    return kept, 0 if kept is None else form.size_bytes(kept)

@@ -1,0 +1,100 @@
+"""Counts of entries that come as times of series equal those computed entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakerunner.query.logql import ast
+from lakerunner.query.logql.entries import ERROR, Entries
+from lakerunner.query.logql.eval.evaluator import evaluate
+from lakerunner.query.logql.eval.series_times import SeriesTimes
+from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.vectors.context import EngineOptions
+from tests.query.logql.eval.memory_entries import Entry, MemoryEntries, entries_of
+from tests.query.logql.eval.test_aggregations import cells_of
+
+_FOREVER = -(1 << 62), 1 << 62
+_entries = st.lists(
+    st.builds(
+        Entry,
+        st.integers(0, 90),
+        st.fixed_dictionaries(
+            {"app": st.just("a")}, optional={"level": st.sampled_from(["", "x", "ü"]), "pod": st.sampled_from("pq")}
+        ),
+    ),
+    max_size=80,
+)
+
+
+def _counts(by: list[str], extent_ns: int) -> ast.VectorAggregate:
+    selector = ast.LogSelector((Matcher("app", MatchKind.EQUAL, "a"),))
+    counts = ast.RangeAggregate("count_over_time", ast.LogRange(selector, extent_ns, 0))
+    return ast.VectorAggregate("sum", counts, grouping=ast.Grouping(tuple(by)))
+
+
+class _Kept(MemoryEntries):
+    """Gives pieces as times of series where that pays, whatever the time range."""
+
+    given = 0
+
+    def entries(
+        self,
+        selector: ast.LogSelector,
+        start_ns: int,
+        end_ns: int,
+        names: frozenset[str] | None,
+        need_lines: bool,
+        by: frozenset[str] | None = None,
+    ) -> Iterator[Entries | SeriesTimes]:
+        assert by is not None
+        for piece in self._selected(selector, *_FOREVER, names):
+            found = SeriesTimes.of(piece, by)
+            self.given += found is not None
+            if found is not None:
+                yield found
+            else:
+                inside = (piece.times_ns >= start_ns) & (piece.times_ns < end_ns)
+                yield piece.filtered(inside)
+
+
+@given(
+    _entries,
+    st.sampled_from([[], ["level"], ["level", "pod"], ["absent", "level"]]),
+    st.integers(-5, 60),
+    st.integers(1, 20),
+    st.integers(1, 6),
+    st.integers(1, 40),
+)
+def test_counts_of_series(entries: list[Entry], by: list[str], start: int, step: int, steps: int, extent: int) -> None:
+    """Also where windows leave out times between them, and times before and after all of them."""
+    expr = _counts(by, extent)
+    at, options = np.arange(steps) * step + start, EngineOptions()
+    expected = cells_of(evaluate(expr, at, MemoryEntries(entries), lambda: None, options).pruned())
+    assert cells_of(evaluate(expr, at, _Kept(entries), lambda: None, options).pruned()) == expected
+
+
+def test_series_of_many_entries_are_kept() -> None:
+    source = _Kept([Entry(number, {"app": "a", "level": "xy"[number % 2]}) for number in range(60)])
+    block = evaluate(_counts(["level"], 10), np.array([30]), source, lambda: None, EngineOptions())
+    assert source.given == 3 and block.values.tolist() == [[5.0], [5.0]]
+
+
+def test_series_outside_the_windows_do_not_count_for_the_limit() -> None:
+    levels = [Entry(number, {"app": "a", "level": "x" if number < 30 else f"y{number // 30}"}) for number in range(300)]
+    block = evaluate(_counts(["level"], 10), np.array([20]), _Kept(levels), lambda: None, EngineOptions(max_series=1))
+    assert block.values.tolist() == [[10.0]]
+
+
+def test_entries_that_failed_or_have_a_series_each_stay_entries() -> None:
+    alone = entries_of([Entry(number, {"id": str(number)}) for number in range(20)])
+    assert SeriesTimes.of(alone, frozenset({"id"})) is None
+    alike = entries_of([Entry(20 - number, {"id": "a"}) for number in range(20)])
+    found = SeriesTimes.of(alike, frozenset({"id"}))
+    assert found is not None and found.times_ns.tolist() == list(range(1, 21))
+    failed = alike.with_error(np.arange(20) == 7, "JSONParserErr", pa.array(["why"] * 20))
+    assert failed.label(ERROR) is not None and SeriesTimes.of(failed, frozenset({"id"})) is None
