@@ -156,3 +156,20 @@ def test_many_names_and_values() -> None:
             one, other = (grouped(labels, names, without=without) for labels in (columnar, plain))
             assert list(one[0]) == list(other[0])
             assert one[1].tolist() == other[1].tolist()
+
+
+@given(
+    st.text("xyé\0", max_size=12),
+    st.lists(st.text("ab\0ü", max_size=10), unique=True),
+    st.booleans(),
+)
+def test_values_with_a_common_beginning_are_sorted(prefix: str, ends: list[str], with_empty: bool) -> None:
+    texts = list(dict.fromkeys([*(prefix + end for end in ends), *([""] if with_empty else [])]))
+    order = label_columns._ascending(pa.array(texts, pa.string()))
+    assert [texts[place] for place in order] == sorted(texts, key=str.encode)
+
+
+def test_values_that_differ_after_a_common_beginning_are_sorted_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_columns, "pc", None)
+    texts = [f"customer-{number:05}" for number in range(3_000, 0, -7)]
+    assert label_columns._ascending(pa.array(["", *texts])).tolist() == [0, *range(len(texts), 0, -1)]

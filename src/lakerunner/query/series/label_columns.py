@@ -78,7 +78,8 @@ class LabelColumn:
 def _ascending(texts: pa.StringArray) -> IntArray:
     """The places that sort distinct texts."""
     if texts.type == pa.string() and not texts.null_count:
-        # Numbers are sorted several times as fast as texts, and most ids of a label differ in their first eight bytes.
+        # Numbers are sorted several times as fast as texts, and most ids of a label differ in the first eight bytes
+        # after what all begin with.
         heads: npt.NDArray[np.uint64] = _heads(*text_bytes(texts))
         order = np.argsort(heads)
         ranked = heads[order]
@@ -89,12 +90,35 @@ def _ascending(texts: pa.StringArray) -> IntArray:
 
 
 @njit(cache=True, nogil=True)
+def _shared(data, offsets):  # type: ignore[no-untyped-def]
+    """How many bytes all texts begin with, except empty ones."""
+    first, shared = -1, 0
+    for i in range(len(offsets) - 1):
+        size = offsets[i + 1] - offsets[i]
+        if size == 0:
+            continue
+        if first < 0:
+            first, shared = offsets[i], size
+        same = 0
+        while same < min(size, shared) and data[first + same] == data[offsets[i] + same]:
+            same += 1
+        shared = same
+        if shared == 0:
+            break
+    return shared
+
+
+@njit(cache=True, nogil=True)
 def _heads(data, offsets):  # type: ignore[no-untyped-def]
-    """The first eight bytes of every text as a number, which compare like these bytes."""
+    """The first eight bytes of every text after what all begin with, as a number, which compare like these bytes.
+
+    An empty text has the least number, and so may a text that has no more bytes.
+    """
     out = np.zeros(len(offsets) - 1, np.uint64)
+    shared = _shared(data, offsets)
     for i in range(len(out)):
-        start = np.uint64(offsets[i])
-        for j in range(min(8, offsets[i + 1] - offsets[i])):
+        start = np.uint64(offsets[i] + shared)
+        for j in range(min(8, offsets[i + 1] - offsets[i] - shared)):
             out[i] |= np.uint64(data[start + np.uint64(j)]) << np.uint64(56 - 8 * j)
     return out
 
