@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakerunner.model.errors import BadInput
-from lakerunner.pipeline.spark.session import _java_home, session_options
+from lakerunner.pipeline.spark.session import _java_home, _prepare_environment, session_options
 from lakerunner.runtime.java import Java, find_java
 from lakerunner.runtime.settings import SparkSettings
 
@@ -22,6 +23,15 @@ def test_the_users_options_win_over_ours() -> None:
 def test_a_local_session_binds_loopback_and_a_cluster_does_not() -> None:
     assert session_options(SparkSettings())["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in session_options(SparkSettings(master="spark://head:7077"))
+
+
+@pytest.mark.parametrize(("master", "address"), [("local[*]", "127.0.0.1"), ("spark://head:7077", None)])
+def test_a_local_session_does_not_look_up_the_name_of_its_machine(
+    master: str, address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {name: text for name, text in os.environ.items() if name != "SPARK_LOCAL_IP"})
+    _prepare_environment(find_java(), SparkSettings(master=master))
+    assert os.environ.get("SPARK_LOCAL_IP") == address
 
 
 @pytest.mark.parametrize("text", ["executor.memory=3g", "spark.executor.memory", 'spark.a="open'])

@@ -170,6 +170,9 @@ def _prepare_environment(java: Java, settings: SparkSettings) -> None:
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if settings.master.startswith("local"):
+        # Otherwise Java looks up the name of this machine, which a container need not know, and listens at its address.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers import this package by name, also when it is not installed but on the path of this process.
     package_root = str(Path(__file__).resolve().parents[3])
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
