@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -21,12 +22,19 @@ class ComponentFailed(Exception):
     """A component did not start or died; the message ends with the tail of its log."""
 
 
+#: Below the ports that Linux gives to outgoing connections: one of these may take a port while its server restarts.
+_PORTS = range(15_000, 32_000)
+#: Tests seed the usual generator, and all processes of a run would draw the same ports.
+_RANDOM = random.SystemRandom()
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a port that is free now. If another process takes it first, the component dies and its log is shown."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = _RANDOM.choice(_PORTS)
+            probe.bind((host, port))
+            return port
 
 
 class RunningProcess:
