@@ -286,6 +286,32 @@ def test_what_was_told_is_not_stored_over_what_a_successor_stored(lake: LakeOfRu
             tx.execute("DELETE FROM lease")
 
 
+def test_a_ruler_that_lost_a_lease_and_has_it_again_says_nothing_of_what_it_knew_before(lake: LakeOfRules) -> None:
+    def expire() -> None:
+        with lake.database.transaction() as tx:
+            tx.execute("UPDATE lease SET expires_at = '-infinity'")
+
+    lake.add("up", [0] * 9, job="a")
+    lake.group("  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1}]\n")
+    first = lake.ruler()
+    (hook,) = first.notifier.receivers
+    first.notifier.receivers.clear()
+    lake.look(first, 2)
+    (known,) = first._groups()
+    expire()
+    lake.look(lake.ruler(), 2.5, lake.leases("other"))
+    assert len(lake.posted.bodies) == 1
+    expire()
+    again = lake.leases()
+    # As between the renewal of leases and the next look at groups.
+    first._leases = dict(again)
+    first.notifier.round(hook, BASE_MS + 150_000)
+    assert len(lake.posted.bodies) == 1
+    lake.look(first, 2.6, again)
+    first.notifier.round(hook, BASE_MS + 160_000)
+    assert len(lake.posted.bodies) == 1 and first._groups() != [known]
+
+
 def test_rules_of_an_org_together_keep_a_bounded_number_of_series_and_alerts(lake: LakeOfRules) -> None:
     for job in "abc":
         lake.add("up", [1, 1, 1], job=job)

@@ -24,7 +24,7 @@ from lakerunner.query.lake import open_lake
 from lakerunner.query.metrics import QUERY_METRICS
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.warm import query_kernels
-from lakerunner.ruler.ended import EndedGroups
+from lakerunner.ruler.ended import EndedGroups, EndedRunningGroup
 from lakerunner.ruler.group import EvaluationContext, RunningGroup
 from lakerunner.ruler.metrics import BEHIND, EVALUATIONS, GROUPS, MISSED, RULER_METRICS, SECONDS
 from lakerunner.ruler.notify import Notifier
@@ -63,6 +63,8 @@ class _Held:
     """A group of this process, and what is under way for it."""
 
     group: RunningGroup
+    #: The lease under which it was loaded. Under a later one, another ruler may have gone on with it in between.
+    lease: Lease
     running: Future[None] | None = None
     #: When new samples ask for an evaluation; None: they do not.
     wanted_ms: int | None = None
@@ -138,7 +140,8 @@ class Ruler(IndexedRole):
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         self._leases = dict(shards)
         self._finish()
-        if time.monotonic() - self._groups_s > _GROUPS_S or any(shard_of(key) not in shards for key in self._held):
+        is_lost = any(shards.get(shard_of(key)) != held.lease for key, held in self._held.items())
+        if is_lost or time.monotonic() - self._groups_s > _GROUPS_S:
             self._refresh(shards)
         for key, at_ms in self._watching.look(self._groups()).items():
             held = self._held[key]
@@ -159,7 +162,7 @@ class Ruler(IndexedRole):
             if due is not None:
                 behind_ms = max(behind_ms, frontiers[source] - due.at_ms)
                 self._is_behind = True
-                self._start(held, due, shards[shard_of(group.key)])
+                self._start(held, due)
         BEHIND.set(behind_ms / 1000)
 
     def _frontier(self, org_id: uuid.UUID, signals: frozenset[str], now_ms: int) -> int:
@@ -194,20 +197,20 @@ class Ruler(IndexedRole):
             self._settings.catch_up,
         )
 
-    def _start(self, held: _Held, due: Due, lease: Lease) -> None:
+    def _start(self, held: _Held, due: Due) -> None:
         caller = self._org(held.group.key.org_id)[1]
         trigger = "commit" if held.wanted_ms == due.at_ms else "clock"
         listed = self._admission.listed(caller, "rules", held.group.key.name, self._settings.timeout_s)
         query = listed.__enter__()
         try:
-            held.running = self._admission.submit(query, lambda query: self._evaluate(held, due, lease, query, trigger))
+            held.running = self._admission.submit(query, lambda query: self._evaluate(held, due, query, trigger))
         except TooMany:
             # The org has enough under way: the group stays due.
             listed.__exit__(None, None, None)
             return
         held.running.add_done_callback(lambda _: listed.__exit__(None, None, None))
 
-    def _evaluate(self, held: _Held, due: Due, lease: Lease, query: RunningQuery, trigger: str) -> None:
+    def _evaluate(self, held: _Held, due: Due, query: RunningQuery, trigger: str) -> None:
         began_s = time.monotonic()
         group = held.group
         try:
@@ -217,7 +220,7 @@ class Ruler(IndexedRole):
                 self._store,
                 self._series_key,
                 replace(self._surroundings, left=self._left_for(group)),
-                lease,
+                held.lease,
             )
             good = group.evaluate(due.at_ms, due.missed, context)
         finally:
@@ -271,14 +274,15 @@ class Ruler(IndexedRole):
             versions = group_versions(tx)
         mine = {key: version for key, version in versions.items() if shard_of(key) in shards}
         for key, held in list(self._held.items()):
-            if mine.get(key) != held.group.version and held.running is None:
+            is_current = mine.get(key) == held.group.version and shards.get(shard_of(key)) == held.lease
+            if not is_current and held.running is None:
                 del self._held[key]
         # After the groups were dropped: whatever is sent from now on is about the groups that are loaded here.
         busy = self.notifier.in_flight
         missing = [key for key in mine if key not in self._held and key not in busy]
         if missing:
             for group in load_running(self.database, missing):
-                self._held[group.key] = _Held(group)
+                self._held[group.key] = _Held(group, shards[shard_of(group.key)])
         self._ended.refresh(set(shards), [receiver.name for receiver in self.notifier.receivers])
         self._groups_s = float("-inf") if busy - self._held.keys() else time.monotonic()
         GROUPS.set(len(self._held))
@@ -290,7 +294,12 @@ class Ruler(IndexedRole):
         return [group for group in (*self._groups(), *self._ended.groups()) if self._lease_of(group) is not None]
 
     def _lease_of(self, group: RunningGroup) -> Lease | None:
-        return self._leases.get(shard_of(group.key))
+        """The lease under which alerts of the group are sent; None if what is known of them may be out of date."""
+        lease = self._leases.get(shard_of(group.key))
+        if isinstance(group, EndedRunningGroup):
+            return lease
+        held = self._held.get(group.key)
+        return lease if held is not None and held.group is group and held.lease == lease else None
 
     def _holds_leases(self) -> bool:
         return _clock_s() < self._certain_until_s

@@ -51,16 +51,19 @@ class Shards:
         for shard in [shard for shard in self._leaving if shard not in busy]:
             leases.release(self._database, self._leaving.pop(shard))
         self._leaving |= {shard: self.held.pop(shard) for shard in sorted(self.held)[share:]}
+        lost = set()
         for kept in (self.held, self._leaving):
             for shard, lease in list(kept.items()):
                 renewed = leases.acquire(self._database, lease.name, self.holder, self._ttl_s)
                 if renewed is None or renewed.token != lease.token:
                     del kept[shard]
+                    lost.add(shard)
         for shard in range(SHARDS):
             if len(self.held) >= share:
                 break
             name = f"{_PREFIX}{shard}"
-            if shard in self.held or shard in self._leaving:
+            # What was lost is taken the next time: until then, all that is known of its groups is dropped.
+            if shard in self.held or shard in self._leaving or shard in lost:
                 continue
             if holders.get(name, self.holder) != self.holder:
                 leases.expire_abandoned(self._database, name)
