@@ -12,6 +12,7 @@ from lakerunner.index.alert_states import put_sent
 from lakerunner.index.ended_groups import ended_ids
 from lakerunner.index.rule_groups import delete_groups, list_groups, put_group
 from lakerunner.model.errors import Conflict
+from lakerunner.runtime.stop import Stop
 from tests.components.postgres import PostgresServer
 from tests.ruler.lake_of_rules import BASE_MS, LakeOfRules, lake_of_rules
 
@@ -310,6 +311,24 @@ def test_a_ruler_that_lost_a_lease_and_has_it_again_says_nothing_of_what_it_knew
     lake.look(first, 2.6, again)
     first.notifier.round(hook, BASE_MS + 160_000)
     assert len(lake.posted.bodies) == 1 and first._groups() != [known]
+
+
+def test_a_ruler_that_runs_again_after_an_outage_serves_each_receiver_by_one_thread(lake: LakeOfRules) -> None:
+    notifier, stop = lake.ruler(alertmanagers="http://am").notifier, Stop()
+    names = sorted(receiver.name for receiver in notifier.receivers)
+
+    def serving() -> list[str]:
+        return sorted(thread.name for thread in threading.enumerate() if thread.name in names)
+
+    try:
+        notifier.start(stop)
+        notifier.start(stop)
+        assert serving() == names
+    finally:
+        stop.request()
+        notifier.wake()
+        notifier.join(5.0)
+    assert serving() == []
 
 
 def test_rules_of_an_org_together_keep_a_bounded_number_of_series_and_alerts(lake: LakeOfRules) -> None:

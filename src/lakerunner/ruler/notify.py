@@ -194,13 +194,17 @@ class Notifier:
             )
             for address in addresses
         ]
-        self._threads: list[threading.Thread] = []
+        #: Receiver -> the thread that serves it.
+        self._threads: dict[str, threading.Thread] = {}
 
     def start(self, stop: Stop) -> None:
+        """Serve all receivers, each by one thread. A role runs again after an outage: those that run go on."""
         for receiver in self.receivers:
-            thread = threading.Thread(target=self._serve, args=(receiver, stop), name=receiver.name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            thread = self._threads.get(receiver.name)
+            if thread is None or not thread.is_alive():
+                thread = threading.Thread(target=self._serve, args=(receiver, stop), name=receiver.name, daemon=True)
+                self._threads[receiver.name] = thread
+                thread.start()
 
     def wake(self) -> None:
         """Say that the state of some alerts has changed."""
@@ -208,7 +212,7 @@ class Notifier:
             receiver.wake.set()
 
     def join(self, timeout_s: float) -> None:
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.join(timeout_s)
 
     def _serve(self, receiver: Receiver, stop: Stop) -> None:
