@@ -80,12 +80,10 @@ class KafkaBroker:
 
     def start(self) -> None:
         self._process = RunningProcess.start(
-            # Libraries that Java unpacks lie beside the data, and go with it.
-            ["java", "-Xmx256m", *_SHORT_LIVED, f"-Djava.io.tmpdir={self._folder}", "-cp", self._classpath,
-             "kafka.Kafka", self._properties],
+            ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._classpath, "kafka.Kafka", self._properties],
             log_path=self._folder / "kafka.log",
             cwd=self._folder,
-        )  # fmt: skip
+        )
         self._process.wait_for_port("127.0.0.1", self._port, timeout_s=180.0)
 
     def stop(self) -> None:
