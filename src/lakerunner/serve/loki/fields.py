@@ -44,7 +44,7 @@ class Field:
     #: The type of the last value: by stream, then by time, metadata before what parsers find.
     kind: str = "string"
     place: tuple[int, int] = (-1, 0)
-    #: The values as they are told: sizes that a parser found in one spelling, with which they can be queried for.
+    #: The values as they are shown: sizes in one spelling, which queries accept.
     shown: set[str] = field(default_factory=set)
 
     def to_json(self) -> dict[str, object]:
