@@ -59,6 +59,7 @@ class LakeOfRules(LakeOfSeries):
         self.rulers = []
         with self.database.transaction() as tx:
             tx.execute("DELETE FROM rule_group")
+            tx.execute("DELETE FROM lease")
             self.org_id = create_org(tx, f"org-{uuid.uuid4().hex[:6]}").org_id
         self.posted = Posted()
 
@@ -90,6 +91,10 @@ class LakeOfRules(LakeOfSeries):
     def leases(self, holder: str = "test") -> dict[int, Lease]:
         found = {shard: acquire(self.database, f"ruler/{shard}", holder, 600) for shard in range(SHARDS)}
         return {shard: lease for shard, lease in found.items() if lease is not None}
+
+    def expire_leases(self) -> None:
+        with self.database.transaction() as tx:
+            tx.execute("UPDATE lease SET expires_at = '-infinity'")
 
     def look(self, ruler: Ruler, minute: float, leases: dict[int, Lease] | None = None) -> None:
         """Look at a minute, until nothing more is due then."""

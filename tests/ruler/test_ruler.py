@@ -278,20 +278,42 @@ def test_what_was_told_is_not_stored_over_what_a_successor_stored(lake: LakeOfRu
         ruler._leases = {}
 
     hook.post = post
-    try:
-        with pytest.raises(Conflict):
-            ruler.notifier.round(hook, BASE_MS + 180_000)
-        assert all(not state.sent for state in lake.states())
-    finally:
-        with lake.database.transaction() as tx:
-            tx.execute("DELETE FROM lease")
+    with pytest.raises(Conflict):
+        ruler.notifier.round(hook, BASE_MS + 180_000)
+    assert all(not state.sent for state in lake.states())
+
+
+def test_a_request_that_ends_after_a_successor_told_the_end_is_followed_by_the_end(lake: LakeOfRules) -> None:
+    lake.add("up", [1, 1, 0, 0, 1, 1, 1, 1, 1], job="a")
+    lake.group("  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1}]\n")
+    first, second = lake.ruler(), lake.ruler()
+    (hook,) = first.notifier.receivers
+    first.notifier.receivers.clear()
+    lake.look(first, 3)
+    posted = hook.post
+
+    def suspended(url: str, body: bytes) -> None:
+        """Sent by a process that was suspended, while the alert ended and another ruler told both."""
+        lake.expire_leases()
+        others = lake.leases("other")
+        for minute in (3.1, 5):
+            lake.look(second, minute, others)
+        assert _heard(lake) == [("firing", "Down"), ("resolved", "Down")]
+        posted(url, body)
+
+    hook.post = suspended
+    with pytest.raises(Conflict):
+        first.notifier.round(hook, BASE_MS + 180_000)
+    assert _heard(lake)[2:] == [("firing", "Down")]
+    second._groups_s = float("-inf")
+    lake.look(second, 5.2, lake.leases("other"))
+    assert _heard(lake)[3:] == [("resolved", "Down")]
+    # Once is enough.
+    lake.look(second, 6, lake.leases("other"))
+    assert len(_heard(lake)) == 4
 
 
 def test_a_ruler_that_lost_a_lease_and_has_it_again_says_nothing_of_what_it_knew_before(lake: LakeOfRules) -> None:
-    def expire() -> None:
-        with lake.database.transaction() as tx:
-            tx.execute("UPDATE lease SET expires_at = '-infinity'")
-
     lake.add("up", [0] * 9, job="a")
     lake.group("  query_offset: 0s\n  rules: [{alert: Down, expr: up < 1}]\n")
     first = lake.ruler()
@@ -299,10 +321,10 @@ def test_a_ruler_that_lost_a_lease_and_has_it_again_says_nothing_of_what_it_knew
     first.notifier.receivers.clear()
     lake.look(first, 2)
     (known,) = first._groups()
-    expire()
+    lake.expire_leases()
     lake.look(lake.ruler(), 2.5, lake.leases("other"))
     assert len(lake.posted.bodies) == 1
-    expire()
+    lake.expire_leases()
     again = lake.leases()
     # As between the renewal of leases and the next look at groups.
     first._leases = dict(again)

@@ -110,15 +110,43 @@ def replace_states(tx: Connection, key: GroupKey, states: Sequence[tuple[int, st
         )
 
 
-def put_sent(tx: Connection, key: GroupKey, rule_no: int, rule_key: str, sent: str, lease: Lease | None = None) -> None:
-    """Store what was sent to receivers of a rule's alerts. A ruler that lost the group must not."""
+def put_sent(
+    tx: Connection, key: GroupKey, version: int, rule_no: int, rule_key: str, sent: str, lease: Lease | None = None
+) -> None:
+    """Store what was sent to receivers of a rule's alerts. A ruler that lost the group must not.
+
+    Nothing is stored if the group has another version by now: the ruler loads it anew, with what is stored.
+    """
     if lease is not None:
         require_held(tx, lease)
     tx.execute(
-        "UPDATE rule_state SET told = %s WHERE org_id = %s AND namespace = %s AND group_name = %s AND rule_no = %s"
-        " AND rule_key = %s",
-        [sent, key.org_id, key.namespace, key.name, rule_no, rule_key],
+        "WITH current AS (SELECT FROM rule_group WHERE org_id = %(org)s AND namespace = %(namespace)s"
+        " AND name = %(name)s AND version = %(version)s FOR SHARE)"
+        " UPDATE rule_state SET told = %(sent)s WHERE org_id = %(org)s AND namespace = %(namespace)s"
+        " AND group_name = %(name)s AND rule_no = %(rule_no)s AND rule_key = %(rule_key)s"
+        " AND EXISTS (SELECT FROM current)",
+        {
+            "org": key.org_id,
+            "namespace": key.namespace,
+            "name": key.name,
+            "version": version,
+            "sent": sent,
+            "rule_no": rule_no,
+            "rule_key": rule_key,
+        },
     )
+
+
+def forget_sent(tx: Connection, key: GroupKey, receiver: str, alerts: Sequence[tuple[str, str]]) -> None:
+    """Make the ruler of the group load it anew, and notify the receiver of these alerts (rule key and name) again."""
+    where = [key.org_id, key.namespace, key.name]
+    tx.execute("UPDATE rule_group SET version = version + 1 WHERE org_id = %s AND namespace = %s AND name = %s", where)
+    for rule_key, name in alerts:
+        tx.execute(
+            "UPDATE rule_state SET told = (told::jsonb #- %s::text[])::json"
+            " WHERE org_id = %s AND namespace = %s AND group_name = %s AND rule_key = %s",
+            [[receiver, name], *where, rule_key],
+        )
 
 
 def read_states(

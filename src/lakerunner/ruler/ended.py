@@ -41,6 +41,9 @@ class EndedRunningGroup(RunningGroup):
         with database.transaction() as tx:
             ended_groups.put_ended_sent(tx, self.ended_id, number, json.dumps(self.sent[number]), lease)
 
+    def notify_again(self, database: Database, receiver: str, alerts: Sequence[tuple[int, str]]) -> None:
+        """All rulers say the same of an ended group: its alerts are over."""
+
     def is_done(self, receivers: Sequence[str], now_ms: int) -> bool:
         """Whether nobody needs to be notified any more. An Alertmanager is notified for a while, as of any end."""
         age_ms = now_ms - self.ended_at_ms

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from lakerunner.bus.announce import segments_made
-from lakerunner.index.alert_states import RuleEvaluation, StoredState, commit_evaluation, put_sent
+from lakerunner.index.alert_states import RuleEvaluation, StoredState, commit_evaluation, forget_sent, put_sent
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.leases import Lease
@@ -212,7 +212,13 @@ class RunningGroup:
     def store_sent(self, database: Database, number: int, lease: Lease | None) -> None:
         """Store what was sent to receivers of a rule's alerts. Conflict if another ruler has the group by now."""
         with database.transaction() as tx:
-            put_sent(tx, self.key, number, self._keys[number], json.dumps(self.sent[number]), lease)
+            sent = json.dumps(self.sent[number])
+            put_sent(tx, self.key, self.version, number, self._keys[number], sent, lease)
+
+    def notify_again(self, database: Database, receiver: str, alerts: Sequence[tuple[int, str]]) -> None:
+        """Make the ruler that has the group by now notify the receiver again of alerts (number of the rule, name)."""
+        with database.transaction() as tx:
+            forget_sent(tx, self.key, receiver, [(self._keys[number], name) for number, name in alerts])
 
 
 def _sent(stored: Mapping[str, Mapping[str, Sequence[object]]]) -> Sent:

@@ -3,6 +3,9 @@
 What is due follows from the stored state of alerts and from what was sent to each receiver, which is stored too. So
 nothing waits in a queue that a crash could empty: a receiver that fails is asked again with what is due then.
 A crash between sending and storing sends an alert again, with the same labels and start, which Alertmanager expects.
+
+A ruler that is suspended within a request may end it after its successor has notified the receiver of something newer.
+It then finds its lease gone, and has the successor notify the receiver again, so that the successor has the last word.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import orjson
 from lakerunner.index.database import Database
 from lakerunner.index.leases import Lease, is_held
 from lakerunner.index.rule_groups import GroupKey
-from lakerunner.model.errors import LakeError
+from lakerunner.model.errors import Conflict, LakeError
 from lakerunner.model.ids import hashed_id
 from lakerunner.ruler.group import RunningGroup
 from lakerunner.ruler.metrics import NOTIFICATIONS
@@ -194,6 +197,8 @@ class Notifier:
             )
             for address in addresses
         ]
+        #: Receiver -> alerts of which it was notified when another ruler had their group, perhaps after that one did.
+        self._overtaken: dict[str, list[DueAlert]] = {}
         #: Receiver -> the thread that serves it.
         self._threads: dict[str, threading.Thread] = {}
 
@@ -245,6 +250,7 @@ class Notifier:
 
     def round(self, receiver: Receiver, now_ms: int | None = None) -> bool:
         """Send one request if something is due; return whether there may be more."""
+        self._have_successors_notify(receiver)
         if receiver.is_resting or not self._may_send():
             return False
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
@@ -269,11 +275,29 @@ class Notifier:
                 sent = each.group.sent[each.number].setdefault(receiver.name, {})
                 sent[each.name] = [*each.sent, now_ms]
                 changed[id(each.group), each.number] = each.group
+            lost: Conflict | None = None
             for (_, number), group in changed.items():
                 _forget(group, number)
-                # Under the lease with which it was sent. By now this process may know that it has lost it.
-                group.store_sent(self._database, number, leases[group.key])
+                try:
+                    # Under the lease with which it was sent. By now this process may know that it has lost it.
+                    group.store_sent(self._database, number, leases[group.key])
+                except Conflict as error:
+                    mine = [each for each in due if each.group is group and each.number == number]
+                    self._overtaken.setdefault(receiver.name, []).extend(mine)
+                    lost = error
+        if lost is not None:
+            self._have_successors_notify(receiver)
+            raise lost
         return len(due) >= receiver.settings.batch
+
+    def _have_successors_notify(self, receiver: Receiver) -> None:
+        """Only the receiver's own thread comes here. What fails stays for its next round."""
+        overtaken = self._overtaken.get(receiver.name, [])
+        while overtaken:
+            group = overtaken[0].group
+            alerts = [(each.number, each.name) for each in overtaken if each.group is group]
+            group.notify_again(self._database, receiver.name, alerts)
+            overtaken[:] = [each for each in overtaken if each.group is not group]
 
 
 def _forget(group: RunningGroup, number: int) -> None:
