@@ -121,16 +121,37 @@ class Database:
 
         Repeated once where an idle connection turns out to be dead, as all are after PostgreSQL was restarted.
         """
-        with self._through_circuit(), lake_errors():
-            try:
-                with self._connection(self._readers) as connection:
-                    return call(connection)
-            except psycopg.OperationalError:
-                if not connection.broken:
-                    raise
-            self._readers.check()
-            with self._connection(self._readers) as connection:
-                return call(connection)
+        circuit = self._circuit
+        if circuit is not None:
+            circuit.check()
+        try:
+            found = self._read(call)
+        except psycopg.Error as error:
+            reason = to_lake_error(error)
+            if circuit is not None and isinstance(reason, Unavailable):
+                circuit.failed(reason)
+            raise reason from error
+        except Unavailable as reason:
+            if circuit is not None:
+                circuit.failed(reason)
+            raise
+        if circuit is not None:
+            circuit.succeeded()
+        return found
+
+    def _read(self, call: Callable[[Connection], T]) -> T:
+        # Without context managers: each of them takes as long as three calls, and every query reads.
+        connection = self._taken(self._readers)
+        try:
+            return call(connection)
+        except psycopg.OperationalError:
+            if not connection.broken:
+                raise
+        finally:
+            self._readers.putconn(connection)
+        self._readers.check()
+        with self._connection(self._readers) as connection:
+            return call(connection)
 
     def read_snapshot(self, call: Callable[[Connection], T]) -> T:
         """The result of statements that only read, all of them from one snapshot. Two round trips more than `read`."""
@@ -177,16 +198,19 @@ class Database:
 
     @contextmanager
     def _connection(self, pool: ConnectionPool[Connection]) -> Iterator[Connection]:
-        try:
-            connection = pool.getconn(timeout=self._connect_timeout_s)
-        except PoolTimeout:
-            # The pool only reports a timeout; a separate connection attempt raises the reason.
-            self.connect().close()
-            connection = self._after_check(pool)
+        connection = self._taken(pool)
         try:
             yield connection
         finally:
             pool.putconn(connection)
+
+    def _taken(self, pool: ConnectionPool[Connection]) -> Connection:
+        try:
+            return pool.getconn(timeout=self._connect_timeout_s)
+        except PoolTimeout:
+            # The pool only reports a timeout; a separate connection attempt raises the reason.
+            self.connect().close()
+            return self._after_check(pool)
 
     def _after_check(self, pool: ConnectionPool[Connection]) -> Connection:
         """Get a connection once the dead ones are gone. By itself, the pool looks at one of them per second."""

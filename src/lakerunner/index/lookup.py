@@ -126,6 +126,8 @@ def live_refs(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> list[
 
 def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
     """What `live_refs` returns, with the watermark of the signals, clean windows of tiers, hidden rows, and losses."""
+    if len(wants) == 1 and wants[0].tier_s == RAW_TIER_S and not signal_named(wants[0].signal).rolls_up:
+        return _found(_FIND_ROWS.rows(tx, _row_values(org_id, wants[0])), (wants[0].signal,))
     _, values = _select_refs(org_id, wants)
     names = list(dict.fromkeys(want.signal for want in wants))
     signals = ",".join(names)
@@ -139,9 +141,13 @@ def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
         tiers = list(max(want.tiers_s for want in rolled))
         values += [org_id, tiers, _SEALED_TIERS_S, hull.start_ns, hull.end_ns]
     read = _find_all(tuple(want.tier_s for want in wants), len(names), bool(rolled))
+    return _found(read.rows(tx, values), names)
+
+
+def _found(rows: Sequence[Sequence[bytes | None]], names: Sequence[str]) -> Found:
     found = Found([], None, [])
     watermark_ms = None
-    for day, segment_id, tier_s, start_ns, end_ns, sealed, number_or_ms, deletion_id in read.rows(tx, values):
+    for day, segment_id, tier_s, start_ns, end_ns, sealed, number_or_ms, deletion_id in rows:
         if segment_id is not None and deletion_id is not None:
             found.hidden.setdefault(identity(segment_id), []).append(identity(deletion_id))
         elif segment_id is not None and start_ns is not None and end_ns is not None and number_or_ms is not None:
@@ -153,12 +159,28 @@ def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
             found.stretches.append((integer(tier_s), integer(start_ns), integer(end_ns), sealed == b"\1"))
         else:
             watermark_ms = None if number_or_ms is None else integer(number_or_ms)
-    return replace(found, watermark_ms=watermark_ms)
+    return found if watermark_ms is None else replace(found, watermark_ms=watermark_ms)
+
+
+def _row_values(org_id: uuid.UUID, want: Want) -> list[object]:
+    """The parameters of `_FIND_ROWS`."""
+    times = want.time_range
+    first, last = days_of(times)
+    return [org_id, first, last, want.signal, times.end_ns, times.start_ns, times.end_ns + NS_PER_DAY, UNDATED, 0]
 
 
 @lru_cache(maxsize=256)
 def _find_all(tiers_s: tuple[int, ...], signals: int, rolled: bool) -> PreparedRead:
     """What `find` asks, for wants up to these tiers. One statement is one round trip and one snapshot."""
+    text, types = _find_statement(tiers_s, signals)
+    if rolled:
+        text += " UNION ALL " + _STRETCHES
+        types += [UUID, INTS, INTS, BIGINT, BIGINT]
+    return PreparedRead(text, types)
+
+
+def _find_statement(tiers_s: Sequence[int], signals: int) -> tuple[LiteralString, list[int]]:
+    """Without the windows of tiers."""
     statement, types = _refs_statement(tiers_s)
     parts: list[LiteralString] = [
         f"SELECT dateint, segment_id, {_NO_WINDOW}, {_NEITHER} FROM ({statement}) AS refs",  # noqa: S608
@@ -167,10 +189,7 @@ def _find_all(tiers_s: tuple[int, ...], signals: int, rolled: bool) -> PreparedR
         *([_LOST] * signals),
     ]
     types += [UUID, TEXT, UUID, TEXT, *([BIGINT, UUID, TEXT, BIGINT, BIGINT, INT, INT] * signals)]
-    if rolled:
-        parts.append(_STRETCHES)
-        types += [UUID, INTS, INTS, BIGINT, BIGINT]
-    return PreparedRead(" UNION ALL ".join(parts), types)
+    return " UNION ALL ".join(parts), types
 
 
 def _hull(ranges: Sequence[TimeRange]) -> TimeRange:
@@ -204,6 +223,15 @@ def _refs_statement(tiers_s: Sequence[int]) -> tuple[LiteralString, list[int]]:
     )
     of_want = [TEXT, BIGINT, BIGINT]
     return statement, [UUID, INT, INT, *([*of_want, BIGINT] * len(tiers_s)), UUID, INT, *(of_want * len(tiers_s))]
+
+
+#: The same for one want of a signal without tiers, as nearly all log queries have: 9 parameters are sent, not 23. They
+#: are the org, the first and the last day, the signal, end, start, the latest end, the day of undated segments, and 0.
+_FIND_ROWS = PreparedRead(
+    _find_statement((RAW_TIER_S,), 1)[0],
+    [UUID, INT, INT, TEXT, BIGINT, BIGINT, BIGINT, INT, BIGINT],
+    [0, 1, 2, 3, 4, 5, 6, 0, 7, 3, 4, 5, 0, 3, 0, 3, 8, 0, 3, 5, 4, 1, 2],
+)
 
 
 def load_segments(tx: Connection, refs: Sequence[SegmentRef]) -> list[Segment]:

@@ -31,11 +31,12 @@ Value = bytes | None
 class PreparedRead:
     """One statement, with `%s` for each parameter and the type of each. Safe to share between threads."""
 
-    def __init__(self, text: LiteralString, types: Sequence[int]) -> None:
-        pieces = text.split("%s")
-        assert len(pieces) == len(types) + 1
-        places = "".join(f"{piece}${number}" for number, piece in enumerate(pieces[:-1], 1))
-        self._command = (places + pieces[-1]).encode()
+    def __init__(self, text: LiteralString, types: Sequence[int], places: Sequence[int] | None = None) -> None:
+        """With `places`, each `%s` is the parameter of that number: one that occurs several times is sent once."""
+        pieces, numbers = text.split("%s"), range(len(types)) if places is None else places
+        assert len(pieces) == len(numbers) + 1
+        texts = "".join(f"{piece}${number + 1}" for piece, number in zip(pieces[:-1], numbers, strict=True))
+        self._command = (texts + pieces[-1]).encode()
         self._types = types
         self._name = f"lakerunner_{next(_NUMBERS)}".encode()
 

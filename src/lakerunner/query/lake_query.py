@@ -213,8 +213,7 @@ class LakeQuery:
             segments = _segments_of(leaves)
             payload = count.payload(steps, max_samples)
             for share in self._workers.shares(self.org_id, list(map(SegmentObjects.of, segments.values()))):
-                reads = tuple(Read(each.leaf, tuple(range(len(share)))) for each in leaves)
-                fragment = Fragment(count.language, payload, reads, rows=True)
+                fragment = Fragment(count.language, payload, (), rows=True)
                 asked.append((number, count, self._evaluate_request(fragment, share)))
         if len(asked) <= len(counts):
             return None
@@ -269,11 +268,13 @@ class LakeQuery:
         shares = self._workers.shares(self.org_id, segments)
         if len(shares) == 1:
             # Nothing to merge: the worker's answer is in order, has one schema, and ends at the limit.
-            yield from list(self._streamed(plan, payload, shares[0], small=self.small))
+            fragment = Fragment(plan.language, payload, (), rows=True)
+            found = list(self._parts(self._evaluate_request(fragment, shares[0], small=self.small)))
+            yield from (part for part in found if isinstance(part, pa.RecordBatch))
             return
         with ThreadPoolExecutor(len(shares), thread_name_prefix="rows") as pool:
-            found = list(pool.map(lambda share: list(self._streamed(plan, payload, share)), shares))
-        parts = [batch for batches in found for batch in batches]
+            answers = list(pool.map(lambda share: list(self._streamed(plan, payload, share)), shares))
+        parts = [batch for batches in answers for batch in batches]
         if parts:
             yield from merged_rows(parts, plan.scan)
 
@@ -301,11 +302,9 @@ class LakeQuery:
         segments: Sequence[SegmentObjects],
         *,
         counted: bool = True,
-        small: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        reads = (Read(plan.leaves[0], tuple(range(len(segments)))),)
-        fragment = Fragment(plan.language, payload, reads, rows=True)
-        for part in self._parts(self._evaluate_request(fragment, segments, small=small), counted=counted):
+        fragment = Fragment(plan.language, payload, (), rows=True)
+        for part in self._parts(self._evaluate_request(fragment, segments), counted=counted):
             if isinstance(part, pa.RecordBatch):
                 yield part
 
@@ -334,11 +333,13 @@ class LakeQuery:
         self, plan: StepPlan, payload: bytes, plans: Sequence[LeafPlan], place: str | None
     ) -> EvaluateRequest:
         segments = _segments_of(plans)
-        index = {segment_id: number for number, segment_id in enumerate(segments)}
-        reads = tuple(
-            Read(each.leaf, tuple(index[one.segment_id] for one in each.segments), each.explain.pieces)
-            for each in plans
-        )
+        reads: tuple[Read, ...] = ()
+        if not plan.reads_rows:
+            index = {segment_id: number for number, segment_id in enumerate(segments)}
+            reads = tuple(
+                Read(each.leaf, tuple(index[one.segment_id] for one in each.segments), each.explain.pieces)
+                for each in plans
+            )
         fragment = Fragment(plan.language, payload, reads, rows=plan.reads_rows)
         objects = list(map(SegmentObjects.of, segments.values()))
         return self._evaluate_request(fragment, objects, small=self.small, place=place)

@@ -109,6 +109,13 @@ class AskWatcher:
 
     @contextmanager
     def watching(self, ask: Ask) -> Iterator[None]:
+        self.add(ask)
+        try:
+            yield
+        finally:
+            self.remove(ask)
+
+    def add(self, ask: Ask) -> None:
         with self._changed:
             self._asks.add(ask)
             if self._thread is None:
@@ -116,13 +123,13 @@ class AskWatcher:
                 self._thread.start()
             elif self._asleep:
                 self._changed.notify()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._asks.discard(ask)
-            if ask.reader is not None:
-                ask.give_up()
+
+    def remove(self, ask: Ask) -> None:
+        """Stop watching. A request that has not ended is given up."""
+        with self._changed:
+            self._asks.discard(ask)
+        if ask.reader is not None:
+            ask.give_up()
 
     def close(self) -> None:
         with self._changed:

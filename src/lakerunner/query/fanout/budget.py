@@ -84,12 +84,18 @@ class Budgets:
             with self._lock:
                 self._open.discard(budget)
                 self.ended_at = time.monotonic()
-                self._held_bytes[budget.query_id] -= budget.settled_bytes
-                if not self._held_bytes[budget.query_id]:
-                    del self._held_bytes[budget.query_id]
+                if budget.settled_bytes:
+                    self._free(budget)
 
     def held_bytes(self, query_id: uuid.UUID) -> int:
-        return self._held_bytes[query_id]
+        return self._held_bytes.get(query_id, 0)
+
+    def _free(self, budget: Budget) -> None:
+        left_bytes = self._held_bytes[budget.query_id] - budget.settled_bytes
+        if left_bytes:
+            self._held_bytes[budget.query_id] = left_bytes
+        else:
+            del self._held_bytes[budget.query_id]
 
     def settle(self, budget: Budget, size_bytes: int) -> None:
         with self._lock:

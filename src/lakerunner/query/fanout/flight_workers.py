@@ -6,7 +6,7 @@ import dataclasses
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -131,7 +131,27 @@ class FlightWorkers:
             raise died
         return None
 
-    def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
+    def stream(self, request: EvaluateRequest, check: Check) -> Iterable[pa.RecordBatch | EvaluateAnswer]:
+        return self._whole(request, check) if request.small else self._continued(request, check)
+
+    def _whole(self, request: EvaluateRequest, check: Check) -> Iterable[pa.RecordBatch | EvaluateAnswer]:
+        """A small answer, which comes in one piece: nothing is delivered before all is here."""
+        reason = Unavailable("cannot read rows: no query worker is available")
+        for address in self._owners(request)[: self._attempts]:
+            ask = Ask(address, {}, check)
+            self._watcher.add(ask)
+            try:
+                return list(self._run(request, ask))
+            except Unavailable as error:
+                self._lost(ask)
+                reason = error
+            finally:
+                self._watcher.remove(ask)
+        if self._last_resort is None:
+            raise reason
+        return self._last_resort.stream(request, check)
+
+    def _continued(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
         delivered, reason = Delivered(), Unavailable("cannot read rows: no query worker is available")
         for address in self._owners(request)[: self._attempts]:
             ask = Ask(address, {}, check)
@@ -173,7 +193,7 @@ class FlightWorkers:
             self._last_resort.close()
 
     def _up(self) -> list[str]:
-        return [address for address in self._roster.known() if not self._roster.is_down(address)]
+        return self._roster.up()
 
     def _owners(self, request: EvaluateRequest) -> list[str]:
         """Workers that are up: the one that the request was dealt to, then by how many of its bytes they own."""

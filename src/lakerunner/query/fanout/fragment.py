@@ -50,7 +50,6 @@ class FragmentEvaluation:
         self._check = check
         self._stopped = False
         self._budget: Budget | None = None
-        self._reads = {read.leaf: read for read in request.fragment.reads}
         self._answers: list[SegmentAnswer] = []
         self._tally = RowTally()
         self._predicates: list[Predicate] = []
@@ -95,7 +94,7 @@ class FragmentEvaluation:
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> SeriesBatch:
         request = self._request
         leaf = Leaf.of_samples(matchers, start_ms, end_ms, reading)
-        read = self._reads.get(leaf)
+        read = next((each for each in request.fragment.reads if each.leaf == leaf), None)
         if read is None:
             raise BadInput("cannot evaluate the fragment: it selects series that its request does not name")
         if not read.segments:

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import orjson
@@ -39,6 +40,8 @@ CANCEL, PING, FILTERS = "cancel", "ping", "filters"
 #: The keys of recently read segments, at about half a kilobyte each.
 _KEYS: dict[tuple[uuid.UUID, uuid.UUID], tuple[str, ...]] = {}
 _MAX_KEYS = 50_000
+#: Segments of tickets that a worker keeps as it has read them, at about half a kilobyte each.
+_MAX_READ = 20_000
 
 
 class Kind(enum.StrEnum):
@@ -172,6 +175,7 @@ class Fragment:
 
     language: str
     payload: bytes
+    #: What it reads of samples. Rows are read of all segments that the request names.
     reads: tuple[Read, ...]
     #: Whether the value is rows. Their columns are known only once they are read.
     rows: bool = False
@@ -215,10 +219,11 @@ def read_request(document: Mapping[str, Any]) -> Request:
             hint="upgrade the API and all workers to the same release",
         )
     try:
+        org_id = uuid.UUID(document["org"])
         common: dict[str, Any] = {
-            "org_id": uuid.UUID(document["org"]),
+            "org_id": org_id,
             "query_id": uuid.UUID(document["query"]),
-            "segments": _segments(document),
+            "segments": _segments(org_id, document),
             "deadline_s": time.monotonic() + float(document["time_left_s"]),
             "max_bytes": int(document["max_bytes"]),
         }
@@ -237,7 +242,6 @@ def read_request(document: Mapping[str, Any]) -> Request:
             request = ScanRequest(kind=kind, leaf=leaf, pieces=pieces, label=str(document["label"]), **common)
     except (ValueError, KeyError, TypeError) as reason:
         raise BadInput(f"cannot read a ticket: {reason!r}") from None
-    _require_org(request.org_id, request.segments)
     return request
 
 
@@ -248,11 +252,9 @@ def filters_body(org_id: uuid.UUID, segments: Sequence[SegmentObjects], token: s
 
 def read_filters_body(document: Mapping[str, Any]) -> tuple[SegmentObjects, ...]:
     try:
-        org_id, segments = uuid.UUID(document["org"]), _segments(document)
+        return _segments(uuid.UUID(document["org"]), document)
     except (ValueError, KeyError, TypeError) as reason:
         raise BadInput(f"cannot read which filters are wanted: {reason!r}") from None
-    _require_org(org_id, segments)
-    return segments
 
 
 def _segment_json(segment: SegmentObjects) -> list[Any]:
@@ -267,28 +269,33 @@ def _segment_json(segment: SegmentObjects) -> list[Any]:
     ]
 
 
-def _segments(document: Mapping[str, Any]) -> tuple[SegmentObjects, ...]:
-    return tuple(
-        SegmentObjects(
-            uuid.UUID(segment_id),
-            tuple(names),
-            int(size_bytes),
-            int(start_ns),
-            int(end_ns),
-            int(tier_s),
-            tuple(map(HiddenRows.from_json, hidden)),
-        )
-        for segment_id, names, size_bytes, start_ns, end_ns, tier_s, hidden in document["segments"]
-    )
+def _segments(org_id: uuid.UUID, document: Mapping[str, Any]) -> tuple[SegmentObjects, ...]:
+    found = []
+    for segment_id, names, size_bytes, start_ns, end_ns, tier_s, hidden in document["segments"]:
+        segment = _segment(org_id, segment_id, tuple(names), size_bytes, start_ns, end_ns, tier_s)
+        found.append(replace(segment, hidden=tuple(map(HiddenRows.from_json, hidden))) if hidden else segment)
+    return tuple(found)
 
 
-def _require_org(org_id: uuid.UUID, segments: Sequence[SegmentObjects]) -> None:
-    """The API chooses segments of one org only. The worker checks again, in case that ever fails."""
+@lru_cache(maxsize=_MAX_READ)
+def _segment(
+    org_id: uuid.UUID,
+    segment_id: str,
+    names: tuple[str, ...],
+    size_bytes: int,
+    start_ns: int,
+    end_ns: int,
+    tier_s: int,
+) -> SegmentObjects:
+    """A segment of a ticket. Queries name the same ones again and again, and reading one takes a dozen calls.
+
+    The API chooses segments of one org only. The worker checks again, in case that ever fails.
+    """
     prefix = keys.org_prefix(org_id)
-    for segment in segments:
-        for key in segment.keys:
-            if not keys.check_key(key).startswith(prefix):
-                raise BadInput(f"cannot scan {key!r}: it is not of org {org_id}")
+    for key in names:
+        if not keys.check_key(key).startswith(prefix):
+            raise BadInput(f"cannot scan {key!r}: it is not of org {org_id}")
+    return SegmentObjects(uuid.UUID(segment_id), names, int(size_bytes), int(start_ns), int(end_ns), int(tier_s))
 
 
 #: Each batch of rows travels packed, with its own schema: the columns are known only once they are read.

@@ -17,6 +17,8 @@ from lakerunner.query.fanout.errors import Draining, from_flight
 _DOWN_S = 1.0
 _PING_S = 2.0
 _MAX_PINGS = 8
+#: How often connections to workers that have left are looked for while the addresses stay the same.
+_TIDY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,17 @@ class Roster:
         self._addresses = addresses
         self._connections = connections
         self._down: dict[str, _Down] = {}
+        self._known: list[str] = []
+        self._tidy_at = 0.0
         self._pings = ThreadPoolExecutor(_MAX_PINGS, thread_name_prefix="ping")
 
     def known(self) -> list[str]:
         """The current addresses of workers. Forgets workers that left, and pings those that failed."""
         known = self._addresses()
-        self._connections.keep_only(known)
         now = time.monotonic()
+        if known != self._known or now > self._tidy_at:
+            self._connections.keep_only(known)
+            self._known, self._tidy_at = known, now + _TIDY_S
         for address, down in list(self._down.items()):
             if address not in known:
                 self._down.pop(address, None)
@@ -48,6 +54,11 @@ class Roster:
                 self._down[address] = _Down(down.since, now + _DOWN_S + _PING_S)
                 self._pings.submit(self._readmit, address)
         return known
+
+    def up(self) -> list[str]:
+        """The known workers that have not failed."""
+        known = self.known()
+        return [address for address in known if address not in self._down] if self._down else known
 
     def failed(self, address: str) -> None:
         now = time.monotonic()

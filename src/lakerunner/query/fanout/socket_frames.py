@@ -25,6 +25,8 @@ MAX_TICKET_BYTES = 256 << 20
 _JOINED_BYTES = 1 << 20
 #: A longer path does not fit the address of a socket.
 _MAX_PATH_BYTES = 100
+#: Given, because finding the defaults looks at the environment each time.
+_WRITE, _READ = pa.ipc.IpcWriteOptions(use_threads=False), pa.ipc.IpcReadOptions(use_threads=False)
 _ERRORS = {kind.code: kind for kind in (BadInput, Bug, Denied, Draining, LimitHit, Unavailable, Unread)}
 
 
@@ -38,6 +40,10 @@ class Frame(enum.IntEnum):
     NOTE = 4
     #: The end of a request that failed: code and text.
     ERROR = 5
+
+
+#: Calling the class takes longer.
+_KINDS = {kind.value: kind for kind in Frame}
 
 
 def socket_path(data_dir: Path, port: int) -> Path | None:
@@ -107,13 +113,14 @@ class FrameReader:
         """The next frame; None at the end of the connection between two frames."""
         if len(self._held) < _HEAD.size and not self._more():
             return None
-        kind, size = _HEAD.unpack_from(self._held)
-        if size > max_bytes or kind not in Frame._value2member_map_:
-            raise BadInput(f"cannot read a frame of kind {kind} with {size:,} bytes")
+        number, size = _HEAD.unpack_from(self._held)
+        kind = _KINDS.get(number)
+        if size > max_bytes or kind is None:
+            raise BadInput(f"cannot read a frame of kind {number} with {size:,} bytes")
         end = _HEAD.size + size
         if len(self._held) >= end:
             body, self._held = self._held[_HEAD.size : end], self._held[end:]
-            return Frame(kind), body
+            return kind, body
         whole = bytearray(size)
         view = memoryview(whole)
         filled = len(self._held) - _HEAD.size
@@ -125,7 +132,7 @@ class FrameReader:
                 raise ConnectionResetError("the connection ended within a frame")
             filled += got
         # Read-only, as what Flight receives: kernels are compiled separately for what can be written to.
-        return Frame(kind), pa.py_buffer(view.toreadonly())
+        return kind, pa.py_buffer(view.toreadonly())
 
     def _more(self) -> bool:
         """Receive until there is a head. False: the connection has ended before one."""
@@ -140,7 +147,7 @@ class FrameReader:
 
 
 def batch_of(body: pa.Buffer | bytes) -> pa.RecordBatch:
-    return pa.ipc.open_stream(body).read_next_batch()
+    return pa.ipc.open_stream(body, options=_READ).read_next_batch()
 
 
 def error_of(body: pa.Buffer | bytes, address: str) -> LakeError:
@@ -154,6 +161,6 @@ def error_of(body: pa.Buffer | bytes, address: str) -> LakeError:
 
 def _stream_of(batch: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
         writer.write_batch(batch)
     return sink.getvalue()

@@ -57,6 +57,7 @@ from lakerunner.runtime.kernels import Share
 
 #: Texts up to this length stay parsed: dashboards ask the same again and again.
 _CACHED_TEXT = 4_096
+_COLUMNS = tuple(SCHEMA.names)
 _CODEC = TreeCodec(
     (
         *(ast.LogSelector, ast.LineFilter, ast.LineText, ast.LineOp, ast.Json, ast.Logfmt, ast.Extraction, ast.Regexp),
@@ -114,11 +115,14 @@ class _Parsed:
     #: The expression as workers get it.
     encoded: str
     canonical: str
+    #: Of a log query, what the index knows about.
+    matchers: tuple[Matcher, ...] = ()
 
     @classmethod
     def of(cls, text: str) -> _Parsed:
         expr = parse(text)
-        return cls(text, expr, _CODEC.encode(expr), print_expr(expr))
+        matchers = segment_matchers(expr) if isinstance(expr, ast.LogSelector) else ()
+        return cls(text, expr, _CODEC.encode(expr), print_expr(expr), matchers)
 
 
 _parsed = lru_cache(maxsize=512)(_Parsed.of)
@@ -152,13 +156,13 @@ class LogRows(RowPlan):
         # What is asked of workers: each of them chooses the stored columns itself.
         self.scan = RowScan(
             LOGS,
-            columns=tuple(SCHEMA.names),
+            columns=_COLUMNS,
             start_ns=start_ns,
             end_ns=end_ns,
             newest_first=options.newest_first,
             limit=options.limit,
         )
-        self.leaves = (Leaf(LOGS.name, start_ns, end_ns, segment_matchers(selector)),)
+        self.leaves = (Leaf(LOGS.name, start_ns, end_ns, parsed.matchers),)
 
     @property
     def condition(self) -> Predicate:

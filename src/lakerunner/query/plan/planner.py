@@ -137,7 +137,9 @@ class Planner:
             looked = self._catalog.lookup(self._org_id, wants)
         # The index was asked for one org only. Segments of another org must not pass even if that ever fails.
         of_org = [segment for segment in looked.segments if segment.org_id == self._org_id]
-        self._snapshot = Snapshot(wants, replace(looked, segments=of_org))
+        if len(of_org) < len(looked.segments):
+            looked = replace(looked, segments=of_org)
+        self._snapshot = Snapshot(wants, looked)
         self._plans.clear()
         self.lookups += 1
         return self._snapshot

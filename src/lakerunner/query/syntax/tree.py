@@ -83,7 +83,8 @@ def dumps(document: object) -> bytes:
 
 def loads(payload: bytes | str) -> Any:
     try:
-        return json.loads(payload)
+        # Of bytes, the standard library would find out the encoding first.
+        return json.loads(payload if isinstance(payload, str) else payload.decode())
     except ValueError as reason:
         raise BadInput(f"cannot read an encoded query: {reason}") from None
 

@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -161,7 +160,8 @@ class Requests:
                 raise LimitHit("cannot continue the scan: it was cancelled")
 
         with self._counted(), self._slot(request.org_id, check):
-            yield replace(request, max_bytes=min(request.max_bytes, self._max_bytes)), check
+            too_many = request.max_bytes > self._max_bytes
+            yield replace(request, max_bytes=self._max_bytes) if too_many else request, check
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -195,23 +195,28 @@ class RequestSlots:
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._share = max(1, at_once // 2)
-        self._running: Counter[uuid.UUID] = Counter()
+        self._running: dict[uuid.UUID, int] = {}
+        self._total = 0
         self._changed = threading.Condition()
 
     def acquire(self, org_id: uuid.UUID, timeout_s: float) -> bool:
         def free() -> bool:
-            return self._running[org_id] < self._share and self._running.total() < self._at_once
+            return self._running.get(org_id, 0) < self._share and self._total < self._at_once
 
         with self._changed:
-            if not self._changed.wait_for(free, timeout_s):
+            if not free() and not self._changed.wait_for(free, timeout_s):
                 return False
-            self._running[org_id] += 1
+            self._running[org_id] = self._running.get(org_id, 0) + 1
+            self._total += 1
             return True
 
     def release(self, org_id: uuid.UUID) -> None:
         with self._changed:
-            self._running[org_id] -= 1
-            if not self._running[org_id]:
+            self._total -= 1
+            left = self._running[org_id] - 1
+            if left:
+                self._running[org_id] = left
+            else:
                 del self._running[org_id]
             self._changed.notify_all()
 

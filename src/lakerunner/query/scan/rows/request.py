@@ -191,8 +191,9 @@ class RowTally:
         self.failed |= other.failed
 
     def to_json(self) -> dict[str, Any]:
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**plain, "failed": {str(segment): reason for segment, reason in self.failed.items()}}
+        plain: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
+        plain["failed"] = {str(segment): reason for segment, reason in self.failed.items()}
+        return plain
 
 
 _COUNTS = tuple(each.name for each in fields(RowTally) if each.name != "failed")

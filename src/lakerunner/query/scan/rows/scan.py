@@ -173,7 +173,7 @@ class _Scan:
                 parts.append(shape.part(found))
                 found.group.settle(found.rows[:0])
         whole = shape.whole(parts)
-        return whole.take(pa.array(self._order(whole)))
+        return whole if whole.num_rows < 2 else whole.take(pa.array(self._order(whole)))
 
     def _unified(self, opened: Mapping[int, OpenedSegment]) -> Shape:
         """Rows as they are stored, in the schema of all segments."""
@@ -234,7 +234,7 @@ class _Scan:
 
     def _order(self, rows: pa.RecordBatch) -> Ints:
         """The order of the answer. Rows of equal times stay as they are."""
-        times = rows.column(self._scan.signal.time_column).cast(pa.int64()).to_numpy()
+        times = rows.column(self._scan.signal.time_column).view(pa.int64()).to_numpy()
         order: Ints = np.argsort(-times if self._scan.newest_first else times, kind="stable")
         return order
 
