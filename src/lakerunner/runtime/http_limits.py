@@ -10,12 +10,16 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from lakerunner.runtime.http_writes import HeadWithBody
+
 #: The most bytes that a request may have before the end of its headers.
 HEAD_BYTES = 64 << 10
 #: The longest time from the first byte of a request, or the start of a connection, to the end of the headers.
 HEAD_S = 10.0
 #: The connection is closed when the client reads nothing of an answer for this long.
 STALL_S = 20.0
+#: Key in a request's ASGI scope: the whole body has been received.
+BODY_RECEIVED = "lakerunner.body_received"
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
@@ -50,7 +54,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:
+            self.cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
+
+    def on_message_complete(self) -> None:
+        self.scope[BODY_RECEIVED] = True  # type: ignore[typeddict-unknown-key]
+        super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
         # From here on, another protocol has the connection.

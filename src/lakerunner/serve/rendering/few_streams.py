@@ -36,7 +36,7 @@ def few_streams(batch: pa.RecordBatch, *, categorized: bool) -> bytes:
     parsed_bytes, parsed_places = text_bytes(_plain(parsed))
     times_ns = read_only(times.buffers()[1], np.int64)[times.offset : times.offset + len(times)]
     labels_size = int(metadata_places[-1] - metadata_places[0] + parsed_places[-1] - parsed_places[0])
-    labels_size += int(np.diff(word_places)[codes].sum())
+    labels_size += _chosen_bytes(word_places, codes)
     size = total_escaped_bytes(line_bytes, line_places) + labels_size + len(times) * (ENTRY_BYTES + _STREAM_BYTES)
     out = np.empty(size, np.uint8)
     length = _write(
@@ -55,6 +55,15 @@ def few_streams(batch: pa.RecordBatch, *, categorized: bool) -> bytes:
         out,
     )
     return out[:length].tobytes()
+
+
+@njit(cache=True, nogil=True)
+def _chosen_bytes(places, codes):  # type: ignore[no-untyped-def]
+    """The length of the words that the codes choose."""
+    total = 0
+    for code in codes:
+        total += places[code + 1] - places[code]
+    return total
 
 
 def _plain(texts: pa.Array) -> pa.Array:
