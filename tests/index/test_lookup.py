@@ -3,9 +3,12 @@
 import uuid
 from dataclasses import replace
 
+import pytest
+
+from lakerunner.index import lookup
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
-from lakerunner.index.lookup import Want, live_refs, load_segments
+from lakerunner.index.lookup import Want, find, live_refs, load_segments
 from lakerunner.index.segments import live_segments, ref
 from lakerunner.index.work import WorkItem, create_item
 from lakerunner.model.ids import fresh_id
@@ -81,3 +84,29 @@ def test_segments_are_described_as_they_were_made(database: Database) -> None:
             one.segment_id: one for one in made
         }
         assert load_segments(tx, []) == []
+
+
+def test_a_lookup_of_rows_with_few_parameters_finds_the_same(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = _segment(MIDNIGHT, MIDNIGHT + 1, "logs")
+    undated = replace(inside, segment_id=fresh_id(), time_range=TimeRange(1, MIDNIGHT + NS_PER_DAY), is_dated=False)
+    others = [
+        _segment(MIDNIGHT + NS_PER_DAY, MIDNIGHT + NS_PER_DAY + 1, "logs"),
+        _segment(MIDNIGHT, MIDNIGHT + 1, "traces"),
+        _segment(MIDNIGHT, MIDNIGHT + 1),
+        replace(inside, segment_id=fresh_id(), org_id=uuid.UUID(int=8)),
+    ]
+    _commit(database, inside, undated, *others)
+    for time_range in (
+        TimeRange(MIDNIGHT, MIDNIGHT + NS_PER_DAY),
+        TimeRange(MIDNIGHT + 1, MIDNIGHT + 2),
+        TimeRange(0, (1 << 63) - 1),
+        TimeRange(0, 1),
+    ):
+        want = Want("logs", time_range)
+        few = database.read(lambda tx, want=want: find(tx, ORG, [want]))  # type: ignore[misc]
+        with monkeypatch.context() as patch:
+            patch.setattr(lookup, "RAW_TIER_S", -1)
+            many = database.read(lambda tx, want=want: find(tx, ORG, [want]))  # type: ignore[misc]
+        assert few == many

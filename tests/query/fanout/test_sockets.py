@@ -18,15 +18,26 @@ import pyarrow.flight as flight
 import pytest
 
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Unavailable
+from lakerunner.model.hidden import HiddenRows
 from lakerunner.query.fanout.answer import Check, EvaluateAnswer
 from lakerunner.query.fanout.budget import Budgets
 from lakerunner.query.fanout.errors import Draining
 from lakerunner.query.fanout.flight_workers import FlightWorkers
-from lakerunner.query.fanout.protocol import CANCEL, EvaluateRequest, Fragment, Kind, ScanRequest, SegmentObjects
+from lakerunner.query.fanout.protocol import (
+    CANCEL,
+    EvaluateRequest,
+    Fragment,
+    Kind,
+    ScanRequest,
+    SegmentObjects,
+    read_document,
+    read_request,
+)
 from lakerunner.query.fanout.socket_frames import Frame, FrameReader, frame, socket_path
 from lakerunner.query.language import Stream
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.worker.server import WorkerServer
+from lakerunner.store import keys
 
 TOKEN = "a shared secret"
 
@@ -325,3 +336,56 @@ def test_the_socket_is_private_and_goes_with_its_worker(asked: Asked) -> None:
     assert path.stat().st_mode & 0o077 == 0
     asked.server._socket.close()  # type: ignore[union-attr]
     assert not path.exists()
+
+
+def test_segments_of_a_ticket_are_of_its_org_though_another_org_has_named_them() -> None:
+    org, other = uuid.uuid4(), uuid.uuid4()
+    key = f"{keys.org_prefix(org)}edge/20261118/logs/00/tbl_x.parquet"
+    segment = SegmentObjects(uuid.uuid4(), (key,), 10, 1, 2)
+    ticket = replace(_request(), org_id=org, segments=(segment,)).to_ticket(TOKEN)
+    for _ in range(2):
+        assert read_request(read_document(ticket)).segments == (segment,)
+    with pytest.raises(BadInput, match="it is not of org"):
+        read_request({**read_document(ticket), "org": str(other)})
+
+
+def test_segments_of_a_ticket_are_not_mixed_up() -> None:
+    org, segment_id = uuid.uuid4(), uuid.uuid4()
+    key = f"{keys.org_prefix(org)}edge/20261118/logs/00/tbl_x.parquet"
+    hidden = HiddenRows(uuid.uuid4(), 1, 2, "{}")
+    segments = [
+        SegmentObjects(segment_id, (key,), 10, 1, 2),
+        SegmentObjects(segment_id, (key,), 10, 1, 2, hidden=(hidden,)),
+        SegmentObjects(segment_id, (key,), 10, 1, 3),
+        SegmentObjects(segment_id, (key, key), 10, 1, 2),
+    ]
+    for segment in (*segments, *segments):
+        ticket = replace(_request(), org_id=org, segments=(segment,)).to_ticket(TOKEN)
+        assert read_request(read_document(ticket)).segments == (segment,)
+
+
+def test_a_small_answer_that_breaks_off_comes_whole_from_another_worker(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = WorkerServer("grpc://127.0.0.1:0", _Workers(), TOKEN, 4, 1 << 30)  # type: ignore[arg-type]
+    other.listen_in(tmp_path)
+    addresses = [asked.address, f"127.0.0.1:{other.port}"]
+    workers = FlightWorkers(lambda: addresses, TOKEN, data_dir=tmp_path)
+    calls: list[int] = []
+
+    def made(check: Check) -> Iterator[pa.RecordBatch]:
+        calls.append(1)
+        yield _numbers(3)
+        if len(calls) == 1:
+            raise Unavailable("the disk is gone")
+        yield _numbers(2)
+
+    asked.makes(made)
+    try:
+        *batches, answer = workers.stream(replace(_request(), small=True), lambda: None)
+        assert [len(batch) for batch in batches] == [3, 2]  # type: ignore[arg-type]
+        assert isinstance(answer, EvaluateAnswer)
+        assert len(calls) == 2
+    finally:
+        workers.close()
+        other.shutdown()

@@ -159,34 +159,30 @@ class Requests:
             if cancelled:
                 raise LimitHit("cannot continue the scan: it was cancelled")
 
-        with self._counted(), self._slot(request.org_id, check):
-            too_many = request.max_bytes > self._max_bytes
-            yield replace(request, max_bytes=self._max_bytes) if too_many else request, check
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        with self._lock:
-            self.require_open()
-            self._under_way += 1
-            WORKER_REQUESTS.set(self._under_way)
+        self._count(1)
         try:
-            yield
+            self._wait_for_slot(request.org_id, check)
+            try:
+                too_many = request.max_bytes > self._max_bytes
+                yield replace(request, max_bytes=self._max_bytes) if too_many else request, check
+            finally:
+                self._slots.release(request.org_id)
         finally:
-            with self._lock:
-                self._under_way -= 1
-                WORKER_REQUESTS.set(self._under_way)
+            self._count(-1)
 
-    @contextmanager
-    def _slot(self, org_id: uuid.UUID, check: Check) -> Iterator[None]:
+    def _count(self, more: int) -> None:
+        with self._lock:
+            if more > 0:
+                self.require_open()
+            self._under_way += more
+            WORKER_REQUESTS.set(self._under_way)
+
+    def _wait_for_slot(self, org_id: uuid.UUID, check: Check) -> None:
         end_s = time.monotonic() + _PATIENCE_S
         while not self._slots.acquire(org_id, _POLL_S):
             check()
             if time.monotonic() > end_s:
                 raise Unavailable("cannot scan now: the worker is busy with other requests")
-        try:
-            yield
-        finally:
-            self._slots.release(org_id)
 
 
 class RequestSlots:

@@ -15,11 +15,15 @@ LOKI = Dialect("loki", PlainErrors(over_limit=400).failure)
 
 
 def success(
-    request: Request, data: bytes, warnings: Sequence[str] = (), headers: Mapping[str, str] | None = None
+    request: Request,
+    data: bytes | Sequence[bytes],
+    warnings: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A successful answer whose data is JSON text."""
+    """A successful answer whose data is JSON text, whole or in pieces."""
+    pieces = (data,) if isinstance(data, bytes) else data
     warned = b',"warnings":' + json_text(list(warnings)) if warnings else b""
-    return document(request, b'{"status":"success","data":%s%s}' % (data, warned), headers)
+    return document(request, b"".join((b'{"status":"success","data":', *pieces, warned, b"}")), headers)
 
 
 def loki_route(

@@ -102,15 +102,11 @@ def _streams(
     entries = list(thinning.thinned(batches))
     result = streams_json(entries, categorized=categorized)
     stats = stats_json(source.stats, query, sum(batch.num_rows for batch in entries))
-    data = b'{"resultType":"streams"%s,"result":[%s],"stats":%s}' % (
-        _FLAGGED if categorized else b"",
-        result,
-        stats,
-    )
-    return success(request, data, list(source.stats.warnings()))
+    head = b'{"resultType":"streams"%s,"result":[' % (_FLAGGED if categorized else b"")
+    return success(request, (head, result, b'],"stats":', stats, b"}"), list(source.stats.warnings()))
 
 
 def _values(request: Request, answer: Answer, query: RunningQuery, plan: Plan) -> Response:
     data = data_json(answer.result.value)
     stats = stats_json(answer.stats, query, 0)
-    return success(request, data[:-1] + b',"stats":%s}' % stats, answer.warnings)
+    return success(request, (data[:-1], b',"stats":', stats, b"}"), answer.warnings)

@@ -35,7 +35,10 @@ class BestRows:
         """Add rows, and drop all rows that are no longer among the best."""
         order = np.lexsort((found.rows, self._sign * found.times))[: self._limit]
         self.found.append((segment, found.chosen(np.sort(order))))
-        if sum(len(part.rows) for _, part in self.found) >= self._limit:
+        if len(self.found) == 1:
+            # Nothing to cut: these are the best of the group.
+            self.last_ns = int(found.times[order[-1]]) if len(order) == self._limit else None
+        elif sum(len(part.rows) for _, part in self.found) >= self._limit:
             self._cut()
         # After the cut, since most groups keep few rows or none.
         if self.found and self.found[-1][1].group is found.group:
