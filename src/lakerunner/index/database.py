@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
@@ -35,6 +37,8 @@ _TRANSIENT = (
 )
 #: Errors about a value: a number out of range, a text with NUL, a row that is too large.
 _UNSTORABLE = (psycopg.DataError, pg.CheckViolation, pg.NotNullViolation, pg.ProgramLimitExceeded)
+#: How long a reader stays out of its pool while it is used again and again.
+_AT_HAND_S = 10.0
 _WRONG_CREDENTIAL = re.compile(r"authentication failed|no password supplied|role .* does not exist|no pg_hba")
 _NO_DATABASE = re.compile(r"database .* does not exist")
 _UNKNOWN_HOST = re.compile(r"failed to resolve|could not translate|not known|invalid port|invalid connection option")
@@ -102,6 +106,10 @@ class Database:
             reconnect_timeout=connect_timeout_s,
             open=False,
         )
+        #: A reader that was given back, and until when it may stay: asking the pool takes longer than a small lookup.
+        #: One at most, and none of a pool of one, so that those who wait for the pool get their connection.
+        self._at_hand: list[tuple[Connection, float]] = []
+        self._keeps_reader = pool_size > 1
         self._pool.open()
         self._readers.open()
 
@@ -141,17 +149,32 @@ class Database:
 
     def _read(self, call: Callable[[Connection], T]) -> T:
         # Without context managers: each of them takes as long as three calls, and every query reads.
-        connection = self._taken(self._readers)
+        try:
+            connection, until_s = self._at_hand.pop()
+        except IndexError:
+            connection, until_s = self._taken(self._readers), time.monotonic() + _AT_HAND_S
         try:
             return call(connection)
         except psycopg.OperationalError:
             if not connection.broken:
                 raise
         finally:
-            self._readers.putconn(connection)
+            if self._may_stay(connection, until_s):
+                self._at_hand.append((connection, until_s))
+            else:
+                self._readers.putconn(connection)
         self._readers.check()
         with self._connection(self._readers) as connection:
             return call(connection)
+
+    def _may_stay(self, connection: Connection, until_s: float) -> bool:
+        """Whether a reader stays at hand for the next call. The pool looks at it now and then, and may replace it."""
+        return (
+            self._keeps_reader
+            and not self._at_hand
+            and time.monotonic() < until_s
+            and connection.pgconn.transaction_status == TransactionStatus.IDLE
+        )
 
     def read_snapshot(self, call: Callable[[Connection], T]) -> T:
         """The result of statements that only read, all of them from one snapshot. Two round trips more than `read`."""
@@ -193,6 +216,9 @@ class Database:
             tx.execute("SELECT 1")
 
     def close(self) -> None:
+        self._keeps_reader = False
+        while self._at_hand:
+            self._readers.putconn(self._at_hand.pop()[0])
         self._pool.close()
         self._readers.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer
 from lakerunner.query.plan.leaf import Explain
+from lakerunner.query.scan.rows.request import SCAN_COUNTS
 
 
 @dataclass(slots=True)
@@ -103,7 +104,7 @@ class QueryStats:
             self.cache_misses += tally["misses"]
             self.worker_cpu_s += answer.cpu_s
             self._add_seconds("fetch", tally["fetch_s"])
-            for name in ("groups", "segments_passed", *(each for each in tally if each.startswith("pruned_by_"))):
+            for name in SCAN_COUNTS:
                 self.row_scan[name] = self.row_scan.get(name, 0) + tally[name]
 
     def excluded(self, segments: int, groups: Mapping[str, int]) -> None:

@@ -45,10 +45,10 @@ def prune(
         segments = note(rule.__name__, *rule(leaf, segments, check))
     explain = Explain(
         leaf, considered, considered_bytes, tuple(steps), len(segments), kept_bytes, looked_up_in,
-        tiers.pieces, tiers.reasons, tiers.missed, frozenset(segment.tier_s for segment in segments),
+        tiers.pieces, tiers.reasons, tiers.missed, frozenset([segment.tier_s for segment in segments]),
     )  # fmt: skip
     return LeafPlan(leaf, segments, explain)
 
 
 def _bytes(segments: Sequence[Segment]) -> int:
-    return sum(segment.size_bytes for segment in segments)
+    return sum([segment.size_bytes for segment in segments])

@@ -80,8 +80,9 @@ class RunningQuery:
         """Mark the query as running: its turn has come."""
         self.check()
         self.state = "running"
-        self._turn_s, self._turn_cpu_s = time.monotonic(), time.thread_time()
-        self._thread = threading.get_ident()
+        if self._hurries:
+            self._turn_s, self._turn_cpu_s = time.monotonic(), time.thread_time()
+            self._thread = threading.get_ident()
 
     @property
     def cancelled(self) -> Cancelled | None:

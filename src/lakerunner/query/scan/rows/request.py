@@ -197,3 +197,5 @@ class RowTally:
 
 
 _COUNTS = tuple(each.name for each in fields(RowTally) if each.name != "failed")
+#: The counts that EXPLAIN shows.
+SCAN_COUNTS = ("groups", "segments_passed", *(name for name in _COUNTS if name.startswith("pruned_by_")))
