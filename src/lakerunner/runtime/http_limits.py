@@ -60,7 +60,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
-        self.scope[BODY_RECEIVED] = True  # type: ignore[typeddict-unknown-key]
+        self.scope[BODY_RECEIVED] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:

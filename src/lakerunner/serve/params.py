@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from email.message import Message
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import unquote, urlencode
 
 from starlette.requests import Request
 
@@ -44,13 +44,13 @@ class Params:
     @classmethod
     def in_url(cls, text: str) -> Params:
         """The parameters of a URL's query string."""
-        try:
-            return cls(parse_qs(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="surrogateescape"))
-        except ValueError:
-            raise BadInput(f"cannot read this request: it has more than {_MAX_FIELDS} parameters") from None
+        if text.count("&") >= _MAX_FIELDS:
+            raise BadInput(f"cannot read this request: it has more than {_MAX_FIELDS} parameters")
+        return cls(_fields(text))
 
     def text(self, name: str, default: str = "") -> str:
-        return next(iter(self._values.get(name, ())), default)
+        values = self._values.get(name)
+        return values[0] if values else default
 
     def texts(self, name: str) -> Sequence[str]:
         return self._values.get(name, ())
@@ -88,6 +88,23 @@ class Params:
     def flag(self, name: str, *, default: bool = False) -> bool:
         value = self.text(name).lower()
         return value in ("1", "true", "yes", "all") if value else default
+
+
+def _fields(text: str) -> dict[str, list[str]]:
+    """The same as `parse_qs` with blank values, which takes five times as many calls for each field.
+
+    >>> _fields("a=1&b=x+y%26&a=&c")
+    {'a': ['1', ''], 'b': ['x y&'], 'c': ['']}
+    """
+    found: dict[str, list[str]] = {}
+    for pair in text.split("&"):
+        if not pair:
+            continue
+        name, _, value = pair.replace("+", " ").partition("=")
+        if "%" in pair:
+            name, value = unquote(name, errors="surrogateescape"), unquote(value, errors="surrogateescape")
+        found.setdefault(name, []).append(value)
+    return found
 
 
 def _multipart(kind: str, body: bytes) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -97,7 +97,7 @@ class Workers(Protocol):
         """Evaluate a fragment on the worker that owns its segments; None if no worker can at the moment."""
         ...
 
-    def stream(self, request: EvaluateRequest, check: Check) -> Iterable[pa.RecordBatch | EvaluateAnswer]:
+    def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
         """Evaluate a fragment whose value is rows. Yields the batches, then the answer without batches.
 
         If a worker fails, another one continues after the rows that were delivered already.

@@ -6,7 +6,7 @@ import dataclasses
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -131,17 +131,17 @@ class FlightWorkers:
             raise died
         return None
 
-    def stream(self, request: EvaluateRequest, check: Check) -> Iterable[pa.RecordBatch | EvaluateAnswer]:
+    def stream(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
         return self._whole(request, check) if request.small else self._continued(request, check)
 
-    def _whole(self, request: EvaluateRequest, check: Check) -> Iterable[pa.RecordBatch | EvaluateAnswer]:
+    def _whole(self, request: EvaluateRequest, check: Check) -> Iterator[pa.RecordBatch | EvaluateAnswer]:
         """A small answer, which comes in one piece: nothing is delivered before all is here."""
         reason = Unavailable("cannot read rows: no query worker is available")
         for address in self._owners(request)[: self._attempts]:
             ask = Ask(address, {}, check)
             self._watcher.add(ask)
             try:
-                return list(self._run(request, ask))
+                return iter(list(self._run(request, ask)))
             except Unavailable as error:
                 self._lost(ask)
                 reason = error

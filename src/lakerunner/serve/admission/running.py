@@ -8,6 +8,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+
+from prometheus_client import Histogram
 
 from lakerunner.model.errors import LakeError, LimitHit, Missing
 from lakerunner.serve.caller import Caller
@@ -18,6 +21,12 @@ _SHOWN_TEXT = 2_000
 #: The most that a short query takes, in CPU time and in wall time.
 _SHORT_CPU_S = 0.3
 _SHORT_S = 1.5
+
+
+@cache
+def _seconds(kind: str, outcome: str) -> Histogram:
+    """The histogram of these labels: there are few of them, and finding it takes prometheus_client several calls."""
+    return API_SECONDS.labels(kind, outcome)
 
 
 class Cancelled(LakeError):
@@ -146,7 +155,7 @@ class Running:
             with self._lock:
                 del self._queries[query.query_id]
             API_QUERIES.dec()
-            API_SECONDS.labels(kind, outcome).observe(query.elapsed_s)
+            _seconds(kind, outcome).observe(query.elapsed_s)
 
     @property
     def idle(self) -> bool:
