@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +98,23 @@ def test_what_is_made_of_kept_rows_is_made_once(
         assert plain is not None and got.column("message").to_pylist() == plain.column("message").to_pylist()
     assert len(shape.made) == len(segments)
     assert bool(shape.found) is not refuse
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_kept_rows_come_in_the_order_of_time_and_then_of_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest_first: bool
+) -> None:
+    monkeypatch.setattr("lakerunner.query.scan.rows.segment._FIRST_ROWS", 60)
+    lake = LakeOfRows(tmp_path, decoded_bytes=1 << 24)
+    times = np.random.default_rng(7).integers(0, 90, (2, ROWS))
+    segments = [
+        lake.write([{"timestamp": int(time), "message": f"{half} {n}"} for n, time in enumerate(times[half])])
+        for half in range(2)
+    ]
+    shape = _Kept()
+    for limit in (20, 20, 20, 60, 1, 33, 60):
+        asked = RowScan(LOGS, parse('message=~"[01] .*[0-8]"'), newest_first=newest_first, limit=limit)
+        (got,) = scan_segments(lake.opener, segments, asked, lambda _: None, RowTally(), shape=shape)
+        plain = lake.scan(segments, replace(asked, columns=("timestamp", "message")))
+        assert plain is not None and got.column("message").to_pylist() == plain.column("message").to_pylist()
+    assert shape.found

@@ -33,7 +33,11 @@ class BestRows:
 
     def add(self, segment: int, found: Found) -> None:
         """Add rows, and drop all rows that are no longer among the best."""
-        order = np.lexsort((found.rows, self._sign * found.times))[: self._limit]
+        first = found.among
+        if first is not None and first.in_order is not None and len(first.rows) == len(found.rows):
+            order = first.in_order[: self._limit]
+        else:
+            order = np.lexsort((found.rows, self._sign * found.times))[: self._limit]
         self.found.append((segment, found.chosen(np.sort(order))))
         if len(self.found) == 1:
             # Nothing to cut: these are the best of the group.

@@ -142,19 +142,30 @@ class Found(GroupRows):
     ) -> pa.RecordBatch | None:
         """What `make` makes of these columns of the rows, a row of each, if the rows are kept in memory: so is this.
 
-        `what` names all that decides what is made. None: nothing is made of them, or nothing is kept.
+        `what` names all that decides what is made. None: nothing is made of them, or nothing is kept. Rows that are
+        among remembered first rows come in the order of answers, and others as they are.
         """
         first = self.among
         if first is not None:
-            name, rows = first.name, first.rows
+            name, rows, in_order = first.name, first.rows, first.in_order
         elif self.condition is not None and self._are_very_few:
-            name, rows = self.condition.number, self.rows
+            name, rows, in_order = self.condition.number, self.rows, None
         else:
             return None
         made, _ = self.group.remembered(
-            ("made", name, what), lambda: _made_of(self.group, rows, columns, make), lambda found: found[1]
+            ("made", name, what), lambda: _made_of(self.group, rows, columns, make, in_order), lambda found: found[1]
         )
-        return made if made is None or len(rows) == len(self.rows) else made.take(self._places_in(rows))
+        return made if made is None or first is None else self._of_first(made, first)
+
+    def _of_first(self, made: pa.RecordBatch, first: FirstRows) -> pa.RecordBatch:
+        """What was made of these rows, out of what was made of the first rows in the order of answers."""
+        count, in_order = len(self.rows), first.in_order
+        if in_order is None:
+            return made if count == len(first.rows) else made.take(self._places_in(first.rows))
+        # Nearly always they come before all others.
+        if count == len(first.rows) or np.array_equal(np.sort(first.rows[in_order[:count]]), self.rows):
+            return made.slice(0, count)
+        return made.take(pa.array(np.argsort(in_order)[np.searchsorted(first.rows, self.rows)]))
 
     def _places_in(self, others: Ints) -> pa.Array:
         return pa.array(np.searchsorted(others, self.rows))
@@ -165,12 +176,13 @@ def _made_of(
     rows: Ints,
     columns: Sequence[str] | None,
     make: Callable[[pa.RecordBatch], pa.RecordBatch | None],
+    in_order: Ints | None,
 ) -> tuple[pa.RecordBatch | None, int]:
-    """What is made of the rows, if that is a row of each, and its bytes."""
+    """What is made of the rows, if that is a row of each, and its bytes. With `in_order`, in this order."""
     made = make(group_batch(group, rows, columns))
     if made is None or made.num_rows < len(rows):
         return None, _NOT_MADE_BYTES
-    made = compact(made)
+    made = compact(made if in_order is None else made.take(pa.array(in_order)))
     return made, int(made.get_total_buffer_size())
 
 
@@ -195,6 +207,8 @@ class FirstRows:
     times: Ints
     #: Under which they are remembered.
     name: Hashable = None
+    #: The places of the rows in the order of answers; None: not known.
+    in_order: Ints | None = None
 
     @property
     def are_all(self) -> bool:
@@ -202,4 +216,4 @@ class FirstRows:
 
     @property
     def nbytes(self) -> int:
-        return int(self.rows.nbytes + self.times.nbytes)
+        return int(self.rows.nbytes + self.times.nbytes + (0 if self.in_order is None else self.in_order.nbytes))

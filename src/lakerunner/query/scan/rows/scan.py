@@ -173,7 +173,8 @@ class _Scan:
                 parts.append(shape.part(found))
                 found.group.settle(found.rows[:0])
         whole = shape.whole(parts)
-        return whole if whole.num_rows < 2 else whole.take(pa.array(self._order(whole)))
+        order = self._order(whole)
+        return whole if (order[1:] > order[:-1]).all() else whole.take(pa.array(order))
 
     def _unified(self, opened: Mapping[int, OpenedSegment]) -> Shape:
         """Rows as they are stored, in the schema of all segments."""

@@ -61,9 +61,10 @@ def _first(group: GroupReader, scan: RowScan, left: Undecided, rows: Ints, times
     found = FirstRows(len(rows), rows, times)
     if scan.limit is None or scan.limit > _FIRST_ROWS or left.times or len(rows) <= _FIRST_ROWS:
         return found
-    order = np.sort(np.lexsort((rows, -times if scan.newest_first else times))[:_FIRST_ROWS])
+    best = np.lexsort((rows, -times if scan.newest_first else times))[:_FIRST_ROWS]
+    order = np.sort(best)
     name = "first", left.condition.number, scan.newest_first
-    found = FirstRows(len(rows), rows[order], times[order], name)
+    found = FirstRows(len(rows), rows[order], times[order], name, np.searchsorted(order, best))
     group.keep_first(left.condition, found, newest=scan.newest_first)
     return found
 
