@@ -126,3 +126,42 @@ def test_a_connection_lost_in_a_transaction_is_unavailable(database: Database) -
         assert row is not None
         threading.Thread(target=cut, args=(row["pid"],)).start()
         tx.execute("SELECT pg_sleep(10)")
+
+
+def _pid(tx: psycopg.Connection[dict[str, int]]) -> int:
+    row = tx.execute("SELECT pg_backend_pid() AS pid, pg_sleep(0.05)").fetchone()
+    assert row is not None
+    return row["pid"]
+
+
+def test_a_reader_stays_at_hand_and_is_replaced_when_it_is_lost(database: Database) -> None:
+    first = database.read(_pid)
+    assert [database.read(_pid) for _ in range(3)] == [first] * 3
+    with database.transaction() as tx:
+        tx.execute("SELECT pg_terminate_backend(%s)", [first])
+    assert database.read(_pid) != first
+
+
+def test_a_reader_that_was_left_in_a_transaction_does_not_stay_at_hand(database: Database) -> None:
+    database.read(lambda tx: tx.execute("BEGIN"))
+    assert not database._at_hand
+    found = database.read(lambda tx: tx.pgconn.transaction_status)
+    assert found == psycopg.pq.TransactionStatus.IDLE
+
+
+@pytest.mark.parametrize("pool_size", [1, 2, 4])
+def test_all_who_wait_for_a_reader_get_one(database: Database, pool_size: int) -> None:
+    shared = Database(database.url, pool_size=pool_size)
+    pids: list[int] = []
+    try:
+        threads = [threading.Thread(target=lambda: pids.extend(shared.read(_pid) for _ in range(4))) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(pids) == 24
+        assert len(set(pids)) <= pool_size
+        assert len(shared._at_hand) <= (pool_size > 1)
+    finally:
+        shared.close()
+    assert not shared._at_hand

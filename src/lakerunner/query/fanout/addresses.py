@@ -18,8 +18,6 @@ Addresses: TypeAlias = Callable[[], list[str]]
 _DNS = "dns://"
 _DNS_TTL_S = 5.0
 NOTE = "query-worker.address"
-#: A query asks several times.
-_NOTE_TTL_S = 0.005
 
 
 def addresses_of(settings: Settings) -> Addresses:
@@ -63,11 +61,8 @@ class _Noted:
         self._path = str(data_dir / NOTE)
         self._version: tuple[int, int] | None = None
         self._found: list[str] = []
-        self._until_s = 0.0
 
     def __call__(self) -> list[str]:
-        if time.monotonic() < self._until_s:
-            return self._found
         try:
             stat = os.stat(self._path)  # noqa: PTH116  (a query asks often, and a path takes twice as long)
         except OSError:
@@ -75,7 +70,6 @@ class _Noted:
         version = stat.st_ino, stat.st_mtime_ns
         if version != self._version:
             self._found, self._version = noted(self._data_dir), version
-        self._until_s = time.monotonic() + _NOTE_TTL_S
         return self._found
 
 
