@@ -7,10 +7,11 @@ import asyncio
 from starlette.requests import ClientDisconnect, Request
 
 from lakerunner.model.errors import BadInput, LimitHit
-from lakerunner.runtime.http_limits import BODY_RECEIVED
 
 #: How long a client may take to send a body.
 MAX_BODY_S = 10.0
+#: Key in a request's ASGI scope, set by the HTTP protocol: the whole body has been received.
+BODY_RECEIVED = "lakerunner.body_received"
 
 
 async def read_body(request: Request, max_bytes: int, hint: str) -> bytes:

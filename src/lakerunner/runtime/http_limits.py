@@ -10,6 +10,7 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from lakerunner.runtime.http_body import BODY_RECEIVED
 from lakerunner.runtime.http_writes import HeadWithBody
 
 #: The most bytes that a request may have before the end of its headers.
@@ -18,8 +19,6 @@ HEAD_BYTES = 64 << 10
 HEAD_S = 10.0
 #: The connection is closed when the client reads nothing of an answer for this long.
 STALL_S = 20.0
-#: Key in a request's ASGI scope: the whole body has been received.
-BODY_RECEIVED = "lakerunner.body_received"
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
