@@ -72,7 +72,10 @@ def test_steps() -> None:
     assert read_step_ms(params(), Bounds(0, 3_600 * S)) == 14_000
     assert read_step_ms(params(step="150.5"), Bounds(0, S)) == 150_500
     assert read_step_ms(params(step="120000ms"), Bounds(0, S)) == 120_000
-    for text in ("0", "-1", "x"):
+    # Seconds are cut, not rounded: the nearest double is a little less than 1.001.
+    assert read_step_ms(params(step="1.001"), Bounds(0, S)) == 1_000
+    assert read_step_ms(params(step="1001ms"), Bounds(0, S)) == 1_001
+    for text in ("0", "-1", "x", "0.0009"):
         with pytest.raises(BadInput):
             read_step_ms(params(step=text), Bounds(0, S))
 

@@ -92,11 +92,21 @@ def _bad(name: str, text: str) -> BadInput:
     return BadInput(f'invalid parameter "{name}": cannot parse {text[:50]!r} to a valid timestamp')
 
 
+def _parse_span_ms(name: str, text: str) -> int:
+    """Parse a number of seconds, or a duration. As Loki has it, seconds are cut to nanoseconds, then to milliseconds.
+
+    >>> _parse_span_ms("step", "0.333"), _parse_span_ms("step", "1.001"), _parse_span_ms("step", "1001ms")
+    (333, 1000, 1001)
+    """
+    span_ms = parse_span_ms(name, text)
+    return span_ms if text[-1:].isalpha() else int(float(text) * NS_PER_S) // NS_PER_MS
+
+
 def read_step_ms(params: Params, bounds: Bounds) -> int:
     """The step in milliseconds; without one, a whole number of seconds that fits the range."""
     if not params.text("step"):
         return max(bounds.range_ns // (_POINTS * NS_PER_S), 1) * 1000
-    step_ms = parse_span_ms("step", params.text("step"))
+    step_ms = _parse_span_ms("step", params.text("step"))
     if step_ms <= 0:
         raise BadInput(
             "zero or negative query resolution step widths are not accepted. Try a positive integer", where="step"
@@ -105,7 +115,7 @@ def read_step_ms(params: Params, bounds: Bounds) -> int:
 
 
 def read_interval_ns(params: Params) -> int:
-    interval_ms = parse_span_ms("interval", params.text("interval")) if params.text("interval") else 0
+    interval_ms = _parse_span_ms("interval", params.text("interval")) if params.text("interval") else 0
     if interval_ms < 0:
         raise BadInput("interval must be >= 0", where="interval")
     return interval_ms * NS_PER_MS
