@@ -85,6 +85,6 @@ def test_a_long_query_is_spread_over_lines() -> None:
 
 
 def test_decolorize_is_not_indented() -> None:
-    text = '{service_name="checkout", deployment_environment="prod"} | decolorize | logfmt | level="warn" | took > 3s or x=""'
+    text = '{service_name="checkout", deployment_environment="prod"} | decolorize | logfmt | level="warn" | took > 3s'
     lines = pretty(parse(text)).split("\n")
     assert lines[1:3] == ["| decolorize", "  | logfmt"]

@@ -35,9 +35,9 @@ def detected_routes(api: Api) -> list[BaseRoute]:
 
         def answer(query: RunningQuery) -> Response:
             values: dict[str, set[str]] = defaultdict(set)
+            tallies = Tallies(api.service, query, selector)
             # A range ends before its end: one without a length has nothing. So for fields.
-            streams = Tallies(api.service, query, selector).of_range(COUNT, _NAMES, bounds)[0] if bounds.range_ns else []
-            for stream in streams:
+            for stream in tallies.of_range(COUNT, _NAMES, bounds)[0] if bounds.range_ns else ():
                 for name, value in stream.labels.items():
                     values[name].add(value)
             found = [{"label": name, "cardinality": len(values[name])} for name in sorted(values)]
