@@ -29,6 +29,9 @@ def test_printed_trees_parse_to_themselves(expr: Expr) -> None:
         ('{ a = "b" ,c=~`d` }|= "x" or ip("::1")', '{a="b", c=~"d"} |= "x" or ip("::1")'),
         ('{a="b"} != "x" or "y"', '{a="b"} != "x" != "y"'),
         ('{a="b"} | json x, y="z.w" | x > 3KiB or y <= 90s', '{a="b"} | json x="x",y="z.w" | ( x>3072B or y<=1m30s )'),
+        # A pattern that is no plain search is in backticks, unless it has one.
+        ('{a=~"[b]c*"} | x=~"[ab]" | y!~"[ab]"', '{a=~"[b]c*"} | x=~`[ab]` | y!~"[ab]"'),
+        ('{a="b"} | x=~"a.*" | y=~"[ab]`" | z=~"\\\\d"', '{a="b"} | x=~"a.*" | y=~"[ab]`" | z=~`\\d`'),
         ('{a="b"} | LOGFMT --keep-empty --strict k', '{a="b"} | logfmt --strict --keep-empty k="k"'),
         ('{a="b"} | x = 1 y == 2, z != -0.5', '{a="b"} | ( x==1 , ( y==2 , z!=-0.5 ) )'),
         ('rate(({a="b"} |= "x")[5m] offset 1h)', 'rate({a="b"} |= "x"[5m] offset 1h0m0s)'),
@@ -79,3 +82,9 @@ def test_a_long_query_is_spread_over_lines() -> None:
 / on (service_name) group_left (level)
   vector(1.000000)"""
     )
+
+
+def test_decolorize_is_not_indented() -> None:
+    text = '{service_name="checkout", deployment_environment="prod"} | decolorize | logfmt | level="warn" | took > 3s'
+    lines = pretty(parse(text)).split("\n")
+    assert lines[1:3] == ["| decolorize", "  | logfmt"]

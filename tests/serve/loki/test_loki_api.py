@@ -27,6 +27,8 @@ def loki(lake: WorkerLake) -> Iterator[httpx.Client]:
         yield serve().client
 
 
+NO_VOLUME = {"resultType": "vector", "result": []}
+ANY = '{service_name=~".+"}'
 TIMES = {"start": str((NOW_S - 60) * S), "end": str((NOW_S + 60) * S)}
 
 
@@ -78,6 +80,8 @@ def test_values(loki: httpx.Client) -> None:
         ("query_range", {"query": '{service_name="cart"}', "start": "2", "end": "1"}),
         ("query_range", {"query": '{service_name="cart"} | json | line_format "{{"'}),
         ("query_range", {"query": "x" * 20_000}),
+        ("query_range", {"query": '{service_name="cart"}', **TIMES, "step": "0.01"}),
+        ("query_range", {"query": '{service_name="cart"}', "since": "3600"}),
         ("series", {"match[]": '{service_name="cart"} |= "x"'}),
         ("series", {"match[]": ""}),
         ("series", {"match[]": ["{}", '{service_name="cart"}']}),
@@ -107,8 +111,11 @@ def test_discovery(loki: httpx.Client) -> None:
     assert [one["metric"] for one in volume["data"]["result"]] == [{"service_name": "cart"}, {"service_name": "shop"}]
     for step in ("1", "7", "60", "1000"):
         params = {**TIMES, "query": '{service_name="shop"}', "step": step}
-        by_time = loki.get("/loki/api/v1/index/volume_range", params=params).json()["data"]["result"]
-        assert sum(int(value) for _, value in by_time[0]["values"]) == sum(len(line) for _, line in SHOP)
+        data = loki.get("/loki/api/v1/index/volume_range", params=params).json()["data"]
+        values = data["result"][0]["values"] if data["resultType"] == "matrix" else [data["result"][0]["value"]]
+        assert sum(int(value) for _, value in values) == sum(len(line) for _, line in SHOP)
+    # One time for every group is a vector.
+    assert data["resultType"] == "vector"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +126,12 @@ def test_discovery(loki: httpx.Client) -> None:
         ("labels", {"end": TIMES["start"]}, {"status": "success"}),
         ("label/service_name/values", {"end": TIMES["start"]}, {"status": "success"}),
         ("series", {"end": TIMES["start"]}, {"status": "success", "data": []}),
-        ("index/volume_range", {"query": '{service_name="nobody"}'}, {"resultType": "vector", "result": []}),
+        ("index/volume_range", {"query": '{service_name="nobody"}'}, NO_VOLUME),
+        ("index/volume", {"query": "{}", "start": str(CART[0][0]), "end": str(CART[0][0])}, NO_VOLUME),
+        ("index/volume", {"query": "{}", "targetLabels": "service_name,trace"}, NO_VOLUME),
+        ("index/volume", {"query": "{}", "targetLabels": "service_name,"}, NO_VOLUME),
+        ("detected_fields", {"query": ANY, "start": str(CART[0][0]), "end": str(CART[0][0])}, {}),
+        ("detected_labels", {"start": str(CART[0][0]), "end": str(CART[0][0])}, {}),
     ],
 )
 def test_nothing_looks_as_loki_shows_it(
@@ -139,7 +151,7 @@ def test_volumes_of_streams_that_lack_a_target_label(loki: httpx.Client) -> None
     # The query itself says which values of the label will do.
     named = volumes('{service_name=~".+", cloud_region!="x"}', targetLabels=targets)
     assert named == [{"service_name": "cart"}, {"service_name": "shop"}]
-    assert volumes("{}", limit="0") == named
+    assert volumes("{}", limit="0", aggregateBy="") == named
 
 
 def test_fields_and_patterns(loki: httpx.Client) -> None:

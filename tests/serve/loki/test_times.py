@@ -33,6 +33,7 @@ def params(**values: str) -> Params:
         ("1793527200000000001", 1_793_527_200_000_000_001),
         ("1793527200.75", 1_793_527_200_750_000_000),
         ("1793527200.", 1_793_527_200 * S),
+        ("1.7935272005e9", 1_793_527_200_500_000_000),
         ("2026-11-01T10:00:00Z", 1_793_527_200 * S),
         ("2026-11-01T11:00:00.123456789+01:00", 1_793_527_200_123_456_789),
     ],
@@ -60,6 +61,10 @@ def test_without_times_the_last_hour_is_meant() -> None:
     assert abs(late.start_ns - (now_ns - 3_600 * S)) < 5 * S
     with pytest.raises(BadInput):
         read_bounds(params(start="2", end="1"))
+    # A duration has a unit; only steps are also numbers of seconds.
+    for text in ("3600", "1.5", "x"):
+        with pytest.raises(BadInput, match="since"):
+            read_bounds(params(since=text))
 
 
 def test_steps() -> None:
@@ -67,7 +72,10 @@ def test_steps() -> None:
     assert read_step_ms(params(), Bounds(0, 3_600 * S)) == 14_000
     assert read_step_ms(params(step="150.5"), Bounds(0, S)) == 150_500
     assert read_step_ms(params(step="120000ms"), Bounds(0, S)) == 120_000
-    for text in ("0", "-1", "x"):
+    # Seconds are cut, not rounded: the nearest double is a little less than 1.001.
+    assert read_step_ms(params(step="1.001"), Bounds(0, S)) == 1_000
+    assert read_step_ms(params(step="1001ms"), Bounds(0, S)) == 1_001
+    for text in ("0", "-1", "x", "0.0009"):
         with pytest.raises(BadInput):
             read_step_ms(params(step=text), Bounds(0, S))
 

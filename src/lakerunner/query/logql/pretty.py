@@ -6,6 +6,7 @@ import itertools
 
 from lakerunner.query.logql.ast import (
     Binary,
+    Decolorize,
     Expr,
     Given,
     LabelReplace,
@@ -37,6 +38,7 @@ from lakerunner.query.vectors.matching import Cardinality
 #: Bytes of a line.
 _WIDTH = 100
 _NS_PER_MS = 1_000_000
+_DECOLORIZE = stage_text(Decolorize())
 
 
 def pretty(expr: Expr, level: int = 0) -> str:
@@ -129,8 +131,13 @@ def _selector(selector: LogSelector, level: int) -> str:
     for is_filter, group in itertools.groupby(selector.stages, lambda stage: isinstance(stage, LineFilter)):
         texts = [stage_text(stage) for stage in group]
         joined = " ".join(texts)
-        lines += ("  " * (level + 1) + text for text in ([joined] if is_filter and _fits(joined) else texts))
+        lines += (_indented(text, level + 1) for text in ([joined] if is_filter and _fits(joined) else texts))
     return "\n".join(lines)
+
+
+def _indented(stage: str, level: int) -> str:
+    # As Loki has it, this stage alone is not indented.
+    return stage if stage == _DECOLORIZE else "  " * level + stage
 
 
 def _fits(text: str) -> bool:

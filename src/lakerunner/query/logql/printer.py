@@ -46,8 +46,9 @@ from lakerunner.query.logql.ast import (
 from lakerunner.query.logql.durations import format_go_duration
 from lakerunner.query.logql.operators import PRECEDENCE, RIGHT_ASSOCIATIVE
 from lakerunner.query.logql.sizes import format_size
+from lakerunner.query.logql.stages.label_patterns import simplified
 from lakerunner.query.series.go_format import general, plain
-from lakerunner.query.series.matchers import Matcher
+from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.syntax.durations import format_duration_ms
 from lakerunner.query.syntax.strings import quote
 from lakerunner.query.vectors.matching import Cardinality
@@ -206,7 +207,7 @@ def condition_text(condition: Condition) -> str:
         case OrFilter(left=left, right=right):
             return f"( {condition_text(left)} or {condition_text(right)} )"
         case StringFilter(matcher=matcher):
-            return matcher_text(matcher)
+            return _filter_text(matcher)
         case NumberFilter(label=label, op=op, value=value):
             return f"{label}{op}{plain(value)}"
         case DurationFilter(label=label, op=op, value_ns=value_ns):
@@ -215,6 +216,12 @@ def condition_text(condition: Condition) -> str:
             return f"{label}{op}{format_size(value_bytes)}"
         case IpFilter(label=label, op=op, addresses=addresses):
             return f"{label}{'=' if op is CompareOp.EQUAL else op}ip({quote(addresses)})"
+
+
+def _filter_text(matcher: Matcher) -> str:
+    """A matcher of a label filter. As Loki has it, a pattern that is no plain search is in backticks."""
+    is_raw = matcher.kind is MatchKind.REGEX and simplified(matcher.value) is None and not set(matcher.value) & {*"`\r"}
+    return f"{matcher.name}{matcher.kind}`{matcher.value}`" if is_raw else matcher_text(matcher)
 
 
 def _line_text(text: LineText) -> str:

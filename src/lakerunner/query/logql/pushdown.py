@@ -24,7 +24,7 @@ from lakerunner.query.logql.line_patterns import parse_filter_pattern
 from lakerunner.query.logql.records import ALWAYS, DEFAULTS, LINE, SERVICE_NAME, TEXT_COLUMNS, value_columns
 from lakerunner.query.logql.selection import is_negated, text_leaf
 from lakerunner.query.logql.stages.label_patterns import accepted_texts
-from lakerunner.query.logql.stages.line_filters import is_address
+from lakerunner.query.logql.stages.line_filters import is_address, telling
 from lakerunner.query.scan.rows.predicate import (
     EVERYTHING,
     And,
@@ -170,6 +170,7 @@ def _equal(column: Column, text: str) -> Predicate:
 
 def line_predicate(stage: ast.LineFilter) -> Predicate | None:
     """The filter as a predicate, if it can be stated exactly. A row without a message has an empty line."""
+    stage = telling(stage)
     if any(is_address(stage, text) or not text.value for text in stage.texts):
         return None
     values = [text.value for text in stage.texts]

@@ -66,9 +66,10 @@ def check_steps(times: QueryTimes, max_steps: int) -> None:
         raise BadInput("cannot run a range query: its step is not positive")
     if times.end_ns < times.start_ns:
         raise BadInput('cannot run a range query: "end" is before "start"')
-    if times.count > max_steps:
+    # As in Prometheus and Loki, the time of the start is no step.
+    if times.count - 1 > max_steps:
         raise TooManySteps(
-            f"cannot run a range query of {times.count:,} steps: more than {max_steps:,} (api.max_steps)",
+            f"cannot run a range query of {times.count - 1:,} steps: more than {max_steps:,} (api.max_steps)",
             hint=f"exceeded maximum resolution of {max_steps:,} points per timeseries. Try decreasing the query "
             "resolution (?step=XX)",
         )

@@ -34,9 +34,10 @@ def detected_routes(api: Api) -> list[BaseRoute]:
         selector, bounds = selector_of(params.text("query")), read_bounds(params)
 
         def answer(query: RunningQuery) -> Response:
-            streams, _ = Tallies(api.service, query, selector).of_range(COUNT, _NAMES, bounds)
             values: dict[str, set[str]] = defaultdict(set)
-            for stream in streams:
+            tallies = Tallies(api.service, query, selector)
+            # A range ends before its end: one without a length has nothing. So for fields.
+            for stream in tallies.of_range(COUNT, _NAMES, bounds)[0] if bounds.range_ns else ():
                 for name, value in stream.labels.items():
                     values[name].add(value)
             found = [{"label": name, "cardinality": len(values[name])} for name in sorted(values)]
@@ -76,7 +77,8 @@ async def _detect(api: Api, request: Request, answer: Callable[[Sequence[Field],
     selector = log_query_of(text)
 
     def run(query: RunningQuery) -> Response:
-        found = detect_fields(newest_lines(api, query, selector, bounds, lines), query.check)
+        entries = newest_lines(api, query, selector, bounds, lines) if bounds.range_ns else []
+        found = detect_fields(entries, query.check)
         return document(request, json_text(answer(found, limit)))
 
     return await api.in_turn(request, caller, "loki_detected_fields", text, run)

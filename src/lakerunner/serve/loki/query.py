@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import BadInput
 from lakerunner.query.language import Plan, RowPlan
-from lakerunner.query.series.times import QueryTimes
+from lakerunner.query.series.times import QueryTimes, check_steps
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.loki.answers import loki_route, success
@@ -57,8 +57,11 @@ def query_routes(api: Api) -> list[BaseRoute]:
 async def _run(api: Api, request: Request, params: Params, kind: str, times: QueryTimes) -> Response:
     caller = await api.caller(request)
     text = params.text("query")
-    most = api.admission.limits(caller).max_entries
-    thinning = Thinning(read_interval_ns(params), read_limit(params, most), newest_first=read_newest_first(params))
+    limits = api.admission.limits(caller)
+    # As in Loki, also for log queries, which have no use for steps.
+    check_steps(times, limits.max_steps)
+    limit = read_limit(params, limits.max_entries)
+    thinning = Thinning(read_interval_ns(params), limit, newest_first=read_newest_first(params))
     question = Question(
         LOGQL,
         text,

@@ -18,7 +18,8 @@ LABELS_SINCE_NS = 6 * 3_600 * NS_PER_S
 _POINTS = 250
 #: An integer of more digits than this is nanoseconds, not seconds.
 _SECONDS_DIGITS = 10
-_INTEGER, _DECIMAL = re.compile(r"[+-]?\d{1,25}", re.ASCII), re.compile(r"[+-]?\d{0,25}\.\d{0,25}", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,25}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d{1,25}\.\d{0,25}|\.\d{1,25})([eE][+-]?\d{1,2})?", re.ASCII)
 _CALENDAR = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FAR_NS = FAR_MS * 1_000
@@ -40,12 +41,19 @@ def read_bounds(params: Params, since_ns: int = QUERY_SINCE_NS) -> Bounds:
     """Parse `start`, `end` and `since`. The start defaults to `since` before the end, or before now if that is less."""
     now_ns = time.time_ns()
     if params.text("since"):
-        since_ns = parse_span_ms("since", params.text("since")) * NS_PER_MS
+        since_ns = _parse_since_ns(params.text("since"))
     end_ns = time_ns(params, "end", now_ns)
     start_ns = time_ns(params, "start", min(end_ns, now_ns) - since_ns)
     if end_ns < start_ns:
         raise BadInput("end timestamp must not be before or equal to start time")
     return Bounds(start_ns, end_ns)
+
+
+def _parse_since_ns(text: str) -> int:
+    """Parse a duration. Unlike a step, it has a unit."""
+    if text[-1:].isdigit() and text != "0":
+        raise BadInput(f'invalid parameter "since": {text[:50]!r} has no unit', hint="give a duration like 90m")
+    return parse_span_ms("since", text) * NS_PER_MS
 
 
 def time_ns(params: Params, name: str, default_ns: int) -> int:
@@ -61,7 +69,7 @@ def parse_time_ns(name: str, text: str) -> int:
     >>> parse_time_ns("time", "1793527800000000001"), parse_time_ns("time", "1970-01-01T00:00:02.25+00:00")
     (1793527800000000001, 2250000000)
     """
-    if _DECIMAL.fullmatch(text) and len(text.strip("+-")) > 1:
+    if _DECIMAL.fullmatch(text):
         return _near(round(float(text) * 1000) * NS_PER_MS)
     if _INTEGER.fullmatch(text) and -(1 << 63) <= int(text) < 1 << 63:
         return _near(int(text) * (NS_PER_S if len(text) <= _SECONDS_DIGITS else 1))
@@ -84,11 +92,21 @@ def _bad(name: str, text: str) -> BadInput:
     return BadInput(f'invalid parameter "{name}": cannot parse {text[:50]!r} to a valid timestamp')
 
 
+def _parse_span_ms(name: str, text: str) -> int:
+    """Parse a number of seconds, or a duration. As Loki has it, seconds are cut to nanoseconds, then to milliseconds.
+
+    >>> _parse_span_ms("step", "0.333"), _parse_span_ms("step", "1.001"), _parse_span_ms("step", "1001ms")
+    (333, 1000, 1001)
+    """
+    span_ms = parse_span_ms(name, text)
+    return span_ms if text[-1:].isalpha() else int(float(text) * NS_PER_S) // NS_PER_MS
+
+
 def read_step_ms(params: Params, bounds: Bounds) -> int:
     """The step in milliseconds; without one, a whole number of seconds that fits the range."""
     if not params.text("step"):
         return max(bounds.range_ns // (_POINTS * NS_PER_S), 1) * 1000
-    step_ms = parse_span_ms("step", params.text("step"))
+    step_ms = _parse_span_ms("step", params.text("step"))
     if step_ms <= 0:
         raise BadInput(
             "zero or negative query resolution step widths are not accepted. Try a positive integer", where="step"
@@ -97,7 +115,7 @@ def read_step_ms(params: Params, bounds: Bounds) -> int:
 
 
 def read_interval_ns(params: Params) -> int:
-    interval_ms = parse_span_ms("interval", params.text("interval")) if params.text("interval") else 0
+    interval_ms = _parse_span_ms("interval", params.text("interval")) if params.text("interval") else 0
     if interval_ms < 0:
         raise BadInput("interval must be >= 0", where="interval")
     return interval_ms * NS_PER_MS

@@ -45,15 +45,19 @@ class VolumeRequest:
     @classmethod
     def of(cls, params: Params, most: int) -> VolumeRequest:
         selector, bounds = selector_of(params.required("query"), braces=True), read_bounds(params)
-        aggregate_by = params.text("aggregateBy", _SERIES)
+        aggregate_by = params.text("aggregateBy") or _SERIES
         if aggregate_by not in (_SERIES, _LABELS):
             raise BadInput("invalid aggregation option", where="aggregateBy", hint="give series or labels")
-        targets = tuple(name for name in params.text("targetLabels").split(",") if name)
+        text = params.text("targetLabels")
+        targets = tuple(text.split(",")) if text else ()
         matched = tuple(dict.fromkeys(matcher.name for matcher in selector.matchers))
         # Only streams that have all target labels count, except those of which the query says something itself.
         wanted = tuple(Matcher(name, MatchKind.REGEX, ".+") for name in targets if name not in matched)
         by_name = aggregate_by == _LABELS
         names = targets or (_NAMES if by_name or selector is EVERYTHING else matched)
+        if not all(name in STREAM_LABELS or name in matched for name in targets):
+            # No stream has these labels.
+            bounds = Bounds(bounds.end_ns, bounds.end_ns)
         limit = _DEFAULT_LIMIT if params.text("limit") == "0" else read_limit(params, most, _DEFAULT_LIMIT)
         return cls(LogSelector((*selector.matchers, *wanted)), bounds, names, by_name, limit)
 
@@ -111,13 +115,8 @@ def volume_routes(api: Api) -> list[BaseRoute]:
         def answer(query: RunningQuery) -> Response:
             points, warnings = _volumes_by_step(api, query, wanted, step_ms)
             totals = {group: sum(size for _, size in values) for group, values in points.items()}
-            result = [
-                {"metric": dict(group), "values": [[time, str(round(size))] for time, size in sorted(points[group])]}
-                for group, _ in _largest(totals, wanted.limit)
-            ]
-            # As Loki has it, nothing is a vector.
-            kind = "matrix" if result else "vector"
-            return success(request, json_text({"resultType": kind, "result": result}), warnings)
+            shown = {group: points[group] for group, _ in _largest(totals, wanted.limit)}
+            return success(request, json_text(_by_time(shown)), warnings)
 
         return await api.in_turn(request, caller, "loki_volume_range", params.text("query"), answer)
 
@@ -128,11 +127,26 @@ def volume_routes(api: Api) -> list[BaseRoute]:
     ]
 
 
+def _by_time(points: Mapping[Group, list[tuple[float, float]]]) -> dict[str, object]:
+    """The volumes of groups over time. As Loki has it, one time for each group, or no group, is a vector."""
+    samples = {group: [[time, str(round(size))] for time, size in sorted(points[group])] for group in points}
+    if all(len(values) == 1 for values in samples.values()):
+        alone = [{"metric": dict(group), "value": values[0]} for group, values in samples.items()]
+        return {"resultType": "vector", "result": alone}
+    return {
+        "resultType": "matrix",
+        "result": [{"metric": dict(group), "values": values} for group, values in samples.items()],
+    }
+
+
 def _volumes(
     api: Api, query: RunningQuery, wanted: VolumeRequest, bounds: Bounds
 ) -> tuple[Mapping[Group, float], list[str]]:
-    tallies, stats = Tallies(api.service, query, wanted.selector).of_range(BYTES, wanted.names, bounds)
     volumes: Counter[Group] = Counter()
+    if not wanted.bounds.range_ns:
+        # A range ends before its end: one without a length has nothing.
+        return volumes, []
+    tallies, stats = Tallies(api.service, query, wanted.selector).of_range(BYTES, wanted.names, bounds)
     for tally in tallies:
         for group in wanted.groups(tally):
             volumes[group] += tally.number  # type: ignore[assignment]

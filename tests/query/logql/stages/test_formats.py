@@ -135,3 +135,11 @@ def test_broken_characters_of_a_label_become_one() -> None:
     made = _run('| label_format x=`{{ trunc 2 "日" }}`')
     assert _labels(made, 0)["p.x"] == "\ufffd"
     assert _run('| line_format `{{ trunc 2 "日" }}`').lines[0].as_py() == "\ufffd\ufffd"
+
+
+def test_line_filters_see_colours_unless_a_label_filter_is_between_them_and_decolorize() -> None:
+    entries = Entries(np.array([1], np.int64), pa.array(["\x1b[31mERROR\x1b[0m disk"]), {})
+    assert len(_run('| decolorize |= "ERROR disk"', entries)) == 0
+    assert len(_run('| decolorize | logfmt |= "ERROR disk"', entries)) == 0
+    assert _run('| decolorize | __error__="" |= "ERROR disk"', entries).lines.to_pylist() == ["ERROR disk"]
+    assert len(_run('| __error__="" | decolorize |= "ERROR disk"', entries)) == 0

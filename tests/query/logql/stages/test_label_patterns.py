@@ -10,6 +10,7 @@ from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.pushdown import push_down
 from lakerunner.query.logql.selection import selected
 from lakerunner.query.logql.stages.label_patterns import simplified
+from lakerunner.query.logql.stages.line_filters import line_filter
 from lakerunner.query.logql.stages.matching import matching
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
@@ -56,6 +57,39 @@ def test_a_matcher_of_a_selector_has_to_match_the_whole_value(pattern: str, kind
     entries = Entries(np.arange(len(_VALUES)), pa.array([""] * len(_VALUES)), labels)
     found = selected(entries, [matcher], lambda: None)
     assert [_VALUES[number] for number in found.times_ns] == [value for value in _VALUES if matcher.matches(value)]
+
+
+@pytest.mark.parametrize(
+    ("stage", "found"),
+    [
+        ('|~ "warn|"', ["warn", "warning", "a warn"]),
+        ('|~ "|warn|10"', ["warn", "warning", "a warn", "10", "210"]),
+        ('|~ "warn|.*"', ["warn", "warning", "a warn"]),
+        ('|~ "(?i)WARN|"', ["warn", "warning", "a warn", "WARN"]),
+        ('|~ "x/|.+|"', _VALUES[1:]),
+        ('|~ "()"', _VALUES),
+        ('|~ ".*" or "10"', ["10", "210"]),
+        ('|~ "[w]|"', _VALUES),
+        ('!~ "warn|"', [value for value in _VALUES if "warn" not in value]),
+        ('!~ ".*" or "10"', []),
+    ],
+)
+def test_alternatives_that_every_line_passes_are_left_out_as_in_loki(stage: str, found: list[str]) -> None:
+    expr = parse(f'{{service_name="a"}} {stage}')
+    assert isinstance(expr, ast.LogSelector) and isinstance(expr.stages[0], ast.LineFilter)
+    entries = Entries(np.arange(len(_VALUES)), pa.array(_VALUES), {})
+    kept = line_filter(expr.stages[0])(entries, lambda: None)
+    assert kept.lines.to_pylist() == found
+
+
+def test_the_scan_leaves_out_such_alternatives_too() -> None:
+    def pushed(stage: str) -> object:
+        expr = parse(f'{{service_name="a"}} {stage}')
+        assert isinstance(expr, ast.LogSelector)
+        return push_down(expr).predicate
+
+    assert pushed('|~ "warn|"') == pushed('|~ "warn"') != pushed('|~ "warn*"')
+    assert pushed('|~ ".*" or "warn"') == pushed('|~ "warn"')
 
 
 def test_the_scan_does_not_leave_out_what_a_filter_accepts() -> None:

@@ -45,14 +45,16 @@ def in_order(stages: Sequence[ast.Stage]) -> list[ast.Stage]:
     """The stages in the order in which Loki runs them.
 
     Line filters come before everything else, because they are cheap. Only `line_format` and `unpack`, which change the
-    line, stay before the filters that follow them. `decolorize` changes it too, but Loki overlooks that.
+    line, stay before the filters that follow them. `decolorize` changes it too, but Loki overlooks that, unless a label
+    filter is between them.
     """
     ordered: list[ast.Stage] = []
     filters: list[ast.Stage] = []
     others: list[ast.Stage] = []
     for stage in stages:
         (filters if isinstance(stage, ast.LineFilter) else others).append(stage)
-        if isinstance(stage, ast.LineFormat | ast.Unpack):
+        coloured = isinstance(stage, ast.LabelFilter) and any(isinstance(each, ast.Decolorize) for each in others)
+        if coloured or isinstance(stage, ast.LineFormat | ast.Unpack):
             ordered += filters + others
             filters, others = [], []
     return ordered + filters + others

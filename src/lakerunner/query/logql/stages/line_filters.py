@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -13,15 +14,19 @@ from lakerunner.query.logql.addresses import parse_addresses
 from lakerunner.query.logql.entries import Check, Entries, Mask, Stage
 from lakerunner.query.logql.line_patterns import parse_filter_pattern
 from lakerunner.query.logql.stages.address_search import mentioning
+from lakerunner.query.logql.stages.label_patterns import Everything, Search, Simple, simplified
 from lakerunner.query.logql.stages.matching import containing, searched
 from lakerunner.query.logql.stages.patterns import fitting, line_pattern
+from lakerunner.query.series import patterns
 
 LineTest: TypeAlias = Callable[[pa.StringArray, Check], Mask]
 
+_EVERYTHING = (Everything(),)
 _NEGATED = (ast.LineOp.LACKS, ast.LineOp.MATCHES_NOT, ast.LineOp.FITS_NOT)
 
 
 def line_filter(stage: ast.LineFilter) -> Stage:
+    stage = telling(stage)
     tests = [_test(stage, text) for text in _texts(stage)]
     negated = stage.op in _NEGATED
 
@@ -33,6 +38,33 @@ def line_filter(stage: ast.LineFilter) -> Stage:
         return entries.filtered(~found if negated else found)
 
     return keep
+
+
+def telling(stage: ast.LineFilter) -> ast.LineFilter:
+    """The filter with the patterns that Loki searches for: `a|` and `a|.*` find the lines that contain `a`.
+
+    Loki replaces patterns made of literals and `.*` by plain searches, and leaves out those that every line passes.
+    """
+    if stage.op not in (ast.LineOp.MATCHES, ast.LineOp.MATCHES_NOT):
+        return stage
+    texts = stage.texts
+    if stage.op is ast.LineOp.MATCHES:
+        texts = tuple(text for text in texts if simplified(text.value) != _EVERYTHING) or texts
+    return replace(stage, texts=tuple(replace(text, value=_telling(text.value)) for text in texts))
+
+
+def _telling(pattern: str) -> str:
+    searches = simplified(pattern)
+    if searches is None or searches == _EVERYTHING or not patterns.compiled(pattern, False, dot_nl=False).accepts(""):
+        return pattern
+    return "|".join(map(_searched_for, searches))
+
+
+def _searched_for(search: Simple) -> str:
+    if not isinstance(search, Search):
+        # Any line but an empty one.
+        return "(?s:.)"
+    return f"(?i:{patterns.literal(search.text)})" if search.ignore_case else patterns.literal(search.text)
 
 
 def is_address(stage: ast.LineFilter, text: ast.LineText) -> bool:

@@ -77,3 +77,12 @@ def test_no_entries() -> None:
     ):
         made = evaluate(parse(template), "line", entries_of([]), lambda: None)
         assert made.texts.equals(pa.array([], pa.string()))
+
+
+def test_cuts_beyond_any_length_leave_plain_texts_whole() -> None:
+    entries = [Entry(Labels(a=text), "", 0) for text in ("hello", "a longer text")]
+    for cut in ("trunc 9223372036854775807", "trunc -9223372036854775807", "substr 0 9223372036854775807"):
+        template = f"{{{{ {cut} .a }}}}"
+        made = evaluate(parse(template), "line", entries_of(entries), lambda: None)
+        assert outcomes(made) == [interpreted(template, entry) for entry in entries], cut
+        assert made.texts.to_pylist() == ["hello", "a longer text"], cut

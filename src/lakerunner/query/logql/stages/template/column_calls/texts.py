@@ -101,8 +101,9 @@ def _cut(start: int, end: int | None) -> Callable[[pa.StringArray], pa.Array]:
 
 
 def _bytes_of(array: pa.StringArray, start: int, end: int | None = None) -> pa.BinaryArray:
-    # Without an end, Arrow miscounts its buffer.
-    return pc.binary_slice(array.cast(pa.binary()), start, _NO_END if end is None else end)
+    # Without an end, and with one of more than 31 bits, Arrow miscounts its buffer.
+    end = _NO_END if end is None else min(end, _NO_END)
+    return pc.binary_slice(array.cast(pa.binary()), max(start, -_NO_END), end)
 
 
 def _trunc(count: Column, texts: Column) -> Column | None:
