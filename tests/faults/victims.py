@@ -250,14 +250,16 @@ class SilentVictim(ForkedVictim):
         assert self.returncode is None, f"ended with {self.returncode}: {self.last_words()}"
         return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
 
-    def come_back(self) -> None:
-        """Go on where it stopped, try to finish what it had in hand, and stop."""
+    def come_back(self) -> str:
+        """Go on where it stopped, try to finish what it had in hand, and stop. Returns what it logged."""
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGCONT)
         os.kill(self._process.pid, signal.SIGTERM)
         self._process.join(30)
         assert self.returncode is not None, f"did not stop: {self.last_words()}"
+        logged = self.log_path.read_text(errors="replace")
         self.log_path.unlink(missing_ok=True)
+        return logged
 
 
 class SparkVictim(Victim):
