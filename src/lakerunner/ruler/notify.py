@@ -217,8 +217,11 @@ class Notifier:
             receiver.wake.set()
 
     def join(self, timeout_s: float) -> None:
+        """Wait for requests under way. Threads that are idle end at once."""
+        self.wake()
+        end_s = time.monotonic() + timeout_s
         for thread in self._threads.values():
-            thread.join(timeout_s)
+            thread.join(max(0.0, end_s - time.monotonic()))
 
     def _serve(self, receiver: Receiver, stop: Stop) -> None:
         while not stop:

@@ -54,6 +54,8 @@ _LOOK_S, _GROUPS_S = 0.5, 2.0
 _BEHIND_S = 0.05
 #: How long limits and names of orgs are believed.
 _ORGS_S = 30.0
+#: How long a ruler that stops waits for requests to receivers that are under way.
+_LAST_REQUEST_S = 5.0
 #: A group whose evaluation could not be stored rests for this long.
 _REST_S = 5.0
 
@@ -127,13 +129,14 @@ class Ruler(IndexedRole):
                     self.look(shards.held)
                     stop.wait(_BEHIND_S if self._is_behind else _LOOK_S)
                 self._drain()
+                # Before the leases are released: what a last request sent is stored under them.
+                self.notifier.join(_LAST_REQUEST_S)
             finally:
                 self._held.clear()
                 try:
                     shards.release()
                 except LakeError as error:
                     log().warning("leases not released", error=str(error))
-        self.notifier.join(1.0)
 
     def look(self, shards: dict[int, Lease], now_ms: int | None = None) -> None:
         """Take and drop groups as the shards and the index have them, and start what is due."""
