@@ -156,10 +156,7 @@ def read_row(start_ns: Value, end_ns: Value, version: Value, rule_id: bytes, rea
 
 
 def coverage_of(tx: Connection, org_id: uuid.UUID, asked: Sequence[CoverageRange]) -> list[list[Uncovered]]:
-    """The coverage of each range, in one statement.
-
-    In a repeatable-read transaction it sees the same segments as the query's lookup.
-    """
+    """The coverage of each range, in one statement. Queries ask it with the lookup of their segments (`lookup.py`)."""
     question = CoverageQuestion(org_id, asked)
     rows = []
     if question.groups:
