@@ -56,7 +56,7 @@ def shown(found: Considered) -> Any:
         [(leaf, leaf.reading.why) for leaf in found.leaves],
         [
             (option.rule, option.text, option.target, option.windows, option.plan.times, option.plan.options,
-             option.plan.payload(steps, 7), option.plan.leaves_at(steps[3:9]))
+             option.plan.payload(steps, 7), option.plan.leaves_at(steps[len(steps) // 2 :]))
             for option in found.options
         ],
         [found.decided({want: [] for want in found.wants})[0].canonical],
