@@ -59,7 +59,7 @@ def main() -> int:
         say(f"{state.hours} of {lake.HOURS} hours are loaded; this run took {time.process_time() - began_s:.0f} s CPU")
         if not state.rolled_up:
             return 0
-        server = Lake(folder / "lake", index_pid, _MAX_SAMPLES)
+        server = Lake(folder / "lake", index_pid, _MAX_SAMPLES, api_shadow_share="0")
         try:
             server.start()
             wait_until_idle(server)

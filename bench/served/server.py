@@ -110,10 +110,12 @@ class Lake(Server):
     uncached = (("nocache", "1"),)
     caches = ("cache",)
 
-    def __init__(self, folder: Path, index_pid: int, max_samples: int) -> None:
+    def __init__(self, folder: Path, index_pid: int, max_samples: int, **settings: str) -> None:
+        """Further settings are variables without their prefix, in lower case."""
         super().__init__(folder)
         self._index_pid = index_pid
         self._max_samples = max_samples
+        self._settings = {f"LAKERUNNER_{name.upper()}": value for name, value in settings.items()}
 
     def start(self) -> None:
         self.port = free_port()
@@ -125,6 +127,7 @@ class Lake(Server):
                 "LAKERUNNER_AUTH_REQUIRED": "false",
                 "LAKERUNNER_LOG_LEVEL": "warning",
                 "LAKERUNNER_API_MAX_SAMPLES": str(self._max_samples),
+                **self._settings,
             }
             self.run([sys.executable, "-m", "lakerunner", role], f"{role}.log", "/readyz", port, env)
 

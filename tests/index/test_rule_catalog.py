@@ -8,6 +8,7 @@ import pytest
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
 from lakerunner.index.deletions import request_deletion
+from lakerunner.index.lookup import Want, find, find_covered
 from lakerunner.index.retention import Kept, end_expired
 from lakerunner.index.rule_catalog import (
     NewRule,
@@ -19,7 +20,7 @@ from lakerunner.index.rule_catalog import (
     rules_at,
     versions_of,
 )
-from lakerunner.index.rule_coverage import Uncovered, coverage
+from lakerunner.index.rule_coverage import CoverageRange, Uncovered, coverage
 from lakerunner.index.rule_holes import Hole, record_holes
 from lakerunner.index.rule_versions import Evaluated, RulesUsed
 from lakerunner.index.segments import live_segments, ref
@@ -66,8 +67,15 @@ def stored(database: Database, *segments: Segment) -> None:
 
 def uncovered(database: Database, rule: StoredRule, start_s: int = 0, end_s: int = 100) -> list[tuple[int, int, str]]:
     """In seconds from START; the range is open at the left and closed at the right."""
+    start_ns, end_ns = START + start_s * NS_PER_S, START + end_s * NS_PER_S
+    wants = [Want(signal, TimeRange(start_ns, end_ns)) for signal in ("logs", "metrics")]
+    # What queries ask, in one statement: the segments, and the coverage of several rules and times.
+    asked = [CoverageRange(rule, start_ns, end_ns), CoverageRange(rule, start_ns, start_ns + NS_PER_S)]
     with database.transaction() as tx:
-        found = coverage(tx, ORG, rule, START + start_s * NS_PER_S, START + end_s * NS_PER_S)
+        found = coverage(tx, ORG, rule, start_ns, end_ns)
+        segments, together = find_covered(tx, ORG, wants, asked)
+        assert segments == find(tx, ORG, wants)
+        assert together == [found, coverage(tx, ORG, rule, start_ns, start_ns + NS_PER_S)]
     return [((each.start_ns - START), (each.end_ns - START), each.reason) for each in found]
 
 

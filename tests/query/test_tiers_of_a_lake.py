@@ -26,6 +26,7 @@ from lakerunner.query.limits import QueryLimits, Size
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.promql.language import LANGUAGE
 from lakerunner.query.run import run
+from lakerunner.query.scan.samples import merge, opened
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
@@ -185,6 +186,60 @@ def test_joined_segments_of_a_tier_answer_as_raw_at_any_time(
             assert here.stats.segments_read == there.stats.segments_read == here.stats.segments_planned
             if "sum_over_time(h" not in text:
                 assert here.stats.rows == there.stats.rows
+
+
+@pytest.mark.parametrize(
+    "text", ["sum by (job) (rate(m_total[10m]))", "max_over_time(m_total[20m])", "rate(h_count[10m])"]
+)
+def test_segments_of_tiers_and_raw_ones_are_merged_once(
+    lake: LakeOfSeries, org: uuid.UUID, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third time, nothing is merged again, although a day is read raw and the query has moved by a step."""
+    every = [
+        QueryTimes(START_MS + HOUR_MS + by_ms, START_MS + 70 * HOUR_MS + by_ms, 600_000)
+        for by_ms in (1_200_000, 1_800_000)
+    ]
+    expected = [_values(_ask(lake.lake.query(org, size=Size.SMALL), text, times, max_tier_s=0)) for times in every]
+    calls: list[int] = []
+    gathered = merge._gathered
+
+    def noted(*given: Any, **named: Any) -> Any:
+        calls.append(len(given[0]))
+        return gathered(*given, **named)
+
+    monkeypatch.setattr(merge, "_gathered", noted)
+    _state(lake, org, 300, 1, "dirty = true, generation = generation + 1")
+    try:
+        for turn in range(3):
+            for times, wanted in zip(every, expected, strict=True):
+                calls.clear()
+                source = lake.lake.query(org, size=Size.SMALL)
+                assert _values(_ask(source, text, times)) == wanted
+                assert source.stats.to_json()["tiersSeconds"] == [0, 300]
+                assert source.stats.segments_read == source.stats.segments_planned
+                assert bool(calls) is (turn == 0)
+    finally:
+        _state(lake, org, 300, 1, "dirty = false, made_generation = generation")
+
+
+def test_the_rows_of_a_tier_are_decoded_once_for_all_its_series(
+    lake: LakeOfSeries, org: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read_row_group = opened.pq.ParquetFile.read_row_group
+
+    def noted(file: Any, number: int, **options: Any) -> Any:
+        reads.append(number)
+        return read_row_group(file, number, **options)
+
+    monkeypatch.setattr(opened.pq.ParquetFile, "read_row_group", noted)
+    local = local_workers(lake.settings, f"fresh-{uuid.uuid4().hex}")
+    source = LakeQuery(org, Planner(lake.lake._catalog, org), local)
+    answer = _ask(source, 'sum(sum_over_time(m_total{n="1"}[1h])) / sum(sum_over_time(m_total[1h]))')
+    local.close()
+    assert len(_values(answer)) == 1
+    assert source.stats.to_json()["tiersSeconds"] == [3_600]
+    assert len(reads) == source.stats.segments_planned / 2 == 3
 
 
 @pytest.mark.parametrize("selector", ["m_total", "h_bucket"])

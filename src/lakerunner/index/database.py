@@ -176,22 +176,6 @@ class Database:
             and connection.pgconn.transaction_status == TransactionStatus.IDLE
         )
 
-    def read_snapshot(self, call: Callable[[Connection], T]) -> T:
-        """The result of statements that only read, all of them from one snapshot. Two round trips more than `read`."""
-
-        def in_transaction(connection: Connection) -> T:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            try:
-                found = call(connection)
-            except BaseException:
-                if not connection.broken:
-                    connection.rollback()
-                raise
-            connection.execute("COMMIT")
-            return found
-
-        return self.read(in_transaction)
-
     @contextmanager
     def _through_circuit(self) -> Iterator[None]:
         if self._circuit is None:

@@ -17,8 +17,16 @@ from lakerunner.index.prepared_read import (
     TEXT,
     UUID,
     PreparedRead,
+    Value,
     identity,
     integer,
+)
+from lakerunner.index.rule_coverage import (
+    CoverageQuestion,
+    CoverageRange,
+    Uncovered,
+    UncoveredRow,
+    read_row,
 )
 from lakerunner.index.segments import SELECT_SEGMENTS, SegmentRef, days_of, segment_of_row
 from lakerunner.index.watermark import WATERMARK_MS
@@ -128,6 +136,36 @@ def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
     """What `live_refs` returns, with the watermark of the signals, clean windows of tiers, hidden rows, and losses."""
     if len(wants) == 1 and wants[0].tier_s == RAW_TIER_S and not signal_named(wants[0].signal).rolls_up:
         return _found(_FIND_ROWS.rows(tx, _row_values(org_id, wants[0])), (wants[0].signal,))
+    shape, values, names = _lookup(org_id, wants)
+    return _found(_find_all(shape).rows(tx, values), names)
+
+
+def find_covered(
+    tx: Connection, org_id: uuid.UUID, wants: Sequence[Want], asked: Sequence[CoverageRange]
+) -> tuple[Found, list[list[Uncovered]]]:
+    """The same, with the coverage of rules: one statement sees one snapshot, and takes no transaction around it."""
+    question = CoverageQuestion(org_id, asked)
+    if not question.groups:
+        return find(tx, org_id, wants), question.answer([])
+    shape, values, names = _lookup(org_id, wants)
+    segments: list[list[Value]] = []
+    uncovered: list[tuple[int, UncoveredRow]] = []
+    for *row, rule_id, reason in _find_covered(shape, question.groups).rows(tx, [*values, *question.values()]):
+        if rule_id is None:
+            segments.append(row)
+        else:
+            _, _, number, start_ns, end_ns, _, version, _ = row
+            assert number is not None
+            uncovered.append((integer(number), read_row(start_ns, end_ns, version, rule_id, reason)))
+    return _found(segments, names), question.answer(uncovered)
+
+
+#: The coarsest tier of each want, how many signals they have, and whether one of these has tiers.
+_Shape = tuple[tuple[int, ...], int, bool]
+
+
+def _lookup(org_id: uuid.UUID, wants: Sequence[Want]) -> tuple[_Shape, list[object], list[str]]:
+    """What the statement looks like, its parameters, and the signals."""
     _, values = _select_refs(org_id, wants)
     names = list(dict.fromkeys(want.signal for want in wants))
     signals = ",".join(names)
@@ -140,11 +178,10 @@ def find(tx: Connection, org_id: uuid.UUID, wants: Sequence[Want]) -> Found:
         hull = _hull([want.time_range for want in rolled])
         tiers = list(max(want.tiers_s for want in rolled))
         values += [org_id, tiers, _SEALED_TIERS_S, hull.start_ns, hull.end_ns]
-    read = _find_all(tuple(want.tier_s for want in wants), len(names), bool(rolled))
-    return _found(read.rows(tx, values), names)
+    return (tuple(want.tier_s for want in wants), len(names), bool(rolled)), values, names
 
 
-def _found(rows: Sequence[Sequence[bytes | None]], names: Sequence[str]) -> Found:
+def _found(rows: Sequence[Sequence[Value]], names: Sequence[str]) -> Found:
     found = Found([], None, [])
     watermark_ms = None
     for day, segment_id, tier_s, start_ns, end_ns, sealed, number_or_ms, deletion_id in rows:
@@ -170,17 +207,26 @@ def _row_values(org_id: uuid.UUID, want: Want) -> list[object]:
 
 
 @lru_cache(maxsize=256)
-def _find_all(tiers_s: tuple[int, ...], signals: int, rolled: bool) -> PreparedRead:
-    """What `find` asks, for wants up to these tiers. One statement is one round trip and one snapshot."""
-    text, types = _find_statement(tiers_s, signals)
-    if rolled:
-        text += " UNION ALL " + _STRETCHES
-        types += [UUID, INTS, INTS, BIGINT, BIGINT]
-    return PreparedRead(text, types)
+def _find_all(shape: _Shape) -> PreparedRead:
+    """What `find` asks. One statement is one round trip and one snapshot."""
+    return PreparedRead(*_find_statement(shape))
 
 
-def _find_statement(tiers_s: Sequence[int], signals: int) -> tuple[LiteralString, list[int]]:
-    """Without the windows of tiers."""
+@lru_cache(maxsize=256)
+def _find_covered(shape: _Shape, groups: int) -> PreparedRead:
+    statement, types = _find_statement(shape)
+    uncovered, uncovered_types = CoverageQuestion.statement(groups)
+    return PreparedRead(
+        f"SELECT found.*, NULL::bigint AS rule_id, NULL::text AS reason FROM ({statement}) AS found"  # noqa: S608
+        " UNION ALL SELECT NULL, NULL, number, start_ns, end_ns, NULL, rules_version, NULL, rule_id, reason"
+        f" FROM ({uncovered}) AS uncovered",
+        [*types, *uncovered_types],
+    )
+
+
+def _find_statement(shape: _Shape) -> tuple[LiteralString, list[int]]:
+    """The statement for wants of this shape, and the types of its parameters."""
+    tiers_s, signals, rolled = shape
     statement, types = _refs_statement(tiers_s)
     parts: list[LiteralString] = [
         f"SELECT dateint, segment_id, {_NO_WINDOW}, {_NEITHER} FROM ({statement}) AS refs",  # noqa: S608
@@ -189,6 +235,9 @@ def _find_statement(tiers_s: Sequence[int], signals: int) -> tuple[LiteralString
         *([_LOST] * signals),
     ]
     types += [UUID, TEXT, UUID, TEXT, *([BIGINT, UUID, TEXT, BIGINT, BIGINT, INT, INT] * signals)]
+    if rolled:
+        parts.append(_STRETCHES)
+        types += [UUID, INTS, INTS, BIGINT, BIGINT]
     return " UNION ALL ".join(parts), types
 
 
@@ -228,7 +277,7 @@ def _refs_statement(tiers_s: Sequence[int]) -> tuple[LiteralString, list[int]]:
 #: The same for one want of a signal without tiers, as nearly all log queries have: 9 parameters are sent, not 23. They
 #: are the org, the first and the last day, the signal, end, start, the latest end, the day of undated segments, and 0.
 _FIND_ROWS = PreparedRead(
-    _find_statement((RAW_TIER_S,), 1)[0],
+    _find_statement(((RAW_TIER_S,), 1, False))[0],
     [UUID, INT, INT, TEXT, BIGINT, BIGINT, BIGINT, INT, BIGINT],
     [0, 1, 2, 3, 4, 5, 6, 0, 7, 3, 4, 5, 0, 3, 0, 3, 8, 0, 3, 5, 4, 1, 2],
 )

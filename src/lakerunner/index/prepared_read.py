@@ -17,7 +17,7 @@ from psycopg import OperationalError, errors, pq
 from lakerunner.index.database import Connection
 
 #: The types of parameters, as PostgreSQL numbers them.
-UUID, INT, BIGINT, TEXT, INTS = 2950, 23, 20, 25, 1007
+UUID, INT, BIGINT, TEXT, INTS, BIGINTS = 2950, 23, 20, 25, 1007, 1016
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _BINARY = 1
 #: Connection -> the statements that it has prepared. A connection belongs to one thread at a time.
@@ -42,7 +42,8 @@ class PreparedRead:
 
     def rows(self, tx: Connection, values: Sequence[object]) -> list[list[Value]]:
         """The rows of the result. Raises psycopg's errors, as `execute` does."""
-        texts = [_text(value) for value in values]
+        # NULL is None, although psycopg's types do not say so.
+        texts: Any = [None if value is None else _text(value) for value in values]
         connection, prepared = tx.pgconn, _PREPARED.setdefault(tx, set())
         if self._name not in prepared:
             _checked(tx, connection.prepare(self._name, self._command, self._types), pq.ExecStatus.COMMAND_OK)

@@ -180,8 +180,7 @@ class LakeQuery:
             return None
         for each in plans:
             self._count(each)
-        for cost in answer.costs:
-            self.stats.answered(cost)
+        self.stats.evaluated(answer)
         self.stats.pushed_down(len(steps), answer.worker, answer.cpu_s)
         return received_steps(plan, steps, answer.batches, answer.note)
 

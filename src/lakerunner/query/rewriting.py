@@ -80,19 +80,25 @@ class LiveRules:
         self._database = database
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[uuid.UUID, tuple[float, Sequence[StoredRule]]] = {}
+        self._known: dict[uuid.UUID, tuple[float, tuple[StoredRule, ...]]] = {}
 
     def of_org(self, org_id: uuid.UUID) -> Sequence[StoredRule]:
-        """The rules of the org; none while the index does not answer, because no coverage is known then either."""
+        """The rules of the org, the same tuple as long as they stay the same.
+
+        None while the index does not answer, because no coverage is known then either.
+        """
         now_s = self._clock()
         with self._lock:
             known = self._known.get(org_id)
         if known is not None and now_s - known[0] < RULES_TTL_S:
             return known[1]
         try:
-            rules = self._database.read(lambda tx: live_rules(tx, org_id))
+            rules = tuple(self._database.read(lambda tx: live_rules(tx, org_id)))
         except Unavailable:
             return ()
+        if known is not None and known[1] == rules:
+            # What is kept for rules is known by the identity of their tuple.
+            rules = known[1]
         with self._lock:
             if len(self._known) >= _MAX_ORGS:
                 self._known.clear()

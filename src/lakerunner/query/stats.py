@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer
+from lakerunner.query.fanout.answer import Cost, EvaluateAnswer, SegmentAnswer
 from lakerunner.query.plan.leaf import Explain
 from lakerunner.query.scan.rows.request import SCAN_COUNTS
 
@@ -78,18 +78,26 @@ class QueryStats:
             self.pushed[worker] = self.pushed.get(worker, 0) + steps
 
     def answered(self, answer: SegmentAnswer) -> None:
-        cost = answer.cost
         with self._lock:
             if answer.error is None:
                 self.segments_read += 1
             else:
                 self.segments_failed[str(answer.segment_id)] = answer.error
-            self.rows += cost.rows
-            self.read_bytes += cost.read_bytes
-            self.cache_hits += cost.cache_hits
-            self.cache_misses += cost.cache_misses
-            self._add_seconds("fetch", cost.fetch_s)
-            self._add_seconds("scan", cost.scan_s)
+            self._add_cost(answer.cost)
+
+    def evaluated(self, answer: EvaluateAnswer) -> None:
+        """What a worker read for the steps that it evaluated."""
+        with self._lock:
+            self.segments_read += answer.segments
+            self._add_cost(answer.cost)
+
+    def _add_cost(self, cost: Cost) -> None:
+        self.rows += cost.rows
+        self.read_bytes += cost.read_bytes
+        self.cache_hits += cost.cache_hits
+        self.cache_misses += cost.cache_misses
+        self._add_seconds("fetch", cost.fetch_s)
+        self._add_seconds("scan", cost.scan_s)
 
     def streamed(self, answer: EvaluateAnswer, segments: int) -> None:
         """Rows that a worker gave, and what reading them took."""

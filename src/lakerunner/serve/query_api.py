@@ -21,6 +21,7 @@ from lakerunner.runtime.thread_switch import switch_threads_often
 from lakerunner.serve.api import Api
 from lakerunner.serve.app import api_routes
 from lakerunner.serve.auth import Authenticator
+from lakerunner.serve.first_query import ask_first
 from lakerunner.serve.kernels import api_kernels
 from lakerunner.serve.lanes.slow import SlowLane
 from lakerunner.serve.latency_objective import LatencyObjective
@@ -56,6 +57,7 @@ class QueryApi(IndexedRole):
         super().start()
         switch_threads_often()
         load_kernels(api_kernels())
+        ask_first(self._lake)
         # What is here stays: the collector need not look at it again and again.
         gc.freeze()
         if self._lane is not None and self.database.read(has_several_orgs):

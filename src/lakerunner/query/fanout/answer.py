@@ -53,18 +53,17 @@ class EvaluateAnswer:
     worker: str
     #: CPU time of the worker, over all its threads.
     cpu_s: float
-    #: One per segment and select, without samples.
-    costs: Sequence[SegmentAnswer]
+    #: How many segments were read, one that two selects need twice; and what that cost in all.
+    segments: int
+    cost: Cost
 
     @classmethod
     def of_note(cls, note: Mapping[str, Any], worker: str, batches: Sequence[pa.RecordBatch] = ()) -> EvaluateAnswer:
         """From the note that an evaluation sends after its last batch."""
         add_requests(note.get("requests", ()))
-        costs = []
-        for cost in note["costs"]:
-            fields = {name: value for name, value in cost.items() if name != "segment"}
-            costs.append(SegmentAnswer(uuid.UUID(cost["segment"]), cost=Cost(**fields)))
-        return cls(batches, note, worker, float(note["cpu_s"]), costs)
+        costs = note["costs"]
+        total = Cost(*(sum([cost[name] for cost in costs]) for name in Cost.__slots__))
+        return cls(batches, note, worker, float(note["cpu_s"]), len(costs), total)
 
     @property
     def excluded_by_filters(self) -> int:

@@ -115,7 +115,7 @@ class FragmentEvaluation:
             if answer.error is not None:
                 raise Unread(answer.error)
             # Kept without the samples, which are freed once they are merged.
-            self._answers.append(dataclasses.replace(answer, samples=()))
+            self._answers.append(dataclasses.replace(answer, samples=()) if answer.samples else answer)
             answers.append(answer)
         answers.sort(key=lambda answer: answer.segment_id)
         parts = [part for answer in answers for part in answer.samples]

@@ -3,6 +3,10 @@
 A month of a coarse tier is tens of small segments, which every query of a dashboard reads again. Choosing and merging
 their samples takes longer than computing with them, so the merged samples of a selector are kept. Segments never
 change: the ids of the segments, the selector and the need name the result.
+
+Where a query reads most of what its segments have, all of them are joined: those of tiers, and the raw ones of the last
+hour. The next query over the same segments merges nothing, whatever its times are. Samples outside of its times are in
+no window of it.
 """
 
 from __future__ import annotations
@@ -27,6 +31,10 @@ from lakerunner.runtime.byte_lru import ByteLru
 #: Fewer segments of a tier than this are read one by one.
 _LEAST_SEGMENTS = 4
 _ALL_TIME_MS = (-(1 << 62), 1 << 62)
+#: All segments of a request are joined if they are not larger than this, and the request reads at least half of their
+#: time: kernels go through the rest too.
+_WHOLE_BYTES = 16 << 20
+_WHOLE_SHARE = 0.5
 
 #: Joining copies the samples once more. Of this many, reading them one by one is not what takes the time.
 _MOST_BYTES = 64 << 20
@@ -70,6 +78,23 @@ class _Join:
         return parts
 
 
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The answers of all segments of a request, the first with all samples. Those of later requests are the same."""
+
+    answers: tuple[SegmentAnswer, ...]
+    size_bytes: int
+
+    @classmethod
+    def of(cls, samples: Samples, answers: Sequence[SegmentAnswer]) -> _Whole:
+        first, *others = (
+            SegmentAnswer(answer.segment_id, cost=Cost(read_bytes=answer.cost.read_bytes, cache_hits=2))
+            for answer in answers
+        )
+        cost = replace(first.cost, rows=len(samples))
+        return cls((replace(first, samples=[samples], cost=cost), *others), samples.size_bytes)
+
+
 class JoinedTiers:
     """Answers the part of scans that reads many segments of one tier. Safe to share between threads."""
 
@@ -83,6 +108,13 @@ class JoinedTiers:
         """
         if request.kind is not Kind.SAMPLES or not request.pieces:
             return [], request
+        if _reads_most(request):
+            answers = self._whole(request, scan, settle)
+            if answers is not None:
+                return list(answers), request.of_segments([])
+        return self._by_tier(request, scan, settle)
+
+    def _by_tier(self, request: ScanRequest, scan: Scan, settle: Settle) -> tuple[list[SegmentAnswer], ScanRequest]:
         by_tier: dict[int, list[SegmentObjects]] = {}
         for segment in request.segments:
             if segment.tier_s != RAW_TIER_S and not segment.hidden:
@@ -96,10 +128,38 @@ class JoinedTiers:
         answered = {answer.segment_id for answer in answers}
         return answers, request.of_segments([each for each in request.segments if each.segment_id not in answered])
 
+    def _whole(self, request: ScanRequest, scan: Scan, settle: Settle) -> Sequence[SegmentAnswer] | None:
+        """One answer per segment, the first with all samples; None if the segments must be read one by one."""
+        first, *_ = pieces = list(request.pieces)
+        # Where tiers meet belongs to the name. The first and the last time that the query reads do not.
+        pieces[0] = replace(first, start_ms=_ALL_TIME_MS[0])
+        pieces[-1] = replace(pieces[-1], end_ms=_ALL_TIME_MS[1])
+        name = request.org_id, _digest(request), request.leaf.matchers, request.leaf.reading.need, tuple(pieces)
+        found = self._memory.get(name)
+        if found == _TOO_LARGE:
+            return None
+        if found is not None:
+            assert isinstance(found, _Whole)
+            settle(found.size_bytes)
+            return found.answers
+        wide = replace(request, leaf=replace(request.leaf, start_ns=0), pieces=tuple(pieces))
+        answers, rest = self._by_tier(wide, scan, settle)
+        if rest.segments:
+            answers += scan(rest)
+        if any(answer.error is not None for answer in answers):
+            return None
+        answers.sort(key=lambda answer: answer.segment_id)
+        parts = [part for answer in answers for part in answer.samples]
+        if sum(part.size_bytes for part in parts) > _MOST_BYTES:
+            self._memory.put(name, _TOO_LARGE, _ENTRY_BYTES)
+            return None
+        whole = _Whole.of(joined(parts, request.org_id), answers)
+        self._memory.offer(name, whole, whole.size_bytes + _ENTRY_BYTES * len(answers))
+        return whole.answers
+
     def _of_tier(self, request: ScanRequest, scan: Scan, settle: Settle) -> list[SegmentAnswer]:
         """One answer per segment, the first with all samples; none if the segments must be read one by one."""
-        ids = xxhash.xxh3_128_digest(b"".join(segment.segment_id.bytes for segment in request.segments))
-        name = request.org_id, ids, request.leaf.matchers, request.leaf.reading.need
+        name = request.org_id, _digest(request), request.leaf.matchers, request.leaf.reading.need
         found = self._memory.get(name)
         if found == _TOO_LARGE:
             return []
@@ -135,3 +195,20 @@ class JoinedTiers:
         found = _Join.of(samples, answers)
         self._memory.offer(name, found, samples.size_bytes + _ENTRY_BYTES * len(answers))
         return found
+
+
+def _digest(request: ScanRequest) -> bytes:
+    return xxhash.xxh3_128_digest(b"".join([segment.segment_id.bytes for segment in request.segments]))
+
+
+def _reads_most(request: ScanRequest) -> bool:
+    """Whether it is worth joining all segments of the request."""
+    size_bytes = read_ns = whole_ns = 0
+    start_ns, end_ns = request.leaf.start_ns, request.leaf.end_ns
+    for segment in request.segments:
+        if segment.hidden:
+            return False
+        size_bytes += segment.size_bytes
+        whole_ns += segment.end_ns - segment.start_ns
+        read_ns += min(segment.end_ns, end_ns) - max(segment.start_ns, start_ns)
+    return size_bytes <= _WHOLE_BYTES and read_ns >= _WHOLE_SHARE * whole_ns

@@ -9,10 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lakerunner.index.database import Connection, Database
+from lakerunner.index.database import Database
 from lakerunner.index.deletions import hidden_rows
-from lakerunner.index.lookup import Found, Lost, Want, find, load_segments
-from lakerunner.index.rule_coverage import CoverageRange, coverage_of
+from lakerunner.index.lookup import Found, Lost, Want, find, find_covered, load_segments
+from lakerunner.index.rule_coverage import CoverageRange, Uncovered
 from lakerunner.index.segments import SegmentRef
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
@@ -85,9 +85,10 @@ class Catalog:
         gaps: dict[CoverageWant, list[Gap]] = {}
         if coverage:
             # A segment that is committed between two snapshots would be read raw, and missed in the rule's series.
-            answer, gaps = self._database.read_snapshot(
-                lambda tx: (find(tx, org_id, wants), _gaps(tx, org_id, coverage))
-            )
+            asked = [want for want in coverage if want.rule is not None]
+            ranges = [CoverageRange(want.rule, want.start_ns, want.end_ns) for want in asked if want.rule is not None]
+            answer, found = self._database.read(lambda tx: find_covered(tx, org_id, wants, ranges))
+            gaps = {want: _gaps(uncovered) for want, uncovered in zip(asked, found, strict=True)}
         else:
             answer = self._database.read(lambda tx: find(tx, org_id, wants))
         segments = self._described(org_id, answer)
@@ -174,14 +175,9 @@ class Catalog:
         raise reason
 
 
-def _gaps(tx: Connection, org_id: uuid.UUID, wants: Sequence[CoverageWant]) -> dict[CoverageWant, list[Gap]]:
+def _gaps(uncovered: Sequence[Uncovered]) -> list[Gap]:
     """Uncovered stretches are half-open; those here are open at the start."""
-    asked = [(want, CoverageRange(want.rule, want.start_ns, want.end_ns)) for want in wants if want.rule is not None]
-    found = coverage_of(tx, org_id, [each for _, each in asked])
-    return {
-        want: [Gap(each.start_ns - 1, each.end_ns - 1, each.reason) for each in uncovered]
-        for (want, _), uncovered in zip(asked, found, strict=True)
-    }
+    return [Gap(each.start_ns - 1, each.end_ns - 1, each.reason) for each in uncovered]
 
 
 def _covers(known: Sequence[Want], wants: Sequence[Want], slack_ns: int) -> bool:

@@ -34,6 +34,11 @@ class Leaf:
         """A select of metric samples. Both ends are included, as PromQL's windows see them."""
         return cls(METRICS.name, start_ms * NS_PER_MS, (end_ms + 1) * NS_PER_MS, tuple(matchers), reading)
 
+    def moved(self, by_ms: int) -> Leaf:
+        """The same read, so much later."""
+        by_ns = by_ms * NS_PER_MS
+        return Leaf(self.signal, self.start_ns + by_ns, self.end_ns + by_ns, self.matchers, self.reading)
+
     @property
     def start_ms(self) -> int:
         return self.start_ns // NS_PER_MS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ from lakerunner.query.vectors.context import EngineOptions, Evaluation
 from lakerunner.query.vectors.matching import Cardinality, Matching
 from lakerunner.runtime.kernels import Share
 
+#: Functions of histograms that look at no time.
+_OF_HISTOGRAMS = frozenset({"histogram_sum", "histogram_avg", "histogram_quantile", "histogram_distinct"})
 #: Texts up to this length stay parsed: dashboards ask the same again and again.
 _CACHED_TEXT = 4_096
 _CODEC = TreeCodec(
@@ -91,16 +94,36 @@ class _Parsed:
     splittable: bool
     #: The matchers of the info series that each `info()` may read. Which of them depends on what it finds.
     info: tuple[tuple[Matcher, ...], ...]
+    #: Whether all that it reads moves with the steps.
+    moves: bool
 
     @classmethod
     def of(cls, text: str) -> _Parsed:
         expr = parse(text)
         calls = [node for node in walk(expr) if isinstance(node, Call) and node.name == "info"]
         info = tuple(info_matchers(call) for call in calls)
-        return cls(expr, _CODEC.encode(expr), check(text, expr), print_expr(expr), is_splittable(expr), info)
+        kind, canonical = check(text, expr), print_expr(expr)
+        return cls(expr, _CODEC.encode(expr), kind, canonical, is_splittable(expr), info, _moves(expr))
 
 
 _parsed = lru_cache(maxsize=512)(_Parsed.of)
+
+
+def _moves(expr: Expr) -> bool:
+    """Whether the expression is nothing but aggregations and functions of ranges whose lengths are plain numbers."""
+    for node in walk(expr):
+        match node:
+            case ast.Number() | ast.Aggregate():
+                pass
+            case ast.Call(name=name) if name.endswith("_over_time") or name in _OF_HISTOGRAMS:
+                pass
+            case ast.MatrixSelector(range=durations.DurationNumber()):
+                pass
+            case ast.VectorSelector(offset=None | durations.DurationNumber(), at=None, anchored=False, smoothed=False):
+                pass
+            case _:
+                return False
+    return True
 
 
 class _PromQlPlan(Plan):
@@ -146,6 +169,24 @@ class PromQlSteps(_PromQlPlan, StepPlan):
     def __init__(self, text: str, parsed: _Parsed, times: QueryTimes, options: EngineOptions) -> None:
         super().__init__(text, parsed, times, options)
         self.pushable, self.splittable = not parsed.info, parsed.splittable
+        self._moves = parsed.moves
+
+    def moved(self, times: QueryTimes) -> PromQlSteps | None:
+        """The plan at times that are later or earlier by whole steps; None if these are others, or it must be compiled.
+
+        The edges of its windows stay multiples of what they were, so that it may read the same tiers.
+        """
+        by_ms = times.start_ms - self.times.start_ms
+        if not by_ms:
+            return self if times == self.times else None
+        if not self._moves or times.step_ms != self.times.step_ms or times.range_ms != self.times.range_ms:
+            return None
+        if len(self._steps) < 2 or by_ms % times.step_ms:
+            return None
+        moved = copy.copy(self)
+        moved.times, moved._steps = times, self._steps + by_ms
+        moved.leaves = moved._own_leaves = tuple(leaf.moved(by_ms) for leaf in self._own_leaves)
+        return moved
 
     def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
         return self._own_leaves if len(steps) == len(self._steps) else self._recorded(steps)

@@ -27,6 +27,8 @@ class Windows:
 
     def covered(self, steps_ns: Ints, gaps: Sequence[Gap]) -> Bools:
         """The steps whose windows meet no gap."""
+        if not gaps:
+            return np.ones(len(steps_ns), np.bool_)
         until = steps_ns - self.offset_ns
         after = until - self.range_ns
         found: Bools = np.ones(len(steps_ns), np.bool_)

@@ -22,15 +22,17 @@ from lakerunner.query.promql.language import PromQlSteps
 from lakerunner.query.rules import logs, samples, spans
 from lakerunner.query.rules.coverage import Windows, overlaps
 from lakerunner.query.rules.guards import GUARDS, Case, Guard, refusal
+from lakerunner.query.rules.kept_shapes import KeptShapes
 from lakerunner.query.rules.logs_substitution import LogSubstitution
 from lakerunner.query.rules.rule import Candidate, Function, Rule, RuleVersion
 from lakerunner.query.rules.ruled_plan import RuledPart, RuledSteps, Substitution
 from lakerunner.query.rules.samples_substitution import SampleSubstitution
 from lakerunner.query.rules.selection import Condition, Selection
 from lakerunner.query.rules.spans_substitution import SpanSubstitution
-from lakerunner.query.rules.stored import rule_version
+from lakerunner.query.rules.stored import rule_versions
 from lakerunner.query.rules.target import target_of
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.traceql.language import MetricPlan
 
 PROMQL = "promql"
@@ -107,7 +109,7 @@ class Considered:
                 continue
             if option.signal != LOGS.name:
                 known = [*known, *overlaps(option.signal, option.metric, segments, want.start_ns, want.end_ns)]
-            part = replace(option, gaps=tuple(known))
+            part = replace(option, gaps=tuple(known)) if known else option
             covered = part.covered(steps)
             number = int(covered.sum()) if self.raw.splittable else len(steps) * int(covered.all())
             if not number:
@@ -130,21 +132,52 @@ def _refused(option: RuledPart, reason: str) -> Note:
 
 
 @dataclass(frozen=True, slots=True)
+class _Shape:
+    """What rules could answer of a query at any times with the same steps."""
+
+    #: With plans for the times at which the query was asked first.
+    options: tuple[RuledPart, ...]
+    versions: tuple[RuleVersion, ...]
+    refused: tuple[Note, ...]
+
+    def at(self, plan: LogSteps) -> Considered:
+        """The same for the times of the plan."""
+        options = tuple(_moved(option, plan) for option in self.options)
+        wants = tuple(_want(*each, plan) for each in zip(options, self.versions, strict=True))
+        return Considered(plan, options, wants, self.refused, LogSubstitution(plan))
+
+
+@dataclass(frozen=True, slots=True)
 class Rewriter:
     """Compares the parts of plans with rules."""
 
     guards: tuple[Guard, ...] = field(default=GUARDS)
+    _shapes: KeptShapes[_Shape] = field(default_factory=KeptShapes, compare=False, repr=False)
 
     def consider_stored(self, plan: Plan, rules: Sequence[StoredRule]) -> Considered | None:
         """What the rules of the catalog could answer of the plan."""
-        if not rules:
-            return None
-        return self.consider(plan, [found for rule in rules if (found := rule_version(rule)) is not None])
+        return self.consider(plan, rule_versions(rules)) if rules else None
 
     def consider(self, plan: Plan, versions: Sequence[RuleVersion]) -> Considered | None:
-        """What rules could answer of the plan; None if there is nothing to compare."""
+        """What rules could answer of the plan; None if there is nothing to compare.
+
+        Rules in a tuple are known by its identity: what was found for a log query is kept for its next time.
+        """
         if not isinstance(plan, StepPlan) or not versions:
             return None
+        if not isinstance(plan, LogSteps) or not isinstance(versions, tuple):
+            return self._compared(plan, versions)
+        shape = self._shapes.find(plan, plan.expr, versions)
+        if shape is not None:
+            return shape.at(plan)
+        found = self._compared(plan, versions)
+        if found is not None:
+            by_id = {version.rule_id: version for version in versions}
+            of_options = tuple(by_id[option.rule_id] for option in found.options)
+            self._shapes.keep(plan, plan.expr, versions, _Shape(found.options, of_options, found.refused))
+        return found
+
+    def _compared(self, plan: StepPlan, versions: Sequence[RuleVersion]) -> Considered | None:
         if isinstance(plan, PromQlSteps):
             # Every query of metrics would say of every other rule that it reads something else.
             versions = [each for each in versions if each.signal == METRICS.name]
@@ -187,9 +220,7 @@ class Rewriter:
 
     def _ruled(self, plan: StepPlan, part: Part, text: str, case: Case) -> RuledPart:
         target = target_of(case)
-        times = replace(plan.times, start_rest_ns=0, end_rest_ns=0)
-        compiled = language(PROMQL).compile(target.promql, times, plan.options)  # type: ignore[arg-type]
-        assert isinstance(compiled, StepPlan)
+        compiled = _compiled(target.promql, plan)
         windows = Windows(case.candidate.range_ns, case.candidate.offset_ns)
         version = case.rule.version
         return RuledPart(
@@ -212,6 +243,26 @@ def _comparable(part: Part, versions: Sequence[RuleVersion]) -> list[RuleVersion
     if part.candidates[0].function is Function.DISTINCT:
         return [each for each in versions if each.compute is Compute.DISTINCT]
     return [each for each in versions if part.within is None or each.compute is not Compute.DISTINCT]
+
+
+def _compiled(promql: str, plan: StepPlan) -> StepPlan:
+    compiled = language(PROMQL).compile(promql, _whole_ms(plan.times), plan.options)  # type: ignore[arg-type]
+    assert isinstance(compiled, StepPlan)
+    return compiled
+
+
+def _moved(option: RuledPart, plan: StepPlan) -> RuledPart:
+    """The same part, answered at the times of the plan."""
+    known = option.plan
+    assert isinstance(known, PromQlSteps)
+    moved: StepPlan | None = known.moved(_whole_ms(plan.times)) if known.options == plan.options else None
+    if moved is known:
+        return option
+    return replace(option, plan=moved or _compiled(option.target.promql, plan))
+
+
+def _whole_ms(times: QueryTimes) -> QueryTimes:
+    return QueryTimes(times.start_ms, times.end_ms, times.step_ms)
 
 
 def _want(part: RuledPart, version: RuleVersion, plan: StepPlan) -> CoverageWant:

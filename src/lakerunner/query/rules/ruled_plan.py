@@ -89,7 +89,7 @@ class RuledSteps(Ruled):
         self.rule_ids = frozenset(part.rule_id for part in self.parts)
         self.approximate = any(part.target.within for part in self.parts)
         steps = self.times.steps()
-        self.splits = not all(part.covered(steps).all() for part in self.parts)
+        self.splits = not all(not part.gaps or part.covered(steps).all() for part in self.parts)
         self.reads = () if self.splits or not substitution.answers_all(self.parts) else ruled
 
     def leaves_at(self, steps: Ints) -> tuple[Leaf, ...]:
@@ -99,7 +99,7 @@ class RuledSteps(Ruled):
         raise Bug("cannot push down a query that rules answer: its parts are")
 
     def evaluate(self, steps: Ints, source: SeriesSource, check: Check, max_samples: int) -> Evaluated:
-        active = [part for part in self.parts if part.covered(steps).all()]
+        active = [part for part in self.parts if not part.gaps or part.covered(steps).all()]
         if not active:
             return evaluated(self.raw, steps, source, check, max_samples)
         found = self._substitution.evaluate(active, steps, source, check, max_samples)
@@ -113,7 +113,7 @@ class RuledSteps(Ruled):
     def groups(self, most: int, from_ms: int | None = None) -> list[Ints]:
         """Also cut where a rule begins or ends to have all rows."""
         found = super().groups(most, from_ms)
-        if not self.splittable or not self._substitution.cuts:
+        if not self.splittable or not self._substitution.cuts or not self.splits:
             return found
         cut = [piece for steps in found for piece in self._cut(steps)]
         return cut if len(cut) <= len(found) + _MAX_STRETCHES else found

@@ -129,9 +129,18 @@ def _bits(mask: Bools) -> pa.Array:
 
 
 def _mask(bits: pa.BinaryArray, steps: int, *, absent: bool) -> Bools:
+    if bits.null_count == len(bits):
+        return np.full((len(bits), steps), absent, dtype=bool)
+    if not bits.null_count:
+        return _unpacked(bits, steps)
     out = np.full((len(bits), steps), absent, dtype=bool)
-    known = bits.is_valid().to_numpy(zero_copy_only=False)
-    if known.any():
-        packed = np.frombuffer(b"".join(bits.drop_null().to_pylist()), dtype=np.uint8).reshape(int(known.sum()), -1)
-        out[known] = np.unpackbits(packed, axis=1, count=steps).astype(bool)
+    out[bits.is_valid().to_numpy(zero_copy_only=False)] = _unpacked(bits.drop_null(), steps)
     return out
+
+
+def _unpacked(bits: pa.BinaryArray, steps: int) -> Bools:
+    """All rows have as many bytes."""
+    _, offsets, data = bits.buffers()
+    begin, end = np.frombuffer(offsets, np.int32)[[bits.offset, bits.offset + len(bits)]]
+    packed = np.frombuffer(data, np.uint8)[begin:end].reshape(len(bits), -1)
+    return np.unpackbits(packed, axis=1, count=steps).view(np.bool_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ from lakerunner.serve.rendering.numbers import raw_texts, time_text, time_texts,
 
 #: How many distinct time arrays to cache as text. Most series of an answer share their times.
 _CACHED_TIMES = 64
+#: The same across answers, for the panels of a dashboard: some 30 bytes per step.
+_KEPT_TIMES = 64
 #: The text before and after the points of a series.
 _VECTOR = np.frombuffer(b',"value":', np.uint8), np.frombuffer(b"}", np.uint8)
 _MATRIX = np.frombuffer(b',"values":[', np.uint8), np.frombuffer(b"]}", np.uint8)
@@ -92,7 +95,12 @@ class Pieces:
 
     @classmethod
     def of_times(cls, times_ms: Ints) -> Pieces:
-        return cls.of([b'[%s,"' % text for text in time_texts(times_ms)])
+        return _pieces_of_times(np.ascontiguousarray(times_ms, np.int64).tobytes())
+
+
+@functools.lru_cache(maxsize=_KEPT_TIMES)
+def _pieces_of_times(times_ms: bytes) -> Pieces:
+    return Pieces.of([b'[%s,"' % text for text in time_texts(np.frombuffer(times_ms, np.int64))])
 
 
 def _matrix(matrix: MatrixResult) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from lakerunner.query.language import Plan, QueryOptions
 from lakerunner.query.languages import language
+from lakerunner.query.logql.language import LogSteps
 from lakerunner.query.rules.rewriter import Rewriter
 from lakerunner.query.rules.rule import RuleVersion
 from lakerunner.query.rules.ruled_plan import RuledSteps
@@ -131,7 +132,13 @@ def rewritten(
     lake: SmallLake, rewriter: Rewriter, rules: list[RuleVersion], plan: Plan, *, covered: bool = False
 ) -> tuple[RuledSteps | None, tuple[str, ...]]:
     """The plan that rules answer, or why they do not. `covered` believes that every rule has all rows."""
-    considered = rewriter.consider(plan, rules)
+    versions = tuple(rules)
+    if isinstance(plan, LogSteps):
+        # As dashboards do, it was asked before at other times: what rules answer is kept, and moved to its own.
+        by_ms = 7 * plan.times.step_ms or 10_000
+        earlier = replace(plan.times, start_ms=plan.times.start_ms - by_ms, end_ms=plan.times.end_ms - by_ms)
+        rewriter.consider(language(plan.language).compile(plan.text, earlier, plan.options), versions)  # type: ignore[arg-type]
+    considered = rewriter.consider(plan, versions)
     if considered is None:
         return None, ()
     gaps = {want: [] if covered else lake.gaps(want) for want in considered.wants}

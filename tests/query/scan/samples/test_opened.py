@@ -9,6 +9,7 @@ import pytest
 
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.scan.samples import opened
+from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.runtime.byte_lru import ByteLru
@@ -54,3 +55,27 @@ def test_samples_that_are_read_again_and_again_are_read_from_memory(
         batch = lake.lake.query(org).select(matchers, 2, 5)
         assert batch.values.tolist() == [2.0, 3.0, 4.0, 5.0]
     assert len(reads) == 2
+
+
+@pytest.mark.parametrize("histograms", [False, True])
+def test_hours_with_the_same_series_share_their_table(
+    lake: LakeOfSeries, monkeypatch: pytest.MonkeyPatch, histograms: bool
+) -> None:
+    """Not if there are histograms: which of them have bounds depends on the samples."""
+    loaded, hours = MemorySource(), 5
+    times = np.arange(hours) * 3_600_000
+    given = [Histogram(schema=0, count=1.0, sum=1.0)] * hours if histograms else None
+    loaded.add(LabelSet.of({"__name__": "m", "of": uuid.uuid4().hex}), times, np.arange(5.0), histograms=given)
+    org = lake.write(loaded, temporality="cumulative" if histograms else None)
+    tables: list[opened.SeriesTable] = []
+    read_series = opened._read_series
+
+    def noted(source: opened.Source) -> opened.SeriesTable:
+        tables.append(read_series(source))
+        return tables[-1]
+
+    monkeypatch.setattr(opened, "_read_series", noted)
+    matchers = [Matcher("__name__", MatchKind.EQUAL, "m")]
+    batch = lake.lake.query(org).select(matchers, 0, hours * 3_600_000)
+    assert batch.timestamps_ms.tolist() == times.tolist()
+    assert len(tables) == (hours if histograms else 1)

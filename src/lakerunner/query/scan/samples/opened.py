@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from lakerunner.model.errors import Bug, LakeError
 from lakerunner.query.scan.object_cache import Cached, ObjectCache
@@ -30,6 +32,10 @@ BAD_BYTES = (pa.ArrowException, OSError, ValueError)
 #: The columns of label names and values in the series table, and the encodings that Arrow can read as dictionaries.
 _LABELS = ("labels.key_value.key", "labels.key_value.value")
 _READ_AS_DICTIONARY = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE", "RLE_DICTIONARY", "BIT_PACKED"})
+#: Series of larger objects are read for each of these: small ones are read more often, and are more often alike.
+_ALIKE_BYTES = 1 << 20
+#: What an hour of a tier takes. Tiers of closed days are larger.
+_KEPT_AT_ONCE_BYTES = 1 << 20
 #: Estimated size of a footer per row group, and the fraction (1/8) of the memory for footers.
 _FOOTER_BYTES_PER_GROUP = 8_192
 _FOOTER_SHARE = 8
@@ -84,13 +90,20 @@ class OpenedFile:
         return self._file
 
     def read(self, group: RowGroup, need: Need | None = None) -> DecodedGroup:
-        """The samples of one row group, with what a need asks of a tier. Those read often come from memory."""
+        """The samples of one row group, with what a need asks of a tier. Those read often come from memory.
+
+        Small ones of a tier are kept at once: they hold the series of all rules, and the next panel of a dashboard
+        reads others of them, as does the other side of a division.
+        """
         name = _group_name(self._key, group, need)
         found = self._decoded.get(name)
         if found is None:
             columns = group.columns(need)
             found = decoded(self.file.read_row_group(group.number, columns=columns, use_threads=False), need)
-            self._decoded.offer(name, found, found.size_bytes)
+            if need is not None and found.size_bytes <= _KEPT_AT_ONCE_BYTES:
+                self._decoded.put(name, found, found.size_bytes)
+            else:
+                self._decoded.offer(name, found, found.size_bytes)
         return found
 
     def close(self) -> None:
@@ -138,6 +151,8 @@ class Opener:
         self._decoded: ByteLru[DecodedGroup] = ByteLru(0) if decoded is None else decoded
         self._tables: ByteLru[SeriesTable] = ByteLru(memory_bytes - memory_bytes // _FOOTER_SHARE)
         self._footers: ByteLru[Footer] = ByteLru(memory_bytes // _FOOTER_SHARE)
+        #: The series tables in memory, by what their objects hold.
+        self._alike: weakref.WeakValueDictionary[bytes, SeriesTable] = weakref.WeakValueDictionary()
 
     @property
     def memory(self) -> ByteLru[Any]:
@@ -179,8 +194,22 @@ class Opener:
         if table is not None:
             tally.hits += 1
             return table
-        table = self._reading(key, tally, lambda found: _read_series(found.source))
+        table = self._reading(key, tally, self._series_of)
         self._tables.put(key, table, table.size_bytes)
+        return table
+
+    def _series_of(self, found: Cached) -> SeriesTable:
+        """The table of an object. Hours in which the same series were active have equal objects, which share one."""
+        if found.size_bytes > _ALIKE_BYTES:
+            return _read_series(found.source)
+        content = found.content if isinstance(found.content, bytes) else found.content.read_bytes()
+        digest = xxhash.xxh3_128_digest(content)
+        table = self._alike.get(digest)
+        if table is None:
+            table = _read_series(pa.BufferReader(content))
+            if not table.classic.any():
+                # Which histograms have bounds is noted in the table, and is not the same in all samples of a series.
+                self._alike[digest] = table
         return table
 
     def decoded_rows(self, keys: Sequence[str], need: Need | None) -> int | None:

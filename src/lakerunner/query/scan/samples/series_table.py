@@ -73,7 +73,7 @@ class Chosen:
         return np.unique(np.concatenate([self.stored, *self.classic.values()]))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class SeriesTable:
     """The series of a segment. Rows are in the stored order: by (name, tid)."""
 
