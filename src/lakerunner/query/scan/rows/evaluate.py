@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -53,6 +53,10 @@ class Columns(Protocol):
 
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
         """The arrays that may hold the rows' values, with a value or null per row. The first non-null value counts."""
+        ...
+
+    def tested(self, name: str, rows: Ints, test: Test) -> tuple[Mask, Mask | None] | None:
+        """Which values pass the test and which are null, None: none, if they are not to be kept; else None."""
         ...
 
     def check(self) -> None:
@@ -120,14 +124,24 @@ def _leaf(leaf: Leaf, columns: Columns, rows: Ints) -> Mask:
     found = np.zeros(len(rows), np.bool_)
     undecided: Mask | None = None
     for name in leaf.ref.names():
-        for array in columns.arrays(name, rows):
-            passed = tested(test, array)
+        for passed, absent in _tested(columns, name, rows, test):
             found |= passed if undecided is None else passed & undecided
-            absent = mask_of(array.is_null()) if array.null_count else np.zeros(len(rows), np.bool_)
+            if absent is None:
+                return found
             undecided = absent if undecided is None else undecided & absent
             if not undecided.any():
                 return found
     return found
+
+
+def _tested(columns: Columns, name: str, rows: Ints, test: Test) -> Iterator[tuple[Mask, Mask | None]]:
+    """For each array that may hold the values: which of them pass, and which are null."""
+    apart = columns.tested(name, rows, test)
+    if apart is not None:
+        yield apart
+        return
+    for array in columns.arrays(name, rows):
+        yield tested(test, array), mask_of(array.is_null()) if array.null_count else None
 
 
 def tested(test: Test, array: pa.Array) -> Mask:

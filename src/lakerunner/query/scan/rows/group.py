@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,13 +20,13 @@ from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.query.scan.rows.byte_source import Range
 from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
-from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
+from lakerunner.query.scan.rows.evaluate import Ints, Test, overflow_values
 from lakerunner.query.scan.rows.group_facts import GroupFacts, plain
 from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
-from lakerunner.query.scan.rows.page_values import values_of
+from lakerunner.query.scan.rows.page_values import Mask, tested_texts, values_of
 from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, TakenTogether, every_row
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.prune import Bounds
@@ -37,6 +38,8 @@ _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
 #: If more of its pages are needed, the whole column is read, which later scans can use too.
 _MOST_PAGES = 0.7
+#: If more of the rows of its pages are needed, whole pages of a text column are decoded.
+_MOST_OF_PAGES = 0.8
 #: As many rows of a condition are remembered when it is first asked: a trace that was read is read again.
 KEPT_AT_ONCE = 256
 #: What remembered rows take in memory beside their numbers.
@@ -44,8 +47,17 @@ _ROWS_BYTES = 512
 
 
 class GroupReader(GroupFacts):
-    def __init__(self, opened: OpenedSegment, number: int, spend: Spend, tally: RowTally) -> None:
+    def __init__(
+        self,
+        opened: OpenedSegment,
+        number: int,
+        spend: Spend,
+        tally: RowTally,
+        read_after: Sequence[str] | None = None,
+    ) -> None:
+        """`read_after` are the columns that are read of the rows that satisfy the condition; None: any column."""
         super().__init__(opened.segment, opened.footer, number)
+        self._read_after = read_after
         self.opened = opened
         self._spend = spend
         self._tally = tally
@@ -149,6 +161,42 @@ class GroupReader(GroupFacts):
         if self.footer.may_overflow(name, self.number):
             found.append(overflow_values(self.column(OVERFLOW, rows), name))
         return found
+
+    def tested(self, name: str, rows: Ints, test: Test) -> tuple[Mask, Mask | None] | None:
+        """Test texts page by page while they are decompressed, if nobody reads them afterwards, or wants to keep them.
+
+        Copying them into an array of their own would cost as much as a test.
+        """
+        if self._read_after is None or name in self._read_after or not self._is_plain_text(name):
+            return None
+        chosen = self._choice(rows)
+        pages, layout = self._needed(name, chosen)
+        cache, key = self.opened.opener.decoded, self._cache_key(name, pages)
+        if cache.is_known(key) or self._piece_of(name, chosen) or self._known(name, pages, layout):
+            return None
+        row_count = self.rows if pages is None or layout is None else _row_count(layout, pages)
+
+        def test_pages() -> tuple[Mask, Mask | None] | None:
+            (leaf,) = self._leaf_bytes({name: pages})[0][1]
+            return tested_texts(leaf, row_count, test)
+
+        self._spend(self.held_bytes())
+        found = self.guarded(test_pages)
+        if found is None:
+            return None
+        self._tally.decoded += 1
+        cache.ask(key)
+        if len(rows) == row_count:
+            return found
+        places = Piece(pa.nulls(row_count), pages, layout).places(chosen)
+        return found[0][places], None if found[1] is None else found[1][places]
+
+    def _is_plain_text(self, name: str) -> bool:
+        """Whether it is a column of texts without a dictionary, of which no value is in the overflow."""
+        field = self.footer.fields.get(name)
+        if field is None or field.type != pa.string() or self._settled is not None or self.bounds(name).all_null:
+            return False
+        return not self.chunk(name).has_dictionary_page and not self.footer.may_overflow(name, self.number)
 
     def column(self, name: str, rows: Ints) -> pa.Array:
         """The values of a column at the rows, which must ascend. Times are in nanoseconds."""
@@ -274,15 +322,40 @@ class GroupReader(GroupFacts):
             together.setdefault(span, []).append(name)
         for span, members in together.items():
             row_count = self.rows if span is None else sum(end - start for start, end in span)
-            arrays = self._decoded({name: needed[name][0] for name in members}, row_count)
+            cuts = {} if span is None else self._cuts({name: needed[name][0] for name in members}, span, chosen)
+            arrays = self._decoded({name: needed[name][0] for name in members}, row_count, cuts)
             for name, array in zip(members, arrays, strict=True):
                 self._tally.decoded += 1
                 pages, layout = needed[name]
                 cache, key = self.opened.opener.decoded, self._cache_key(name, pages)
+                if name in cuts:
+                    assert span is not None
+                    cache.ask(key)
+                    self._pieces.setdefault(name, []).append(Piece(array, pages, layout, span[0][0] + cuts[name][0]))
+                    continue
                 if cache.is_known(key):
                     array = with_dictionary(array)
                 cache.offer(key, array, array.get_total_buffer_size())
                 self._pieces.setdefault(name, []).append(Piece(array, pages, layout))
+
+    def _cuts(
+        self, members: Mapping[str, tuple[int, ...] | None], span: Sequence[tuple[int, int]], chosen: ChosenRows
+    ) -> dict[str, tuple[int, int]]:
+        """The columns of which not all rows of the pages are read: long texts that nobody has asked for before.
+
+        Returns the rows that are read, counted from the first row of the pages.
+        """
+        first, last = span[0][0], span[-1][1]
+        begin, end = int(chosen.rows[0]) - first, int(chosen.rows[-1]) + 1 - first
+        whole = last - first
+        if end - begin > _MOST_OF_PAGES * whole or any(one[1] != other[0] for one, other in pairwise(span)):
+            return {}
+        cache = self.opened.opener.decoded
+        return {
+            name: (begin, end)
+            for name, pages in members.items()
+            if self._is_plain_text(name) and not cache.is_known(self._cache_key(name, pages))
+        }
 
     def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> Piece | None:
         """The pages as an earlier scan has decoded them, if they are in the cache of the process."""
@@ -343,8 +416,31 @@ class GroupReader(GroupFacts):
                 found[leaf] = replace(pages, first_rows=first_rows)
         return found
 
-    def _decoded(self, pages_of: Mapping[str, tuple[int, ...] | None], row_count: int) -> list[pa.Array]:
-        """Decode the given pages of each column, which must hold the same rows."""
+    def _decoded(
+        self,
+        pages_of: Mapping[str, tuple[int, ...] | None],
+        row_count: int,
+        cuts: Mapping[str, tuple[int, int]],
+    ) -> list[pa.Array]:
+        """Decode the given pages of each column, which must hold the same rows; of some, only the rows of `cuts`."""
+        found: dict[str, pa.Array] = {}
+        others: list[tuple[pa.Field, list[LeafBytes]]] = []
+        for field, leaves in self._leaf_bytes(pages_of):
+            values = values_of(field, leaves[0], row_count, cuts.get(field.name)) if len(leaves) == 1 else None
+            if values is None:
+                others.append((field, leaves))
+            else:
+                found[field.name] = values
+        if others:
+            rest = [leaf for _, leaves in others for leaf in leaves]
+            arrays = decode([field for field, _ in others], rest, row_count)
+            for (field, _), array in zip(others, arrays, strict=True):
+                begin, end = cuts.get(field.name, (0, row_count))
+                found[field.name] = array.slice(begin, end - begin)
+        return [found[name] for name in pages_of]
+
+    def _leaf_bytes(self, pages_of: Mapping[str, tuple[int, ...] | None]) -> list[tuple[pa.Field, list[LeafBytes]]]:
+        """Read the given pages of each column."""
         fields: list[pa.Field] = []
         leaves: list[list[tuple[int, int]]] = []
         ranges: list[Range] = []
@@ -360,23 +456,14 @@ class GroupReader(GroupFacts):
                 leaves[-1].append((leaf, len(parts)))
                 ranges += parts
         bodies = iter(self.opened.read(ranges, self._tally))
-        found: dict[int, pa.Array] = {}
-        others: list[tuple[int, list[LeafBytes]]] = []
-        for place, (field, members) in enumerate(zip(fields, leaves, strict=True)):
+        found = []
+        for field, members in zip(fields, leaves, strict=True):
             made = []
             for leaf, count in members:
                 dictionary, *data = (next(bodies) for _ in range(count))
                 made.append(LeafBytes(self._group.column(leaf), dictionary, data, *self.footer.levels[leaf]))
-            values = values_of(field, made[0], row_count) if len(made) == 1 else None
-            if values is None:
-                others.append((place, made))
-            else:
-                found[place] = values
-        if others:
-            rest = [leaf for _, made in others for leaf in made]
-            arrays = decode([fields[place] for place, _ in others], rest, row_count)
-            found |= {place: array for (place, _), array in zip(others, arrays, strict=True)}
-        return [found[place] for place in range(len(fields))]
+            found.append((field, made))
+        return found
 
     def _leaf_ranges(self, leaf: int, pages: tuple[int, ...] | None) -> list[tuple[int, int]]:
         """The ranges of the dictionary, which may be empty, and of the pages. Adjacent pages are one range."""
@@ -415,6 +502,10 @@ class GroupReader(GroupFacts):
         if low is None or high is None:
             return Bounds(kind, rows, nulls)
         return Bounds(kind, rows, nulls, *self.whole_times(name, kind, low, high))
+
+
+def _row_count(layout: Pages, pages: tuple[int, ...]) -> int:
+    return sum(end - start for start, end in (_span(layout, page) for page in pages))
 
 
 def _span(layout: Pages, page: int) -> tuple[int, int]:

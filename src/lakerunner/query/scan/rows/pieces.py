@@ -53,6 +53,14 @@ class ChosenRows:
             self._places[key] = found
         return found
 
+    def shifted(self, begin: int) -> Ints:
+        """The places of the rows in an array that begins with this row."""
+        key = -1, (begin,)
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = self.rows - begin
+        return found
+
     def index(self, places: Ints) -> pa.Array:
         """The places, which must be those of this choice, as Arrow takes them."""
         found = self._indices.get(id(places))
@@ -63,13 +71,20 @@ class ChosenRows:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Decoded pages of a column. `pages` is None if they are all pages of the column chunk."""
+    """Decoded pages of a column. `pages` is None if they are all pages of the column chunk.
+
+    With `begin`, the array has only some rows of the pages, without gaps, from this one on.
+    """
 
     array: pa.Array
     pages: tuple[int, ...] | None = None
     layout: Pages | None = None
+    begin: int | None = None
 
     def has(self, chosen: ChosenRows) -> bool:
+        if self.begin is not None:
+            rows = chosen.rows
+            return not len(rows) or bool(self.begin <= rows[0] and rows[-1] < self.begin + len(self.array))
         if self.pages is None or self.layout is None:
             return True
         wanted = chosen.pages(self.layout)
@@ -77,6 +92,8 @@ class Piece:
 
     def places(self, chosen: ChosenRows) -> Ints:
         """Where the rows are, which must be in these pages."""
+        if self.begin is not None:
+            return chosen.shifted(self.begin)
         if self.pages is None or self.layout is None:
             return chosen.rows
         return chosen.places(self.layout, self.pages)

@@ -136,6 +136,7 @@ class _Unordered(Generic[T]):
         self._opener = opener
         self._scan = scan
         self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
+        self._read_after = scan.columns if scan.ids is None else None
         self._spend = spend
         self._tally = tally
         self._failures = Failures(opener, tally, on_error)
@@ -249,7 +250,7 @@ class _Unordered(Generic[T]):
             for number in range(opened.footer.metadata.num_row_groups):
                 spend(0)
                 tally.groups += 1
-                group = GroupReader(opened, number, spend, tally)
+                group = GroupReader(opened, number, spend, tally, self._read_after)
                 left = undecided(group, times, condition, tally)
                 if left.is_nothing:
                     continue
@@ -272,7 +273,8 @@ class _Unordered(Generic[T]):
             return _Outcome(tally)
         with closing(self._opener.open(work.segment, tally)) as opened:
             tally.segments_opened = 0  # Counted when its groups were chosen.
-            made = self._made(GroupReader(opened, work.number, spend, tally), work.left, work.known, tally)
+            group = GroupReader(opened, work.number, spend, tally, self._read_after)
+            made = self._made(group, work.left, work.known, tally)
         spend(sum(each.nbytes for each in made if isinstance(each, pa.RecordBatch)))
         return _Outcome(tally, made)
 
