@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.query.scan.rows.page_file import LeafBytes
+from lakerunner.query.scan.rows.page_file import Chunk, LeafBytes
 from lakerunner.query.scan.rows.page_kernels import AT, PACKED_BYTES, VALUES, page_heads
 from lakerunner.query.scan.rows.page_values import values_of
 
@@ -60,7 +60,11 @@ def _leaf(body: bytes) -> tuple[pa.Field, LeafBytes, int]:
     start = min(chunk.dictionary_page_offset, data) if chunk.has_dictionary_page else data
     pages = body[data : start + chunk.total_compressed_size]
     optional = metadata.schema.column(0).max_definition_level == 1
-    return field, LeafBytes(chunk, body[start:data], [pages], is_flat=True, is_optional=optional), metadata.num_rows
+    return (
+        field,
+        LeafBytes(Chunk.of(chunk), body[start:data], [pages], is_flat=True, is_optional=optional),
+        metadata.num_rows,
+    )
 
 
 @pytest.mark.parametrize("case", _CASES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -19,15 +19,20 @@ _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 _BYTES = ir.VectorType(_BYTE, BLOCK)
 
 
-@intrinsic
+def _kernel_call(generator: Any) -> Any:
+    """What kernels call has other parameters than what generates it, so that types cannot be checked."""
+    return intrinsic(generator)
+
+
+@_kernel_call
 def equal_places(typing_context: Any, data: Any, at: Any, byte: Any, fold: Any) -> Any:
-    """Compare the `BLOCK` bytes of `data` from `at` on, which must be there: bit i is set if byte i | fold is `byte`."""
+    """Compare the `BLOCK` bytes from `at` on, all of which must be there. Bit i is set if byte i | fold is `byte`."""
     signature = types.uint64(data, types.int64, types.uint8, types.uint8)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
         array, place, wanted, folded = arguments
-        start = cgutils.gep_inbounds(builder, context.make_array(kind)(context, builder, array).data, place)
+        start = builder.gep(context.make_array(kind)(context, builder, array).data, [place], inbounds=True)
         found = builder.load(builder.bitcast(start, _BYTES.as_pointer()), align=1, typ=_BYTES)
         fits = builder.icmp_unsigned(
             "==", builder.or_(found, _everywhere(builder, folded)), _everywhere(builder, wanted)
@@ -37,7 +42,7 @@ def equal_places(typing_context: Any, data: Any, at: Any, byte: Any, fold: Any) 
     return signature, generate
 
 
-@intrinsic
+@_kernel_call
 def lowest_bit(typing_context: Any, bits: Any) -> Any:
     """The place of the lowest bit of a number that is not 0."""
     signature = types.int64(types.uint64)

@@ -6,9 +6,7 @@ that are read often stay in the cache of the process.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -17,19 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW
-from lakerunner.query.scan.rows.byte_source import Range
 from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
 from lakerunner.query.scan.rows.evaluate import Ints, Test, overflow_values
-from lakerunner.query.scan.rows.group_facts import GroupFacts, plain
+from lakerunner.query.scan.rows.group_pages import GroupPages
 from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
-from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
+from lakerunner.query.scan.rows.page_index import Pages
 from lakerunner.query.scan.rows.page_values import Mask, tested_texts, values_of
 from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, TakenTogether, every_row
 from lakerunner.query.scan.rows.predicate import Ref
-from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowTally, Spend
 from lakerunner.store.nanos import SUFFIX
 
@@ -46,7 +42,7 @@ KEPT_AT_ONCE = 256
 _ROWS_BYTES = 512
 
 
-class GroupReader(GroupFacts):
+class GroupReader(GroupPages):
     def __init__(
         self,
         opened: OpenedSegment,
@@ -56,31 +52,12 @@ class GroupReader(GroupFacts):
         read_after: Sequence[str] | None = None,
     ) -> None:
         """`read_after` are the columns that are read of the rows that satisfy the condition; None: any column."""
-        super().__init__(opened.segment, opened.footer, number)
+        super().__init__(opened, number, tally)
         self._read_after = read_after
-        self.opened = opened
         self._spend = spend
-        self._tally = tally
         self._pieces: dict[str, list[Piece]] = {}
         self._chosen: ChosenRows | None = None
         self._settled: tuple[Ints, dict[str, pa.Array]] | None = None
-
-    # -- what is known without reading values ------------------------------------------------------------------
-
-    def read(self, ranges: Sequence[Range]) -> list[bytes]:
-        found: list[bytes] = self.guarded(lambda: self.opened.read(ranges, self._tally))
-        return found
-
-    def page_bounds(self, name: str) -> tuple[Pages, list[Bounds]] | None:
-        """Bounds of every page of a flat column; None if it has one page or no index."""
-        layout = self._layout(name)
-        if layout is None or len(self.footer.leaves[name]) != 1:
-            return None
-        kept, key = self.footer.kept, ("pages", self.number, name)
-        found: list[Bounds] | None = kept.get(key)
-        if found is None:
-            found = kept[key] = self.guarded(lambda: self._page_bounds(name, layout))
-        return (layout, found) if found else None
 
     # -- what was found out before -------------------------------------------------------------------------------
 
@@ -130,16 +107,20 @@ class GroupReader(GroupFacts):
         self._tally.decoded_hits += 1
         return found[0], found[1]
 
-    def keep_form(self, condition: Condition, what: Hashable, rows: int, form: Callable[[], tuple[Any, int]]) -> Any:
-        """Keep what `form` returns, with its size, if it is asked for again; None: not yet, or it cannot be kept."""
+    def keeps_form(self, condition: Condition, what: Hashable) -> bool:
+        """Whether what is made of the rows should be kept, because it is asked for again."""
         cache, key = self.opened.opener.decoded, (*self.place, "form", condition.number, what)
         if condition.number is None or cache.has(key):
-            return None
-        if not cache.is_known(key):
-            cache.offer(key, None, 0)
-            return None
+            return False
+        is_known = cache.is_known(key)
+        cache.ask(key)
+        return is_known
+
+    def keep_form(self, condition: Condition, what: Hashable, rows: int, form: Callable[[], tuple[Any, int]]) -> Any:
+        """Keep what `form` returns, with its size; None: it cannot be kept."""
         made, size_bytes = form()
-        cache.put(key, (made, rows), size_bytes + _ROWS_BYTES)
+        key = (*self.place, "form", condition.number, what)
+        self.opened.opener.decoded.put(key, (made, rows), size_bytes + _ROWS_BYTES)
         return made
 
     # -- values --------------------------------------------------------------------------------------------------
@@ -151,7 +132,7 @@ class GroupReader(GroupFacts):
         names = [name for name in ref.names() if name in self.footer.fields]
         if any(self.footer.may_overflow(name, self.number) for name in ref.names()):
             names.append(OVERFLOW)
-        sizes = (self._group.column(leaf).total_compressed_size for name in names for leaf in self.footer.leaves[name])
+        sizes = (self.leaf_chunk(leaf).total_compressed_size for name in names for leaf in self.footer.leaves[name])
         return 1 + int(sum(sizes))
 
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
@@ -177,11 +158,11 @@ class GroupReader(GroupFacts):
         row_count = self.rows if pages is None or layout is None else _row_count(layout, pages)
 
         def test_pages() -> tuple[Mask, Mask | None] | None:
-            (leaf,) = self._leaf_bytes({name: pages})[0][1]
+            (leaf,) = self.leaf_bytes({name: pages})[0][1]
             return tested_texts(leaf, row_count, test)
 
         self._spend(self.held_bytes())
-        found = self.guarded(test_pages)
+        found: tuple[Mask, Mask | None] | None = self.guarded(test_pages)
         if found is None:
             return None
         self._tally.decoded += 1
@@ -372,49 +353,11 @@ class GroupReader(GroupFacts):
 
     def _needed(self, name: str, chosen: ChosenRows) -> tuple[tuple[int, ...] | None, Pages | None]:
         """The pages with a wanted row, which are the same for all leaves of the column; None means the whole chunk."""
-        layout = self._layout(name)
+        layout = self.layout(name)
         if layout is None:
             return None, None
         pages = chosen.pages(layout)
         return (None, None) if len(pages) > _MOST_PAGES * len(layout) else (pages, layout)
-
-    def _layout(self, name: str) -> Pages | None:
-        """The pages of a column; None if it has only one, or if the pages of its leaves hold different rows."""
-        kept, key = self.footer.kept, ("layout", self.number)
-        layouts: dict[int, Pages | None] | None = kept.get(key)
-        if layouts is None:
-            layouts = kept[key] = self.guarded(self._layouts)
-        leaves = self.footer.leaves[name]
-        if len(leaves) == 1:
-            return layouts[leaves[0]]
-        found = [layouts[leaf] for leaf in leaves]
-        first = found[0]
-        if first is None or any(pages is None or pages.first_rows is not first.first_rows for pages in found):
-            return None
-        return first
-
-    def _layouts(self) -> dict[int, Pages | None]:
-        """The pages of all leaves, with one array of first rows for pages of the same rows.
-
-        One read is enough, because their offset indexes are adjacent.
-        """
-        places = self.footer.places[self.number]
-        leaves = range(self.footer.metadata.num_columns)
-        ranges = [(int(places[leaf, 0]), int(places[leaf, 1])) for leaf in leaves]
-        existing = [(start, length) for start, length in ranges if length > 0]
-        if not existing:
-            return dict.fromkeys(leaves)
-        begin, end = min(start for start, _ in existing), max(start + length for start, length in existing)
-        (body,) = self.opened.read([(begin, end - begin)], self._tally)
-        found: dict[int, Pages | None] = {}
-        shared: dict[bytes, Ints] = {}
-        for leaf, (start, length) in zip(leaves, ranges, strict=True):
-            pages = read_pages(body[start - begin : start - begin + length], self.rows) if length else None
-            found[leaf] = None
-            if pages is not None and len(pages) > 1:
-                first_rows = shared.setdefault(pages.first_rows.tobytes(), pages.first_rows)
-                found[leaf] = replace(pages, first_rows=first_rows)
-        return found
 
     def _decoded(
         self,
@@ -425,7 +368,7 @@ class GroupReader(GroupFacts):
         """Decode the given pages of each column, which must hold the same rows; of some, only the rows of `cuts`."""
         found: dict[str, pa.Array] = {}
         others: list[tuple[pa.Field, list[LeafBytes]]] = []
-        for field, leaves in self._leaf_bytes(pages_of):
+        for field, leaves in self.leaf_bytes(pages_of):
             values = values_of(field, leaves[0], row_count, cuts.get(field.name)) if len(leaves) == 1 else None
             if values is None:
                 others.append((field, leaves))
@@ -439,70 +382,6 @@ class GroupReader(GroupFacts):
                 found[field.name] = array.slice(begin, end - begin)
         return [found[name] for name in pages_of]
 
-    def _leaf_bytes(self, pages_of: Mapping[str, tuple[int, ...] | None]) -> list[tuple[pa.Field, list[LeafBytes]]]:
-        """Read the given pages of each column."""
-        fields: list[pa.Field] = []
-        leaves: list[list[tuple[int, int]]] = []
-        ranges: list[Range] = []
-        for name, pages in pages_of.items():
-            field = self.footer.fields[name]
-            numbers = self.footer.leaves[name]
-            if field.type == pa.string() and self.chunk(name).has_dictionary_page:
-                field = field.with_type(_DICTIONARY)
-            fields.append(field)
-            leaves.append([])
-            for leaf in numbers:
-                parts = self._leaf_ranges(leaf, pages)
-                leaves[-1].append((leaf, len(parts)))
-                ranges += parts
-        bodies = iter(self.opened.read(ranges, self._tally))
-        found = []
-        for field, members in zip(fields, leaves, strict=True):
-            made = []
-            for leaf, count in members:
-                dictionary, *data = (next(bodies) for _ in range(count))
-                made.append(LeafBytes(self._group.column(leaf), dictionary, data, *self.footer.levels[leaf]))
-            found.append((field, made))
-        return found
-
-    def _leaf_ranges(self, leaf: int, pages: tuple[int, ...] | None) -> list[tuple[int, int]]:
-        """The ranges of the dictionary, which may be empty, and of the pages. Adjacent pages are one range."""
-        chunk = self._group.column(leaf)
-        data = chunk.data_page_offset
-        start = min(chunk.dictionary_page_offset, data) if chunk.has_dictionary_page else data
-        ranges = [(start, data - start)]
-        if pages is None:
-            return [*ranges, (data, chunk.total_compressed_size - (data - start))]
-        layout = self.footer.kept["layout", self.number][leaf]
-        for page in pages:
-            offset, size = int(layout.offsets[page]), int(layout.sizes[page])
-            if len(ranges) > 1 and sum(ranges[-1]) == offset:
-                ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
-            else:
-                ranges.append((offset, size))
-        return ranges
-
-    def _page_bounds(self, name: str, layout: Pages) -> list[Bounds]:
-        leaf = self.footer.leaves[name][0]
-        _, _, offset, length = (int(number) for number in self.footer.places[self.number, leaf])
-        if not length:
-            return []
-        index = read_bounds(self.opened.read([(offset, length)], self._tally)[0])
-        if len(index.low) != len(layout):
-            raise ValueError("a page index does not fit its pages")
-        kind = plain(self.footer.fields[name].type)
-        counts = np.diff(layout.first_rows).tolist()
-        return [self._of_page(name, kind, index, page, rows) for page, rows in enumerate(counts)]
-
-    def _of_page(self, name: str, kind: pa.DataType, index: PageBounds, page: int, rows: int) -> Bounds:
-        if index.all_null[page]:
-            return Bounds(kind, rows, rows)
-        nulls = index.null_counts[page] if index.null_counts else None
-        low, high = (_value(kind, self.chunk(name).physical_type, bounds[page]) for bounds in (index.low, index.high))
-        if low is None or high is None:
-            return Bounds(kind, rows, nulls)
-        return Bounds(kind, rows, nulls, *self.whole_times(name, kind, low, high))
-
 
 def _row_count(layout: Pages, pages: tuple[int, ...]) -> int:
     return sum(end - start for start, end in (_span(layout, page) for page in pages))
@@ -510,17 +389,6 @@ def _row_count(layout: Pages, pages: tuple[int, ...]) -> int:
 
 def _span(layout: Pages, page: int) -> tuple[int, int]:
     return int(layout.first_rows[page]), int(layout.first_rows[page + 1])
-
-
-def _value(kind: pa.DataType, physical: str, body: bytes) -> Any:
-    """Decode a bound of the page index, which is plain and little-endian."""
-    if pa.types.is_string(kind):
-        return body
-    if pa.types.is_boolean(kind):
-        return bool(body[0])
-    if physical in ("INT32", "INT64"):
-        return int.from_bytes(body, "little", signed=not pa.types.is_unsigned_integer(kind))
-    return struct.unpack("<d", body)[0] if physical == "DOUBLE" else None
 
 
 def _nanoseconds(whole: pa.Array, rest: pa.Array) -> pa.Array:

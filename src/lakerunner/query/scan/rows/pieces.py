@@ -43,6 +43,8 @@ class ChosenRows:
         key = id(layout.first_rows), pages
         found = self._places.get(key)
         if found is None:
+            if pages[-1] - pages[0] + 1 == len(pages):
+                return self._places.setdefault(key, self.rows - int(layout.first_rows[pages[0]]))
             numbers = np.array(pages, np.int64)
             starts = layout.first_rows[numbers]
             counts = layout.first_rows[numbers + 1] - starts

@@ -27,8 +27,15 @@ from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.failures import Failures, OnError
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.group_rows import GroupRows, KeptForm, ReadableRows
-from lakerunner.query.scan.rows.match_rows import Undecided, known_rows, matching_rows, rows_of_ids, undecided
-from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
+from lakerunner.query.scan.rows.match_rows import (
+    Undecided,
+    candidate_rows,
+    known_rows,
+    matching_rows,
+    rows_of_ids,
+    undecided,
+)
+from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
 from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
 
@@ -39,6 +46,8 @@ _AT_ONCE = max(4, os.cpu_count() or 1)
 _POLL_S = 0.1
 #: Row groups with fewer rows are read on the caller's thread: a change of threads would take longer.
 _SMALL_ROWS = 8_192
+#: Row groups are read at once if page bounds leave no more rows, of no more columns: one or two pages of each.
+_FEW_CANDIDATES, _FEW_COLUMNS = 32_768, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +145,7 @@ class _Unordered(Generic[T]):
         self._opener = opener
         self._scan = scan
         self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
+        self._reads_few_columns = scan.columns is not None and len(scan.columns) <= _FEW_COLUMNS
         self._read_after = scan.columns if scan.ids is None else None
         self._spend = spend
         self._tally = tally
@@ -263,9 +273,18 @@ class _Unordered(Generic[T]):
                     tally.pruned_by_ids += self._ids is not None
                 elif known is not None and len(known) < _SMALL_ROWS:
                     made += self._made(group, left, known, tally)
+                elif known is None and (few := self._few_candidates(group, left, opened)) is not None:
+                    made += self._made(group, left, None, tally, few)
                 else:
                     more.append(_GroupWork(work.segment, number, group.rows, left, known))
         return _Outcome(tally, made, more)
+
+    def _few_candidates(self, group: GroupReader, left: Undecided, opened: OpenedSegment) -> Ints | None:
+        """The rows that may satisfy the condition, if reading them takes less than a change of threads."""
+        if self._ids is not None or not self._reads_few_columns or not opened.is_local:
+            return None
+        rows = candidate_rows(group, left)
+        return None if rows is None or len(rows) > _FEW_CANDIDATES else rows
 
     def _read(self, work: _GroupWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
@@ -278,20 +297,29 @@ class _Unordered(Generic[T]):
         spend(sum(each.nbytes for each in made if isinstance(each, pa.RecordBatch)))
         return _Outcome(tally, made)
 
-    def _made(self, group: GroupReader, left: Undecided, known: Ints | None, tally: RowTally) -> list[T]:
+    def _made(
+        self,
+        group: GroupReader,
+        left: Undecided,
+        known: Ints | None,
+        tally: RowTally,
+        candidates: Ints | None = None,
+    ) -> list[T]:
         if self._ids is None:
-            rows = matching_rows(group, left, tally, known)
+            rows = matching_rows(group, left, tally, known, candidates)
         else:
             rows = rows_of_ids(group, left, self._ids, tally, known)
         tally.rows_found += len(rows)
         if not len(rows):
             return []
         exact = left.exact if self._ids is None else None
-        made = self._make(GroupRows(group, rows, exact, again=known is not None))
+        form = self._form
+        keeps = form is not None and not left.times and group.keeps_form(left.condition, form.what)
+        made = self._make(GroupRows(group, rows, exact, again=known is not None, is_kept=keeps))
         if made is None:
             return []
-        if self._form is not None and not left.times:
-            kept = group.keep_form(left.condition, self._form.what, len(rows), partial(_formed, self._form, made))
+        if form is not None and keeps:
+            kept = group.keep_form(left.condition, form.what, len(rows), partial(_formed, form, made))
             return [made if kept is None else kept]
         return [made]
 
