@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import as_text
 from lakerunner.model.text_bytes import text_bytes
+from lakerunner.query.scan.rows.automaton import UNKNOWN, YES, Automaton, automaton_of
 from lakerunner.query.scan.rows.compare import Mask, compare, has_text, mask_of
 from lakerunner.query.scan.rows.predicate import (
     And,
@@ -35,6 +36,8 @@ from lakerunner.query.scan.rows.substring import Needle, containing
 from lakerunner.query.series.patterns import STEPS_PER_CHECK
 
 Ints = npt.NDArray[np.int64]
+Ints32 = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
 #: Returns a mask of the values that pass. Null never passes. The array must not be dictionary-encoded.
 Test = Callable[[pa.Array], Mask]
 Check = Callable[[], object]
@@ -42,6 +45,10 @@ Check = Callable[[], object]
 _FEW_VALUES = 3
 #: Texts of one clause, and clauses, that are looked for before a pattern is matched. More cost as much as matching.
 _MAX_NEEDLES, _MAX_CLAUSES = 3, 2
+#: For fewer bytes, an automaton would take longer to make than it saves.
+_MANY_BYTES = 256 << 10
+#: Texts that an automaton matches before the next check.
+_ROWS_PER_CHECK = 65_536
 #: A part that was matched in this time may be followed by one twice as large.
 _SOON_S = 0.005
 #: If more than this share of the values is left, all are tested: copying those that are left costs as much.
@@ -198,8 +205,33 @@ def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
 def _matched(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
     """A mask of the texts that match. Arrow cannot be interrupted, so it gets as much at a time as is matched soon."""
     pattern = leaf.compiled
-    _, offsets = text_bytes(texts)
+    data, offsets = text_bytes(texts)
     pattern.steps(int(np.diff(offsets).max(initial=0)))
+    if offsets[-1] - offsets[0] >= _MANY_BYTES and (automaton := automaton_of(leaf.expression)) is not None:
+        return _by_automaton(automaton, texts, data, offsets, leaf, check)
+    return _by_re2(texts, offsets, leaf, check)
+
+
+def _by_automaton(
+    automaton: Automaton, texts: pa.Array, data: Bytes, offsets: Ints32, leaf: Matches, check: Check
+) -> Mask:
+    found = np.zeros(len(texts), np.bool_)
+    for begin in range(0, len(texts), _ROWS_PER_CHECK):
+        check()
+        verdicts = automaton.verdicts(data, offsets[begin : begin + _ROWS_PER_CHECK + 1])
+        part = found[begin : begin + len(verdicts)]
+        part[:] = verdicts == YES
+        unknown = np.flatnonzero(verdicts == UNKNOWN)
+        if len(unknown):
+            others = texts.take(pa.array(begin + unknown))
+            part[unknown] = _by_re2(others, text_bytes(others)[1], leaf, check)
+    if texts.null_count:
+        found &= texts.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _by_re2(texts: pa.Array, offsets: Ints32, leaf: Matches, check: Check) -> Mask:
+    pattern = leaf.compiled
     found = np.zeros(len(texts), np.bool_)
     begin, at_once_bytes = 0, max(1, STEPS_PER_CHECK // pattern.instructions)
     while begin < len(texts):
