@@ -174,10 +174,13 @@ class GroupReader(GroupPages):
 
     def _is_plain_text(self, name: str) -> bool:
         """Whether it is a column of texts without a dictionary, of which no value is in the overflow."""
-        field = self.footer.fields.get(name)
-        if field is None or field.type != pa.string() or self._settled is not None or self.bounds(name).all_null:
+        if not self._is_text(name) or self._settled is not None or self.bounds(name).all_null:
             return False
         return not self.chunk(name).has_dictionary_page and not self.footer.may_overflow(name, self.number)
+
+    def _is_text(self, name: str) -> bool:
+        field = self.footer.fields.get(name)
+        return field is not None and bool(field.type == pa.string())
 
     def column(self, name: str, rows: Ints) -> pa.Array:
         """The values of a column at the rows, which must ascend. Times are in nanoseconds."""
@@ -322,7 +325,7 @@ class GroupReader(GroupPages):
     def _cuts(
         self, members: Mapping[str, tuple[int, ...] | None], span: Sequence[tuple[int, int]], chosen: ChosenRows
     ) -> dict[str, tuple[int, int]]:
-        """The columns of which not all rows of the pages are read: long texts that nobody has asked for before.
+        """The columns of which not all rows of the pages are read: texts that nobody has asked for before.
 
         Returns the rows that are read, counted from the first row of the pages.
         """
@@ -335,7 +338,7 @@ class GroupReader(GroupPages):
         return {
             name: (begin, end)
             for name, pages in members.items()
-            if self._is_plain_text(name) and not cache.is_known(self._cache_key(name, pages))
+            if self._is_text(name) and not cache.is_known(self._cache_key(name, pages))
         }
 
     def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> Piece | None:

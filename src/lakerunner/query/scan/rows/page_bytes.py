@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,8 +38,8 @@ Bytes = npt.NDArray[np.uint8]
 #: Numbers that Parquet gives to encodings and kinds of pages.
 PLAIN, PLAIN_DICTIONARY, RLE, DELTA, DELTA_LENGTH, RLE_DICTIONARY, BYTE_STREAM_SPLIT = 0, 2, 3, 5, 6, 8, 9
 _DATA_PAGE, _DICTIONARY_PAGE = 0, 2
-#: Memory for pages that a thread keeps. Fresh memory would cost page faults for every column.
-_KEPT_BYTES = 8 << 20
+#: Memory that a thread keeps for a page and for a dictionary. Fresh memory would cost page faults for every column.
+_KEPT_BYTES, _MOST_KEPT = 4 << 20, 2
 #: If more of the rows of a page are needed, it is decompressed at once, which is faster per byte.
 _MOST_OF_PAGE = 0.7
 #: What is decompressed beyond the share of a page that its rows are: lengths come first, and rows differ.
@@ -117,8 +118,9 @@ class LeafPages:
     def present(self, page: Page) -> Bytes:
         return self._present[page.row : page.row + page.rows]
 
-    def dictionary(self) -> tuple[Bytes, int, int]:
-        """The bytes of the dictionary, how many of them count, and the number of its values."""
+    @contextmanager
+    def dictionary(self) -> Iterator[tuple[Bytes, int, int]]:
+        """The bytes of the dictionary, how many of them count, and the number of its values. Not to be kept."""
         body = self._leaf.dictionary
         heads = page_heads(np.frombuffer(body, np.uint8)) if body else np.zeros((0, 0), np.int64)
         if len(heads) != 1 or heads[0, KIND] != _DICTIONARY_PAGE:
@@ -128,9 +130,12 @@ class LeafPages:
             raise Unusual
         if head[PAGE_BYTES] > self._leaf.chunk.total_uncompressed_size:
             raise ValueError("a dictionary is larger than its column")
-        found = np.empty(head[PAGE_BYTES] + SLACK_BYTES, np.uint8)
-        self._unpack(body, head, found, head[PAGE_BYTES])
-        return found, head[PAGE_BYTES], head[VALUES]
+        found = _taken_scratch(head[PAGE_BYTES] + SLACK_BYTES)
+        try:
+            self._unpack(body, head, found, head[PAGE_BYTES])
+            yield found, head[PAGE_BYTES], head[VALUES]
+        finally:
+            _give_back(found)
 
     @property
     def has_dictionary(self) -> bool:
@@ -198,11 +203,27 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 def _taken_scratch(size: int) -> Bytes:
     """Memory of at least this size, which nobody else on this thread uses meanwhile."""
-    kept: Bytes | None = getattr(_of_thread, "scratch", None)
-    _of_thread.scratch = None
-    return kept if kept is not None and len(kept) >= size else np.empty(size, np.uint8)
+    kept = _kept_scratch()
+    # The smallest that is large enough; else the next larger one replaces one that is too small.
+    fitting = [each for each in kept if len(each) >= size]
+    if not fitting:
+        if len(kept) == _MOST_KEPT:
+            smallest = min(kept, key=len)
+            kept[:] = [each for each in kept if each is not smallest]
+        return np.empty(size, np.uint8)
+    found = min(fitting, key=len)
+    kept[:] = [each for each in kept if each is not found]
+    return found
 
 
 def _give_back(scratch: Bytes) -> None:
-    if len(scratch) <= _KEPT_BYTES:
-        _of_thread.scratch = scratch
+    kept = _kept_scratch()
+    if len(scratch) <= _KEPT_BYTES and len(kept) < _MOST_KEPT:
+        kept.append(scratch)
+
+
+def _kept_scratch() -> list[Bytes]:
+    found: list[Bytes] | None = getattr(_of_thread, "scratch", None)
+    if found is None:
+        found = _of_thread.scratch = []
+    return found

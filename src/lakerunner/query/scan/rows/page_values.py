@@ -64,8 +64,8 @@ def values_of(field: pa.Field, leaf: LeafBytes, rows: int, span: tuple[int, int]
 
     def values() -> pa.Array:
         pages = LeafPages(leaf, rows)
-        if read is _texts:
-            return _texts(field.type, pages, begin, end)
+        if read in (_texts, _coded_texts):
+            return read(field.type, pages, begin, end)
         whole = read(field.type, pages)
         return whole if span is None else whole.slice(begin, end - begin)
 
@@ -160,24 +160,26 @@ def _text_places(pages: LeafPages, page: Page, last: int) -> tuple[int, npt.NDAr
     return int(at), ends
 
 
-def _coded_texts(kind: pa.DataType, pages: LeafPages) -> pa.Array:
-    body, size, count = pages.dictionary()
-    codes = _codes(pages, count)
-    numbers = np.frombuffer(codes, np.int32)
-    # Few rows of a group have few of its words: then only those are copied.
-    is_cut = pages.rows < count
-    places = np.zeros(count, np.int32) if is_cut else np.ones(count, np.int32)
-    if is_cut:
-        places[numbers] = 1
-    words = int(places.sum())
-    offsets, data = np.empty(words + 1, np.int32), np.empty(size + SLACK_BYTES, np.uint8)
-    used = plain_texts(body, size, places, offsets, data)
+def _coded_texts(kind: pa.DataType, pages: LeafPages, begin: int, end: int) -> pa.Array:
+    with pages.dictionary() as (body, size, count):
+        codes = _codes(pages, count).slice(4 * begin, 4 * (end - begin))
+        numbers = np.frombuffer(codes, np.int32)
+        # Few rows of a group have few of its words: then only those are copied.
+        is_cut = end - begin < count
+        places = np.zeros(count, np.int32) if is_cut else np.ones(count, np.int32)
+        if is_cut:
+            places[numbers] = 1
+        words = int(places.sum())
+        offset_buffer, buffer = pa.allocate_buffer(4 * (words + 1)), pa.allocate_buffer(size + SLACK_BYTES)
+        offsets, data = np.frombuffer(offset_buffer, np.int32), np.frombuffer(buffer, np.uint8)
+        used = plain_texts(body, size, places, offsets, data)
     if used < 0:
         raise ValueError("a dictionary is damaged")
-    texts = pa.Array.from_buffers(kind.value_type, words, [None, pa.py_buffer(offsets), pa.py_buffer(data)[:used]], 0)
+    texts = pa.Array.from_buffers(kind.value_type, words, [None, offset_buffer, buffer.slice(0, used)], 0)
     if is_cut:
         codes = pa.py_buffer(places[numbers])
-    indices = pa.Array.from_buffers(kind.index_type, pages.rows, [pages.validity(), codes], pages.nulls)
+    nulls = pages.nulls_in(begin, end)
+    indices = pa.Array.from_buffers(kind.index_type, end - begin, [pages.validity(begin, end), codes], nulls)
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
@@ -228,13 +230,13 @@ def _doubles(kind: pa.DataType, pages: LeafPages) -> pa.Array:
 
 
 def _named_integers(pages: LeafPages, dtype: type[np.signedinteger[Any]]) -> pa.Buffer:
-    body, size, count = pages.dictionary()
-    words = np.frombuffer(body[:size], np.int64 if pages.is_wide else np.int32)
+    with pages.dictionary() as (body, size, count):
+        words = np.frombuffer(body[:size], np.int64 if pages.is_wide else np.int32).astype(dtype)
     if len(words) != count:
         raise ValueError("a dictionary is damaged")
     codes = np.frombuffer(_codes(pages, count), np.int32)
     if not count:
         return pa.py_buffer(np.zeros(pages.rows, dtype))
     buffer = pa.allocate_buffer(np.dtype(dtype).itemsize * pages.rows)
-    words.astype(dtype, copy=False).take(codes, out=np.frombuffer(buffer, dtype), mode="clip")
+    words.take(codes, out=np.frombuffer(buffer, dtype), mode="clip")
     return buffer
