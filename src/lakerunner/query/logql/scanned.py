@@ -63,10 +63,10 @@ def _with_coarse_times(rows: ReadableRows, columns: Sequence[str] | None, edges:
     if columns is None or edges is None or (times := rows.coarse_times(TIME, edges)) is None:
         return None
     values = pa.array(times).view(pa.timestamp("ns", "UTC"))
-    others = [name for name in columns if name != TIME]
-    if not others:
-        return pa.RecordBatch.from_arrays([values], names=[TIME])
-    return rows.batch(others).append_column(TIME, values)
+    # A batch without columns, as of a file that has none of these, does not know its number of rows.
+    others = rows.batch([name for name in columns if name != TIME])
+    schema = pa.schema([pa.field(TIME, values.type), *others.schema], metadata=others.schema.metadata)
+    return pa.RecordBatch.from_arrays([values, *others.columns], schema=schema)
 
 
 def _by_series(by: frozenset[str], pieces: list[_Piece]) -> list[_Piece] | None:

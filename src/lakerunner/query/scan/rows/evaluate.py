@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -32,7 +33,7 @@ from lakerunner.query.scan.rows.predicate import (
     leaves,
 )
 from lakerunner.query.scan.rows.required_texts import required_texts
-from lakerunner.query.scan.rows.substring import Needle, containing
+from lakerunner.query.scan.rows.substring import Choice, Needle, containing
 from lakerunner.query.series.patterns import STEPS_PER_CHECK
 
 Ints = npt.NDArray[np.int64]
@@ -173,15 +174,18 @@ def test_of(leaf: Leaf, check: Check = lambda: None) -> Test:
         case In(_, values):
             return _in(values, check)
         case Matches():
-            return lambda array: _matches(as_text(array), leaf, check) if has_text(array.type) else _none(array)
+            choices: dict[Needle, Choice] = defaultdict(Choice)
+            return lambda array: (
+                _matches(as_text(array), leaf, check, choices) if has_text(array.type) else _none(array)
+            )
         case Contains(_, needle):
-            wanted = Needle(needle)
-            return lambda array: containing(as_text(array), wanted) if has_text(array.type) else _none(array)
+            wanted, choice = Needle(needle), Choice()
+            return lambda array: containing(as_text(array), wanted, choice) if has_text(array.type) else _none(array)
         case Exists():
             return lambda array: mask_of(array.is_valid())
 
 
-def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
+def _matches(texts: pa.Array, leaf: Matches, check: Check, choices: Mapping[Needle, Choice]) -> Mask:
     """A mask of the texts that match. Only texts that contain what every match contains are matched."""
     required = required_texts(leaf.expression)
     clauses = [clause for clause in required.clauses if len(clause) <= _MAX_NEEDLES]
@@ -191,7 +195,7 @@ def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
     for clause in sorted(clauses, key=lambda clause: -min(len(needle.text) for needle in clause))[:_MAX_CLAUSES]:
         if count > len(texts) * _MANY:
             check()
-            candidates &= np.logical_or.reduce([containing(texts, needle) for needle in clause])
+            candidates &= np.logical_or.reduce([containing(texts, needle, choices[needle]) for needle in clause])
             count = int(candidates.sum())
     if required.is_all and clauses:
         return candidates

@@ -126,4 +126,5 @@ def _searched(group: GroupReader, predicate: Predicate, tally: RowTally, candida
     if not len(rows):
         tally.pruned_by_pages += 1
         return rows
-    return rows[matching(predicate, group, rows)]
+    found = matching(predicate, group, rows)
+    return np.flatnonzero(found) if len(rows) == group.rows else rows[found]

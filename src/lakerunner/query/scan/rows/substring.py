@@ -39,19 +39,35 @@ class Needle:
     ignore_case: bool = False
 
 
-def containing(texts: pa.Array, needle: Needle) -> Mask:
-    """A mask of the texts that contain the needle. Null contains nothing."""
+def containing(texts: pa.Array, needle: Needle, choice: Choice | None = None) -> Mask:
+    """A mask of the texts that contain the needle. Null contains nothing.
+
+    `choice` is for callers who look for the same text in several arrays of alike values.
+    """
     found = np.zeros(len(texts), np.bool_)
     if not needle.text:
         found[:] = True
     elif len(texts):
         wanted, folds = _compiled(needle)
         data, offsets = text_bytes(texts)
-        first, second = choose_places(data[offsets[0] : offsets[-1]], wanted, folds)
+        first, second = (choice or Choice()).places(data[offsets[0] : offsets[-1]], wanted, folds)
         if not mark(data, offsets, wanted, folds, first, second, found):
             linear = pc.match_substring(texts, needle.text, ignore_case=needle.ignore_case)
             found = pc.fill_null(linear, False).to_numpy(zero_copy_only=False)
     return found & texts.is_valid().to_numpy(zero_copy_only=False) if texts.null_count else found
+
+
+class Choice:
+    """Which two bytes of a text are compared first. Choosing takes a third of the time of searching a page."""
+
+    def __init__(self) -> None:
+        self._places: tuple[int, int] | None = None
+
+    def places(self, data: Bytes, wanted: Bytes, folds: Bytes) -> tuple[int, int]:
+        found: tuple[int, int] = self._places or choose_places(data, wanted, folds)
+        if len(data) >= _SAMPLE_BYTES + len(wanted):
+            self._places = found
+        return found
 
 
 @functools.lru_cache(maxsize=1024)

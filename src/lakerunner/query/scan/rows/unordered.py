@@ -40,8 +40,9 @@ from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
 
 T = TypeVar("T")
-#: Pieces of work under way at once. More than cores, because some wait for the store.
-_AT_ONCE = max(4, os.cpu_count() or 1)
+#: Pieces of work under way at once: as many as cores if their bytes are on the disk, else more, because some wait.
+_CORES = max(2, os.cpu_count() or 1)
+_AT_ONCE = max(4, _CORES)
 #: How often a scan that waits for its threads checks whether the answer is still wanted.
 _POLL_S = 0.1
 #: Row groups with fewer rows are read on the caller's thread: a change of threads would take longer.
@@ -167,7 +168,7 @@ class _Unordered(Generic[T]):
         try:
             while self._waiting or self._under_way:
                 self._spend(sum(list(self._held.values())))
-                if self._waiting and len(self._under_way) < _AT_ONCE:
+                if self._waiting and len(self._under_way) < self._at_once(self._waiting[0]):
                     self._start(self._waiting.popleft())
                     finished = {future for future in self._under_way if future.done()}
                 else:
@@ -179,6 +180,9 @@ class _Unordered(Generic[T]):
             self._ended = True
             for future in self._under_way:
                 future.cancel()
+
+    def _at_once(self, work: _Work) -> int:
+        return _CORES if self._opener.is_hot(work.segment) else _AT_ONCE
 
     def _start(self, work: _Work) -> None:
         is_fresh = self._failures.is_refreshed(work.segment)
