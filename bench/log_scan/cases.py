@@ -46,7 +46,7 @@ class Case:
     text: str = ""
     #: The share of the bytes of a full scan that a fresh process may read.
     most_bytes: float | None = None
-    #: Whether the floor does what the case asks for: it matches no patterns, and reads no other columns of the rows found.
+    #: Whether the floor does what the case asks for: it matches no patterns, and reads no other columns of found rows.
     has_floor: bool = True
     #: Whether it takes the same time however many rows the lake has.
     is_flat: bool = False

@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import itertools
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -44,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, action="append", help="so many records instead; may be repeated")
     parser.add_argument("--runs", type=int, default=3, help="runs of each case; the best counts")
     parser.add_argument("--only", action="append", help="only cases whose name has this text; may be repeated")
+    parser.add_argument("--peer", action="append", help="only this peer; may be repeated")
     parser.add_argument("--keep", help="folder for the records, to find them again in the next run")
     parser.add_argument("--load", action="store_true", help="only make the records in the folder of --keep")
     options = parser.parse_args(arguments)
@@ -58,9 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(f"{rows:,} records in {len(records.segments)} segments, {records.size_bytes:,} bytes")
             if not options.load:
                 runs = 2 if options.quick else options.runs
-                measured[rows] = _measure(records, folder, rows, runs, options.only or [""], report)
+                chosen = _Chosen(runs, options.only or [""], options.peer)
+                measured[rows] = _measure(records, folder, rows, chosen, report)
     sizes = sorted(measured)
-    for few, many in zip(sizes, sizes[1:], strict=False):
+    for few, many in itertools.pairwise(sizes):
         for name, of_many in measured[many].items():
             report.tell(*growth(few, measured[few][name], many, of_many))
     report.conclude("one process; cold: nothing decoded before, the objects are in the disk cache")
@@ -78,15 +82,24 @@ def _folder(keep: str | None, rows: int) -> Iterator[Path]:
         yield folder
 
 
-def _measure(
-    records: Lake, folder: Path, rows: int, runs: int, only: Sequence[str], report: Report
-) -> dict[str, Measured]:
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is measured: cases whose name has one of the texts, beside these peers; None: all."""
+
+    runs: int
+    only: Sequence[str]
+    peers: Sequence[str] | None
+
+
+def _measure(records: Lake, folder: Path, rows: int, chosen: _Chosen, report: Report) -> dict[str, Measured]:
+    runs = chosen.runs
     peers: dict[str, Peer] = {"DuckDB": duckdb_over(records.paths), FLOOR: floor_over(records.paths)}
     clickhouse = clickhouse_over(records.paths)
     if clickhouse is None:
         say("chDB is not installed: no figures of ClickHouse (pip install -e '.[bench]')")
     else:
         peers["chDB"] = clickhouse
+    peers = {name: peer for name, peer in peers.items() if chosen.peers is None or name in chosen.peers}
     store = open_store(StoreConfig(records.bucket.as_uri()))
     cache = ObjectCache(store, folder / "cache", 100 << 30)
     for segment in records.segments:
@@ -100,7 +113,7 @@ def _measure(
             return sum(batch.num_rows for batch in source.rows(asked)) if isinstance(asked, RowScan) else asked(source)
 
         for case in cases(records):
-            if not any(text in case.name for text in only):
+            if not any(text in case.name for text in chosen.only):
                 continue
             fresh = RowTally()
             answer = ask(case, RowsOpener(store, ObjectCache(store, Path(empty), 1)), fresh)
