@@ -62,7 +62,9 @@ def test_usual_patterns_have_an_automaton(pattern: str) -> None:
     assert automaton_of(pattern) is not None
 
 
-@pytest.mark.parametrize("pattern", ["[[:alpha:]]", r"\pL", r"\Qa.b\E", "(?m)^a", "(?U)a+", "(?i)é", "(a{30}b?){30}"])
+@pytest.mark.parametrize(
+    "pattern", ["[[:alpha:]]", r"\pL", r"\Qa.b\E", "(?m)^a", "(?U)a+", "(?i)é", "(a{30}b?){30}", "a" + "*" * 1_500]
+)
 def test_other_patterns_are_left_to_re2(pattern: str) -> None:
     assert automaton_of(pattern) is None
 

@@ -140,22 +140,27 @@ class _Parser:
         return OneOf(_members([(ord(letter), ord(letter))], flags))
 
     def _repeated(self, part: Node) -> Node:
-        while not self.is_at_end:
-            letter = self._pattern[self._at]
-            counted = _REPEAT.match(self._pattern, self._at)
-            if letter in "*+?":
-                self._at += 1
-                part = Repeated(part, int(letter == "+"), 1 if letter == "?" else None)
-            elif counted is not None:
-                self._at = counted.end()
-                least = int(counted[1])
-                most = least if counted[2] is None else int(counted[2]) if counted[2] else None
-                part = Repeated(part, least, most)
-            else:
-                return part
-            # Whether as few as possible are preferred makes no difference to whether the text matches.
-            self._taken("?")
-        return part
+        found = self._repetition(part)
+        if found is None:
+            return part
+        # Whether as few as possible are preferred makes no difference to whether the text matches.
+        self._taken("?")
+        if self._repetition(part) is not None:
+            # Very many repetitions of repetitions would be nested as deeply.
+            raise NotUnderstood
+        return found
+
+    def _repetition(self, part: Node) -> Node | None:
+        letter = self._pattern[self._at : self._at + 1]
+        counted = _REPEAT.match(self._pattern, self._at)
+        if letter and letter in "*+?":
+            self._at += 1
+            return Repeated(part, int(letter == "+"), 1 if letter == "?" else None)
+        if counted is None:
+            return None
+        self._at = counted.end()
+        least = int(counted[1])
+        return Repeated(part, least, least if counted[2] is None else int(counted[2]) if counted[2] else None)
 
     def _group(self, flags: _Flags, depth: int) -> Node:
         self._at += 1

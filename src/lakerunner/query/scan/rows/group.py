@@ -153,7 +153,9 @@ class GroupReader(GroupPages):
         chosen = self._choice(rows)
         pages, layout = self._needed(name, chosen)
         cache, key = self.opened.opener.decoded, self._cache_key(name, pages)
-        if cache.is_known(key) or self._piece_of(name, chosen) or self._known(name, pages, layout):
+        if cache.is_known(key) or cache.has(key) or cache.has(self._cache_key(name, None)):
+            return None
+        if self._piece_of(name, chosen) is not None:
             return None
         row_count = self.rows if pages is None or layout is None else _row_count(layout, pages)
 

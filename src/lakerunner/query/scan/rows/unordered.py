@@ -49,6 +49,8 @@ _POLL_S = 0.1
 _SMALL_ROWS = 8_192
 #: Row groups are read at once if page bounds leave no more rows, of no more columns: one or two pages of each.
 _FEW_CANDIDATES, _FEW_COLUMNS = 32_768, 4
+#: Of a large segment, no more rows are read before some are given to the caller.
+_MOST_CANDIDATES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,6 +260,7 @@ class _Unordered(Generic[T]):
         tally = RowTally()
         more: list[_GroupWork] = []
         made: list[T] = []
+        read_rows = 0
         condition = self._opener.condition_of(self._scan, work.segment)
         times = () if self._scan.covers(work.segment) else self._times
         with closing(self._opener.open(work.segment, tally, whole=self._whole)) as opened:
@@ -277,7 +280,12 @@ class _Unordered(Generic[T]):
                     tally.pruned_by_ids += self._ids is not None
                 elif known is not None and len(known) < _SMALL_ROWS:
                     made += self._made(group, left, known, tally)
-                elif known is None and (few := self._few_candidates(group, left, opened)) is not None:
+                elif (
+                    known is None
+                    and read_rows < _MOST_CANDIDATES
+                    and (few := self._few_candidates(group, left, opened)) is not None
+                ):
+                    read_rows += len(few)
                     made += self._made(group, left, None, tally, few)
                 else:
                     more.append(_GroupWork(work.segment, number, group.rows, left, known))
