@@ -132,8 +132,12 @@ class GroupReader(GroupPages):
         names = [name for name in ref.names() if name in self.footer.fields]
         if any(self.footer.may_overflow(name, self.number) for name in ref.names()):
             names.append(OVERFLOW)
-        sizes = (self.leaf_chunk(leaf).total_compressed_size for name in names for leaf in self.footer.leaves[name])
-        return 1 + int(sum(sizes))
+        return 1 + self.stored_bytes(names)
+
+    def stored_bytes(self, names: Iterable[str]) -> int:
+        """The bytes of the columns in the object; of those that it lacks, 0."""
+        leaves = (leaf for name in names for leaf in self.footer.leaves.get(name, ()))
+        return sum(self.leaf_chunk(leaf).total_compressed_size for leaf in leaves)
 
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
         found = []

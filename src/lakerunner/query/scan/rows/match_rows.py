@@ -94,11 +94,14 @@ def rows_of_ids(
     return rows[matching(And(parts), group, rows)] if parts else rows
 
 
+def compares_values(left: Undecided) -> bool:
+    """Whether values are compared to decide, and no text is searched."""
+    return all(isinstance(leaf, Compare | In | Exists) for leaf in leaves(left.predicate))
+
+
 def candidate_rows(group: GroupReader, left: Undecided) -> Ints | None:
     """The rows that page bounds do not exclude, if values have to be compared to decide; None: texts are searched."""
-    if left.predicate == EVERYTHING or not all(
-        isinstance(leaf, Compare | In | Exists) for leaf in leaves(left.predicate)
-    ):
+    if left.predicate == EVERYTHING or not compares_values(left):
         return None
     return rows_of_pages(And((*left.times, left.predicate)), group)
 

@@ -30,13 +30,14 @@ from lakerunner.query.scan.rows.group_rows import GroupRows, KeptForm, ReadableR
 from lakerunner.query.scan.rows.match_rows import (
     Undecided,
     candidate_rows,
+    compares_values,
     known_rows,
     matching_rows,
     rows_of_ids,
     undecided,
 )
 from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
-from lakerunner.query.scan.rows.predicate import EVERYTHING
+from lakerunner.query.scan.rows.predicate import EVERYTHING, leaves
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
 
 T = TypeVar("T")
@@ -49,6 +50,9 @@ _POLL_S = 0.1
 _SMALL_ROWS = 8_192
 #: Row groups are read at once if page bounds leave no more rows, of no more columns: one or two pages of each.
 _FEW_CANDIDATES, _FEW_COLUMNS = 32_768, 4
+#: With two cores, the caller's thread reads columns of so few bytes: a second thread would take more CPU time than it
+#: saves, because both wait for the interpreter's lock. Columns of lines are larger.
+_LIGHT_BYTES = 1 << 20 if _CORES <= 2 else 0
 #: Of a large segment, no more rows are read before some are given to the caller.
 _MOST_CANDIDATES = 1 << 17
 
@@ -69,6 +73,8 @@ class _GroupWork:
     rows: int
     left: Undecided
     known: Ints | None
+    #: Whether it takes little, and the bytes are on the disk.
+    is_light: bool = False
 
 
 _Work: TypeAlias = _SegmentWork | _GroupWork
@@ -204,7 +210,7 @@ class _Unordered(Generic[T]):
             return True
         if isinstance(work, _SegmentWork):
             return self._opener.is_hot(work.segment)
-        return work.rows < _SMALL_ROWS
+        return work.is_light or work.rows < _SMALL_ROWS
 
     def _done(self, future: Future[_Outcome[T]], work: _Work, is_fresh: bool) -> Iterator[T]:
         held_bytes = self._held.pop(work, 0)
@@ -288,8 +294,17 @@ class _Unordered(Generic[T]):
                     read_rows += len(few)
                     made += self._made(group, left, None, tally, few)
                 else:
-                    more.append(_GroupWork(work.segment, number, group.rows, left, known))
+                    is_light = opened.is_local and self._is_light(group, left)
+                    more.append(_GroupWork(work.segment, number, group.rows, left, known, is_light))
         return _Outcome(tally, made, more)
+
+    def _is_light(self, group: GroupReader, left: Undecided) -> bool:
+        """Whether reading the columns of the row group takes less than two threads that wait for each other's lock."""
+        if self._scan.columns is None or not _LIGHT_BYTES or not compares_values(left):
+            return False
+        names = {self._scan.signal.time_column, *self._scan.columns}
+        names |= {name for leaf in leaves(left.predicate) for name in leaf.ref.names()}
+        return group.stored_bytes(names) <= _LIGHT_BYTES
 
     def _few_candidates(self, group: GroupReader, left: Undecided, opened: OpenedSegment) -> Ints | None:
         """The rows that may satisfy the condition, if reading them takes less than a change of threads."""
